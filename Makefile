@@ -1,0 +1,60 @@
+# `make demo` and `make test` need nothing but Python 3.11+; all else goes into .venv.
+PYTHON ?= python3
+
+VENV := .venv/bin/python
+RUN = JAVA_HOME="$$(.venv/bin/tidegate doctor --java-home)" PATH="$(CURDIR)/.venv/bin:$$PATH"
+QUICK := not (slow or spark or cluster or soak)
+
+.PHONY: help install demo test check lint format bench doctor constraints clean
+
+help:
+	@echo 'make demo         run the word count on a Spark of its own'
+	@echo 'make test         run all tests'
+	@echo 'make check        run the quick tests'
+	@echo 'make lint         run ruff and mypy'
+	@echo 'make format       format the code and sort the imports'
+	@echo 'make bench        compare the speed with other engines'
+	@echo 'make doctor       say what this machine has and what it lacks'
+	@echo 'make constraints  pin the newest versions of all packages'
+	@echo 'make clean        remove .venv and all caches'
+
+install:
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo 'There is no $(PYTHON) here. Install Python 3.11 or newer, or name it: make PYTHON=/path/to/python3.12 demo' >&2; \
+	  exit 1; }
+	@$(PYTHON) scripts/bootstrap.py
+
+demo: install
+	@$(RUN) $(VENV) examples/word_count.py
+
+test: install
+	@$(RUN) $(VENV) -m pytest
+
+check: install
+	@$(RUN) $(VENV) -m pytest -m '$(QUICK)'
+
+lint: install
+	@$(VENV) -m ruff check .
+	@$(VENV) -m ruff format --check .
+	@$(VENV) -m mypy
+
+format: install
+	@$(VENV) -m ruff check --fix-only .
+	@$(VENV) -m ruff format .
+
+bench: install
+	@$(VENV) -m pip install --quiet -c constraints.txt -e '.[dev,bench]'
+	@$(RUN) $(VENV) -m benchmarks
+
+doctor: install
+	@.venv/bin/tidegate doctor
+
+constraints:
+	$(PYTHON) -m venv --clear .venv-pins
+	.venv-pins/bin/python -m pip install --quiet '.[bench,dev,java]'
+	.venv-pins/bin/python -m pip freeze --exclude tidegate > constraints.txt
+	rm -rf .venv-pins
+
+clean:
+	rm -rf .venv .venv-pins .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

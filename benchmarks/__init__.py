@@ -1,0 +1,1 @@
+"""Tidegate beside what a user would take instead: one run, one machine, the same data."""

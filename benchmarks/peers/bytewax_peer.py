@@ -1,0 +1,149 @@
+"""Bytewax: `stateful_map` (and `map`) with a Python function per record, one process.
+
+The source hands out ready tuples from a prepared list, so it costs next to nothing; epochs of the
+asked length with a recovery store in SQLite are Bytewax's checkpoints. How many records the source
+hands out at once is the option `batch`. It decides the speed: `stateful_map` does its own work once
+per key and batch, and something for every known key in every batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import bytewax.operators as op
+from bytewax.dataflow import Dataflow
+from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
+from bytewax.outputs import DynamicSink, StatelessSinkPartition
+from bytewax.recovery import RecoveryConfig, init_db_dir
+from bytewax.testing import run_main
+
+from benchmarks.peers.protocol import Check, Meter, Order, Pace, Result, report
+from benchmarks.peers.rule import key_cycle, mapped
+
+Record = tuple[str, int]
+
+
+class Tally:
+    """What the sink has seen; shared by source and sink, which run in one thread."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0
+
+
+class CyclePartition(StatefulSourcePartition[Record, int]):
+    """The endless stream of the rule, cut from a list that holds one round of it."""
+
+    def __init__(
+        self, keys: int, batch: int, resume: int | None, pace: Pace, tally: Tally
+    ) -> None:
+        rounds = -(-max(keys, batch * 10) // keys)
+        self._records: list[Record] = [(key, 1) for key in key_cycle(keys)] * rounds
+        self._batch = batch
+        self._position = resume or 0
+        self._pace = pace
+        self._tally = tally
+
+    def next_batch(self) -> Iterable[Record]:
+        if self._pace.enough(self._tally.count):
+            raise StopIteration()
+        start = self._position % len(self._records)
+        batch = self._records[start : start + self._batch]
+        self._position += len(batch)
+        return batch
+
+    def next_awake(self) -> datetime | None:
+        return None
+
+    def snapshot(self) -> int:
+        return self._position
+
+
+class CycleSource(FixedPartitionedSource[Record, int]):
+    def __init__(self, order: Order, tally: Tally) -> None:
+        self._order = order
+        self._tally = tally
+
+    def list_parts(self) -> list[str]:
+        return ["only"]
+
+    def build_part(self, step_id: str, for_part: str, resume_state: int | None) -> CyclePartition:
+        batch = int(self._order.options["batch"])
+        pace = Pace(self._order)
+        return CyclePartition(self._order.keys, batch, resume_state, pace, self._tally)
+
+
+class CountingPartition(StatelessSinkPartition[Record]):
+    def __init__(self, tally: Tally, meter: Meter) -> None:
+        self._tally = tally
+        self._meter = meter
+
+    def write_batch(self, items: list[Record]) -> None:
+        self._tally.count += len(items)
+        self._tally.total += sum([value for _, value in items])
+        self._meter.mark(self._tally.count)
+
+
+class CountingSink(DynamicSink[Record]):
+    def __init__(self, tally: Tally, meter: Meter) -> None:
+        self._tally = tally
+        self._meter = meter
+
+    def build(self, step_id: str, worker_index: int, worker_count: int) -> CountingPartition:
+        return CountingPartition(self._tally, self._meter)
+
+
+def add(total: int | None, value: int) -> tuple[int, int]:
+    total = (total or 0) + value
+    return total, total
+
+
+def map_record(record: Record) -> Record:
+    return record[0], mapped(record[1])
+
+
+def flow_of(order: Order, tally: Tally, meter: Meter) -> Dataflow:
+    flow = Dataflow("benchmark")
+    stream: Any = op.input("source", flow, CycleSource(order, tally))
+    if order.workload == "map":
+        stream = op.map("map", stream, map_record)
+    else:
+        stream = op.stateful_map("sum", stream, add)
+    op.output("sink", stream, CountingSink(tally, meter))
+    return flow
+
+
+def main() -> None:
+    order = Order.from_arguments()
+    store = Path(order.scratch) / "recovery"
+    store.mkdir(parents=True)
+    init_db_dir(store, 1)
+    tally, meter = Tally(), Meter()
+    begun = time.time()
+    run_main(
+        flow_of(order, tally, meter),
+        epoch_interval=timedelta(seconds=order.commit_seconds),
+        recovery_config=RecoveryConfig(str(store), timedelta(seconds=0)),
+    )
+    took = time.time() - begun
+    report(
+        Result(
+            records=tally.count,
+            emitted=tally.count,
+            checks=[Check("sum of all emitted results", tally.count, tally.total)],
+            samples=meter.samples,
+            bounded=False,
+            commit_interval=order.commit_seconds,
+            notes=[f"whole run {took:.1f} s"],
+            versions={"bytewax": version("bytewax")},
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+"""Order of the tests, whatever their folder."""
+
+import pytest
+
+_SLOWEST_LAST = ("slow", "spark", "cluster", "soak")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run quick tests first: what they catch is known within a minute."""
+    items.sort(key=_slowness)
+
+
+def _slowness(item: pytest.Item) -> int:
+    marked = [rank for rank, name in enumerate(_SLOWEST_LAST, 1) if item.get_closest_marker(name)]
+    return max(marked, default=0)

@@ -1,0 +1,309 @@
+"""Who may import whom, what packages promise in ``__all__``, and what crosses processes whole."""
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tidegate
+
+# A room imports from its own tier and from the tiers below it.
+TIERS = (
+    ("cli", "web"),
+    ("datastream", "common"),
+    ("runtime",),
+    ("graph",),
+    ("operators",),
+    ("connectors", "checkpoint"),
+    ("state",),
+    ("storage",),
+    ("stream",),
+    ("types",),
+    ("prerequisites",),
+    ("core",),
+)
+MAY_IMPORT_PYSPARK = (
+    "connectors/spark.py",
+    "datastream/environment.py",
+    "datastream/spark_session.py",
+    "runtime/exchange/shuffle.py",
+    "runtime/jobmanager/step_scheduler.py",
+    "runtime/launch.py",
+    "runtime/taskmanager/slot.py",
+    "types/spark.py",
+)
+STRANGERS = (
+    ("tidegate.runtime.jobmanager", "tidegate.runtime.taskmanager"),
+    ("tidegate.runtime.taskmanager", "tidegate.runtime.jobmanager"),
+)
+ONLY_STANDARD_LIBRARY = ("prerequisites",)
+
+PACKAGE = Path(tidegate.__file__).parent
+HEIGHT = {room: -number for number, tier in enumerate(TIERS) for room in tier}
+
+
+class Import(NamedTuple):
+    """One imported name as it stands in a file: ``from a import b`` imports ``a.b``."""
+
+    file: Path
+    line: int
+    importer: str
+    imported: str
+    for_types_only: bool
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.imported}"
+
+
+def imports_of(package: Path) -> Iterator[Import]:
+    """Yield every import below a package folder, those inside functions too."""
+    for file in sorted(package.rglob("*.py")):
+        relative = file.relative_to(package)
+        importer = ".".join((package.name, *relative.with_suffix("").parts))
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for_types_only = {
+            inner
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+            for statement in node.body
+            for inner in ast.walk(statement)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            for name in names:
+                yield Import(relative, node.lineno, importer, name, node in for_types_only)
+
+
+def room_of(module: str) -> str:
+    """The room of ``tidegate.room.anything``; "" for what stands in the package itself."""
+    rooms = module.split(".")[1:2]
+    return "" if rooms in ([], ["__init__"], ["__version__"]) else rooms[0]
+
+
+def breaches_of_the_import_order(package: Path) -> list[str]:
+    breaches = []
+    for found in imports_of(package):
+        importer, imported = room_of(found.importer), room_of(found.imported)
+        if found.imported.partition(".")[0] != "tidegate" or "" in (importer, imported):
+            continue
+        if "testing" in (importer, imported):
+            continue
+        unknown = next((room for room in (importer, imported) if room not in HEIGHT), None)
+        if unknown is not None:
+            breaches.append(f"{found}: give the room {unknown!r} its place in TIERS")
+        elif HEIGHT[importer] < HEIGHT[imported]:
+            breaches.append(f"{found}: {imported!r} stands above {importer!r}")
+    return breaches
+
+
+def imports_of_testing(package: Path) -> list[str]:
+    return [
+        str(found)
+        for found in imports_of(package)
+        if found.imported.startswith("tidegate.testing") and room_of(found.importer) != "testing"
+    ]
+
+
+def imports_between_strangers(package: Path) -> list[str]:
+    return [
+        str(found)
+        for found in imports_of(package)
+        for one, other in STRANGERS
+        if found.importer.startswith(one) and found.imported.startswith(other)
+    ]
+
+
+def imports_of_pyspark_elsewhere(package: Path) -> list[str]:
+    """Annotations may name Spark's classes anywhere: they import nothing when the code runs."""
+    return [
+        str(found)
+        for found in imports_of(package)
+        if found.imported.partition(".")[0] in ("pyspark", "py4j")
+        and not found.for_types_only
+        and found.file.as_posix() not in MAY_IMPORT_PYSPARK
+    ]
+
+
+def imports_beyond_the_standard_library(package: Path) -> list[str]:
+    return [
+        str(found)
+        for found in imports_of(package)
+        if room_of(found.importer) in ONLY_STANDARD_LIBRARY
+        and found.imported.partition(".")[0] not in {*sys.stdlib_module_names, "tidegate"}
+    ]
+
+
+RULES = (
+    breaches_of_the_import_order,
+    imports_of_testing,
+    imports_between_strangers,
+    imports_of_pyspark_elsewhere,
+    imports_beyond_the_standard_library,
+)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_package_keeps_the_rule(rule):
+    assert rule(PACKAGE) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "file", "code", "breach"),
+    [
+        (
+            breaches_of_the_import_order,
+            "graph/chaining.py",
+            "from tidegate.runtime import messages",
+            "graph/chaining.py:1 imports tidegate.runtime.messages: 'runtime' stands above 'graph'",
+        ),
+        (
+            breaches_of_the_import_order,
+            "core/ids.py",
+            "def late():\n    import tidegate.state",
+            "core/ids.py:2 imports tidegate.state: 'state' stands above 'core'",
+        ),
+        (
+            breaches_of_the_import_order,
+            "core/ids.py",
+            "from tidegate import state",
+            "core/ids.py:1 imports tidegate.state: 'state' stands above 'core'",
+        ),
+        (
+            breaches_of_the_import_order,
+            "attic/chest.py",
+            "import tidegate.core.ids",
+            "attic/chest.py:1 imports tidegate.core.ids: give the room 'attic' its place in TIERS",
+        ),
+        (
+            imports_of_testing,
+            "runtime/launch.py",
+            "from tidegate.testing import faults",
+            "runtime/launch.py:1 imports tidegate.testing.faults",
+        ),
+        (
+            imports_between_strangers,
+            "runtime/taskmanager/slot.py",
+            "from tidegate.runtime.jobmanager import slot_pool",
+            "runtime/taskmanager/slot.py:1 imports tidegate.runtime.jobmanager.slot_pool",
+        ),
+        (
+            imports_of_pyspark_elsewhere,
+            "operators/base.py",
+            "if TYPE_CHECKING:\n    import pyspark\nelse:\n    from pyspark.sql import DataFrame",
+            "operators/base.py:4 imports pyspark.sql.DataFrame",
+        ),
+        (
+            imports_beyond_the_standard_library,
+            "prerequisites/java.py",
+            "import numpy",
+            "prerequisites/java.py:1 imports numpy",
+        ),
+    ],
+)
+def test_a_breach_is_named_with_its_place(tmp_path, rule, file, code, breach):
+    path = tmp_path / "tidegate" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(code)
+    assert rule(tmp_path / "tidegate") == [breach]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_imports_downwards_are_no_breach(tmp_path, rule):
+    path = tmp_path / "tidegate" / "runtime" / "launch.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        "import json\n"
+        "import pyspark\n"
+        "from tidegate import __version__\n"
+        "from tidegate.core.ids import JobId\n"
+        "from tidegate.runtime.taskmanager import slot\n"
+    )
+    assert rule(tmp_path / "tidegate") == []
+
+
+def modules_with_all(package: Path) -> list[str]:
+    files = [file for file in package.rglob("*.py") if "\n__all__ = " in file.read_text()]
+    return sorted(
+        ".".join((package.name, *file.relative_to(package).with_suffix("").parts)).removesuffix(
+            ".__init__"
+        )
+        for file in files
+    )
+
+
+def faults_of_all(module: ModuleType) -> list[str]:
+    """Names that are promised but absent, or promised twice; ruff keeps their order (RUF022)."""
+    promised: list[str] = module.__all__
+    absent = [f"{name} does not exist" for name in promised if not hasattr(module, name)]
+    return absent + [f"{name} stands twice" for name in set(promised) if promised.count(name) > 1]
+
+
+@pytest.mark.parametrize("name", modules_with_all(PACKAGE))
+def test_every_name_in_all_exists_once(name):
+    assert faults_of_all(importlib.import_module(name)) == []
+
+
+def test_a_fault_in_all_is_named():
+    module = ModuleType("sample")
+    module.__dict__.update(__all__=["absent", "twice", "twice"], twice=2)
+    assert faults_of_all(module) == ["absent does not exist", "twice stands twice"]
+
+
+def classes_in(module_name: str) -> list[type[Any]]:
+    """The public classes a module defines itself."""
+    module = importlib.import_module(module_name)
+    return [
+        value
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and value.__module__ == module_name and not name.startswith("_")
+    ]
+
+
+def instances_of(cls: type[Any]) -> st.SearchStrategy[Any]:
+    """Draw instances with arguments of the annotated types."""
+    if cls.__init__ is Exception.__init__:
+        return st.builds(cls, st.text())
+    hints = {name: hint for name, hint in get_type_hints(cls.__init__).items() if name != "return"}
+    anything = {name: st.integers() for name, hint in hints.items() if hint in (object, Any)}
+    return st.builds(cls, **anything)
+
+
+def survives_pickling(original: object) -> bool:
+    """Whether the copy is equal, or looks equal where NaN or identity say it is not."""
+    copy = pickle.loads(pickle.dumps(original))
+    return type(copy) is type(original) and (copy == original or repr(copy) == repr(original))
+
+
+@pytest.mark.parametrize("error", classes_in("tidegate.core.errors"))
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_every_error_arrives_whole_in_another_process(error, data):
+    original = data.draw(instances_of(error))
+    copy = pickle.loads(pickle.dumps(original))
+    assert survives_pickling(original)
+    assert (copy.args, str(copy)) == (original.args, str(original))
+
+
+MESSAGES = [cls for cls in classes_in("tidegate.runtime.messages") if dataclasses.is_dataclass(cls)]
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_every_message_arrives_whole_in_another_process(message, data):
+    assert survives_pickling(data.draw(instances_of(message)))

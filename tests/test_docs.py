@@ -1,0 +1,51 @@
+"""What the pages say exists: links, commands, programs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def code_blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_make_targets_exist(page):
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:`|^)make (?:[A-Z]+=\S+ )?([a-z]+)", page.read_text(), re.MULTILINE))
+    assert named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_programs_compile(page):
+    for number, program in enumerate(code_blocks(page, "python")):
+        compile(program, f"{page.name}, block {number}", "exec")
+
+
+@pytest.mark.spark
+def test_the_program_of_the_readme_counts_words(tmp_path):
+    program = tmp_path / "word_count.py"
+    program.write_text(code_blocks(ROOT / "README.md", "python")[0])
+    process = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    counts = re.findall(r"\('?(\w+)'?, ?(\d+)\)", process.stdout)
+    assert sorted(counts) == sorted(
+        [
+            *[(word, "1") for word in ("to", "be", "or", "not", "that", "is", "the", "question")],
+            *[(word, "2") for word in ("to", "be")],
+        ]
+    )

@@ -1,0 +1,170 @@
+"""Barrier alignment as a state machine over the channels of one subtask.
+
+For every checkpoint whose first barrier has come there is one small `Arriving`; without one the
+alignment is at rest. An event returns rulings, in the order in which they must be carried out:
+
+    barrier n, channels still owe it      ──▶ Block(channel)          (EXACTLY_ONCE only)
+    barrier n, last channel that owed it  ──▶ Complete(n), Release(channels)
+    barrier m > n on a channel that       ──▶ Abort(n), Release(channels), then as above for m
+      owes n, or abort(n) from outside
+    barrier of a settled checkpoint       ──▶ nothing
+
+All channels that are blocked at a time are blocked on the same checkpoint: whoever would block on
+a higher one owes the lower one, and so aborts it. A channel that has ended owes no barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from tidegate.core.ids import CheckpointId
+from tidegate.stream.elements import Barrier, CheckpointMode
+
+C = TypeVar("C", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Block(Generic[C]):
+    """Hold back what follows on this channel."""
+
+    channel: C
+
+
+@dataclass(frozen=True, slots=True)
+class Release(Generic[C]):
+    """Let these channels flow again, with what was held back first."""
+
+    channels: tuple[C, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The barrier is here on all channels: take the snapshot, forward the barrier."""
+
+    barrier: Barrier
+    first_barrier_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """The checkpoint cannot be taken here; the coordinator has to hear of it."""
+
+    checkpoint_id: CheckpointId
+    reason: str
+
+
+Ruling = Block[C] | Release[C] | Complete | Abort
+
+
+@dataclass(slots=True)
+class Arriving(Generic[C]):
+    """A checkpoint whose barrier has come on some channels, but not yet on all."""
+
+    barrier: Barrier
+    owed: set[C]
+    first_barrier_at: float
+    blocked: list[C] = field(default_factory=list)
+
+
+class Alignment(Generic[C]):
+    """What the barriers on the channels of one subtask amount to."""
+
+    def __init__(self, channels: Iterable[C]) -> None:
+        self._highest: dict[C, CheckpointId] = dict.fromkeys(channels, CheckpointId(0))
+        """The highest barrier of each channel that has not ended."""
+        self._arriving: dict[CheckpointId, Arriving[C]] = {}
+        self._aborted: set[CheckpointId] = set()
+        self._completed = CheckpointId(0)
+
+    @property
+    def in_flight(self) -> tuple[CheckpointId, ...]:
+        """Checkpoints of which some barriers are here, oldest first."""
+        return tuple(sorted(self._arriving))
+
+    @property
+    def remembered(self) -> int:
+        """How many aborted checkpoints some channel could still bring a barrier of."""
+        return len(self._aborted)
+
+    def barrier(self, channel: C, barrier: Barrier, now: float) -> list[Ruling[C]]:
+        """A barrier has come on a channel that is not blocked."""
+        number = barrier.checkpoint_id
+        rulings: list[Ruling[C]] = []
+        if channel in self._highest:
+            if number <= self._highest[channel]:
+                return rulings
+            self._highest[channel] = number
+            rulings += self._abort_skipped(channel, number)
+        elif self._highest:
+            # The channel has ended, and those that have not will bring the barrier themselves.
+            return rulings
+        rulings += self._arrived(channel, barrier, now)
+        self._forget_aborted()
+        return rulings
+
+    def ended(self, channel: C) -> list[Ruling[C]]:
+        """No record follows on the channel: it owes no barrier any more."""
+        if self._highest.pop(channel, None) is None:
+            return []
+        rulings: list[Ruling[C]] = []
+        for number in self.in_flight:
+            arriving = self._arriving.get(number)
+            if arriving is not None and channel in arriving.owed:
+                arriving.owed.remove(channel)
+                if not arriving.owed:
+                    rulings += self._complete(arriving)
+        return rulings
+
+    def abort(self, number: CheckpointId) -> list[Ruling[C]]:
+        """The coordinator gave the checkpoint up: release its channels, ignore its barriers."""
+        if number <= self._completed:
+            return []
+        self._aborted.add(number)
+        arriving = self._arriving.pop(number, None)
+        if arriving is None or not arriving.blocked:
+            return []
+        return [Release(tuple(arriving.blocked))]
+
+    def _arrived(self, channel: C, barrier: Barrier, now: float) -> list[Ruling[C]]:
+        number = barrier.checkpoint_id
+        if number <= self._completed or number in self._aborted:
+            return []
+        arriving = self._arriving.get(number)
+        if arriving is None:
+            overtaken = [c for c, highest in self._highest.items() if highest > number]
+            if overtaken:
+                self._aborted.add(number)
+                return [Abort(number, f"channel {overtaken[0]} skipped it")]
+            arriving = Arriving(barrier, set(self._highest), now)
+            self._arriving[number] = arriving
+        arriving.owed.discard(channel)
+        if not arriving.owed:
+            return self._complete(arriving)
+        if barrier.mode is CheckpointMode.EXACTLY_ONCE:
+            arriving.blocked.append(channel)
+            return [Block(channel)]
+        return []
+
+    def _abort_skipped(self, channel: C, number: CheckpointId) -> list[Ruling[C]]:
+        rulings: list[Ruling[C]] = []
+        for lower in self.in_flight:
+            if lower < number and channel in self._arriving[lower].owed:
+                rulings.append(Abort(lower, f"channel {channel} brought {number} before it"))
+                rulings += self.abort(lower)
+        return rulings
+
+    def _complete(self, arriving: Arriving[C]) -> list[Ruling[C]]:
+        number = arriving.barrier.checkpoint_id
+        del self._arriving[number]
+        self._completed = number
+        rulings: list[Ruling[C]] = [Complete(arriving.barrier, arriving.first_barrier_at)]
+        if arriving.blocked:
+            rulings.append(Release(tuple(arriving.blocked)))
+        return rulings
+
+    def _forget_aborted(self) -> None:
+        """Barriers at or below what every channel has passed cannot come any more."""
+        passed = min(self._highest.values(), default=self._completed)
+        self._aborted = {number for number in self._aborted if number > passed}

@@ -1,0 +1,76 @@
+"""Checkpoints that are durable, and how many of them stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tidegate.checkpoint.plan import SubtaskId
+from tidegate.core.ids import Attempt, CheckpointId
+from tidegate.stream.elements import BarrierKind
+
+H = TypeVar("H")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement(Generic[H]):
+    """A subtask has written its part of a checkpoint; `snapshot` says where."""
+
+    checkpoint_id: CheckpointId
+    subtask: SubtaskId
+    attempt: Attempt
+    snapshot: H
+    size: int = 0
+    """Bytes that a restore would read."""
+    finished: bool = False
+    """The subtask has ended: on restore it is not run again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedCheckpoint(Generic[H]):
+    """What is published: a pointer to the state of every subtask, all of one moment."""
+
+    checkpoint_id: CheckpointId
+    kind: BarrierKind
+    triggered_at: float
+    completed_at: float
+    snapshots: Mapping[SubtaskId, H]
+    finished: frozenset[SubtaskId]
+    size: int
+
+    @property
+    def is_recovery_point(self) -> bool:
+        """Whether a failed job may go back to it: a plain savepoint is the user's alone."""
+        return self.kind is not BarrierKind.SAVEPOINT
+
+
+class RetainedCheckpoints(Generic[H]):
+    """The completed checkpoints that the job keeps, oldest first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: list[CompletedCheckpoint[H]] = []
+
+    @property
+    def kept(self) -> tuple[CompletedCheckpoint[H], ...]:
+        return tuple(self._kept)
+
+    @property
+    def latest(self) -> CompletedCheckpoint[H] | None:
+        """Where a recovery begins."""
+        return self._kept[-1] if self._kept else None
+
+    def add(self, completed: CompletedCheckpoint[H]) -> tuple[CompletedCheckpoint[H], ...]:
+        """Keep a checkpoint that was just published; returns those that are to be discarded.
+
+        Plain savepoints are not kept here and discard nothing. A stop's savepoint is kept as the
+        point of recovery, and never returned: its files belong to the user.
+        """
+        if not completed.is_recovery_point:
+            return ()
+        self._kept.append(completed)
+        self._kept.sort(key=lambda each: each.checkpoint_id)
+        surplus = self._kept[: max(0, len(self._kept) - self._limit)]
+        del self._kept[: len(surplus)]
+        return tuple(each for each in surplus if each.kind is BarrierKind.CHECKPOINT)

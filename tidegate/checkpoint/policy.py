@@ -1,0 +1,128 @@
+"""When a checkpoint starts, and how many may fail before the job does."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+
+from tidegate.core.checkpoint_settings import CheckpointSettings
+from tidegate.core.ids import CheckpointId
+from tidegate.stream.elements import BarrierKind
+
+MAX_QUEUED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRequest:
+    """Somebody wants a checkpoint; `name` finds the one who asked."""
+
+    kind: BarrierKind
+    requested_at: float
+    name: str = ""
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Savepoints and stops come before checkpoints, then the older request."""
+        return (self.kind is BarrierKind.CHECKPOINT, self.requested_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Take this checkpoint now."""
+
+    request: CheckpointRequest
+    periodic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to start before this time, unless something happens; None: whatever the time."""
+
+    until: float | None
+
+
+class CheckpointSchedule:
+    """Decides which checkpoint starts next. Times are readings of one monotonic clock.
+
+    Periodic checkpoints keep the minimum pause and the maximum number under way. Checkpoints that
+    a user asked for keep the maximum only, savepoints neither.
+    """
+
+    def __init__(self, settings: CheckpointSettings, *, now: float) -> None:
+        self._max_concurrent = settings.max_concurrent
+        self._min_pause = settings.min_pause.total_seconds()
+        self._interval = None
+        if settings.interval is not None:
+            self._interval = max(settings.interval.total_seconds(), self._min_pause)
+        self._next_periodic = None if self._interval is None else now + self._interval
+        self._earliest = now
+        self._queue: list[CheckpointRequest] = []
+
+    def submit(self, request: CheckpointRequest) -> bool:
+        """Queue a request; False if too many wait already."""
+        if len(self._queue) >= MAX_QUEUED:
+            return False
+        bisect.insort(self._queue, request, key=lambda each: each.rank)
+        return True
+
+    def withdraw_all(self) -> tuple[CheckpointRequest, ...]:
+        """The job ends or restarts: return those who wait, to be told."""
+        withdrawn, self._queue = tuple(self._queue), []
+        return withdrawn
+
+    def ended(self, now: float) -> None:
+        """A checkpoint completed or was given up: the minimum pause begins."""
+        self._earliest = max(self._earliest, now + self._min_pause)
+
+    def pause_periodic(self) -> None:
+        """No periodic checkpoints from here on: the job is being stopped or restarted."""
+        self._next_periodic = None
+
+    def resume_periodic(self, now: float) -> None:
+        """The job runs (again)."""
+        if self._interval is not None and self._next_periodic is None:
+            self._next_periodic = now + self._interval
+
+    def decide(self, now: float, *, under_way: int) -> Start | Wait:
+        """What to do now, with so many checkpoints triggered and not yet decided."""
+        if self._queue:
+            first = self._queue[0]
+            if first.kind is not BarrierKind.CHECKPOINT or under_way < self._max_concurrent:
+                return Start(self._queue.pop(0))
+        if self._next_periodic is None or self._interval is None:
+            return Wait(None)
+        due = max(self._next_periodic, self._earliest)
+        if now < due:
+            return Wait(due)
+        if under_way >= self._max_concurrent:
+            return Wait(None)
+        self._next_periodic = now + self._interval
+        return Start(CheckpointRequest(BarrierKind.CHECKPOINT, now), periodic=True)
+
+
+class FailureTolerance:
+    """Counts the checkpoints that failed in a row, each once, whatever else is said of it."""
+
+    def __init__(self, tolerable: int) -> None:
+        self._tolerable = tolerable
+        self._counted: set[CheckpointId] = set()
+        self._succeeded = CheckpointId(0)
+
+    @property
+    def in_a_row(self) -> int:
+        return len(self._counted)
+
+    def failed(self, checkpoint_id: CheckpointId) -> bool:
+        """A checkpoint failed for a reason that counts; True: the job has to fail."""
+        if checkpoint_id > self._succeeded:
+            self._counted.add(checkpoint_id)
+        if len(self._counted) <= self._tolerable:
+            return False
+        self._counted.clear()
+        return True
+
+    def succeeded(self, checkpoint_id: CheckpointId) -> None:
+        """A checkpoint completed: those before it are forgiven."""
+        if checkpoint_id > self._succeeded:
+            self._succeeded = checkpoint_id
+            self._counted.clear()

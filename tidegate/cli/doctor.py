@@ -1,0 +1,80 @@
+"""``tidegate doctor``: what is there, what is missing, what to do about it."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from tidegate.core.errors import ExternalError
+from tidegate.prerequisites import Check, Status, examine, require_java
+
+_STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold red"}
+
+
+def doctor(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of lines.")
+    ] = False,
+    java_home: Annotated[
+        bool, typer.Option("--java-home", help="Print only the JAVA_HOME to use, for scripts.")
+    ] = False,
+) -> None:
+    """Check Python, Java, Spark, packages and the machine; exit with 1 if something is missing."""
+    if java_home:
+        _print_java_home()
+        return
+    checks = examine()
+    if as_json:
+        typer.echo(report_as_json(checks))
+    else:
+        _print_report(checks)
+    if not is_ready(checks):
+        raise typer.Exit(1)
+
+
+def _print_java_home() -> None:
+    try:
+        typer.echo(require_java().home)
+    except ExternalError as error:
+        typer.echo(error, err=True)
+        raise typer.Exit(1) from None
+
+
+def is_ready(checks: Sequence[Check]) -> bool:
+    return all(check.status is not Status.MISSING for check in checks)
+
+
+def report_as_json(checks: Sequence[Check]) -> str:
+    lines = [
+        {
+            "name": check.name,
+            "status": check.status.value,
+            "found": check.found,
+            "advice": check.advice,
+        }
+        for check in checks
+    ]
+    return json.dumps({"ready": is_ready(checks), "checks": lines}, indent=2)
+
+
+def _print_report(checks: Sequence[Check]) -> None:
+    console = Console(highlight=False)
+    name_width = max(len(check.name) for check in checks)
+    status_width = max(len(status.value) for status in Status)
+    for check in checks:
+        line = Text.assemble(
+            (check.status.value.ljust(status_width), _STYLES[check.status]),
+            f"  {check.name.ljust(name_width)}  {check.found}",
+        )
+        console.print(line, soft_wrap=True)
+        if check.advice is not None:
+            indent = " " * (status_width + name_width + 4)
+            console.print(Text(f"{indent}→ {check.advice}", style="bold"), soft_wrap=True)
+    missing = [check.name for check in checks if check.status is Status.MISSING]
+    if missing:
+        console.print(Text(f"Not ready: {', '.join(missing)}.", style="bold red"), soft_wrap=True)
+    else:
+        console.print(Text("Ready.", style="bold green"))

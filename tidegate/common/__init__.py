@@ -1,0 +1,38 @@
+"""What programs of all kinds need: types, rows, configuration, times, jobs. PyFlink's names."""
+
+from tidegate.common.completable_future import CompletableFuture
+from tidegate.common.config_options import ConfigOption, ConfigOptions
+from tidegate.common.configuration import Configuration
+from tidegate.common.execution_config import ExecutionConfig
+from tidegate.common.job_client import JobClient
+from tidegate.common.job_execution_result import JobExecutionResult
+from tidegate.common.job_id import JobID
+from tidegate.common.job_status import JobStatus
+from tidegate.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
+from tidegate.common.time import Duration, Instant, Time
+from tidegate.common.typeinfo import TypeInformation, Types
+from tidegate.common.types import Row, RowKind
+from tidegate.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
+
+__all__ = [
+    "CompletableFuture",
+    "ConfigOption",
+    "ConfigOptions",
+    "Configuration",
+    "Duration",
+    "ExecutionConfig",
+    "Instant",
+    "JobClient",
+    "JobExecutionResult",
+    "JobID",
+    "JobStatus",
+    "RestartStrategies",
+    "RestartStrategyConfiguration",
+    "Row",
+    "RowKind",
+    "Time",
+    "TimestampAssigner",
+    "TypeInformation",
+    "Types",
+    "WatermarkStrategy",
+]

@@ -1,0 +1,34 @@
+"""`CompletableFuture`: PyFlink's name for a result that may come later."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class CompletableFuture(Future[T]):
+    """A `concurrent.futures.Future`; `asyncio.wrap_future` makes it one to await."""
+
+    @classmethod
+    def completed(cls, value: T) -> CompletableFuture[T]:
+        future = cls()
+        future.set_result(value)
+        return future
+
+    @classmethod
+    def running(cls, call: Callable[[], T], name: str) -> CompletableFuture[T]:
+        """Run `call` on a thread of its own, which does not keep the process alive."""
+        future = cls()
+
+        def run() -> None:
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=run, name=name, daemon=True).start()
+        return future

@@ -1,0 +1,70 @@
+"""`ExecutionConfig`: settings of the whole job, under PyFlink's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidegate.common.restart_strategy import RestartStrategyConfiguration
+from tidegate.core.durations import DurationLike, as_milliseconds
+
+if TYPE_CHECKING:
+    from tidegate.datastream.environment import StreamExecutionEnvironment
+
+
+class ExecutionConfig:
+    """A view of the environment's settings: what is set here is set there."""
+
+    PARALLELISM_DEFAULT = -1
+    PARALLELISM_UNKNOWN = -2
+
+    def __init__(self, environment: StreamExecutionEnvironment) -> None:
+        self._environment = environment
+
+    def set_parallelism(self, parallelism: int) -> ExecutionConfig:
+        self._environment.set_parallelism(parallelism)
+        return self
+
+    def get_parallelism(self) -> int:
+        return self._environment.get_parallelism()
+
+    def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
+        self._environment.set_max_parallelism(max_parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        return self._environment.get_max_parallelism()
+
+    def set_restart_strategy(self, strategy: RestartStrategyConfiguration) -> ExecutionConfig:
+        self._environment.set_restart_strategy(strategy)
+        return self
+
+    def get_restart_strategy(self) -> RestartStrategyConfiguration:
+        return self._environment.get_restart_strategy()
+
+    def set_global_job_parameters(
+        self, global_job_parameters_dict: Mapping[str, Any]
+    ) -> ExecutionConfig:
+        """Parameters of the program, read by `RuntimeContext.get_job_parameter`."""
+        self._environment._configuration.set(
+            "pipeline.global-job-parameters", global_job_parameters_dict
+        )
+        return self
+
+    def get_global_job_parameters(self) -> dict[str, str]:
+        return dict(self._environment._configuration.get("pipeline.global-job-parameters"))
+
+    def set_task_cancellation_timeout(self, timeout: DurationLike) -> ExecutionConfig:
+        self._environment._configuration.set("task.cancellation.timeout", timeout)
+        return self
+
+    def get_task_cancellation_timeout(self) -> int:
+        """Milliseconds."""
+        return as_milliseconds(self._environment._configuration.get("task.cancellation.timeout"))
+
+    def enable_object_reuse(self) -> ExecutionConfig:
+        """Accepted for Flink's programs: records are never copied between chained functions."""
+        return self
+
+    def is_object_reuse_enabled(self) -> bool:
+        return True

@@ -1,0 +1,88 @@
+"""`JobClient`: a running job, seen from the program that started it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from enum import Enum
+from typing import Any, NoReturn, Protocol
+
+from tidegate.common.completable_future import CompletableFuture
+from tidegate.common.job_execution_result import JobExecutionResult
+from tidegate.common.job_id import JobID
+from tidegate.common.job_status import JobStatus
+from tidegate.core.errors import GraphError, TidegateError
+from tidegate.types.arrow import ArrowFormat
+
+
+class JobHandle(Protocol):
+    """What a cluster returns for a job that it runs."""
+
+    @property
+    def job_id(self) -> str: ...
+
+    def status(self) -> Enum:
+        """The state of the job, by the names of `JobStatus`."""
+
+    def result(self, timeout: float | None = None) -> object:
+        """Wait for the end of the job; raises what it failed with, or JobCanceled."""
+
+    def cancel(self) -> None:
+        """Ask for the end of the job; `result` tells when it has come."""
+
+    def collected(self, name: str, format: ArrowFormat | None) -> Iterator[Any]:
+        """The records of a collector as they come; a failure of the job is raised last."""
+
+
+class JobClient:
+    """Asks for the state of a job, waits for it, cancels it."""
+
+    def __init__(self, job: JobHandle) -> None:
+        self._job = job
+        self._started = time.monotonic()
+        self._result: CompletableFuture[JobExecutionResult] | None = None
+
+    def get_job_id(self) -> JobID:
+        return JobID(str(self._job.job_id))
+
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        return CompletableFuture.completed(JobStatus[self._job.status().name])
+
+    def cancel(self) -> CompletableFuture[None]:
+        """Cancel the job; the future is done when nothing of it runs any more."""
+        return CompletableFuture.running(self.cancel_and_wait, "tidegate-cancel")
+
+    def cancel_and_wait(self) -> None:
+        """Cancel the job if it still runs, and wait until nothing of it does."""
+        self._job.cancel()
+        with suppress(TidegateError):
+            self._job.result()
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        """Done when the job has finished, or with what it failed with."""
+        if self._result is None:
+            self._result = CompletableFuture.running(self.wait, "tidegate-result")
+        return self._result
+
+    def wait(self, timeout: float | None = None) -> JobExecutionResult:
+        """Wait for the job to finish, at most so many seconds; raises what it failed with."""
+        self._job.result(timeout)
+        runtime = timedelta(seconds=time.monotonic() - self._started)
+        return JobExecutionResult(self.get_job_id(), runtime)
+
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        return CompletableFuture.completed({})
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> NoReturn:
+        _refuse_savepoint()
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> NoReturn:
+        _refuse_savepoint()
+
+
+def _refuse_savepoint() -> NoReturn:
+    raise GraphError("savepoints are not there yet: cancel() ends the job without one")

@@ -1,0 +1,92 @@
+"""Restart strategies as values, for `StreamExecutionEnvironment.set_restart_strategy`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from tidegate.core.durations import DurationLike, as_timedelta
+from tidegate.core.modes import RestartStrategyType
+
+
+@dataclass(frozen=True, slots=True)
+class RestartStrategyConfiguration:
+    """A restart strategy and its settings."""
+
+    strategy: RestartStrategyType | None
+    """None: whatever the configuration says."""
+    description: str
+    settings: tuple[tuple[str, object], ...] = ()
+    """The settings of the strategy by their key."""
+
+    def get_description(self) -> str:
+        return self.description
+
+
+class RestartStrategies:
+    """The strategies there are, under PyFlink's names. Delays: timedelta or milliseconds."""
+
+    @staticmethod
+    def no_restart() -> RestartStrategyConfiguration:
+        return RestartStrategyConfiguration(RestartStrategyType.NONE, "Restart deactivated.")
+
+    @staticmethod
+    def fall_back_restart() -> RestartStrategyConfiguration:
+        return RestartStrategyConfiguration(None, "Cluster level default restart strategy")
+
+    @staticmethod
+    def fixed_delay_restart(
+        restart_attempts: int, delay_between_attempts: DurationLike
+    ) -> RestartStrategyConfiguration:
+        delay = as_timedelta(delay_between_attempts)
+        return RestartStrategyConfiguration(
+            RestartStrategyType.FIXED_DELAY,
+            f"Restart with fixed delay ({_milliseconds(delay)} ms). "
+            f"#{restart_attempts} restart attempts.",
+            (
+                ("restart-strategy.fixed-delay.attempts", restart_attempts),
+                ("restart-strategy.fixed-delay.delay", delay),
+            ),
+        )
+
+    @staticmethod
+    def failure_rate_restart(
+        failure_rate: int, failure_interval: DurationLike, delay_interval: DurationLike
+    ) -> RestartStrategyConfiguration:
+        interval, delay = as_timedelta(failure_interval), as_timedelta(delay_interval)
+        return RestartStrategyConfiguration(
+            RestartStrategyType.FAILURE_RATE,
+            f"Failure rate restart with maximum of {failure_rate} failures within interval "
+            f"{_milliseconds(interval)} ms and fixed delay {_milliseconds(delay)} ms.",
+            (
+                ("restart-strategy.failure-rate.max-failures-per-interval", failure_rate),
+                ("restart-strategy.failure-rate.failure-rate-interval", interval),
+                ("restart-strategy.failure-rate.delay", delay),
+            ),
+        )
+
+    @staticmethod
+    def exponential_delay_restart(
+        initial_backoff: DurationLike,
+        max_backoff: DurationLike,
+        backoff_multiplier: float,
+        reset_backoff_threshold: DurationLike,
+        jitter_factor: float,
+    ) -> RestartStrategyConfiguration:
+        prefix = "restart-strategy.exponential-delay"
+        return RestartStrategyConfiguration(
+            RestartStrategyType.EXPONENTIAL_DELAY,
+            f"Restart with exponential delay: starting at {as_timedelta(initial_backoff)}, times "
+            f"{backoff_multiplier} after a failure, up to {as_timedelta(max_backoff)}.",
+            (
+                (f"{prefix}.initial-backoff", as_timedelta(initial_backoff)),
+                (f"{prefix}.max-backoff", as_timedelta(max_backoff)),
+                (f"{prefix}.backoff-multiplier", backoff_multiplier),
+                (f"{prefix}.reset-backoff-threshold", as_timedelta(reset_backoff_threshold)),
+                (f"{prefix}.jitter-factor", jitter_factor),
+            ),
+        )
+
+
+def _milliseconds(value: timedelta) -> int:
+    return value // timedelta(milliseconds=1)

@@ -1,0 +1,182 @@
+"""Made-up records as a source, at a given rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.connectors.collection import RangeSplit
+from tidegate.connectors.source import (
+    Boundedness,
+    InputStatus,
+    Poll,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
+from tidegate.connectors.splits import Cursor, KnownSplits, SequentialReader, even_ranges
+from tidegate.core.clock import Clock
+from tidegate.core.errors import ConfigError, TypeMismatch
+from tidegate.stream.batch import Batch
+from tidegate.types.arrow import ArrowFormat
+from tidegate.types.typeinfo import TypeInformation
+
+_UNBOUNDED = 2**63 - 1
+
+
+class DataGeneratorSource(Source):
+    """Records that a function makes from their index.
+
+    `generator` is called with an index and returns its record; or, with `columnar`, with a first
+    index and a number of records, and returns that many as a `pyarrow.RecordBatch`, which costs
+    no Python object per record. The same index must give the same record: after a failure it is
+    asked for again.
+
+    `rate` is in records per second over all readers together; what the job could not take in time
+    is made up for. Without `count` the source never ends.
+    """
+
+    def __init__(
+        self,
+        generator: Callable[[int], Any] | Callable[[int, int], pa.RecordBatch],
+        *,
+        type_info: TypeInformation | None = None,
+        count: int | None = None,
+        rate: float | None = None,
+        columnar: bool = False,
+    ) -> None:
+        if count is not None and count < 0:
+            raise ConfigError("count", count, "give the number of records, or None for no end")
+        if rate is not None and not rate > 0:
+            raise ConfigError("rate", rate, "give records per second, above zero, or None")
+        if columnar and type_info is None:
+            raise ConfigError("type_info", None, "a columnar generator needs the records' type")
+        self._generator = generator
+        self._type = type_info
+        self._count = count
+        self._rate = rate
+        self._columnar = columnar
+        self.boundedness = (
+            Boundedness.CONTINUOUS_UNBOUNDED if count is None else Boundedness.BOUNDED
+        )
+
+    def create_enumerator(self) -> SplitEnumerator:
+        count = _UNBOUNDED if self._count is None else self._count
+        return KnownSplits(
+            lambda parallelism: [
+                RangeSplit(start, stop, share=1 / parallelism)
+                for start, stop in even_ranges(0, count, parallelism)
+            ]
+        )
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        generator, format = self._generator, context.format
+
+        def open_cursor(split: RangeSplit) -> Cursor:
+            if not self._columnar:
+                return _RecordCursor(generator, split, format)
+            assert format is not None
+            return _ColumnCursor(generator, split, format)
+
+        if self._rate is None:
+            return SequentialReader(open_cursor)
+        return RateLimitedReader(open_cursor, self._rate, context.clock)
+
+    def produced_type(self) -> TypeInformation | None:
+        return self._type
+
+
+class _GeneratorCursor(Cursor):
+    def __init__(
+        self, generator: Callable[..., Any], split: RangeSplit, format: ArrowFormat | None
+    ) -> None:
+        self._generator = generator
+        self._split = split
+        self._format = format
+        self._next = split.start
+
+    @property
+    def is_done(self) -> bool:
+        return self._next >= self._split.stop
+
+    def position(self) -> RangeSplit:
+        return replace(self._split, start=self._next)
+
+
+class _RecordCursor(_GeneratorCursor):
+    def read(self, max_records: int) -> Batch | None:
+        indices = range(self._next, min(self._next + max_records, self._split.stop))
+        records: list[Any] = []
+        try:
+            records.extend(map(self._generator, indices))
+        except Exception:
+            if not records:
+                raise
+        if indices and not records:
+            raise RuntimeError(f"the generator raised StopIteration for index {self._next}")
+        self._next += len(records)
+        return Batch.of_records(records, self._format) if records else None
+
+
+class _ColumnCursor(_GeneratorCursor):
+    _format: ArrowFormat
+
+    def read(self, max_records: int) -> Batch | None:
+        count = min(max_records, self._split.stop - self._next)
+        if count == 0:
+            return None
+        columns = self._generator(self._next, count)
+        if not isinstance(columns, pa.RecordBatch) or columns.num_rows != count:
+            raise TypeMismatch(
+                str(self._format.type_info),
+                columns,
+                f"the generator was asked for a RecordBatch of {count} rows from {self._next} on",
+            )
+        self._next += count
+        return Batch.of_columns(self._format.conform(columns), self._format)
+
+
+class RateLimitedReader(SequentialReader):
+    """Returns as many records as are due since the first poll."""
+
+    def __init__(self, open_cursor: Callable[[Any], Cursor], rate: float, clock: Clock) -> None:
+        super().__init__(open_cursor)
+        self._rate = rate
+        self._clock = clock
+        self._share = 0.0
+        self._began: float | None = None
+        self._returned = 0
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        super().add_splits(splits)
+        self._share += sum(split.share for split in splits)
+        self._began, self._returned = None, 0
+
+    def poll(self, max_records: int) -> Poll:
+        if not self.has_splits:
+            return super().poll(max_records)
+        due = self._due()
+        if due <= 0:
+            return Poll(None, InputStatus.NOTHING_AVAILABLE)
+        poll = super().poll(min(max_records, due))
+        if poll.batch is None:
+            return poll
+        self._returned += len(poll.batch)
+        if poll.status is InputStatus.MORE_AVAILABLE and len(poll.batch) >= due:
+            return Poll(poll.batch, InputStatus.NOTHING_AVAILABLE)
+        return poll
+
+    def is_available(self) -> bool:
+        return self._due() > 0 if self.has_splits else super().is_available()
+
+    def _due(self) -> int:
+        """How many records the clock has made due and `poll` has not returned yet."""
+        now = self._clock.monotonic()
+        if self._began is None:
+            self._began = now
+        return math.floor(self._rate * self._share * (now - self._began)) - self._returned

@@ -1,0 +1,280 @@
+"""Plain files as a sink: one per subtask, complete or not there."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import PurePosixPath
+from typing import IO, Any, cast
+
+import pyarrow as pa
+from pyarrow import fs
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet as pq
+
+from tidegate.connectors.file_system import resolve
+from tidegate.connectors.sink import Sink, SinkWriter, WriterContext
+from tidegate.core.errors import ConfigError, ExternalError
+from tidegate.stream.batch import Batch
+from tidegate.types.row import Row
+
+
+_ROWS_PER_GROUP = 1 << 17
+
+
+class FileSink(Sink):
+    """Writes `part-<subtask>` files below a directory.
+
+    A file is written under a hidden name and appears when the input has ended, so it belongs on
+    bounded streams. A job that fails leaves no file. The directory must not hold part files of an
+    earlier job, unless they may be overwritten.
+    """
+
+    def __init__(self, directory: str, encoding: FileEncoding, *, overwrite: bool = False) -> None:
+        self._directory = str(directory)
+        self._encoding = encoding
+        file_system, inner = resolve(self._directory)
+        if not overwrite and _parts_in(file_system, inner):
+            raise ConfigError(
+                "directory", self._directory, "it holds files of another job: give another one"
+            )
+
+    @staticmethod
+    def for_row_format(base_path: str, encoder: FileEncoding) -> FileSinkBuilder:
+        return FileSinkBuilder(base_path, encoder)
+
+    @staticmethod
+    def for_bulk_format(base_path: str, writer_factory: FileEncoding) -> FileSinkBuilder:
+        return FileSinkBuilder(base_path, writer_factory)
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return _FileWriter(self._directory, context.subtask, self._encoding)
+
+
+class FileSinkBuilder:
+    """Settings of a FileSink, under PyFlink's names."""
+
+    def __init__(self, directory: str, encoding: FileEncoding) -> None:
+        self._directory = directory
+        self._encoding = encoding
+
+    def build(self) -> FileSink:
+        return FileSink(self._directory, self._encoding)
+
+
+class FileEncoding(ABC):
+    """How records become the bytes of a file."""
+
+    suffix = ""
+
+    @abstractmethod
+    def open(self, stream: IO[bytes]) -> FileEncoder:
+        """Begin a file."""
+
+
+class FileEncoder(ABC):
+    """Writes the records of one file."""
+
+    @abstractmethod
+    def write(self, batch: Batch) -> None: ...
+
+    def finish(self) -> None:
+        """Write what a whole file needs at its end."""
+
+
+class Encoder(FileEncoding):
+    """A line per record, as a function makes it of the record."""
+
+    def __init__(self, to_text: Callable[[Any], str] = str, charset: str = "UTF-8") -> None:
+        self._to_text = to_text
+        self._charset = charset
+
+    @staticmethod
+    def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
+        """`str()` of every record."""
+        return Encoder(str, charset_name)
+
+    def open(self, stream: IO[bytes]) -> FileEncoder:
+        return _LineEncoder(stream, self._to_text, self._charset)
+
+
+class JsonLinesEncoding(Encoder):
+    """A JSON value per line; rows and records of classes are objects."""
+
+    suffix = ".jsonl"
+
+    def __init__(self) -> None:
+        super().__init__(as_json)
+
+
+class CsvEncoding(FileEncoding):
+    """Comma-separated values; with a header the first line has the names of the fields."""
+
+    suffix = ".csv"
+
+    def __init__(self, *, header: bool = True, delimiter: str = ",") -> None:
+        self._header = header
+        self._delimiter = delimiter
+
+    def open(self, stream: IO[bytes]) -> FileEncoder:
+        return _CsvEncoder(stream, self._header, self._delimiter)
+
+
+class ParquetEncoding(FileEncoding):
+    """Parquet, for streams with a columnar type."""
+
+    suffix = ".parquet"
+
+    def __init__(self, schema: pa.Schema, convert: Callable[[Batch], pa.RecordBatch] | None = None):
+        self._schema = schema
+        self._convert = convert or (lambda batch: batch.columns)
+
+    def open(self, stream: IO[bytes]) -> FileEncoder:
+        return _ParquetEncoder(stream, self._schema, self._convert)
+
+
+class _FileWriter(SinkWriter):
+    def __init__(self, directory: str, subtask: int, encoding: FileEncoding) -> None:
+        self._file_system, inner = resolve(directory)
+        self._directory = inner
+        name = f"part-{subtask}{encoding.suffix}"
+        self._final = str(PurePosixPath(inner) / name)
+        self._hidden = str(PurePosixPath(inner) / f".{name}.inprogress")
+        self._encoding = encoding
+        self._stream: IO[bytes] | None = None
+
+    def open(self) -> None:
+        try:
+            self._file_system.create_dir(self._directory, recursive=True)
+            stream = self._file_system.open_output_stream(self._hidden)
+        except OSError as error:
+            raise ExternalError(
+                f"{self._hidden} cannot be written: {error.strerror or error}; give a directory "
+                "that every slot may write to"
+            ) from None
+        self._stream = cast("IO[bytes]", stream)
+        self._encoder = self._encoding.open(self._stream)
+
+    def write(self, batch: Batch) -> None:
+        self._encoder.write(batch)
+
+    def flush(self, end_of_input: bool = False) -> None:
+        if self._stream is None:
+            return
+        if end_of_input:
+            self._encoder.finish()
+            self._stream.close()
+            self._stream = None
+            self._file_system.move(self._hidden, self._final)
+        else:
+            self._stream.flush()
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+            self._file_system.delete_file(self._hidden)
+
+
+class _LineEncoder(FileEncoder):
+    def __init__(self, stream: IO[bytes], to_text: Callable[[Any], str], charset: str) -> None:
+        self._stream = stream
+        self._to_text = to_text
+        self._charset = charset
+
+    def write(self, batch: Batch) -> None:
+        lines = [self._to_text(record) for record in batch.records]
+        self._stream.write(("\n".join(lines) + "\n").encode(self._charset))
+
+
+class _CsvEncoder(FileEncoder):
+    def __init__(self, stream: IO[bytes], header: bool, delimiter: str) -> None:
+        self._stream = stream
+        self._header = header
+        self._delimiter = delimiter
+
+    def write(self, batch: Batch) -> None:
+        header, self._header = self._header, False
+        format = batch.format
+        if format is not None and not any(pa.types.is_nested(t) for t in format.schema.types):
+            options = arrow_csv.WriteOptions(include_header=header, delimiter=self._delimiter)
+            arrow_csv.write_csv(batch.columns, self._stream, options)
+            return
+        text = io.StringIO()
+        rows = csv.writer(text, delimiter=self._delimiter, lineterminator="\n")
+        names = field_names(batch.records[0]) if format is None else format.field_names
+        if header and names:
+            rows.writerow(names)
+        rows.writerows(map(field_values, batch.records))
+        self._stream.write(text.getvalue().encode())
+
+
+class _ParquetEncoder(FileEncoder):
+    def __init__(
+        self, stream: IO[bytes], schema: pa.Schema, convert: Callable[[Batch], pa.RecordBatch]
+    ) -> None:
+        self._writer = pq.ParquetWriter(stream, schema)
+        self._convert = convert
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def write(self, batch: Batch) -> None:
+        self._waiting.append(self._convert(batch))
+        self._rows += len(batch)
+        if self._rows >= _ROWS_PER_GROUP:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        self._writer.write_table(pa.Table.from_batches(self._waiting))
+        self._waiting.clear()
+        self._rows = 0
+
+    def finish(self) -> None:
+        if self._waiting:
+            self._write_group()
+        self._writer.close()
+
+
+def field_names(record: Any) -> tuple[str, ...]:
+    """The names of a record's fields; empty where it has none."""
+    if isinstance(record, Row):
+        return tuple(record.get_field_names() or ())
+    if dataclasses.is_dataclass(record):
+        return tuple(field.name for field in dataclasses.fields(record))
+    return tuple(getattr(record, "_fields", ()))
+
+
+def field_values(record: Any) -> Sequence[Any]:
+    """The values of a record's fields; a record without fields is one value."""
+    if dataclasses.is_dataclass(record):
+        return [getattr(record, field.name) for field in dataclasses.fields(record)]
+    if isinstance(record, Row):
+        return list(record)
+    return record if isinstance(record, tuple | list) else [record]
+
+
+def as_json(record: Any) -> str:
+    """A record as JSON: one with named fields is an object, dates and decimals are text."""
+    return json.dumps(_plain(record), default=str, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    names = field_names(value)
+    if names:
+        return {
+            name: _plain(item) for name, item in zip(names, field_values(value), strict=True)
+        }
+    if isinstance(value, Row | tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+def _parts_in(file_system: fs.FileSystem, directory: str) -> list[str]:
+    found = file_system.get_file_info(fs.FileSelector(directory, allow_not_found=True))
+    return [info.base_name for info in found if info.base_name.startswith("part-")]

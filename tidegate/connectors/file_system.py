@@ -1,0 +1,110 @@
+"""Files by path or URL: what there is, and how it is opened."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+import pyarrow as pa
+from pyarrow import fs
+
+from tidegate.core.errors import ExternalError, UnreadableInput
+
+_COMPRESSED = (".gz", ".bz2", ".xz")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file below a path that a source was given."""
+
+    path: str
+    size: int
+
+
+def resolve(path: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a path or URL, and the path there."""
+    if "://" not in path:
+        return fs.LocalFileSystem(), str(Path(path).absolute())
+    try:
+        return fs.FileSystem.from_uri(path)
+    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
+        raise ExternalError(f"{path}: no file system for it: {error}") from None
+
+
+def find_files(path: str) -> list[FoundFile]:
+    """A file itself, or all files below a directory by name; hidden ones (._) are left out."""
+    file_system, inner = resolve(path)
+    found = file_system.get_file_info(inner)
+    if found.type is fs.FileType.NotFound:
+        raise UnreadableInput(
+            path,
+            "there is no such file or directory",
+            "give a path that exists on every machine that runs the job",
+        )
+    scheme = path.partition("://")[0] + "://" if "://" in path else ""
+    if found.is_file:
+        return [FoundFile(path, found.size)]
+    below = file_system.get_file_info(fs.FileSelector(inner, recursive=True))
+    return [
+        FoundFile(scheme + info.path, info.size)
+        for info in sorted(below, key=lambda info: info.path)
+        if info.is_file and not _is_hidden(info.path, inner)
+    ]
+
+
+def is_compressed(path: str) -> bool:
+    return PurePosixPath(path).suffix in _COMPRESSED
+
+
+def open_file(path: str) -> IO[bytes]:
+    """The bytes of a file, decompressed where its name says that they are compressed."""
+    file_system, inner = resolve(path)
+    try:
+        raw = cast("IO[bytes]", file_system.open_input_file(inner))
+    except OSError as error:
+        raise UnreadableInput(
+            path,
+            error.strerror or str(error),
+            "it was there when the job looked for files: keep files until the job has read them",
+        ) from None
+    match PurePosixPath(path).suffix:
+        case ".gz":
+            return cast("IO[bytes]", gzip.open(raw))
+        case ".bz2":
+            return bz2.open(raw)
+        case ".xz":
+            return lzma.open(raw)
+        case _:
+            return raw
+
+
+def lines_before(path: str, offset: int) -> int:
+    """How many lines end before a byte of a file; reads it from its beginning."""
+    lines = 0
+    with open_file(path) as file:
+        while offset > 0 and (block := file.read(min(offset, 1 << 20))):
+            lines += block.count(b"\n")
+            offset -= len(block)
+    return lines
+
+
+def read_fully(file: IO[bytes], size: int) -> bytes:
+    """So many bytes, fewer only at the end of the file."""
+    block = file.read(size)
+    if len(block) in (0, size):
+        return block
+    parts = io.BytesIO()
+    while block:
+        parts.write(block)
+        block = file.read(size - parts.tell())
+    return parts.getvalue()
+
+
+def _is_hidden(path: str, root: str) -> bool:
+    parts = PurePosixPath(path).parts[len(PurePosixPath(root).parts) :]
+    return any(part.startswith((".", "_")) for part in parts)

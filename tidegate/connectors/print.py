@@ -1,0 +1,65 @@
+"""Records as lines on the driver's standard output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidegate.connectors.sink import Sink, SinkWriter, WriterContext
+from tidegate.stream.batch import Batch
+from tidegate.types.row import Row
+
+
+class PrintSink(Sink):
+    """One line per record, in Flink's form.
+
+    A line begins with the identifier and, where there are several subtasks, the number of the
+    one that printed it: "words:2> (a,1)", "2> (a,1)", "words> (a,1)" or just "(a,1)". Records of
+    typed streams look as in Flink, all others as `str()` shows them.
+    """
+
+    def __init__(self, identifier: str | None = None) -> None:
+        self._identifier = identifier or ""
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return _PrintWriter(_prefix(self._identifier, context), context.console)
+
+
+def _prefix(identifier: str, context: WriterContext) -> str:
+    parts = [identifier] if identifier else []
+    if context.parallelism > 1:
+        parts.append(str(context.subtask + 1))
+    return f"{':'.join(parts)}> " if parts else ""
+
+
+class _PrintWriter(SinkWriter):
+    def __init__(self, prefix: str, console: Callable[[str], None]) -> None:
+        self._prefix = prefix
+        self._console = console
+
+    def write(self, batch: Batch) -> None:
+        prefix = self._prefix
+        show = str if batch.format is None else flink_text
+        self._console("\n".join([prefix + show(record) for record in batch.records]))
+
+
+def flink_text(value: Any) -> str:
+    """A value as Flink prints it: null, true, (a,1), +I[a, 1], [1, 2], {a=1}."""
+    match value:
+        case str():
+            return value
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case tuple() if type(value) is tuple:
+            return f"({','.join(map(flink_text, value))})"
+        case Row():
+            return f"{value.get_row_kind()}[{', '.join(map(flink_text, value))}]"
+        case list():
+            return f"[{', '.join(map(flink_text, value))}]"
+        case dict():
+            pairs = [f"{flink_text(key)}={flink_text(item)}" for key, item in value.items()]
+            return f"{{{', '.join(pairs)}}}"
+        case _:
+            return str(value)

@@ -1,0 +1,151 @@
+"""What a source is: splits that exist, readers that read them, positions that can be sought.
+
+    driver                               slot
+    ┌──────────────────┐  splits in the  ┌──────────────┐
+    │ SplitEnumerator  │ ──────────────▶ │ SourceReader │ ── batches
+    └──────────────────┘  step request   └──────────────┘
+
+A split is a picklable value that says what to read and from which position; a reader's snapshot is
+the list of its splits with the positions reached, so that adding these splits to a new reader
+goes on exactly behind the last record that was returned.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from tidegate.core.clock import Clock
+from tidegate.stream.batch import Batch
+from tidegate.types.arrow import ArrowFormat
+from tidegate.types.typeinfo import TypeInformation
+
+
+class Boundedness(Enum):
+    """Whether a source ends by itself."""
+
+    BOUNDED = auto()
+    CONTINUOUS_UNBOUNDED = auto()
+
+
+class InputStatus(Enum):
+    """What a reader knows after a poll."""
+
+    MORE_AVAILABLE = auto()
+    """Another poll would return records at once."""
+    NOTHING_AVAILABLE = auto()
+    """Nothing now; more may come. The reader is asked `is_available` until it says so."""
+    END_OF_INPUT = auto()
+    """Nothing will ever come: no split is left and none will be added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """What a reader returned: at most the records asked for, and what to expect next."""
+
+    batch: Batch | None
+    status: InputStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderContext:
+    """Who the reader is, and what it may use."""
+
+    subtask: int
+    parallelism: int
+    clock: Clock
+    format: ArrowFormat | None
+    """How the records of the stream travel; None for pickled Python objects."""
+    operator_name: str = ""
+
+
+class SourceReader(ABC):
+    """Reads splits in one subtask. All methods are called by one thread."""
+
+    def open(self) -> None:
+        """Called once before anything else."""
+
+    @abstractmethod
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        """Begin to read these too, each from the position it holds."""
+
+    def no_more_splits(self) -> None:
+        """No split will be added any more: END_OF_INPUT may follow once all are read."""
+
+    @abstractmethod
+    def poll(self, max_records: int) -> Poll:
+        """Return what can be had without waiting, at most `max_records` records."""
+
+    def is_available(self) -> bool:
+        """Cheap: would `poll` return records, or the end, now? Asked while the job is idle."""
+        return True
+
+    @abstractmethod
+    def snapshot(self) -> list[Any]:
+        """The unfinished splits, each with the position *behind* the last record returned.
+
+        A position before it would repeat a record after a recovery, one beyond it lose one.
+        """
+
+    def pending_records(self) -> int | None:
+        """How many records wait to be read, where that is known: the lag."""
+        return None
+
+    def notify_complete(self, checkpoint_id: int, splits: Sequence[Any]) -> None:
+        """The checkpoint with this snapshot is durable."""
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+class SplitEnumerator(ABC):
+    """Finds splits and gives them to readers; lives in the driver."""
+
+    def open(self) -> None:
+        """Called once before anything else."""
+
+    @abstractmethod
+    def next_splits(self, parallelism: int) -> dict[int, list[Any]]:
+        """Splits discovered since the last call, by the subtask that shall read them."""
+
+    def is_exhausted(self) -> bool:
+        """Whether no further split will ever be found: readers are told `no_more_splits`."""
+        return True
+
+    def add_back(self, splits: Sequence[Any]) -> None:
+        """Splits that were assigned after the checkpoint a failed region went back to."""
+
+    def snapshot(self) -> Any:
+        """What is known, picklable, such that `restore` finds no split twice and none lost."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Take over what `snapshot` returned, before the first `next_splits`."""
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+class Source(ABC):
+    """A source as the user names it in a program. Travels pickled."""
+
+    boundedness: Boundedness = Boundedness.BOUNDED
+
+    @abstractmethod
+    def create_enumerator(self) -> SplitEnumerator:
+        """A new enumerator, in the driver."""
+
+    @abstractmethod
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        """A new reader, in a slot."""
+
+    def produced_type(self) -> TypeInformation | None:
+        """The type of the records, where the source knows it; the user's declaration wins."""
+        return None
+
+    def max_readers(self) -> int | None:
+        """How many readers make sense at most (1 for a socket); None for any number."""
+        return None

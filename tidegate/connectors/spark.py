@@ -1,0 +1,42 @@
+"""Spark DataFrames at both ends of a job."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import PurePosixPath
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from tidegate.connectors.file_sink import FileSink, ParquetEncoding
+from tidegate.connectors.files import FileSource
+from tidegate.connectors.parquet import ParquetFormat
+from tidegate.core.errors import GraphError
+from tidegate.stream.batch import Batch
+from tidegate.types.arrow import ArrowFormat, arrow_format
+from tidegate.types.spark import to_spark_batch, to_spark_schema, type_info_of_spark
+from tidegate.types.typeinfo import TypeInformation
+
+
+def from_dataframe(frame: DataFrame, work_directory: str) -> FileSource:
+    """The rows of a DataFrame, which Spark computes once, here.
+
+    They are written as Parquet below `work_directory`, which the slots must reach; being files
+    with positions, they can be read again after a failure.
+    """
+    if frame.isStreaming:
+        raise GraphError("from_dataframe() takes a bounded DataFrame, this one is streaming")
+    type_info = type_info_of_spark(frame.schema)
+    path = str(PurePosixPath(work_directory) / f"dataframe-{uuid.uuid4().hex[:12]}")
+    frame.write.option("compression", "lz4").parquet(path)
+    return FileSource(path, ParquetFormat(type_info))
+
+
+class DataFrameSink(FileSink):
+    """Parquet files that Spark reads as a DataFrame, when the job has finished."""
+
+    def __init__(self, directory: str, type_info: TypeInformation) -> None:
+        self._directory = directory
+        self._schema = to_spark_schema(type_info)
+        format = arrow_format(type_info)
+        ...

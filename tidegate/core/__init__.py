@@ -1,0 +1,1 @@
+"""The vocabulary of every layer: ids, errors, clocks, settings. Imports nothing else of Tidegate."""

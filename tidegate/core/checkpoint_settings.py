@@ -1,0 +1,157 @@
+"""When checkpoints are taken, what they promise and where they go, under Flink's keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from tidegate.core.memory_size import MemorySize
+from tidegate.core.modes import (
+    CheckpointingMode,
+    CheckpointStorageType,
+    ExternalizedCheckpointRetention,
+)
+from tidegate.core.options import BOOLEAN, MEMORY, TEXT, choice, duration, integer, option
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSettings:
+    """Checkpoints are off unless `interval` is set."""
+
+    interval: timedelta | None = option(
+        "execution.checkpointing.interval",
+        duration(10 * _MILLISECOND),
+        None,
+        "Time between two checkpoints. Not set: no checkpoints are taken.",
+    )
+    mode: CheckpointingMode = option(
+        "execution.checkpointing.mode",
+        choice(CheckpointingMode),
+        CheckpointingMode.EXACTLY_ONCE,
+        "Whether a record's effect on state is counted once or at least once.",
+    )
+    timeout: timedelta = option(
+        "execution.checkpointing.timeout",
+        duration(10 * _MILLISECOND),
+        timedelta(minutes=10),
+        "A checkpoint that takes longer is given up.",
+    )
+    min_pause: timedelta = option(
+        "execution.checkpointing.min-pause",
+        duration(),
+        timedelta(0),
+        "Least time between the end of a checkpoint and the start of the next.",
+    )
+    max_concurrent: int = option(
+        "execution.checkpointing.max-concurrent-checkpoints",
+        integer(1),
+        1,
+        "Checkpoints that may be under way at once.",
+    )
+    tolerable_failures: int = option(
+        "execution.checkpointing.tolerable-failed-checkpoints",
+        integer(0),
+        0,
+        "Checkpoints that may fail in a row before the job does.",
+    )
+    retention: ExternalizedCheckpointRetention = option(
+        "execution.checkpointing.externalized-checkpoint-retention",
+        choice(ExternalizedCheckpointRetention),
+        ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
+        "What becomes of the last checkpoint when the job is cancelled.",
+    )
+    num_retained: int = option(
+        "execution.checkpointing.num-retained",
+        integer(1),
+        1,
+        "Completed checkpoints that are kept.",
+        ("state.checkpoints.num-retained",),
+    )
+    unaligned: bool = option(
+        "execution.checkpointing.unaligned.enabled",
+        BOOLEAN,
+        False,
+        "Let barriers overtake records, which become part of the checkpoint.",
+        ("execution.checkpointing.unaligned",),
+    )
+    unaligned_forced: bool = option(
+        "execution.checkpointing.unaligned.forced",
+        BOOLEAN,
+        False,
+        "Unaligned checkpoints even where Flink would refuse them.",
+    )
+    aligned_timeout: timedelta = option(
+        "execution.checkpointing.aligned-checkpoint-timeout",
+        duration(),
+        timedelta(0),
+        "How long an unaligned checkpoint tries to align first.",
+        ("execution.checkpointing.alignment-timeout",),
+    )
+    after_tasks_finish: bool = option(
+        "execution.checkpointing.checkpoints-after-tasks-finish",
+        BOOLEAN,
+        True,
+        "Go on with checkpoints when some sources have ended.",
+        ("execution.checkpointing.checkpoints-after-tasks-finish.enabled",),
+    )
+    incremental: bool = option(
+        "execution.checkpointing.incremental",
+        BOOLEAN,
+        False,
+        "Write only what changed since the last checkpoint, where the state backend can.",
+        ("state.backend.incremental",),
+    )
+    storage: CheckpointStorageType | None = option(
+        "execution.checkpointing.storage",
+        choice(CheckpointStorageType),
+        None,
+        "Default: filesystem if a directory is set, else the JobManager's memory.",
+        ("state.checkpoint-storage",),
+    )
+    directory: str | None = option(
+        "execution.checkpointing.dir",
+        TEXT,
+        None,
+        "Where checkpoints are written: a path or a URL.",
+        ("state.checkpoints.dir",),
+    )
+    savepoint_directory: str | None = option(
+        "execution.checkpointing.savepoint-dir",
+        TEXT,
+        None,
+        "Where savepoints are written unless their command says otherwise.",
+        ("state.savepoints.dir",),
+    )
+    inline_threshold: MemorySize = option(
+        "execution.checkpointing.data-inline-threshold",
+        MEMORY,
+        MemorySize(20 << 10),
+        "State smaller than this is written into the metadata of the checkpoint.",
+        ("state.storage.fs.memory-threshold", "state.backend.fs.memory-threshold"),
+    )
+    max_state_in_memory: MemorySize = option(
+        "tidegate.checkpoint.max-state-in-memory",
+        MEMORY,
+        MemorySize(5 << 20),
+        "Most state of a subtask that the JobManager's memory takes in a checkpoint.",
+    )
+    restore_path: str | None = option(
+        "execution.state-recovery.path",
+        TEXT,
+        None,
+        "The checkpoint or savepoint to start from.",
+        ("execution.savepoint.path",),
+    )
+    restore_partially: bool = option(
+        "execution.state-recovery.ignore-unclaimed-state",
+        BOOLEAN,
+        False,
+        "Start even if the savepoint holds state that no operator takes.",
+        ("execution.savepoint.ignore-unclaimed-state",),
+    )
+
+    @property
+    def is_enabled(self) -> bool:
+        return self.interval is not None

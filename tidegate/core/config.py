@@ -1,0 +1,124 @@
+"""All settings of a job as one value, read from keys and values as users write them.
+
+What is set later overrides what was set before: defaults, then the `Configuration` the environment
+was made with, then what the program calls (`set_parallelism`, `enable_checkpointing`, ...).
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.core.checkpoint_settings import CheckpointSettings
+from tidegate.core.errors import ConfigError
+from tidegate.core.options import Option, options_of
+from tidegate.core.setting_groups import (
+    EngineSettings,
+    PipelineSettings,
+    RestartSettings,
+    SparkSettings,
+    StateSettings,
+)
+
+_log = logging.getLogger(__name__)
+
+GROUPS: dict[str, type[Any]] = {
+    "pipeline": PipelineSettings,
+    "checkpointing": CheckpointSettings,
+    "state": StateSettings,
+    "restart": RestartSettings,
+    "engine": EngineSettings,
+    "spark": SparkSettings,
+}
+
+OPTIONS: dict[str, Option] = {
+    found.key: found for group in GROUPS.values() for found in options_of(group).values()
+}
+_SPELLINGS: dict[str, Option] = {
+    key.lower(): found for found in OPTIONS.values() for key in (found.key, *found.older_keys)
+}
+
+WITHOUT_EFFECT: dict[str, str] = {
+    "execution.buffer-timeout": "records travel in steps, see tidegate.step.target-duration",
+    "jobmanager.memory.": "the driver's memory is set by tidegate.spark.driver-memory",
+    "pipeline.auto-watermark-interval": "there is no event time yet",
+    "pipeline.classpaths": "no Java code runs in slots",
+    "pipeline.jars": "no Java code runs in slots",
+    "pipeline.object-reuse": "records are never copied between chained functions",
+    "python.client.executable": "slots run the driver's Python",
+    "python.executable": "slots run the driver's Python",
+    "python.execution-mode": "functions always run in the slot's own Python process",
+    "python.fn-execution.": "there is no Java process beside the Python one",
+    "taskmanager.memory.": "a slot's memory is that of its Python process",
+    "taskmanager.numberoftaskslots": "Spark decides how many tasks run at once",
+}
+"""Keys of Flink, or beginnings of keys, that are accepted for its programs' sake."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings of one job."""
+
+    pipeline: PipelineSettings = field(default_factory=PipelineSettings)
+    checkpointing: CheckpointSettings = field(default_factory=CheckpointSettings)
+    state: StateSettings = field(default_factory=StateSettings)
+    restart: RestartSettings = field(default_factory=RestartSettings)
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    spark: SparkSettings = field(default_factory=SparkSettings)
+    spark_conf: dict[str, str] = field(default_factory=dict)
+    """Spark's own settings, the keys that begin with "spark."."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, object]) -> Settings:
+        """Read a configuration.
+
+        Raises:
+            ConfigError: a key is unknown, or a value makes no sense.
+        """
+        parsed: dict[str, Any] = {}
+        spark_conf: dict[str, str] = {}
+        for key, value in values.items():
+            if key.startswith("spark."):
+                spark_conf[key] = str(value)
+            elif (found := find_option(key, value)) is not None:
+                parsed[found.key] = found.parse(value, key)
+        groups = {
+            name: group(
+                **{
+                    attribute: parsed[found.key]
+                    for attribute, found in options_of(group).items()
+                    if found.key in parsed
+                }
+            )
+            for name, group in GROUPS.items()
+        }
+        return cls(**groups, spark_conf=spark_conf)
+
+    def as_mapping(self) -> dict[str, Any]:
+        """Typed values by key, the program's own job parameters among them."""
+        values: dict[str, Any] = dict(self.spark_conf)
+        for name, group in GROUPS.items():
+            for attribute, found in options_of(group).items():
+                values[found.key] = getattr(getattr(self, name), attribute)
+        return {**values, **self.pipeline.job_parameters}
+
+
+def find_option(key: str, value: object = None) -> Option | None:
+    """The option of a key in its present or an older spelling; None for one without effect here.
+
+    Raises:
+        ConfigError: nobody knows the key; the nearest known one is named.
+    """
+    lowered = key.strip().lower()
+    if lowered in _SPELLINGS:
+        return _SPELLINGS[lowered]
+    for prefix, reason in WITHOUT_EFFECT.items():
+        if lowered.startswith(prefix):
+            _log.warning("%s has no effect in Tidegate: %s", key, reason)
+            return None
+    near = difflib.get_close_matches(lowered, _SPELLINGS, n=1, cutoff=0.5)
+    advice = f"did you mean {near[0]}?" if near else "docs/configuration.md lists all there are"
+    raise ConfigError(key, value, f"there is no such setting; {advice}")

@@ -1,0 +1,138 @@
+"""Lengths of time as users write them, and PyFlink's `Duration` and `Time`."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TypeAlias
+
+_MICROSECONDS = {
+    **dict.fromkeys(("d", "day", "days"), 86_400_000_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000_000),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60_000_000),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1_000_000),
+    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), 1_000),
+    **dict.fromkeys(("µs", "us", "micro", "micros", "microsecond", "microseconds"), 1),
+    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), 0.001),
+}
+_AMOUNT = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([^\W\d]*)")
+_ISO = re.compile(
+    r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+class Duration(timedelta):
+    """A `timedelta` under PyFlink's name; either is welcome wherever a duration is expected."""
+
+    @staticmethod
+    def of_days(days: int) -> Duration:
+        return Duration(days=days)
+
+    @staticmethod
+    def of_hours(hours: int) -> Duration:
+        return Duration(hours=hours)
+
+    @staticmethod
+    def of_minutes(minutes: int) -> Duration:
+        return Duration(minutes=minutes)
+
+    @staticmethod
+    def of_seconds(seconds: int) -> Duration:
+        return Duration(seconds=seconds)
+
+    @staticmethod
+    def of_millis(millis: int) -> Duration:
+        return Duration(milliseconds=millis)
+
+    @staticmethod
+    def of_nanos(nanos: int) -> Duration:
+        """Rounded to whole microseconds, the finest a `timedelta` holds."""
+        return Duration(microseconds=nanos / 1000)
+
+
+class Time:
+    """A length of time in milliseconds, PyFlink's older way to write one."""
+
+    def __init__(self, milliseconds: int) -> None:
+        self._milliseconds = milliseconds
+
+    def to_milliseconds(self) -> int:
+        return self._milliseconds
+
+    @staticmethod
+    def milliseconds(milliseconds: int) -> Time:
+        return Time(milliseconds)
+
+    @staticmethod
+    def seconds(seconds: int) -> Time:
+        return Time(seconds * 1000)
+
+    @staticmethod
+    def minutes(minutes: int) -> Time:
+        return Time.seconds(minutes * 60)
+
+    @staticmethod
+    def hours(hours: int) -> Time:
+        return Time.minutes(hours * 60)
+
+    @staticmethod
+    def days(days: int) -> Time:
+        return Time.hours(days * 24)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Time) and other._milliseconds == self._milliseconds
+
+    def __hash__(self) -> int:
+        return hash(self._milliseconds)
+
+    def __repr__(self) -> str:
+        return f"{self._milliseconds} ms"
+
+
+DurationLike: TypeAlias = timedelta | Time | int | float | str
+"""A timedelta, PyFlink's Duration or Time, a number of milliseconds, or text like "5 min"."""
+
+
+def as_timedelta(value: object) -> timedelta:
+    """The length of time that a `DurationLike` means.
+
+    Raises:
+        ValueError: with what to write instead, for anything that is none.
+    """
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, Time):
+        return timedelta(milliseconds=value.to_milliseconds())
+    if isinstance(value, str):
+        return _parse(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return timedelta(milliseconds=value)
+    raise ValueError("give a timedelta, a number of milliseconds, or text like '5 s'")
+
+
+def as_milliseconds(value: DurationLike) -> int:
+    """The length of time that is meant, in whole milliseconds."""
+    return as_timedelta(value) // timedelta(milliseconds=1)
+
+
+def format_duration(value: timedelta) -> str:
+    """Text that `as_timedelta` reads back, in the largest unit that needs no fraction."""
+    microseconds = value // timedelta(microseconds=1)
+    for unit in ("d", "h", "min", "s", "ms"):
+        size = int(_MICROSECONDS[unit])
+        if microseconds % size == 0 and (microseconds or unit == "ms"):
+            return f"{microseconds // size} {unit}"
+    return f"{microseconds} µs"
+
+
+def _parse(text: str) -> timedelta:
+    stripped = text.strip()
+    amount = _AMOUNT.fullmatch(stripped)
+    if amount is not None and (size := _MICROSECONDS.get(amount[2].lower())) is not None:
+        return timedelta(microseconds=float(amount[1]) * size)
+    iso = _ISO.fullmatch(stripped)
+    if iso is not None and any(iso.groups()):
+        days, hours, minutes, seconds = (float(part or 0) for part in iso.groups())
+        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    raise ValueError("give a number and a unit, like '500 ms', '10s', '5 min', '1 h' or '2 d'")

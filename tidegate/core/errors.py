@@ -1,0 +1,242 @@
+"""Everything Tidegate raises. Whose turn is it?
+
+    TidegateError
+    ├── UserError            the program or its settings must change
+    │   ├── ConfigError          a setting with a value that makes no sense, or an unknown key
+    │   ├── GraphError           the program cannot be a job graph
+    │   ├── TypeMismatch         a record is not of the declared type
+    │   ├── MissingField         a field or column that the type does not have
+    │   ├── NotSerializable      a function or record that cannot travel to a slot
+    │   ├── UnsupportedKey       a key whose hash would not be the same in every process
+    │   ├── StateTypeChanged     a state is declared with another type than it holds
+    │   ├── StateMisuse          state is used where or how it cannot be
+    │   ├── UnreadableInput      a source found what it cannot read
+    │   ├── UserFunctionError    user code raised while processing a record
+    │   └── JobCanceled          the result of a job was awaited, but it was cancelled
+    ├── ExternalError        the surroundings must change: Spark, disk, network
+    │   ├── NotEnoughTaskSlots   the Spark master cannot run slots + 1 tasks
+    │   ├── UnsuitableSpark      a Spark setting that would break slots
+    │   ├── SlotLost             the process of a slot ended
+    │   ├── StepFailed           Spark could not run a step
+    │   ├── LineClosed           the other end of a connection is gone
+    │   └── NotAuthorized        the other end of a connection does not know the job's secret
+    └── InternalError        Tidegate is wrong: please report
+        └── ProtocolViolation    a message that the protocol does not allow
+
+The facts of an error are its `args`, so that it pickles and arrives whole in another process.
+"""
+
+from __future__ import annotations
+
+
+class TidegateError(Exception):
+    """Base of all errors of Tidegate."""
+
+
+class UserError(TidegateError):
+    """The program or its settings must change."""
+
+
+class ExternalError(TidegateError):
+    """The surroundings must change: Spark, disk, network."""
+
+
+class InternalError(TidegateError):
+    """Tidegate is wrong; please report it."""
+
+
+class ConfigError(UserError, ValueError):
+    """A setting that makes no sense: its key, its value, and what to give instead."""
+
+    def __init__(self, key: str, value: object, advice: str) -> None:
+        super().__init__(key, value, advice)
+
+    def __str__(self) -> str:
+        key, value, advice = self.args
+        return f"{key} = {value!r}: {advice}"
+
+
+class GraphError(UserError, ValueError):
+    """The program cannot be turned into a job graph."""
+
+
+class TypeMismatch(UserError, TypeError):
+    """A record is not of the type that its stream declares."""
+
+    def __init__(self, declared: str, found: object, reason: str) -> None:
+        super().__init__(declared, shorten(found), reason)
+
+    def __str__(self) -> str:
+        declared, found, reason = self.args
+        return f"record {found} does not fit the declared type {declared}: {reason}"
+
+
+class MissingField(UserError, LookupError):
+    """A field that the record type does not have."""
+
+    def __init__(self, field: object, available: tuple[str, ...], where: str) -> None:
+        super().__init__(field, available, where)
+
+    def __str__(self) -> str:
+        field, available, where = self.args
+        known = ", ".join(available) or "none"
+        return f"{where}: no field {field!r}; the fields are: {known}"
+
+
+class NotSerializable(UserError, TypeError):
+    """A function or value that cannot be sent to a slot."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(what, reason)
+
+    def __str__(self) -> str:
+        what, reason = self.args
+        return (
+            f"{what} cannot be sent to the slots: {reason}. Create connections, locks and other "
+            "live objects in open() instead of capturing them."
+        )
+
+
+class UnsupportedKey(UserError, TypeError):
+    """A key whose hash would not be the same in every process."""
+
+    def __init__(self, key: object, reason: str) -> None:
+        super().__init__(shorten(key), reason)
+
+    def __str__(self) -> str:
+        key, reason = self.args
+        return (
+            f"{key} cannot be a key: {reason}. Return a supported key from the key selector "
+            "(text, number, bytes, bool, date, time, UUID, Enum, None, or a tuple or frozen "
+            "dataclass of these), or declare a key_type that has columns."
+        )
+
+
+class StateTypeChanged(UserError, TypeError):
+    """A state descriptor with another kind or type than the state of this name holds."""
+
+    def __init__(self, state: str, stored: str, declared: str) -> None:
+        super().__init__(state, stored, declared)
+
+    def __str__(self) -> str:
+        state, stored, declared = self.args
+        return (
+            f"state {state!r} holds {stored}, but is declared as {declared}: give the new state "
+            "another name, or declare it as it was"
+        )
+
+
+class StateMisuse(UserError, RuntimeError):
+    """State is used where there is none, or a value is put into it that it cannot hold."""
+
+
+class UnreadableInput(UserError, ValueError):
+    """What a source found cannot be read: its place, what is wrong there, and the way out."""
+
+    def __init__(self, place: str, problem: str, advice: str) -> None:
+        super().__init__(place, problem, advice)
+
+    def __str__(self) -> str:
+        place, problem, advice = self.args
+        return f"{place}: {problem}; {advice}"
+
+
+class UserFunctionError(UserError):
+    """User code raised; the traceback holds only the user's frames and comes first."""
+
+    def __init__(
+        self, operator: str, uid: str | None, subtask: str, record: str | None, traceback: str
+    ) -> None:
+        super().__init__(operator, uid, subtask, record, traceback)
+
+    @property
+    def cause(self) -> str:
+        """The last line of the user's traceback: the exception's type and text."""
+        return str(self.args[4]).rstrip().rsplit("\n", 1)[-1]
+
+    def __str__(self) -> str:
+        operator, uid, subtask, record, traceback = self.args
+        identity = f"uid {uid!r}" if uid else "no uid"
+        lines = [traceback.rstrip(), f"in operator {operator!r} ({identity}), subtask {subtask}"]
+        if record is not None:
+            lines.append(f"while processing the record {record}")
+        return "\n".join(lines)
+
+
+class JobCanceled(UserError):
+    """The job was cancelled before it had a result."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(job)
+
+    def __str__(self) -> str:
+        return f"job {self.args[0]!r} was cancelled"
+
+
+class NotEnoughTaskSlots(ExternalError):
+    """The Spark master runs fewer tasks at once than the job needs."""
+
+    def __init__(self, master: str, available: int, slots: int) -> None:
+        super().__init__(master, available, slots)
+
+    def __str__(self) -> str:
+        master, available, slots = self.args
+        return (
+            f"the Spark master {master} runs {available} task(s) at once, but a job with {slots} "
+            f"slot(s) needs {slots + 1}, better {2 * slots}: lower the parallelism, or give Spark "
+            f"more cores (for a local master: local[{2 * slots}])"
+        )
+
+
+class UnsuitableSpark(ExternalError):
+    """A Spark setting under which slots cannot live."""
+
+    def __init__(self, setting: str, value: str, advice: str) -> None:
+        super().__init__(setting, value, advice)
+
+    def __str__(self) -> str:
+        setting, value, advice = self.args
+        return f"Spark runs with {setting}={value}: {advice}"
+
+
+class SlotLost(ExternalError):
+    """The process of a slot ended before its job did."""
+
+    def __init__(self, slot: int, reason: str) -> None:
+        super().__init__(slot, reason)
+
+    def __str__(self) -> str:
+        slot, reason = self.args
+        return f"slot {slot} was lost: {reason}"
+
+
+class StepFailed(ExternalError):
+    """Spark could not run a step, however often it was tried."""
+
+    def __init__(self, pipeline: int, step: int, tries: int, reason: str) -> None:
+        super().__init__(pipeline, step, tries, reason)
+
+    def __str__(self) -> str:
+        pipeline, step, tries, reason = self.args
+        return f"step {step} of pipeline {pipeline} failed {tries} time(s) in Spark: {reason}"
+
+
+class LineClosed(ExternalError):
+    """The other end of a connection is gone."""
+
+
+class NotAuthorized(ExternalError):
+    """The other end of a connection does not know the job's secret."""
+
+
+class ProtocolViolation(InternalError):
+    """A message that the protocol does not allow in this state."""
+
+
+def shorten(value: object, limit: int = 200) -> str:
+    """Return the repr of a record, cut to what fits a message; a failing repr is named instead."""
+    try:
+        text = value if isinstance(value, str) and value.startswith("<") else repr(value)
+    except Exception as failure:
+        text = f"<{type(value).__name__} whose repr raised {type(failure).__name__}>"
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

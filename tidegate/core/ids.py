@@ -1,0 +1,29 @@
+"""Names for the numbers and strings that travel through every layer."""
+
+from __future__ import annotations
+
+import secrets
+from typing import NewType
+
+JobId = NewType("JobId", str)
+OperatorId = NewType("OperatorId", str)
+"""Stable identity of an operator's state: the user's uid, or a hash of its place in the graph."""
+VertexId = NewType("VertexId", int)
+"""Position of a vertex in the topological order of its job graph."""
+EdgeId = NewType("EdgeId", int)
+PipelineId = NewType("PipelineId", int)
+"""A connected component of the job graph: one step loop, one failover region."""
+SlotIndex = NewType("SlotIndex", int)
+SubtaskIndex = NewType("SubtaskIndex", int)
+CheckpointId = NewType("CheckpointId", int)
+Attempt = NewType("Attempt", int)
+"""How often a region was deployed; everything of an older attempt is stale."""
+StepNumber = NewType("StepNumber", int)
+Level = NewType("Level", int)
+"""How many exchanges a vertex is away from the sources, by the longest path."""
+KeyGroup = NewType("KeyGroup", int)
+
+
+def new_job_id() -> JobId:
+    """Return a fresh id in Flink's form: 32 hexadecimal digits."""
+    return JobId(secrets.token_hex(16))

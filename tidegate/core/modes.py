@@ -1,0 +1,66 @@
+"""The choices that settings offer."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class RuntimeExecutionMode(Enum):
+    """Whether keyed aggregations emit a result for every record, or one for a key at the end."""
+
+    STREAMING = "STREAMING"
+    BATCH = "BATCH"
+    AUTOMATIC = "AUTOMATIC"
+
+
+class CheckpointingMode(Enum):
+    """What a checkpoint promises after a recovery."""
+
+    EXACTLY_ONCE = "EXACTLY_ONCE"
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"
+
+
+class ExternalizedCheckpointRetention(Enum):
+    """What becomes of the last checkpoint when a job is cancelled."""
+
+    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
+    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
+    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
+
+
+class StateBackendType(Enum):
+    """Where keyed state lives while a job runs."""
+
+    HASHMAP = "hashmap"
+    ROCKSDB = "rocksdb"
+
+
+class CheckpointStorageType(Enum):
+    """Where checkpoints are written to."""
+
+    JOBMANAGER = "jobmanager"
+    FILESYSTEM = "filesystem"
+
+
+class RestartStrategyType(Enum):
+    """Whether, and after how long, a failed job is started again."""
+
+    NONE = "none"
+    FIXED_DELAY = "fixed-delay"
+    FAILURE_RATE = "failure-rate"
+    EXPONENTIAL_DELAY = "exponential-delay"
+
+
+class FailoverStrategy(Enum):
+    """What is reset when a part of the job fails."""
+
+    FULL = "full"
+    REGION = "region"
+
+
+class LiveLine(Enum):
+    """Whether progress is shown while a job runs."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"

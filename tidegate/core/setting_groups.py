@@ -1,0 +1,306 @@
+"""The settings of a job apart from its checkpoints, under Flink's keys, in frozen groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from tidegate.core.errors import ConfigError
+from tidegate.core.memory_size import MemorySize
+from tidegate.core.modes import (
+    FailoverStrategy,
+    LiveLine,
+    RestartStrategyType,
+    RuntimeExecutionMode,
+    StateBackendType,
+)
+from tidegate.core.options import (
+    BOOLEAN,
+    LIST,
+    MAP,
+    MEMORY,
+    TEXT,
+    choice,
+    duration,
+    integer,
+    number,
+    option,
+)
+
+MAX_PARALLELISM = 1 << 15
+_MILLISECOND = timedelta(milliseconds=1)
+_UNLIMITED = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineSettings:
+    """The shape of the job graph, and what the program's functions can read."""
+
+    name: str = option("pipeline.name", TEXT, "Tidegate Streaming Job", "Name of the job.")
+    parallelism: int | None = option(
+        "parallelism.default",
+        integer(1, MAX_PARALLELISM),
+        None,
+        "Subtasks of an operator that does not set its own. Default: the cores of a local master, "
+        "half the task slots of a given Spark session.",
+    )
+    max_parallelism: int | None = option(
+        "pipeline.max-parallelism",
+        integer(1, MAX_PARALLELISM),
+        None,
+        "Number of key groups, the limit for rescaling. Default: by the parallelism, at least 128.",
+    )
+    chaining: bool = option(
+        "pipeline.operator-chaining.enabled",
+        BOOLEAN,
+        True,
+        "Run neighbouring operators in one subtask where no exchange lies between them.",
+        ("pipeline.operator-chaining",),
+    )
+    runtime_mode: RuntimeExecutionMode = option(
+        "execution.runtime-mode",
+        choice(RuntimeExecutionMode),
+        RuntimeExecutionMode.STREAMING,
+        "BATCH: keyed aggregations of bounded streams emit one result for a key, at the end. "
+        "AUTOMATIC: BATCH if all sources are bounded.",
+    )
+    job_parameters: dict[str, str] = option(
+        "pipeline.global-job-parameters",
+        MAP,
+        {},
+        "Parameters of the program, read by RuntimeContext.get_job_parameter().",
+    )
+    python_files: tuple[str, ...] = option(
+        "python.files",
+        LIST,
+        (),
+        "Python files, packages and zip archives that the slots import from.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSettings:
+    """Where keyed state lives while the job runs."""
+
+    backend: StateBackendType = option(
+        "state.backend.type",
+        choice(
+            StateBackendType,
+            {
+                "filesystem": StateBackendType.HASHMAP,
+                "jobmanager": StateBackendType.HASHMAP,
+            },
+        ),
+        StateBackendType.HASHMAP,
+        "Keyed state as objects in memory, or in RocksDB on local disk.",
+        ("state.backend",),
+    )
+    rocksdb_directories: tuple[str, ...] = option(
+        "state.backend.rocksdb.localdir",
+        LIST,
+        (),
+        "Local directories for RocksDB. Default: the temporary directory.",
+    )
+    rocksdb_transfer_threads: int = option(
+        "state.backend.rocksdb.checkpoint.transfer.thread.num",
+        integer(1),
+        4,
+        "Threads of a slot that copy RocksDB's files to and from checkpoints.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartSettings:
+    """What happens after a failure."""
+
+    strategy: RestartStrategyType | None = option(
+        "restart-strategy.type",
+        choice(
+            RestartStrategyType,
+            {
+                "off": RestartStrategyType.NONE,
+                "disable": RestartStrategyType.NONE,
+                "fixeddelay": RestartStrategyType.FIXED_DELAY,
+                "failurerate": RestartStrategyType.FAILURE_RATE,
+                "exponentialdelay": RestartStrategyType.EXPONENTIAL_DELAY,
+            },
+        ),
+        None,
+        "Default: exponential-delay with checkpointing, none without.",
+        ("restart-strategy",),
+    )
+    fixed_delay_attempts: int = option(
+        "restart-strategy.fixed-delay.attempts",
+        integer(0),
+        1,
+        "Restarts before the job fails.",
+    )
+    fixed_delay: timedelta = option(
+        "restart-strategy.fixed-delay.delay",
+        duration(),
+        timedelta(seconds=1),
+        "Wait before a restart.",
+    )
+    failure_rate_max: int = option(
+        "restart-strategy.failure-rate.max-failures-per-interval",
+        integer(1),
+        1,
+        "Failures within the interval before the job fails.",
+    )
+    failure_rate_interval: timedelta = option(
+        "restart-strategy.failure-rate.failure-rate-interval",
+        duration(_MILLISECOND),
+        timedelta(minutes=1),
+        "The interval over which failures are counted.",
+    )
+    failure_rate_delay: timedelta = option(
+        "restart-strategy.failure-rate.delay",
+        duration(),
+        timedelta(seconds=1),
+        "Wait before a restart.",
+    )
+    initial_backoff: timedelta = option(
+        "restart-strategy.exponential-delay.initial-backoff",
+        duration(_MILLISECOND),
+        timedelta(seconds=1),
+        "Wait before the first restart.",
+    )
+    max_backoff: timedelta = option(
+        "restart-strategy.exponential-delay.max-backoff",
+        duration(_MILLISECOND),
+        timedelta(minutes=1),
+        "Longest wait before a restart.",
+    )
+    backoff_multiplier: float = option(
+        "restart-strategy.exponential-delay.backoff-multiplier",
+        number(1.0),
+        1.5,
+        "By how much the wait grows with every failure.",
+    )
+    reset_backoff_threshold: timedelta = option(
+        "restart-strategy.exponential-delay.reset-backoff-threshold",
+        duration(_MILLISECOND),
+        timedelta(hours=1),
+        "After running this long without a failure the wait starts anew.",
+    )
+    jitter: float = option(
+        "restart-strategy.exponential-delay.jitter-factor",
+        number(0.0, 1.0),
+        0.1,
+        "The part of the wait that is left to chance.",
+    )
+    exponential_attempts: int = option(
+        "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+        integer(1),
+        _UNLIMITED,
+        "Restarts before the job fails, counted until the wait starts anew.",
+    )
+    failover: FailoverStrategy = option(
+        "jobmanager.execution.failover-strategy",
+        choice(FailoverStrategy),
+        FailoverStrategy.REGION,
+        "Reset the whole job, or only the pipeline that failed.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """How slots and steps run."""
+
+    step_target: timedelta = option(
+        "tidegate.step.target-duration",
+        duration(_MILLISECOND),
+        timedelta(milliseconds=400),
+        "How long a step should take under load; slices grow and shrink to meet it.",
+    )
+    max_slice_bytes: MemorySize = option(
+        "tidegate.step.max-bytes",
+        MEMORY,
+        MemorySize(64 << 20),
+        "Most bytes that a source subtask puts into one step.",
+    )
+    max_slice_records: int = option(
+        "tidegate.step.max-records",
+        integer(1),
+        4_000_000,
+        "Most records that a source subtask puts into one step.",
+    )
+    idle_poll: timedelta = option(
+        "tidegate.step.idle-poll-interval",
+        duration(_MILLISECOND),
+        timedelta(milliseconds=20),
+        "How often an idle source is asked whether it has records.",
+    )
+    step_attempts: int = option(
+        "tidegate.step.attempts",
+        integer(1),
+        3,
+        "How often a step is tried that fails for Spark's own reasons.",
+    )
+    slot_start_timeout: timedelta = option(
+        "tidegate.slot.start-timeout",
+        duration(_MILLISECOND),
+        timedelta(seconds=60),
+        "How long slots may take to start before the job fails.",
+        ("slot.request.timeout",),
+    )
+    spill_threshold: MemorySize = option(
+        "tidegate.slot.spill-threshold",
+        MEMORY,
+        MemorySize(256 << 20),
+        "Bytes of waiting packets that a slot keeps in memory; more go to disk.",
+    )
+    heartbeat_interval: timedelta = option(
+        "heartbeat.interval",
+        duration(10 * _MILLISECOND),
+        timedelta(seconds=2),
+        "How often slots and driver assure each other that they live.",
+    )
+    heartbeat_timeout: timedelta = option(
+        "heartbeat.timeout",
+        duration(100 * _MILLISECOND),
+        timedelta(seconds=20),
+        "A slot that hears nothing for this long stops; the driver then takes it for lost.",
+    )
+    cancellation_timeout: timedelta = option(
+        "task.cancellation.timeout",
+        duration(),
+        timedelta(seconds=5),
+        "How long user code may go on after a cancel before its process is ended.",
+    )
+    live_line: LiveLine = option(
+        "tidegate.console.live-line",
+        choice(LiveLine),
+        LiveLine.AUTO,
+        "Show records per second and step time while the job runs; auto: on a terminal.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.heartbeat_timeout <= self.heartbeat_interval:
+            raise ConfigError(
+                "heartbeat.timeout",
+                self.heartbeat_timeout,
+                f"give more than the heartbeat.interval of {self.heartbeat_interval}",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """The Spark session that Tidegate makes; a session that is given is left as it is."""
+
+    master: str | None = option(
+        "tidegate.spark.master",
+        TEXT,
+        None,
+        "Spark master. Default: local[2N], N being the largest parallelism of the job.",
+    )
+    driver_memory: MemorySize = option(
+        "tidegate.spark.driver-memory",
+        MEMORY,
+        MemorySize(1 << 30),
+        "Heap of Spark's driver.",
+    )
+    ui: bool = option("tidegate.spark.ui", BOOLEAN, False, "Run Spark's own web interface.")
+    log_level: str = option(
+        "tidegate.spark.log-level", TEXT, "ERROR", "What Spark logs: ERROR, WARN, INFO, ..."
+    )

@@ -1,0 +1,67 @@
+"""Checkpoint storages as values, for `CheckpointConfig.set_checkpoint_storage`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tidegate.core.modes import CheckpointStorageType
+
+
+class CheckpointStorage(ABC):
+    """Where checkpoints are written to."""
+
+    @abstractmethod
+    def settings(self) -> list[tuple[str, object]]:
+        """The settings that choose this storage, by their key."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobManagerCheckpointStorage(CheckpointStorage):
+    """Checkpoints in the memory of the driver: they are gone when it ends."""
+
+    DEFAULT_MAX_STATE_SIZE: ClassVar[int] = 5 << 20
+
+    checkpoint_path: str | None = None
+    max_state_size: int = DEFAULT_MAX_STATE_SIZE
+
+    def get_checkpoint_path(self) -> str | None:
+        return self.checkpoint_path
+
+    def get_max_state_size(self) -> int:
+        return self.max_state_size
+
+    def settings(self) -> list[tuple[str, object]]:
+        chosen: list[tuple[str, object]] = [
+            ("execution.checkpointing.storage", CheckpointStorageType.JOBMANAGER),
+            ("tidegate.checkpoint.max-state-in-memory", self.max_state_size),
+        ]
+        if self.checkpoint_path is not None:
+            chosen.append(("execution.checkpointing.dir", self.checkpoint_path))
+        return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystemCheckpointStorage(CheckpointStorage):
+    """Checkpoints as files, in a directory that all slots and the driver reach."""
+
+    checkpoint_path: str
+    file_state_size_threshold: int | None = None
+    write_buffer_size: int = -1
+
+    def get_checkpoint_path(self) -> str:
+        return self.checkpoint_path
+
+    def get_min_file_size_threshold(self) -> int:
+        return 20 << 10 if self.file_state_size_threshold is None else self.file_state_size_threshold
+
+    def get_write_buffer_size(self) -> int:
+        return self.write_buffer_size
+
+    def settings(self) -> list[tuple[str, object]]:
+        return [
+            ("execution.checkpointing.storage", CheckpointStorageType.FILESYSTEM),
+            ("execution.checkpointing.dir", self.checkpoint_path),
+            ("execution.checkpointing.data-inline-threshold", self.get_min_file_size_threshold()),
+        ]

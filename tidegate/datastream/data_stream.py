@@ -1,0 +1,351 @@
+"""`DataStream`: records on their way, and everything that can be done with them without a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+
+from tidegate.connectors.print import PrintSink
+from tidegate.connectors.sink import Sink
+from tidegate.core.errors import GraphError
+from tidegate.datastream.data_stream_sink import DataStreamSink
+from tidegate.datastream.declared_types import (
+    KeyLike,
+    TypeLike,
+    declared_key,
+    declared_type,
+    field_position,
+    format_of,
+)
+from tidegate.datastream.operator_settings import OperatorSettings
+from tidegate.graph.logical import Transformation, Upstream
+from tidegate.graph.partitioning import (
+    Broadcast,
+    ByKeyGroup,
+    Custom,
+    Forward,
+    Global,
+    Partitioning,
+    Rebalance,
+    Rescale,
+    Shuffle,
+)
+from tidegate.operators.base import Operator
+from tidegate.operators.endpoints import SinkFunctionOperator, SinkOperator
+from tidegate.operators.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    MapFunction,
+    Partitioner,
+    ProcessFunction,
+    SinkFunction,
+    bound_method,
+)
+from tidegate.operators.map_batches import MapBatchesOperator
+from tidegate.operators.output_tag import OutputTag
+from tidegate.operators.stateless import (
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+    ProcessOperator,
+    ProjectOperator,
+)
+from tidegate.types.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+
+if TYPE_CHECKING:
+    import pyspark.sql
+
+    from tidegate.common.execution_config import ExecutionConfig
+    from tidegate.datastream.closeable_iterator import CloseableIterator
+    from tidegate.datastream.connected_streams import ConnectedStreams
+    from tidegate.datastream.environment import StreamExecutionEnvironment
+    from tidegate.datastream.keyed_stream import KeyedStream
+
+_EVENT_TIME = "event time and windows are not there yet: use processing-time timers"
+_NOT_THERE = {
+    "assign_timestamps_and_watermarks": _EVENT_TIME,
+    "cache": "results are not cached: write them to files, or take to_dataframe().cache()",
+    "count_window": _EVENT_TIME,
+    "window": _EVENT_TIME,
+    "window_all": _EVENT_TIME,
+}
+
+
+class DataStream(OperatorSettings):
+    """The output of an operator, or of several that are united, partitioned or read aside.
+
+    Where an `output_type` is given the stream travels as Arrow columns; without one, as pickled
+    Python objects.
+    """
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        upstreams: tuple[Upstream, ...],
+        type_info: TypeInformation | None,
+    ) -> None:
+        self._environment = environment
+        self._upstreams = upstreams
+        self._type = type_info
+
+    # --- functions ------------------------------------------------------------------------------
+
+    def map(
+        self, func: MapFunction | Callable[[Any], Any], output_type: TypeLike | None = None
+    ) -> DataStream:
+        """One result for every record."""
+        declared = declared_type(output_type)
+        return self._transform("Map", MapOperator(func, format_of(declared)), declared)
+
+    def flat_map(
+        self, func: FlatMapFunction | Callable[[Any], Any], output_type: TypeLike | None = None
+    ) -> DataStream:
+        """Any number of results for every record."""
+        declared = declared_type(output_type)
+        return self._transform("FlatMap", FlatMapOperator(func, format_of(declared)), declared)
+
+    def filter(self, func: FilterFunction | Callable[[Any], bool]) -> DataStream:
+        """Only the records for which the function returns something true."""
+        return self._transform("Filter", FilterOperator(func), self._type)
+
+    def process(self, func: ProcessFunction, output_type: TypeLike | None = None) -> DataStream:
+        """Any number of results for every record, to this stream and to side outputs."""
+        declared = declared_type(output_type)
+        return self._transform("PROCESS", ProcessOperator(func, format_of(declared)), declared)
+
+    def map_batches(
+        self,
+        func: Callable[[Any], Any],
+        output_type: TypeLike | None = None,
+        format: Literal["arrow", "pandas", "polars"] = "arrow",
+    ) -> DataStream:
+        """Whole batches of a typed stream at once, as Arrow tables, pandas or polars frames.
+
+        The function gets some hundreds to millions of records and returns any number of rows in
+        the columns of `output_type`; without one, in those of this stream.
+        """
+        if format_of(self._type) is None:
+            raise GraphError(
+                "map_batches() needs a stream of columns: give the operator before it an "
+                f"output_type with fields, found {self.get_type()}"
+            )
+        declared = self._type if output_type is None else declared_type(output_type)
+        operator = MapBatchesOperator(func, format, format_of(declared))
+        return self._transform("MapBatches", operator, declared)
+
+    def project(self, *field_indexes: int | str) -> DataStream:
+        """Some fields of a stream of tuples or rows, by position or name, in the given order."""
+        if not isinstance(self._type, TupleTypeInfo | RowTypeInfo):
+            raise GraphError(
+                f"only streams of tuples or rows can be projected, found {self.get_type()}: "
+                "give the operator before it the output_type Types.TUPLE or Types.ROW"
+            )
+        positions = [field_position(self._type, field, "project()") for field in field_indexes]
+        types = [self._type.get_field_types()[position] for position in positions]
+        if isinstance(self._type, RowTypeInfo):
+            names = [self._type.get_field_names()[position] for position in positions]
+            declared: TypeInformation = Types.ROW_NAMED(names, types)
+        else:
+            declared = Types.TUPLE(types)
+        operator = ProjectOperator(positions, format_of(declared))
+        return self._transform("Projection", operator, declared)
+
+    # --- several streams ------------------------------------------------------------------------
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """The records of all these streams, of one type, in no particular order."""
+        for other in streams:
+            self._check_same_environment(other)
+            if other.get_type() != self.get_type():
+                raise GraphError(
+                    f"cannot unite streams of different types: {self.get_type()} and "
+                    f"{other.get_type()}; map one of them to the other's type"
+                )
+        united = (*self._upstreams, *(up for other in streams for up in other._upstreams))
+        return DataStream(self._environment, united, self._type)
+
+    def connect(self, ds: DataStream) -> ConnectedStreams:
+        """This stream and another one, of any types, for functions that see both."""
+        from tidegate.datastream.connected_streams import ConnectedStreams
+
+        self._check_same_environment(ds)
+        return ConnectedStreams(self, ds)
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """What the operator sends to this tag."""
+        operator = self._operator("get_side_output")
+        tag, declared = output_tag.tag_id, output_tag.type_info
+        known = operator.side_types.setdefault(tag, declared)
+        if known != declared:
+            raise GraphError(
+                f"side output {tag!r} of {operator.name!r} is read as {known} and as {declared}: "
+                "use one OutputTag for both"
+            )
+        side_formats = getattr(operator.operator, "side_formats", None)
+        if side_formats is None:
+            raise GraphError(
+                f"{operator.name!r} has no side outputs: send to {tag!r} from a process function"
+            )
+        side_formats[tag] = format_of(declared)
+        return DataStream(self._environment, (Upstream(operator, side_tag=tag),), declared)
+
+    # --- partitioning ---------------------------------------------------------------------------
+
+    def key_by(self, key_selector: KeyLike, key_type: TypeLike | None = None) -> KeyedStream:
+        """Partition by key, so that all records of a key meet the same state.
+
+        A key may also be named by field, or by a tuple of fields. On a typed stream such a key is
+        found without calling Python for every record, and so is that of `lambda r: r.name`.
+        """
+        from tidegate.datastream.keyed_stream import KeyedStream
+
+        key = declared_key(key_selector, self._type)
+        upstreams = self._partitioned(ByKeyGroup(key))
+        return KeyedStream(self._environment, upstreams, self._type, key, declared_type(key_type))
+
+    def rebalance(self) -> DataStream:
+        """Deal the records out in turn to all subtasks of the next operator."""
+        return self._with(Rebalance())
+
+    def rescale(self) -> DataStream:
+        """Deal the records out in turn, each subtask to its own share of the next ones."""
+        return self._with(Rescale())
+
+    def shuffle(self) -> DataStream:
+        """Send every record to a random subtask of the next operator."""
+        return self._with(Shuffle())
+
+    def forward(self) -> DataStream:
+        """Send the records to the subtask of the same number."""
+        return self._with(Forward())
+
+    def broadcast(self) -> DataStream:
+        """Send every record to all subtasks of the next operator."""
+        return self._with(Broadcast())
+
+    def global_(self) -> DataStream:
+        """Send all records to the first subtask of the next operator."""
+        return self._with(Global())
+
+    def partition_custom(
+        self, partitioner: Partitioner | Callable[[Any, int], int], key_selector: KeyLike
+    ) -> DataStream:
+        """Send a record to the subtask that `partitioner(key, number of subtasks)` names."""
+        choose = bound_method(partitioner, Partitioner, "partition")
+        return self._with(Custom(choose, declared_key(key_selector, self._type)))
+
+    # --- sinks ----------------------------------------------------------------------------------
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Print every record where the program was started, after an identifier if one is given."""
+        return self._sink("Print to Std. Out", SinkOperator(PrintSink(sink_identifier)))
+
+    def add_sink(
+        self, sink_func: SinkFunction | Sink | Callable[[Any], Any]
+    ) -> DataStreamSink:
+        """Give every record to a SinkFunction, a plain function, or a Sink."""
+        if isinstance(sink_func, Sink):
+            return self.sink_to(sink_func)
+        return self._sink("Unnamed", SinkFunctionOperator(sink_func))
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        if not isinstance(sink, Sink):
+            raise TypeError(
+                f"sink_to() needs a Sink, got {sink!r}: functions are added by add_sink()"
+            )
+        return self._sink(type(sink).__name__, SinkOperator(sink))
+
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: None = None
+    ) -> CloseableIterator: ...
+
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, *, limit: int
+    ) -> list[Any]: ...
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Run the program and return the records of this stream as they come.
+
+        The iterator is to be closed, best by `with`: that cancels a job that still runs. With a
+        limit at most so many records are returned, as a list, and then the job is cancelled.
+        """
+        records = self._environment._collect(self, job_execution_name)
+        if limit is None:
+            return records
+        with records:
+            return records.take(limit)
+
+    def to_dataframe(self) -> pyspark.sql.DataFrame:
+        """Run the program to its end and return this bounded, typed stream as a Spark DataFrame."""
+        return self._environment._to_dataframe(self)
+
+    # --- what the stream is ---------------------------------------------------------------------
+
+    def get_type(self) -> TypeInformation:
+        """The declared type; that of pickled objects where none was."""
+        return Types.PICKLED_BYTE_ARRAY() if self._type is None else self._type
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        return self._environment
+
+    def get_execution_config(self) -> ExecutionConfig:
+        return self._environment.get_config()
+
+    def _operator(self, call: str) -> Transformation:
+        plain = len(self._upstreams) == 1 and self._upstreams[0].partitioning is None
+        if not plain or self._upstreams[0].side_tag is not None:
+            raise GraphError(
+                f"{call}() is about one operator, but this stream is united, partitioned or a side "
+                "output: call it on the operator before or behind"
+            )
+        return self._upstreams[0].transformation
+
+    def _with(self, partitioning: Partitioning) -> DataStream:
+        return DataStream(self._environment, self._partitioned(partitioning), self._type)
+
+    def _partitioned(self, partitioning: Partitioning) -> tuple[Upstream, ...]:
+        return tuple(replace(upstream, partitioning=partitioning) for upstream in self._upstreams)
+
+    def _transform(
+        self, name: str, operator: Operator, type_info: TypeInformation | None
+    ) -> DataStream:
+        transformation = self._add(name, operator, type_info)
+        return DataStream(self._environment, (Upstream(transformation),), type_info)
+
+    def _sink(self, name: str, operator: Operator) -> DataStreamSink:
+        transformation = self._add(name, operator, None)
+        transformation.is_sink = True
+        return DataStreamSink(transformation)
+
+    def _add(
+        self, name: str, operator: Operator, type_info: TypeInformation | None
+    ) -> Transformation:
+        transformation = Transformation(
+            name=name, operator=operator, inputs=self._upstreams, output_type=type_info
+        )
+        self._environment._register(transformation)
+        return transformation
+
+    def _check_same_environment(self, other: object) -> None:
+        if not isinstance(other, DataStream):
+            raise TypeError(f"expected a DataStream, got {other!r}")
+        if other._environment is not self._environment:
+            raise GraphError("both streams must come from the same StreamExecutionEnvironment")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        reason = _NOT_THERE.get(name)
+        kind = type(self).__name__
+        raise AttributeError(
+            f"{kind!r} object has no attribute {name!r}{'' if reason is None else f': {reason}'}",
+            name=name,
+            obj=self,
+        )
+
+    def __repr__(self) -> str:
+        names = ", ".join(repr(upstream.transformation.name) for upstream in self._upstreams)
+        return f"<{type(self).__name__} of {self.get_type()} from {names}>"

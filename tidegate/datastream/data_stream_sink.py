@@ -1,0 +1,19 @@
+"""The end of a stream."""
+
+from __future__ import annotations
+
+from tidegate.datastream.operator_settings import OperatorSettings
+from tidegate.graph.logical import Transformation
+
+
+class DataStreamSink(OperatorSettings):
+    """A sink that was added to a stream; the job runs when the environment is executed."""
+
+    def __init__(self, transformation: Transformation) -> None:
+        self._transformation = transformation
+
+    def _operator(self, call: str) -> Transformation:
+        return self._transformation
+
+    def __repr__(self) -> str:
+        return f"<DataStreamSink {self._transformation.name!r}>"

@@ -1,0 +1,212 @@
+"""`StreamExecutionEnvironment`: where a program begins, is configured and is run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from tidegate.common.configuration import Configuration
+from tidegate.common.job_client import JobClient, JobHandle
+from tidegate.common.job_execution_result import JobExecutionResult
+from tidegate.common.watermark_strategy import WatermarkStrategy
+from tidegate.connectors.collect import CollectSink
+from tidegate.connectors.collection import CollectionSource
+from tidegate.connectors.file_formats import TextLineFormat
+from tidegate.connectors.files import FileSource
+from tidegate.connectors.sequence import NumberSequenceSource
+from tidegate.connectors.source import Source
+from tidegate.datastream.closeable_iterator import CloseableIterator
+from tidegate.datastream.data_stream import DataStream
+from tidegate.datastream.declared_types import TypeLike, declared_type, format_of
+from tidegate.datastream.environment_settings import EnvironmentSettings
+from tidegate.datastream.execution_plan import execution_plan
+from tidegate.datastream.executor import JobExecutor, SparkExecutor
+from tidegate.datastream.program import Program
+from tidegate.graph.logical import Transformation, Upstream
+from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.functions import SourceFunction
+from tidegate.operators.source_function import SourceFunctionSource
+from tidegate.types.typeinfo import TypeInformation
+
+if TYPE_CHECKING:
+    import pyspark.sql
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+_NOT_THERE = {
+    "add_classpaths": "no Java code runs in slots",
+    "add_python_archive": "give Spark the archive: configuration key spark.archives",
+    "create_input": "use from_source()",
+    "register_cached_file": "give Spark the file: configuration key spark.files",
+    "set_python_executable": "slots run the driver's Python, or PYSPARK_PYTHON",
+    "set_python_requirements": "install the packages where Spark's workers run, or give an archive "
+    "of an environment: configuration key spark.archives",
+    "set_stream_time_characteristic": "event time is not there yet",
+}
+
+
+class StreamExecutionEnvironment(EnvironmentSettings):
+    """Builds a job from streams, and runs it on Spark.
+
+    with StreamExecutionEnvironment.get_execution_environment() as env:
+        env.from_collection(["a", "b", "a"]).key_by(lambda word: word).count().print()
+        env.execute("count words")
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration | Mapping[str, Any] | None = None,
+        executor: JobExecutor | None = None,
+    ) -> None:
+        super().__init__(SparkExecutor() if executor is None else executor)
+        self._program = Program()
+        self._collectors = 0
+        if configuration is not None:
+            self.configure(configuration)
+
+    @staticmethod
+    def get_execution_environment(
+        configuration: Configuration | Mapping[str, Any] | None = None,
+        spark: SparkSession | None = None,
+    ) -> StreamExecutionEnvironment:
+        """An environment on the given Spark session, or on one that it makes when it is needed."""
+        return StreamExecutionEnvironment(configuration, SparkExecutor(spark))
+
+    # --- sources --------------------------------------------------------------------------------
+
+    def from_collection(
+        self, collection: Iterable[Any], type_info: TypeLike | None = None
+    ) -> DataStream:
+        """The records of a collection, read by one subtask in order."""
+        declared = declared_type(type_info)
+        source = CollectionSource(collection, declared, format_of(declared))
+        stream = self._source(source, "Collection Source", declared)
+        return stream.force_non_parallel()
+
+    def from_sequence(self, start: int, end: int) -> DataStream:
+        """The integers from `start` to `end`, both included, a range of them per subtask."""
+        return self.from_source(NumberSequenceSource(start, end), source_name="Sequence Source")
+
+    generate_sequence = from_sequence
+
+    def from_source(
+        self,
+        source: Source,
+        watermark_strategy: WatermarkStrategy | None = None,
+        source_name: str | None = None,
+        type_info: TypeLike | None = None,
+    ) -> DataStream:
+        """The records of a source."""
+        if not isinstance(source, Source):
+            raise TypeError(
+                f"from_source() needs a Source, got {source!r}: collections are read by "
+                "from_collection(), source functions by add_source()"
+            )
+        declared = declared_type(type_info) or source.produced_type()
+        return self._source(source, source_name or type(source).__name__, declared)
+
+    def add_source(
+        self,
+        source_func: SourceFunction | Source,
+        source_name: str = "Custom Source",
+        type_info: TypeLike | None = None,
+    ) -> DataStream:
+        """The records of a SourceFunction, run by one subtask, or of a Source."""
+        if isinstance(source_func, Source):
+            return self.from_source(source_func, source_name=source_name, type_info=type_info)
+        return self._source(
+            SourceFunctionSource(source_func), source_name, declared_type(type_info)
+        )
+
+    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
+        """The lines of a text file, or of all files below a directory."""
+        source = FileSource(str(file_path), TextLineFormat(charset_name))
+        return self.from_source(source, source_name="Text File Source")
+
+    def from_dataframe(
+        self, dataframe: pyspark.sql.DataFrame, source_name: str = "DataFrame Source"
+    ) -> DataStream:
+        """The rows of a Spark DataFrame as a bounded stream of rows."""
+        from tidegate.connectors.spark import DataFrameSource
+
+        return self.from_source(DataFrameSource(dataframe), source_name=source_name)
+
+    # --- running --------------------------------------------------------------------------------
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Run the program to its end; raises what it failed with. Ctrl-C cancels it."""
+        job = self.execute_async(job_name)
+        try:
+            return job.wait()
+        except KeyboardInterrupt:
+            job.cancel_and_wait()
+            raise
+
+    def execute_async(self, job_name: str | None = None) -> JobClient:
+        """Start the program and return at once."""
+        return JobClient(self._submit(job_name))
+
+    def get_execution_plan(self) -> str:
+        """The program as JSON, in the form that Flink's plan visualizer reads."""
+        return execution_plan(self._program.leaves(), self.get_parallelism())
+
+    def close(self) -> None:
+        """Stop the Spark session, if the environment has started one."""
+        self._executor.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _source(
+        self, source: Source, name: str, type_info: TypeInformation | None
+    ) -> DataStream:
+        transformation = Transformation(name=name, source=source, output_type=type_info)
+        if source.max_readers() == 1:
+            transformation.parallelism = transformation.max_parallelism = 1
+        return DataStream(self, (Upstream(transformation),), type_info)
+
+    def _register(self, transformation: Transformation) -> None:
+        self._program.add(transformation)
+
+    def _submit(self, job_name: str | None) -> JobHandle:
+        if job_name is not None:
+            self._configuration.set("pipeline.name", job_name)
+        settings = self._configuration.settings()
+        if settings.checkpointing.is_enabled:
+            _log.warning(
+                "checkpointing is enabled, but this version of Tidegate takes no checkpoints yet: "
+                "a failure loses the state of the job"
+            )
+        program, self._program = self._program, Program()
+        graph, settings = program.translate(settings, self.get_parallelism())
+        return self._executor.submit(graph, settings)
+
+    def _collect(self, stream: DataStream, job_name: str | None) -> CloseableIterator:
+        self._collectors += 1
+        name = f"collect-{self._collectors}"
+        stream._sink("Collect", SinkOperator(CollectSink(name)))
+        job = self._submit(job_name)
+        return CloseableIterator(JobClient(job), job.collected(name, format_of(stream._type)))
+
+    def _to_dataframe(self, stream: DataStream) -> pyspark.sql.DataFrame:
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> NoReturn:
+        reason = _NOT_THERE.get(name)
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}"
+            f"{'' if reason is None else f': {reason}'}",
+            name=name,
+            obj=self,
+        )

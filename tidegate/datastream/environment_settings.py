@@ -1,0 +1,132 @@
+"""The settings of an environment, under PyFlink's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from tidegate.common.configuration import Configuration
+from tidegate.common.execution_config import ExecutionConfig
+from tidegate.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
+from tidegate.core.durations import DurationLike
+from tidegate.core.modes import CheckpointingMode, RuntimeExecutionMode, StateBackendType
+from tidegate.datastream.checkpoint_config import CheckpointConfig
+from tidegate.datastream.executor import JobExecutor
+from tidegate.datastream.job_configuration import JobConfiguration
+from tidegate.datastream.state_backend import (
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    StateBackend,
+)
+
+
+class EnvironmentSettings:
+    """Everything that is set once for a job; each setter checks what it is given."""
+
+    def __init__(self, executor: JobExecutor) -> None:
+        self._executor = executor
+        self._configuration = JobConfiguration()
+        self._restart_strategy = RestartStrategies.fall_back_restart()
+
+    def configure(self, configuration: Configuration | Mapping[str, Any]) -> None:
+        """Set many settings at once.
+
+        Raises:
+            ConfigError: a key is unknown, or a value makes no sense.
+        """
+        self._configuration.update(configuration.items())
+
+    def get_config(self) -> ExecutionConfig:
+        return ExecutionConfig(self)
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Set the parallelism of operators that do not set their own."""
+        self._configuration.set("parallelism.default", parallelism)
+        return self
+
+    def get_parallelism(self) -> int:
+        parallelism: int | None = self._configuration.get("parallelism.default")
+        return self._executor.default_parallelism() if parallelism is None else parallelism
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Set the number of key groups, the limit for rescaling."""
+        self._configuration.set("pipeline.max-parallelism", max_parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """The number that was set; -1 if none was."""
+        max_parallelism: int | None = self._configuration.get("pipeline.max-parallelism")
+        return -1 if max_parallelism is None else max_parallelism
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode | str) -> Self:
+        self._configuration.set("execution.runtime-mode", execution_mode)
+        return self
+
+    def disable_operator_chaining(self) -> Self:
+        self._configuration.set("pipeline.operator-chaining.enabled", False)
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        return bool(self._configuration.get("pipeline.operator-chaining.enabled"))
+
+    def set_restart_strategy(self, strategy: RestartStrategyConfiguration) -> Self:
+        self._restart_strategy = strategy
+        if strategy.strategy is None:
+            self._configuration.unset("restart-strategy.type")
+        else:
+            self._configuration.set("restart-strategy.type", strategy.strategy)
+            self._configuration.update(strategy.settings)
+        return self
+
+    def get_restart_strategy(self) -> RestartStrategyConfiguration:
+        return self._restart_strategy
+
+    def set_state_backend(self, state_backend: StateBackend) -> Self:
+        self._configuration.update(state_backend.settings())
+        return self
+
+    def get_state_backend(self) -> StateBackend:
+        if self._configuration.get("state.backend.type") is StateBackendType.HASHMAP:
+            return HashMapStateBackend()
+        incremental = self._configuration.get("execution.checkpointing.incremental")
+        return EmbeddedRocksDBStateBackend(incremental)
+
+    def enable_checkpointing(
+        self, interval: DurationLike, mode: CheckpointingMode | None = None
+    ) -> Self:
+        """Take a checkpoint every `interval`: a timedelta, milliseconds, or text like "30 s"."""
+        self._configuration.set("execution.checkpointing.interval", interval)
+        if mode is not None:
+            self._configuration.set("execution.checkpointing.mode", mode)
+        return self
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        return CheckpointConfig(self._configuration)
+
+    def get_checkpoint_interval(self) -> int:
+        """Milliseconds; -1 while checkpointing is off."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        return self.get_checkpoint_config().get_checkpointing_mode()
+
+    get_checkpointing_consistency_mode = get_checkpointing_mode
+
+    def set_default_savepoint_directory(self, directory: str) -> Self:
+        self._configuration.set("execution.checkpointing.savepoint-dir", directory)
+        return self
+
+    def get_default_savepoint_directory(self) -> str | None:
+        directory: str | None = self._configuration.get("execution.checkpointing.savepoint-dir")
+        return directory
+
+    def add_python_file(self, file_path: str) -> None:
+        """Let the slots import from a Python file, a package directory or a zip archive."""
+        files = self._configuration.get("python.files")
+        self._configuration.set("python.files", (*files, str(file_path)))
+
+    def add_jars(self, *jars_path: str) -> None:
+        """Give jars to Spark, for DataFrame sources; no Java code runs in slots."""
+        known = self._configuration.get_spark("spark.jars")
+        paths = [path.removeprefix("file://") for path in jars_path]
+        self._configuration.set("spark.jars", ",".join([*([known] if known else []), *paths]))

@@ -1,0 +1,5 @@
+"""`ExternalizedCheckpointRetention`: what becomes of the last checkpoint of a cancelled job."""
+
+from tidegate.core.modes import ExternalizedCheckpointRetention
+
+__all__ = ["ExternalizedCheckpointRetention"]

@@ -1,0 +1,143 @@
+"""`KeyedStream`: records partitioned by key, so that functions have state for every key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tidegate.core.errors import GraphError
+from tidegate.datastream.data_stream import DataStream
+from tidegate.datastream.declared_types import KeyLike, TypeLike, declared_type, format_of
+from tidegate.graph.logical import Transformation, Upstream
+from tidegate.graph.partitioning import Partitioning
+from tidegate.operators.aggregations import (
+    CountOperator,
+    MaxByOperator,
+    MaxOperator,
+    MinByOperator,
+    MinOperator,
+    SumOperator,
+)
+from tidegate.operators.base import Operator
+from tidegate.operators.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    ReduceFunction,
+)
+from tidegate.operators.keyed import (
+    KeyedFilterOperator,
+    KeyedFlatMapOperator,
+    KeyedMapOperator,
+    KeyedProcessOperator,
+    ReduceOperator,
+)
+from tidegate.state.keys import KeySelection
+from tidegate.types.typeinfo import TypeInformation, Types
+
+if TYPE_CHECKING:
+    from tidegate.datastream.environment import StreamExecutionEnvironment
+
+
+class KeyedStream(DataStream):
+    """A stream by key. Aggregations emit a result for every record, as in Flink."""
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        upstreams: tuple[Upstream, ...],
+        type_info: TypeInformation | None,
+        key: KeySelection,
+        key_type: TypeInformation | None,
+    ) -> None:
+        super().__init__(environment, upstreams, type_info)
+        self._key = key
+        self._key_type = key_type
+
+    def map(
+        self, func: MapFunction | Callable[[Any], Any], output_type: TypeLike | None = None
+    ) -> DataStream:
+        """One result for every record; a MapFunction has the state of the record's key."""
+        declared = declared_type(output_type)
+        operator = KeyedMapOperator(func, self._key, format_of(declared))
+        return self._transform("Map", operator, declared)
+
+    def flat_map(
+        self, func: FlatMapFunction | Callable[[Any], Any], output_type: TypeLike | None = None
+    ) -> DataStream:
+        """Any number of results for every record; a FlatMapFunction has state."""
+        declared = declared_type(output_type)
+        operator = KeyedFlatMapOperator(func, self._key, format_of(declared))
+        return self._transform("FlatMap", operator, declared)
+
+    def filter(self, func: FilterFunction | Callable[[Any], bool]) -> DataStream:
+        """Only the records for which the function is true; a FilterFunction has state."""
+        operator = KeyedFilterOperator(func, self._key)
+        return self._transform("Filter", operator, self._type)
+
+    def process(
+        self, func: KeyedProcessFunction, output_type: TypeLike | None = None
+    ) -> DataStream:
+        """Any number of results for every record and timer, with state and side outputs."""
+        declared = declared_type(output_type)
+        operator = KeyedProcessOperator(func, self._key, format_of(declared))
+        return self._transform("KEYED PROCESS", operator, declared)
+
+    def reduce(self, func: ReduceFunction | Callable[[Any, Any], Any]) -> DataStream:
+        """The records of a key so far, reduced to one; emitted for every record."""
+        operator = ReduceOperator(func, self._key, format_of(self._type))
+        return self._transform("Reduce", operator, self._type)
+
+    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        """The first record of the key with the running sum in this field."""
+        return self._aggregate("Sum", SumOperator, position_to_sum)
+
+    def min(self, position_to_min: int | str = 0) -> DataStream:
+        """The first record of the key with the least value so far in this field."""
+        return self._aggregate("Min", MinOperator, position_to_min)
+
+    def max(self, position_to_max: int | str = 0) -> DataStream:
+        """The first record of the key with the greatest value so far in this field."""
+        return self._aggregate("Max", MaxOperator, position_to_max)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+        """The record with the least value in this field so far, the first of equal ones."""
+        return self._aggregate("MinBy", MinByOperator, position_to_min_by)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+        """The record with the greatest value in this field so far, the first of equal ones."""
+        return self._aggregate("MaxBy", MaxByOperator, position_to_max_by)
+
+    def count(self) -> DataStream:
+        """How many records of the key there were so far, as (key, count)."""
+        return self._transform("Count", CountOperator(self._key), None)
+
+    def key_by(self, key_selector: KeyLike, key_type: TypeLike | None = None) -> KeyedStream:
+        """The same records by another key."""
+        return super().key_by(key_selector, key_type)
+
+    def _aggregate(
+        self, name: str, operator: Callable[..., Operator], position: int | str
+    ) -> DataStream:
+        made = operator(self._key, position, self._type)
+        return self._transform(name, made, self._type)
+
+    def _with(self, partitioning: Partitioning) -> NoReturn:
+        raise GraphError(
+            f"a KeyedStream is partitioned by its key, so {type(partitioning).__name__.lower()} is "
+            "not possible: partition the stream before key_by(), or the result of an operator"
+        )
+
+    def _operator(self, call: str) -> NoReturn:
+        raise GraphError(
+            f"{call}() is not possible on a KeyedStream, which is no operator: call it on the "
+            "operator before key_by(), or on the one behind"
+        )
+
+    def _add(
+        self, name: str, operator: Operator, type_info: TypeInformation | None
+    ) -> Transformation:
+        transformation = super()._add(name, operator, type_info)
+        transformation.is_keyed = True
+        return transformation

@@ -1,0 +1,101 @@
+"""What can be set on one operator of the program, the same for streams and for sinks."""
+
+from __future__ import annotations
+
+import logging
+from typing import Self
+
+from tidegate.core.durations import DurationLike, as_milliseconds
+from tidegate.core.errors import ConfigError
+from tidegate.core.setting_groups import MAX_PARALLELISM
+from tidegate.datastream.slot_sharing_group import SlotSharingGroup
+from tidegate.graph.logical import ChainingStrategy, Transformation
+
+_log = logging.getLogger(__name__)
+
+
+class OperatorSettings:
+    """Setters that return the stream or sink they were called on."""
+
+    def _operator(self, call: str) -> Transformation:
+        """The operator that `call` is about; GraphError where there is not exactly one."""
+        raise NotImplementedError
+
+    def get_name(self) -> str:
+        return self._operator("get_name").name
+
+    def name(self, name: str) -> Self:
+        """Name the operator, for logs, plans and error messages."""
+        self._operator("name").name = _text("name", name)
+        return self
+
+    def uid(self, uid: str) -> Self:
+        """Identify the operator's state across versions of the program; once in a job."""
+        self._operator("uid").uid = _text("uid", uid)
+        return self
+
+    def set_description(self, description: str) -> Self:
+        """Describe the operator at length, for plans."""
+        self._operator("set_description").description = _text("description", description)
+        return self
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        operator = self._operator("set_parallelism")
+        _check_parallelism("parallelism", parallelism)
+        if operator.max_parallelism == 1 and parallelism != 1:
+            raise ConfigError(
+                "parallelism", parallelism, f"{operator.name!r} cannot run in parallel: leave it 1"
+            )
+        operator.parallelism = parallelism
+        return self
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Set the number of key groups, the limit for rescaling."""
+        operator = self._operator("set_max_parallelism")
+        _check_parallelism("max parallelism", max_parallelism)
+        operator.max_parallelism = max_parallelism
+        return self
+
+    def force_non_parallel(self) -> Self:
+        """Run one subtask, now and after every rescaling."""
+        operator = self._operator("force_non_parallel")
+        operator.parallelism = operator.max_parallelism = 1
+        return self
+
+    def start_new_chain(self) -> Self:
+        """Keep the operator apart from the one before it; followers may join it."""
+        self._operator("start_new_chain").chaining = ChainingStrategy.HEAD
+        return self
+
+    def disable_chaining(self) -> Self:
+        """Keep the operator apart from both of its neighbours."""
+        self._operator("disable_chaining").chaining = ChainingStrategy.NEVER
+        return self
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
+        """Accepted for Flink's programs: slot i hosts subtask i of every operator, all groups."""
+        operator = self._operator("slot_sharing_group")
+        if isinstance(slot_sharing_group, SlotSharingGroup):
+            slot_sharing_group = slot_sharing_group.get_name()
+        if slot_sharing_group != "default":
+            _log.info("%r shares its slots with all groups", operator.name)
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: DurationLike) -> Self:
+        """Accepted for Flink's programs: records travel in steps, see tidegate.step.*."""
+        self._operator("set_buffer_timeout")
+        if timeout_millis != -1 and as_milliseconds(timeout_millis) < 0:
+            raise ConfigError("buffer timeout", timeout_millis, "give -1, 0 or more milliseconds")
+        return self
+
+
+def _text(what: str, text: str) -> str:
+    if not isinstance(text, str) or not text:
+        raise ConfigError(what, text, "give text that is not empty")
+    return text
+
+
+def _check_parallelism(what: str, parallelism: int) -> None:
+    is_number = isinstance(parallelism, int) and not isinstance(parallelism, bool)
+    if not is_number or not 1 <= parallelism <= MAX_PARALLELISM:
+        raise ConfigError(what, parallelism, f"give a whole number from 1 to {MAX_PARALLELISM}")

@@ -1,0 +1,90 @@
+"""The Spark that a job runs on: the session that is given, or one of our own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tidegate.core.config import Settings
+from tidegate.core.errors import UnsuitableSpark
+from tidegate.prerequisites.java import require_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOPBACK = "127.0.0.1"
+_OURS = "spark.tidegate.session"
+"""Marks the sessions that we made and so may replace."""
+
+
+def refuse_spark_connect(spark: Any) -> None:
+    """Slots are RDD tasks, which a remote session does not have.
+
+    Raises:
+        UnsuitableSpark: the session is one of Spark Connect.
+    """
+    if ".connect." in f".{type(spark).__module__}.":
+        raise UnsuitableSpark(
+            "a Spark Connect session",
+            type(spark).__module__,
+            "Tidegate's slots are RDD tasks, which Spark Connect does not offer: make a classic "
+            "session with SparkSession.builder.master(...), without remote()",
+        )
+
+
+def active_session() -> SparkSession | None:
+    """The classic session that this process already has, if any."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is None:
+        return None
+    return SparkSession.builder.getOrCreate()
+
+
+def is_ours(spark: SparkSession) -> bool:
+    return spark.sparkContext.getConf().get(_OURS) is not None
+
+
+def task_slots(spark: SparkSession) -> int:
+    """How many tasks Spark runs at once, as far as it knows now."""
+    return spark.sparkContext.defaultParallelism
+
+
+def make_session(settings: Settings, parallelism: int) -> SparkSession:
+    """Start Spark for a job of the given parallelism, or widen the one we started before."""
+    from pyspark.sql import SparkSession
+
+    existing = active_session()
+    if existing is not None:
+        if not is_ours(existing) or task_slots(existing) >= 2 * parallelism:
+            return existing
+        existing.stop()
+    os.environ["JAVA_HOME"] = str(require_java().home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    master = settings.spark.master or f"local[{2 * parallelism}]"
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    builder = SparkSession.builder.master(master).appName(settings.pipeline.name)
+    for key, value in session_conf(settings, master).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel(settings.spark.log_level)
+    return spark
+
+
+def session_conf(settings: Settings, master: str) -> dict[str, str]:
+    """Spark's settings for a session of our own; the user's `spark.*` keys win."""
+    conf = {
+        _OURS: "true",
+        "spark.driver.memory": f"{settings.spark.driver_memory.get_kibi_bytes()}k",
+        "spark.python.task.killTimeout": "100ms",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.ui.enabled": str(settings.spark.ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if master.startswith("local"):
+        conf["spark.driver.bindAddress"] = conf["spark.driver.host"] = _LOOPBACK
+    return {**conf, **settings.spark_conf}

@@ -1,0 +1,60 @@
+"""State backends as values, for `StreamExecutionEnvironment.set_state_backend`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from tidegate.core.modes import StateBackendType
+
+
+class StateBackend(ABC):
+    """Where keyed state lives while a job runs."""
+
+    @abstractmethod
+    def settings(self) -> list[tuple[str, object]]:
+        """The settings that choose this backend, by their key."""
+
+
+@dataclass(slots=True)
+class HashMapStateBackend(StateBackend):
+    """Keyed state as Python objects in the memory of the slots."""
+
+    def settings(self) -> list[tuple[str, object]]:
+        return [("state.backend.type", StateBackendType.HASHMAP)]
+
+
+@dataclass(slots=True)
+class EmbeddedRocksDBStateBackend(StateBackend):
+    """Keyed state in RocksDB on the local disk of the slots; it may exceed their memory."""
+
+    enable_incremental_checkpointing: bool | None = None
+    _directories: tuple[str, ...] = field(default=(), repr=False)
+    _transfer_threads: int | None = field(default=None, repr=False)
+
+    def set_db_storage_paths(self, *paths: str) -> None:
+        self._directories = paths
+
+    def get_db_storage_paths(self) -> list[str]:
+        return list(self._directories)
+
+    def is_incremental_checkpoints_enabled(self) -> bool:
+        return bool(self.enable_incremental_checkpointing)
+
+    def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
+        self._transfer_threads = number_of_transfering_threads
+
+    def get_number_of_transfer_threads(self) -> int:
+        return self._transfer_threads or 4
+
+    def settings(self) -> list[tuple[str, object]]:
+        chosen: list[tuple[str, object]] = [("state.backend.type", StateBackendType.ROCKSDB)]
+        if self.enable_incremental_checkpointing is not None:
+            incremental = self.enable_incremental_checkpointing
+            chosen.append(("execution.checkpointing.incremental", incremental))
+        if self._directories:
+            chosen.append(("state.backend.rocksdb.localdir", self._directories))
+        if self._transfer_threads is not None:
+            key = "state.backend.rocksdb.checkpoint.transfer.thread.num"
+            chosen.append((key, self._transfer_threads))
+        return chosen

@@ -1,0 +1,124 @@
+"""The job as it runs: vertices, edges, levels and pipelines. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from tidegate.connectors.source import Source
+from tidegate.core.ids import EdgeId, Level, OperatorId, PipelineId, VertexId
+from tidegate.graph.partitioning import Forward, Partitioning
+from tidegate.operators.base import Operator
+from tidegate.types.arrow import ArrowFormat
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLink:
+    """Where a chained operator takes its records from, inside its vertex."""
+
+    operator_index: int
+    side_tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainedOperator:
+    """One operator of a vertex; the first one is the head, the others hang below it as a tree."""
+
+    operator_id: OperatorId
+    name: str
+    uid: str | None
+    operator: Operator | None
+    """None in the skeleton that travels to the slots beside the pickled operators."""
+    parent: ChainLink | None = None
+    is_keyed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vertex:
+    """Operators that run in one subtask and hand batches to each other directly."""
+
+    id: VertexId
+    pipeline: PipelineId
+    level: Level
+    parallelism: int
+    max_parallelism: int
+    chain: tuple[ChainedOperator, ...]
+    source: Source | None = None
+    """The source that the head of the chain reads; its splits are enumerated in the driver."""
+
+    @property
+    def name(self) -> str:
+        return " -> ".join(operator.name for operator in self.chain)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """Records of one operator of a vertex on their way to the head of another."""
+
+    id: EdgeId
+    source: VertexId
+    source_operator: int
+    """Index in the chain of the source vertex."""
+    side_tag: str | None
+    target: VertexId
+    input_index: int
+    partitioning: Partitioning
+    format: ArrowFormat | None
+
+    @property
+    def is_forward(self) -> bool:
+        return isinstance(self.partitioning, Forward)
+
+
+@dataclass(frozen=True)
+class JobGraph:
+    """A whole job; vertices are in topological order and their id is their position."""
+
+    name: str
+    vertices: tuple[Vertex, ...]
+    edges: tuple[Edge, ...]
+
+    @property
+    def slots(self) -> int:
+        """Slot i hosts subtask i of every vertex, so the widest vertex decides."""
+        return max(vertex.parallelism for vertex in self.vertices)
+
+    @cached_property
+    def pipelines(self) -> tuple[Pipeline, ...]:
+        ids = sorted({vertex.pipeline for vertex in self.vertices})
+        return tuple(
+            Pipeline(
+                id,
+                tuple(v for v in self.vertices if v.pipeline == id),
+                frozenset(v.id for v in self.vertices if not self.edges_from(v.id)),
+            )
+            for id in ids
+        )
+
+    def edges_into(self, vertex: VertexId) -> tuple[Edge, ...]:
+        return tuple(edge for edge in self.edges if edge.target == vertex)
+
+    def edges_from(self, vertex: VertexId) -> tuple[Edge, ...]:
+        return tuple(edge for edge in self.edges if edge.source == vertex)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A connected component: it steps, fails and restarts on its own."""
+
+    id: PipelineId
+    vertices: tuple[Vertex, ...]
+    sinks: frozenset[VertexId]
+    """Vertices that send to no other."""
+
+    @property
+    def levels(self) -> int:
+        return 1 + max(vertex.level for vertex in self.vertices)
+
+    @property
+    def slots(self) -> int:
+        return max(vertex.parallelism for vertex in self.vertices)
+
+    @property
+    def sources(self) -> tuple[Vertex, ...]:
+        return tuple(vertex for vertex in self.vertices if vertex.source is not None)

@@ -1,0 +1,59 @@
+"""The program as the user wrote it: transformations and the inputs they read."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from tidegate.connectors.source import Source
+from tidegate.graph.partitioning import Partitioning
+from tidegate.operators.base import Operator
+from tidegate.types.typeinfo import TypeInformation
+
+_ids = itertools.count(1)
+
+
+class ChainingStrategy(Enum):
+    """Whether an operator may share a vertex with its neighbours."""
+
+    ALWAYS = auto()
+    HEAD = auto()
+    """Starts a new chain; followers may join it."""
+    NEVER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """One stream that a transformation reads."""
+
+    transformation: Transformation
+    partitioning: Partitioning | None = None
+    """None: forward where the parallelism is the same, rebalance otherwise, as in Flink."""
+    side_tag: str | None = None
+    """The side output that is read instead of the main one."""
+    input_index: int = 0
+    """Which input of a two-input operator it feeds; a union feeds the same one several times."""
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Transformation:
+    """One operator of the program. Settings may change until the graph is translated."""
+
+    name: str
+    operator: Operator | None = None
+    """None for a source alone."""
+    source: Source | None = None
+    inputs: tuple[Upstream, ...] = ()
+    output_type: TypeInformation | None = None
+    """None: the records travel as pickled Python objects."""
+    side_types: dict[str, TypeInformation | None] = field(default_factory=dict)
+    parallelism: int | None = None
+    """None: the environment's."""
+    max_parallelism: int | None = None
+    uid: str | None = None
+    description: str | None = None
+    chaining: ChainingStrategy = ChainingStrategy.ALWAYS
+    is_keyed: bool = False
+    is_sink: bool = False
+    id: int = field(default_factory=lambda: next(_ids))

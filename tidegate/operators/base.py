@@ -1,0 +1,113 @@
+"""The contract between an operator and the subtask that drives it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tidegate.core.clock import Clock, SystemClock
+from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
+from tidegate.state.key_groups import KeyGroupRange
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import Barrier, Watermark
+
+
+class Output(Protocol):
+    """Where an operator emits: the next operators of its chain and the channels to other vertices."""
+
+    def emit(self, batch: Batch) -> None: ...
+
+    def emit_side(self, tag: str, batch: Batch) -> None: ...
+
+    def emit_watermark(self, watermark: Watermark) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorContext:
+    """What an operator is told when it is opened: who it is and what it may use."""
+
+    name: str
+    operator_id: OperatorId
+    uid: str | None = None
+    subtask: SubtaskIndex
+    parallelism: int
+    max_parallelism: int
+    key_groups: KeyGroupRange
+    """The key groups of this subtask; all of them for an operator without keys."""
+    attempt: Attempt = Attempt(1)
+    job_name: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The job's configuration, with the user's own job parameters among it."""
+    clock: Clock = field(default_factory=SystemClock)
+    console: Callable[[str], None] = print
+    """Prints a line where the user of the job sees it: on the driver's standard output."""
+    deliver: Callable[[str, Batch], None] | None = None
+    """Hands a batch to the collector of this name in the driver."""
+
+
+class Operator(ABC):
+    """One operator of one subtask.
+
+    Before `open` it is plain data: it travels to the slots pickled, and every subtask opens a copy
+    of its own. All methods are called by one thread. Emitted batches must not change afterwards.
+
+    User code that raises must not swallow what came before: an operator emits the results of the
+    records before the failing one and then raises UserFunctionError (see `user_code`).
+    """
+
+    output: Output
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        """Called once, before anything else; what this raises fails the deployment."""
+        self.output = output
+
+    @abstractmethod
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        """Handle the records of one input, in order."""
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        """Event time has come to `watermark` on all inputs."""
+        self.output.emit_watermark(watermark)
+
+    def next_timer(self) -> float | None:
+        """When, in seconds of the context's wall clock, `fire_timers` is due; None for never."""
+        return None
+
+    def fire_timers(self, now: float) -> None:
+        """Fire what is due at `now`, seconds of the context's wall clock."""
+
+    def flush(self) -> None:
+        """Emit what is held back for efficiency: a barrier or the end of a slice follows."""
+
+    def snapshot(self, barrier: Barrier) -> OperatorSnapshot | None:
+        """Freeze the state at this point, quickly; serialising comes later, on another thread."""
+        return None
+
+    def restore(self, snapshots: list[OperatorSnapshot]) -> None:
+        """Take over the given state, right after `open`; more than one when rescaled."""
+
+    def notify_complete(self, checkpoint_id: CheckpointId) -> None:
+        """The checkpoint, and so each one before it, is durable. May be repeated."""
+
+    def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
+        """The checkpoint will never complete."""
+
+    def finish(self, input_index: int = 0) -> None:
+        """No record follows on this input. Called once per input; emitting is still allowed."""
+
+    def close(self) -> None:
+        """Release everything; called once after `open`, also after a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSnapshot:
+    """Frozen state of one operator of one subtask."""
+
+    keyed: Any = None
+    """Frozen keyed state by key group (`tidegate.state.backend.FrozenState`)."""
+    operator: Any = None
+    """Frozen operator state (list, union list, broadcast) by name."""
+    source_splits: tuple[Any, ...] = ()
+    """For sources: the splits with the positions from which reading goes on."""

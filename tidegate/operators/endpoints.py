@@ -1,0 +1,240 @@
+"""A source or a sink, driven as an operator."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.connectors.sink import Sink, SinkWriter, WriterContext
+from tidegate.connectors.source import InputStatus, ReaderContext, Source, SourceReader
+from tidegate.core.errors import InternalError, TidegateError
+from tidegate.core.ids import CheckpointId
+from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
+from tidegate.operators.functions import SinkFunction, bound_method
+from tidegate.operators.source_function import FunctionSource
+from tidegate.operators.unkeyed import UnkeyedContext
+from tidegate.operators.user_code import USER_FAILURES, FunctionOperator, UserCode
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import Barrier, Watermark
+from tidegate.types.arrow import ArrowFormat
+
+_FIRST_POLL = 1024
+"""How many records are asked for before their size is known."""
+_SAMPLE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class SliceReport:
+    """What a slice emitted, and what the source expects next."""
+
+    records: int
+    bytes: int
+    """Estimated where the records are Python objects."""
+    status: InputStatus
+
+
+class SourceOperator(Operator):
+    """The head of a source vertex: its reader is polled slice by slice."""
+
+    _reader: SourceReader
+
+    def __init__(self, source: Source, format: ArrowFormat | None = None) -> None:
+        self.source = source
+        self.format = format
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._user_code = UserCode(context)
+        self._bytes_per_record: float | None = None
+        self._unconfirmed: dict[CheckpointId, tuple[Any, ...]] = {}
+        with _as_user_code(self._user_code):
+            self._reader = self._create_reader(context)
+            self._reader.open()
+
+    def _create_reader(self, context: OperatorContext) -> SourceReader:
+        reader_context = ReaderContext(
+            subtask=context.subtask,
+            parallelism=context.parallelism,
+            clock=context.clock,
+            format=self.format,
+            operator_name=context.name,
+        )
+        if isinstance(self.source, FunctionSource):
+            return self.source.create_function_reader(reader_context, context)
+        return self.source.create_reader(reader_context)
+
+    def run_slice(self, max_records: int, max_bytes: int) -> SliceReport:
+        """Emit what can be had without waiting, up to a number of records and about that size."""
+        records, size = 0, 0
+        status = InputStatus.MORE_AVAILABLE
+        while status is InputStatus.MORE_AVAILABLE and records < max_records and size < max_bytes:
+            with _as_user_code(self._user_code):
+                poll = self._reader.poll(self._how_many(max_records - records, max_bytes - size))
+            status = poll.status
+            if poll.batch is not None and len(poll.batch):
+                self._bytes_per_record = size_of(poll.batch) / len(poll.batch)
+                size += size_of(poll.batch)
+                records += len(poll.batch)
+                self.output.emit(poll.batch)
+        return SliceReport(records, size, status)
+
+    def _how_many(self, records: int, size: int) -> int:
+        if self._bytes_per_record is None:
+            return min(records, _FIRST_POLL)
+        return max(1, min(records, int(size / max(self._bytes_per_record, 1.0))))
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        with _as_user_code(self._user_code):
+            self._reader.add_splits(splits)
+
+    def no_more_splits(self) -> None:
+        with _as_user_code(self._user_code):
+            self._reader.no_more_splits()
+
+    def is_available(self) -> bool:
+        with _as_user_code(self._user_code):
+            return self._reader.is_available()
+
+    def pending_records(self) -> int | None:
+        with _as_user_code(self._user_code):
+            return self._reader.pending_records()
+
+    def splits(self) -> list[Any]:
+        """The unfinished splits with the positions reached."""
+        with _as_user_code(self._user_code):
+            return self._reader.snapshot()
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        raise InternalError(f"a source has no input, but got {len(batch)} record(s)")
+
+    def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
+        splits = tuple(self.splits())
+        self._unconfirmed[barrier.checkpoint_id] = splits
+        return OperatorSnapshot(source_splits=splits)
+
+    def restore(self, snapshots: list[OperatorSnapshot]) -> None:
+        self.add_splits([split for snapshot in snapshots for split in snapshot.source_splits])
+
+    def notify_complete(self, checkpoint_id: CheckpointId) -> None:
+        splits = self._unconfirmed.get(checkpoint_id)
+        self._forget(checkpoint_id)
+        if splits is not None:
+            with _as_user_code(self._user_code):
+                self._reader.notify_complete(checkpoint_id, splits)
+
+    def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
+        self._unconfirmed.pop(checkpoint_id, None)
+
+    def _forget(self, checkpoint_id: CheckpointId) -> None:
+        """Forget this checkpoint and the older ones, which it subsumes."""
+        for known in [known for known in self._unconfirmed if known <= checkpoint_id]:
+            del self._unconfirmed[known]
+
+    def close(self) -> None:
+        if hasattr(self, "_reader"):
+            with _as_user_code(self._user_code):
+                self._reader.close()
+
+
+class SinkOperator(Operator):
+    """The tail of a sink: what it is given goes to its writer."""
+
+    _writer: SinkWriter
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._user_code = UserCode(context)
+        with _as_user_code(self._user_code):
+            self._writer = self.sink.create_writer(
+                WriterContext(
+                    subtask=context.subtask,
+                    parallelism=context.parallelism,
+                    operator_name=context.name,
+                    console=context.console,
+                    deliver=context.deliver,
+                )
+            )
+            self._writer.open()
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        with _as_user_code(self._user_code):
+            self._writer.write(batch)
+
+    def flush(self) -> None:
+        with _as_user_code(self._user_code):
+            self._writer.flush()
+
+    def finish(self, input_index: int = 0) -> None:
+        with _as_user_code(self._user_code):
+            self._writer.flush(end_of_input=True)
+
+    def close(self) -> None:
+        if hasattr(self, "_writer"):
+            with _as_user_code(self._user_code):
+                self._writer.close()
+
+
+class SinkFunctionOperator(FunctionOperator):
+    """A SinkFunction, or a plain callable, that takes the records one at a time."""
+
+    def __init__(self, function: SinkFunction | Callable[[Any], Any]) -> None:
+        super().__init__(function)
+        bound_method(function, SinkFunction, "invoke")
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        self._context = SinkFunctionContext(context.clock)
+        super().open(context, output)
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        if isinstance(self.function, SinkFunction):
+            self._invoke_all(self.function, batch)
+            return
+        outcome = self.user_code.map_until_failure(self.function, batch.records)
+        if outcome.failure is not None:
+            raise outcome.failure
+
+    def _invoke_all(self, function: SinkFunction, batch: Batch) -> None:
+        invoke, context = function.invoke, self._context
+        stamps = batch.timestamps
+        record = None
+        try:
+            for i, record in enumerate(batch.records):
+                if stamps is not None:
+                    context.current = int(stamps[i])
+                invoke(record, context)
+        except USER_FAILURES as error:
+            raise self.user_code.failure(error, record) from None
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        self._context.watermark = watermark.timestamp
+
+
+class SinkFunctionContext(UnkeyedContext, SinkFunction.Context):
+    """Time as a sink function sees it."""
+
+
+def size_of(batch: Batch) -> int:
+    """Bytes of the records, estimated from a few of them where they are Python objects."""
+    if batch.is_columnar:
+        return int(batch.columns.nbytes)
+    records = batch.records
+    step = max(1, len(records) // _SAMPLE)
+    sample = records[::step]
+    return len(pickle.dumps(sample, pickle.HIGHEST_PROTOCOL)) * len(records) // len(sample)
+
+
+@contextmanager
+def _as_user_code(user_code: UserCode) -> Iterator[None]:
+    """Connectors may be the user's: what they raise is theirs, unless it is an error of ours."""
+    try:
+        yield
+    except TidegateError:
+        raise
+    except USER_FAILURES as error:
+        raise user_code.failure(error) from None

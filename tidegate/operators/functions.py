@@ -1,0 +1,365 @@
+"""The contracts that user code implements, under PyFlink's names.
+
+A function is built in the driver, pickled, and opened once in every subtask. Where one of these
+is expected a plain callable does too; `bound_method` makes one of the other.
+
+Functions that may return several results return any iterable, or None for no result; they are
+usually generators. Process functions send a value to a side output by `yield tag, value`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any
+
+from tidegate.operators.output_tag import OutputTag
+from tidegate.operators.runtime_context import KeyedStateStore, RuntimeContext
+
+__all__ = [
+    "AggregateFunction",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "Function",
+    "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
+    "KeyedProcessFunction",
+    "KeyedStateStore",
+    "MapFunction",
+    "OutputTag",
+    "Partitioner",
+    "ProcessFunction",
+    "ReduceFunction",
+    "RuntimeContext",
+    "SinkFunction",
+    "SourceFunction",
+    "TimeDomain",
+    "TimerService",
+    "bound_method",
+]
+
+
+class Function(ABC):  # noqa: B024 - a base for contracts; open and close are optional
+    """Base of the functions of the user."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Called once in the life of a subtask, before the first record: connect, get state."""
+
+    def close(self) -> None:
+        """Called once when the subtask ends, after a failure too."""
+
+
+class MapFunction(Function):
+    """One result for every record."""
+
+    @abstractmethod
+    def map(self, value: Any) -> Any: ...
+
+
+class FlatMapFunction(Function):
+    """Any number of results for every record."""
+
+    @abstractmethod
+    def flat_map(self, value: Any) -> Any: ...
+
+
+class FilterFunction(Function):
+    """Keeps the records for which it returns something true."""
+
+    @abstractmethod
+    def filter(self, value: Any) -> bool: ...
+
+
+class ReduceFunction(Function):
+    """Combines two values of the same type into one."""
+
+    @abstractmethod
+    def reduce(self, value1: Any, value2: Any) -> Any: ...
+
+
+class AggregateFunction(Function):
+    """Folds values into an accumulator, from which the result is read."""
+
+    @abstractmethod
+    def create_accumulator(self) -> Any: ...
+
+    @abstractmethod
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """The accumulator with the value in it; it may be the same object, changed."""
+
+    @abstractmethod
+    def get_result(self, accumulator: Any) -> Any: ...
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        """Both accumulators as one; asked for by merging windows only."""
+        raise NotImplementedError(f"{type(self).__name__} does not define merge()")
+
+
+class KeySelector(Function):
+    """The key of a record; the same record must give the same key in every process."""
+
+    @abstractmethod
+    def get_key(self, value: Any) -> Any: ...
+
+
+class Partitioner(Function):
+    """Chooses the target subtask, from 0 up to `num_partitions` - 1."""
+
+    @abstractmethod
+    def partition(self, key: Any, num_partitions: int) -> int: ...
+
+
+class TimeDomain(Enum):
+    """Which clock a timer follows."""
+
+    EVENT_TIME = auto()
+    PROCESSING_TIME = auto()
+
+
+class TimerService(ABC):
+    """Time as the operator sees it, and timers of the current key. Milliseconds since the epoch."""
+
+    @abstractmethod
+    def current_processing_time(self) -> int: ...
+
+    @abstractmethod
+    def current_watermark(self) -> int: ...
+
+    @abstractmethod
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Call `on_timer` once at this time; a key has at most one timer for one time."""
+
+    @abstractmethod
+    def register_event_time_timer(self, timestamp: int) -> None: ...
+
+    @abstractmethod
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Forget the timer of the current key at exactly this time, if there is one."""
+
+    @abstractmethod
+    def delete_event_time_timer(self, timestamp: int) -> None: ...
+
+
+class _Context(ABC):
+    @abstractmethod
+    def timer_service(self) -> TimerService: ...
+
+    @abstractmethod
+    def timestamp(self) -> int | None:
+        """Event time of the record in milliseconds; None on a stream without event time."""
+
+
+class _KeyedContext(_Context):
+    @abstractmethod
+    def get_current_key(self) -> Any: ...
+
+
+class _OnTimerContext(_KeyedContext):
+    @abstractmethod
+    def time_domain(self) -> TimeDomain: ...
+
+
+class ProcessFunction(Function):
+    """Any number of results for every record, to the main and to side outputs."""
+
+    class Context(_Context):
+        """Valid only during the call it is given to."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any: ...
+
+
+class KeyedProcessFunction(Function):
+    """Like ProcessFunction, with the state and the timers of the record's key."""
+
+    class Context(_KeyedContext):
+        """Valid only during the call it is given to."""
+
+    class OnTimerContext(_OnTimerContext):
+        """Valid only during the call it is given to."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any: ...
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+        """A timer of the current key is due; results as in `process_element`."""
+
+
+class CoMapFunction(Function):
+    """One result for every record of either stream."""
+
+    @abstractmethod
+    def map1(self, value: Any) -> Any: ...
+
+    @abstractmethod
+    def map2(self, value: Any) -> Any: ...
+
+
+class CoFlatMapFunction(Function):
+    """Any number of results for every record of either stream."""
+
+    @abstractmethod
+    def flat_map1(self, value: Any) -> Any: ...
+
+    @abstractmethod
+    def flat_map2(self, value: Any) -> Any: ...
+
+
+class CoProcessFunction(Function):
+    """ProcessFunction on two streams."""
+
+    class Context(_Context):
+        """Valid only during the call it is given to."""
+
+    @abstractmethod
+    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Any: ...
+
+    @abstractmethod
+    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Any: ...
+
+
+class KeyedCoProcessFunction(Function):
+    """KeyedProcessFunction on two streams that are keyed alike and share state."""
+
+    class Context(_KeyedContext):
+        """Valid only during the call it is given to."""
+
+    class OnTimerContext(_OnTimerContext):
+        """Valid only during the call it is given to."""
+
+    @abstractmethod
+    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any: ...
+
+    @abstractmethod
+    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any: ...
+
+    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Any:
+        """A timer of the current key is due; results as in `process_element1`."""
+
+
+class BaseBroadcastProcessFunction(Function):
+    """What both broadcast functions share: contexts that reach the broadcast state."""
+
+    class BaseContext(ABC):
+        """Valid only during the call it is given to."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None: ...
+
+        @abstractmethod
+        def current_processing_time(self) -> int: ...
+
+        @abstractmethod
+        def current_watermark(self) -> int: ...
+
+        @abstractmethod
+        def get_broadcast_state(self, state_descriptor: Any) -> Any: ...
+
+    class Context(BaseContext):
+        """Given to broadcast records: the state may be changed, alike in every subtask."""
+
+    class ReadOnlyContext(BaseContext):
+        """Given to the other records: the state may be read."""
+
+
+class BroadcastProcessFunction(BaseBroadcastProcessFunction):
+    """A stream joined with one that every subtask sees whole."""
+
+    @abstractmethod
+    def process_element(
+        self, value: Any, ctx: BaseBroadcastProcessFunction.ReadOnlyContext
+    ) -> Any: ...
+
+    @abstractmethod
+    def process_broadcast_element(
+        self, value: Any, ctx: BaseBroadcastProcessFunction.Context
+    ) -> Any: ...
+
+
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
+    """A keyed stream joined with one that every subtask sees whole."""
+
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, _KeyedContext):
+        """Valid only during the call it is given to."""
+
+    class OnTimerContext(ReadOnlyContext):
+        """Valid only during the call it is given to."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain: ...
+
+    @abstractmethod
+    def process_element(
+        self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
+    ) -> Any: ...
+
+    @abstractmethod
+    def process_broadcast_element(
+        self, value: Any, ctx: BaseBroadcastProcessFunction.Context
+    ) -> Any: ...
+
+    def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Any:
+        """A timer of the current key is due; results as in `process_element`."""
+
+
+class SourceFunction(Function):
+    """A source as a loop. It has no positions: after a failure it starts from its beginning."""
+
+    class SourceContext(ABC):
+        """Where the loop puts its records; may be used from the thread that calls `run` only."""
+
+        @abstractmethod
+        def collect(self, value: Any) -> None:
+            """Emit a record; waits while the job cannot take more."""
+
+        @abstractmethod
+        def collect_with_timestamp(self, value: Any, timestamp: int) -> None: ...
+
+    @abstractmethod
+    def run(self, ctx: SourceFunction.SourceContext) -> None:
+        """Emit records until there are no more or `cancel` was called; on a thread of its own."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Make `run` return soon; called from another thread."""
+
+
+class SinkFunction(Function):
+    """Takes the records one at a time."""
+
+    class Context(ABC):
+        """Valid only during the call it is given to."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int: ...
+
+        @abstractmethod
+        def current_watermark(self) -> int: ...
+
+        @abstractmethod
+        def timestamp(self) -> int | None: ...
+
+    @abstractmethod
+    def invoke(self, value: Any, context: SinkFunction.Context) -> None: ...
+
+
+def bound_method(function: Any, contract: type[Function], method: str) -> Callable[..., Any]:
+    """What to call for every record: the contract's method, or the plain callable itself."""
+    if isinstance(function, contract):
+        bound: Callable[..., Any] = getattr(function, method)
+        return bound
+    if isinstance(function, type) and issubclass(function, Function):
+        raise TypeError(f"{function.__name__} is a class: give an instance, {function.__name__}()")
+    if isinstance(function, Function) or not callable(function):
+        raise TypeError(
+            f"expected a {contract.__name__} or a function, got {type(function).__name__} "
+            f"({function!r})"
+        )
+    return function  # type: ignore[no-any-return]

@@ -1,0 +1,55 @@
+"""What functions returned goes out: to the main output, or to the side output of its tag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tidegate.operators.base import Output
+from tidegate.operators.output_tag import OutputTag
+from tidegate.operators.user_code import Outcome
+from tidegate.stream.batch import Batch
+from tidegate.types.arrow import ArrowFormat
+
+
+def emit_outcome(output: Output, outcome: Outcome, format: ArrowFormat | None) -> None:
+    """Emit the results, then raise the failure, if there is one."""
+    results, timestamps, failure = outcome
+    if results:
+        output.emit(Batch(records=results, format=format, timestamps=timestamps))
+    if failure is not None:
+        raise failure
+
+
+def emit_tagged_outcome(
+    output: Output,
+    outcome: Outcome,
+    format: ArrowFormat | None,
+    side_formats: Mapping[str, ArrowFormat | None],
+) -> None:
+    """Like `emit_outcome`; a result `(tag, value)` goes to the side output of the tag."""
+    results, timestamps, failure = outcome
+    tagged = [
+        i
+        for i, result in enumerate(results)
+        if type(result) is tuple and len(result) == 2 and type(result[0]) is OutputTag
+    ]
+    if not tagged:
+        emit_outcome(output, outcome, format)
+        return
+    untagged = sorted(set(range(len(results))).difference(tagged))
+    if untagged:
+        main = Batch(records=results, format=format, timestamps=timestamps)
+        output.emit(main.take(np.array(untagged)))
+    by_tag: dict[str, list[int]] = {}
+    for i in tagged:
+        by_tag.setdefault(results[i][0].tag_id, []).append(i)
+    for tag, places in by_tag.items():
+        values: list[Any] = [results[i][1] for i in places]
+        stamps = None if timestamps is None else timestamps[places]
+        side = Batch(records=values, format=side_formats.get(tag), timestamps=stamps)
+        output.emit_side(tag, side)
+    if failure is not None:
+        raise failure

@@ -1,0 +1,112 @@
+"""What a function is told when it is opened."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from tidegate.core.errors import GraphError
+from tidegate.operators.base import OperatorContext
+from tidegate.operators.metrics import MetricGroup
+from tidegate.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from tidegate.state.handles import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+)
+
+
+class KeyedStateStore(ABC):
+    """Handles to the state of whatever key is current when they are used."""
+
+    @abstractmethod
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]: ...
+
+    @abstractmethod
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]: ...
+
+    @abstractmethod
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]: ...
+
+    @abstractmethod
+    def get_reducing_state(
+        self, state_descriptor: ReducingStateDescriptor
+    ) -> ReducingState[Any]: ...
+
+    @abstractmethod
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]: ...
+
+
+class RuntimeContext(KeyedStateStore):
+    """Who the subtask is, its metrics, and on a keyed stream its state."""
+
+    def __init__(
+        self, context: OperatorContext, keyed_state: KeyedStateStore | None = None
+    ) -> None:
+        self._context = context
+        self._keyed_state = keyed_state
+        self._metrics = MetricGroup(context.clock)
+
+    def get_task_name(self) -> str:
+        return self._context.name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        return self._context.parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        return self._context.max_parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        """From 0 up to the parallelism - 1."""
+        return self._context.subtask
+
+    def get_attempt_number(self) -> int:
+        """How often the subtask was started again: 0 at first."""
+        return self._context.attempt - 1
+
+    def get_task_name_with_subtasks(self) -> str:
+        """The name with the subtask counted from 1, like "Map (3/6)"."""
+        context = self._context
+        return f"{context.name} ({context.subtask + 1}/{context.parallelism})"
+
+    def get_job_parameter(self, key: str, default_value: Any = None) -> Any:
+        return self._context.settings.get(key, default_value)
+
+    def get_metrics_group(self) -> MetricGroup:
+        return self._metrics
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        return self._keyed(state_descriptor).get_state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        return self._keyed(state_descriptor).get_list_state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        return self._keyed(state_descriptor).get_map_state(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        return self._keyed(state_descriptor).get_reducing_state(state_descriptor)
+
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        return self._keyed(state_descriptor).get_aggregating_state(state_descriptor)
+
+    def _keyed(self, state_descriptor: StateDescriptor) -> KeyedStateStore:
+        if self._keyed_state is None:
+            raise GraphError(
+                f"operator {self._context.name!r} asks for the state "
+                f"{state_descriptor.name!r}, but its stream has no key: call key_by() before it"
+            )
+        return self._keyed_state

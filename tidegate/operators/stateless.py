@@ -1,0 +1,171 @@
+"""Map, filter, flat_map, process and project: one input, no state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+
+from tidegate.core.errors import MissingField
+from tidegate.operators.base import Operator, OperatorContext, Output
+from tidegate.operators.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    MapFunction,
+    ProcessFunction,
+    bound_method,
+)
+from tidegate.operators.results import emit_outcome, emit_tagged_outcome
+from tidegate.operators.unkeyed import UnkeyedContext
+from tidegate.operators.user_code import USER_FAILURES, FunctionOperator
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import Watermark
+from tidegate.types.arrow import ArrowFormat
+
+
+class MapOperator(FunctionOperator):
+    """One result per record."""
+
+    def __init__(
+        self, function: MapFunction | Callable[[Any], Any], format: ArrowFormat | None = None
+    ) -> None:
+        super().__init__(function, format)
+        bound_method(function, MapFunction, "map")
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._map = bound_method(self.function, MapFunction, "map")
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        outcome = self.user_code.map_until_failure(self._map, batch.records, batch.timestamps)
+        emit_outcome(self.output, outcome, self.format)
+
+
+class FilterOperator(FunctionOperator):
+    """The records that the predicate keeps; columns stay columns."""
+
+    def __init__(self, function: FilterFunction | Callable[[Any], bool]) -> None:
+        super().__init__(function)
+        bound_method(function, FilterFunction, "filter")
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._keeps = bound_method(self.function, FilterFunction, "filter")
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        records = batch.records
+        verdicts, _, failure = self.user_code.map_until_failure(self._keeps, records)
+        kept = self._kept(records, verdicts)
+        if len(kept) == len(batch):
+            self.output.emit(batch)
+        elif kept:
+            self.output.emit(self._select(batch, kept, verdicts))
+        if failure is not None:
+            raise failure
+
+    def _kept(self, records: list[Any], verdicts: list[Any]) -> list[Any]:
+        try:
+            return list(compress(records, verdicts))
+        except USER_FAILURES:
+            # A verdict without a truth value, like an array: find out whose it is.
+            for record, verdict in zip(records, verdicts, strict=False):
+                with self.user_code.guard(record):
+                    bool(verdict)
+            raise
+
+    @staticmethod
+    def _select(batch: Batch, kept: list[Any], verdicts: list[Any]) -> Batch:
+        if not batch.is_columnar and batch.timestamps is None:
+            return Batch(records=kept, format=batch.format)
+        indices = np.fromiter(compress(range(len(verdicts)), verdicts), np.int64, len(kept))
+        return Batch(
+            columns=batch.columns.take(indices) if batch.is_columnar else None,
+            records=kept,
+            format=batch.format,
+            timestamps=None if batch.timestamps is None else batch.timestamps[indices],
+        )
+
+
+class FlatMapOperator(FunctionOperator):
+    """Any number of results per record."""
+
+    def __init__(
+        self, function: FlatMapFunction | Callable[[Any], Any], format: ArrowFormat | None = None
+    ) -> None:
+        super().__init__(function, format)
+        bound_method(function, FlatMapFunction, "flat_map")
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._flat_map = bound_method(self.function, FlatMapFunction, "flat_map")
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        outcome = self.user_code.flat_map_until_failure(
+            self._flat_map, batch.records, batch.timestamps
+        )
+        emit_outcome(self.output, outcome, self.format)
+
+
+class ProcessOperator(FunctionOperator):
+    """A ProcessFunction without keys: side outputs, but neither state nor timers."""
+
+    def __init__(
+        self,
+        function: ProcessFunction,
+        format: ArrowFormat | None = None,
+        side_formats: dict[str, ArrowFormat | None] | None = None,
+    ) -> None:
+        super().__init__(function, format)
+        if not isinstance(function, ProcessFunction):
+            raise TypeError(f"process() needs a ProcessFunction, got {function!r}")
+        self.side_formats = side_formats if side_formats is not None else {}
+        """May be filled until the graph is translated: tags are declared where they are read."""
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        self._context = UnkeyedContext(context.clock)
+        super().open(context, output)
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        outcome = self.user_code.process_until_failure(
+            self.function.process_element, batch.records, self._context, batch.timestamps
+        )
+        emit_tagged_outcome(self.output, outcome, self.format, self.side_formats)
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        self._context.watermark = watermark.timestamp
+        super().on_watermark(watermark)
+
+
+class ProjectOperator(Operator):
+    """Some fields of tuples or rows, by position, in the given order."""
+
+    def __init__(self, indices: Sequence[int], format: ArrowFormat | None = None) -> None:
+        if not indices:
+            raise ValueError("project() needs at least one field")
+        self.indices = tuple(indices)
+        self.format = format
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        if batch.is_columnar and batch.format is not None and self.format is not None:
+            self.output.emit(self._select_columns(batch, self.format))
+        else:
+            self.output.emit(self._select_fields(batch))
+
+    def _select_columns(self, batch: Batch, format: ArrowFormat) -> Batch:
+        columns = batch.columns
+        chosen = [columns.column(index) for index in self.indices]
+        selected = type(columns).from_arrays(chosen, schema=format.schema)
+        return Batch(columns=selected, format=format, timestamps=batch.timestamps)
+
+    def _select_fields(self, batch: Batch) -> Batch:
+        indices = self.indices
+        try:
+            records = [tuple([record[i] for i in indices]) for record in batch.records]
+        except IndexError:
+            shortest = min(batch.records, key=len)
+            known = tuple(str(i) for i in range(len(shortest)))
+            wrong = next(i for i in indices if i >= len(shortest))
+            raise MissingField(wrong, known, "project()") from None
+        return Batch(records=records, format=self.format, timestamps=batch.timestamps)

@@ -1,0 +1,197 @@
+"""How user code is called, and what its exceptions become."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+import tidegate
+from tidegate.core.errors import (
+    ExternalError,
+    InternalError,
+    TidegateError,
+    UserFunctionError,
+    shorten,
+)
+from tidegate.operators.base import Operator, OperatorContext, Output
+from tidegate.operators.functions import Function
+from tidegate.operators.runtime_context import RuntimeContext
+from tidegate.types.arrow import ArrowFormat
+
+USER_FAILURES: Final = (Exception, SystemExit)
+"""What is caught around user code: `sys.exit()` in a function is a failure, not the slot's end."""
+
+Timestamps = npt.NDArray[np.int64]
+
+_OWN_FILES = str(Path(tidegate.__file__).parent)
+_NO_RECORD: Final = object()
+
+
+def user_traceback(error: BaseException) -> str:
+    """The traceback as the user knows it: it begins at the first frame that is not ours."""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
+        trace = trace.tb_next
+    if trace is None:
+        return "".join(traceback.format_exception_only(error))
+    return "".join(traceback.format_exception(type(error), error, trace))
+
+
+class Outcome(NamedTuple):
+    """What a run over records gave: results up to a failure, which is raised once they are out."""
+
+    results: list[Any]
+    timestamps: Timestamps | None
+    failure: TidegateError | None
+
+
+class TimestampedContext(Protocol):
+    """A context that is told the timestamp of the record it is used for."""
+
+    current: int | None
+
+
+class UserCode:
+    """The user code of one operator of one subtask: tells what failed, where, on which record."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._name = context.name
+        self._uid = context.uid
+        self._subtask = f"({context.subtask + 1}/{context.parallelism})"
+
+    def failure(self, error: BaseException, record: object = _NO_RECORD) -> TidegateError:
+        """What to raise for an exception of user code; our own errors keep whose turn it is."""
+        if isinstance(error, UserFunctionError | ExternalError | InternalError):
+            return error
+        shown = None if record is _NO_RECORD else shorten(record)
+        trace = user_traceback(error)
+        return UserFunctionError(self._name, self._uid, self._subtask, shown, trace)
+
+    @contextmanager
+    def guard(self, record: object = _NO_RECORD) -> Iterator[None]:
+        """Around calls that are rare; the loops over records catch for themselves."""
+        try:
+            yield
+        except USER_FAILURES as error:
+            raise self.failure(error, record) from None
+
+    def map_until_failure(
+        self,
+        function: Callable[[Any], Any],
+        records: list[Any],
+        timestamps: Timestamps | None = None,
+    ) -> Outcome:
+        """One result per record."""
+        results: list[Any] = []
+        failure = None
+        try:
+            results.extend(map(function, records))
+        except USER_FAILURES as error:
+            failure = self.failure(error, records[len(results)])
+        if failure is None and len(results) < len(records):
+            # map() takes a StopIteration of the function for the end of the records.
+            stopped = StopIteration("raised by the function, which ends no iteration of its own")
+            failure = self.failure(stopped, records[len(results)])
+        return Outcome(results, None if timestamps is None else timestamps[: len(results)], failure)
+
+    def flat_map_until_failure(
+        self,
+        function: Callable[[Any], Any],
+        records: list[Any],
+        timestamps: Timestamps | None = None,
+    ) -> Outcome:
+        """Any number of results per record; those of the failing record before it failed too."""
+        results: list[Any] = []
+        extend = results.extend
+        ends: list[int] = []
+        failure = record = None
+        try:
+            if timestamps is None:
+                for record in records:
+                    found = function(record)
+                    if found is not None:
+                        extend(found)
+            else:
+                for record in records:
+                    found = function(record)
+                    if found is not None:
+                        extend(found)
+                    ends.append(len(results))
+        except USER_FAILURES as error:
+            failure = self.failure(error, record)
+        return Outcome(results, _repeated(timestamps, ends, len(results)), failure)
+
+    def process_until_failure(
+        self,
+        function: Callable[[Any, Any], Any],
+        records: list[Any],
+        context: TimestampedContext,
+        timestamps: Timestamps | None = None,
+    ) -> Outcome:
+        """Like `flat_map_until_failure`, with a context that knows the record's timestamp."""
+        results: list[Any] = []
+        extend = results.extend
+        ends: list[int] = []
+        failure = record = None
+        try:
+            if timestamps is None:
+                for record in records:
+                    found = function(record, context)
+                    if found is not None:
+                        extend(found)
+            else:
+                for record, context.current in zip(records, timestamps.tolist(), strict=True):
+                    found = function(record, context)
+                    if found is not None:
+                        extend(found)
+                    ends.append(len(results))
+        except USER_FAILURES as error:
+            failure = self.failure(error, record)
+        return Outcome(results, _repeated(timestamps, ends, len(results)), failure)
+
+
+def _repeated(timestamps: Timestamps | None, ends: list[int], results: int) -> Timestamps | None:
+    """Every result has its record's timestamp; `ends[i]` results were there after record i."""
+    if timestamps is None:
+        return None
+    bounds = np.array([0, *ends, results], dtype=np.int64)
+    counts = (bounds[1:] - bounds[:-1])[: len(timestamps)]
+    return np.repeat(timestamps[: len(counts)], counts)
+
+
+class FunctionOperator(Operator):
+    """An operator around one function of the user, opened and closed with it."""
+
+    function: Any
+    format: ArrowFormat | None
+    user_code: UserCode
+    _opened = False
+
+    def __init__(self, function: Any, format: ArrowFormat | None = None) -> None:
+        self.function = function
+        self.format = format
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self.user_code = UserCode(context)
+        if isinstance(self.function, Function):
+            with self.user_code.guard():
+                self.function.open(self.runtime_context(context))
+        self._opened = True
+
+    def runtime_context(self, context: OperatorContext) -> RuntimeContext:
+        """What the function is told; keyed operators give it their state."""
+        return RuntimeContext(context)
+
+    def close(self) -> None:
+        if self._opened and isinstance(self.function, Function):
+            self._opened = False
+            with self.user_code.guard():
+                self.function.close()

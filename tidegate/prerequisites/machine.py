@@ -1,0 +1,106 @@
+"""What the machine offers: cores, memory, a place for temporary files, local connections."""
+
+import os
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+
+from tidegate.prerequisites.check import Check, missing, ok, warning
+
+GIGABYTE = 10**9
+_ADVISED_MEMORY = 2 * GIGABYTE
+_ADVISED_DISK = 1 * GIGABYTE
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def check_cores() -> Check:
+    cores = _usable_cores()
+    if cores < 2:
+        advice = "one slot and its steps share the core: expect it to be slow"
+        return warning("cores", str(cores), advice)
+    return ok("cores", str(cores))
+
+
+def check_memory(cgroup: Path = _CGROUP) -> Check:
+    """Report the memory of the machine, or of the container where that is less."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = _cgroup_memory_limit(cgroup)
+    if limit is not None:
+        memory = min(memory, limit)
+    found = f"{memory / GIGABYTE:.1f} GB"
+    if memory < _ADVISED_MEMORY:
+        return warning("memory", found, "Spark's driver alone takes about 1 GB: give it 2 GB")
+    return ok("memory", found)
+
+
+def check_temporary_directory() -> Check:
+    name = "temporary files"
+    try:
+        with tempfile.NamedTemporaryFile(prefix="tidegate-") as file:
+            file.write(b"tidegate")
+            file.flush()
+        directory = tempfile.gettempdir()
+        free = shutil.disk_usage(directory).free
+    except OSError as error:
+        return missing(name, str(error), "set TMPDIR to a directory that you may write to")
+    found = f"{directory}, {free / GIGABYTE:.1f} GB free"
+    if free < _ADVISED_DISK:
+        advice = "Spark's shuffle writes there: free some space or set TMPDIR elsewhere"
+        return warning(name, found, advice)
+    return ok(name, found)
+
+
+def check_loopback(host: str = "127.0.0.1") -> Check:
+    """Connect to ourselves, as driver, Spark and slots of a local master do."""
+    try:
+        with socket.create_server((host, 0)) as server:
+            address = server.getsockname()
+            with socket.create_connection(address, timeout=5), server.accept()[0]:
+                return ok("loopback", f"connected to {host}")
+    except OSError as error:
+        advice = "allow local connections: bring the loopback interface up, look at the firewall"
+        return missing("loopback", f"{host}: {error}", advice)
+
+
+def check_host_name(host_name: str | None = None) -> Check:
+    """Look this machine's name up, as Spark's driver does when it starts."""
+    if host_name is None:
+        host_name = socket.gethostname()
+    if local_ip := os.environ.get("SPARK_LOCAL_IP"):
+        return ok("host name", f"SPARK_LOCAL_IP is {local_ip}")
+    try:
+        return ok("host name", f"{host_name} is {socket.gethostbyname(host_name)}")
+    except OSError as error:
+        advice = "set SPARK_LOCAL_IP=127.0.0.1, or add the name to /etc/hosts"
+        return warning("host name", f"{host_name}: {error}", advice)
+
+
+def check_unix_sockets(directory: Path | None = None) -> Check:
+    """Bind a socket where slots would: paths have a limit of about 100 bytes."""
+    name = "Unix sockets"
+    advice = "TCP is used instead, which is slower; a short TMPDIR (like /tmp) may help"
+    if not hasattr(socket, "AF_UNIX"):
+        return warning(name, "not supported by this system", advice)
+    try:
+        with tempfile.TemporaryDirectory(prefix="tidegate-", dir=directory) as folder:
+            path = Path(folder) / "slot-0.socket"
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+                server.bind(str(path))
+    except OSError as error:
+        return warning(name, str(error), advice)
+    return ok(name, f"usable in {path.parent.parent}")
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cgroup_memory_limit(cgroup: Path) -> int | None:
+    try:
+        text = (cgroup / "memory.max").read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None

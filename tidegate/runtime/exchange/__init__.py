@@ -1,0 +1,1 @@
+"""How packets travel from subtask to subtask."""

@@ -1,0 +1,143 @@
+"""Stream elements to bytes and back.
+
+    element = kind (1 byte) · length (8 bytes, big endian) · payload
+
+Columnar batches are Arrow IPC messages: without their schema where it is the edge's own, since both
+ends know that; as a stream with schema and dictionaries otherwise. Everything else is pickled.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.core.errors import InternalError, NotSerializable, shorten
+from tidegate.core.ids import Attempt, EdgeId, StepNumber, SubtaskIndex, VertexId
+from tidegate.runtime.exchange.packet import Packet, PacketHeader
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import StreamElement
+from tidegate.types.arrow import ArrowFormat
+
+_PREFIX = struct.Struct(">BQ")
+_COLUMNS, _COLUMNS_WITH_SCHEMA, _RECORDS, _CONTROL, _TIMESTAMPS = range(5)
+
+
+def encode(element: StreamElement) -> bytes | bytearray:
+    """The bytes of one element.
+
+    Raises:
+        NotSerializable: a record that cannot be pickled.
+        TypeMismatch: a record that is not of the stream's type.
+    """
+    if not isinstance(element, Batch):
+        return _framed(_CONTROL, pickle.dumps(element, protocol=5))
+    body = _encode_columns(element) if element.format is not None else _encode_records(element)
+    if element.timestamps is None:
+        return body
+    return _framed(_TIMESTAMPS, element.timestamps.astype("<i8").tobytes()) + body
+
+
+def _framed(kind: int, payload: bytes) -> bytes:
+    return _PREFIX.pack(kind, len(payload)) + payload
+
+
+def _encode_columns(batch: Batch) -> bytes:
+    columns = batch.columns
+    assert batch.format is not None
+    if columns.schema.equals(batch.format.schema):
+        return _framed(_COLUMNS, columns.serialize().to_pybytes())
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, columns.schema) as writer:
+        writer.write_batch(columns)
+    return _framed(_COLUMNS_WITH_SCHEMA, sink.getvalue().to_pybytes())
+
+
+def _encode_records(batch: Batch) -> bytes:
+    try:
+        return _framed(_RECORDS, pickle.dumps(batch.records, protocol=5))
+    except Exception as failure:
+        raise NotSerializable(f"record {_first_unpicklable(batch)}", str(failure)) from failure
+
+
+def _first_unpicklable(batch: Batch) -> str:
+    for record in batch.records:
+        try:
+            pickle.dump(record, io.BytesIO(), protocol=5)
+        except Exception:
+            return shorten(record)
+    return "<unknown>"
+
+
+def decode(
+    data: bytes | bytearray | memoryview, format: ArrowFormat | None
+) -> Iterator[StreamElement]:
+    """The elements of a concatenation of encoded ones, which share the edge's format."""
+    view = memoryview(data)
+    position = 0
+    timestamps = None
+    while position < len(view):
+        kind, length = _PREFIX.unpack_from(view, position)
+        start = position + _PREFIX.size
+        position = start + length
+        payload = view[start:position]
+        if kind == _TIMESTAMPS:
+            timestamps = np.frombuffer(payload, dtype="<i8")
+        elif kind == _CONTROL:
+            yield pickle.loads(payload)
+        else:
+            yield _decode_batch(kind, payload, format, timestamps)
+            timestamps = None
+
+
+def _decode_batch(
+    kind: int, payload: memoryview, format: ArrowFormat | None, timestamps: object
+) -> Batch:
+    columns = records = None
+    if kind == _RECORDS:
+        records = pickle.loads(payload)
+    elif kind == _COLUMNS:
+        assert format is not None
+        columns = pa.ipc.read_record_batch(pa.py_buffer(payload), format.schema)
+    elif kind == _COLUMNS_WITH_SCHEMA:
+        columns = pa.ipc.open_stream(pa.py_buffer(payload)).read_next_batch()
+    else:
+        raise InternalError(f"a packet holds an element of the unknown kind {kind}")
+    return Batch(columns=columns, records=records, format=format, timestamps=timestamps)
+
+
+_HEADER = struct.Struct(">IQIIIII")
+TARGET_SUBTASK_OFFSET = _HEADER.size - 8
+"""Where a step task finds the number of the slot that a packet goes to."""
+
+
+def encode_header(header: PacketHeader) -> bytes:
+    """A packet on the wire is its header, of fixed size, followed by its body."""
+    return _HEADER.pack(
+        header.attempt,
+        header.step,
+        header.edge,
+        header.source,
+        header.target_vertex,
+        header.target_subtask,
+        header.sequence,
+    )
+
+
+def decode_packet(data: bytes | bytearray | memoryview) -> Packet:
+    """The packet of a frame; its body is a view of `data`."""
+    attempt, step, edge, source, vertex, subtask, sequence = _HEADER.unpack_from(data)
+    header = PacketHeader(
+        Attempt(attempt),
+        StepNumber(step),
+        EdgeId(edge),
+        SubtaskIndex(source),
+        VertexId(vertex),
+        SubtaskIndex(subtask),
+        sequence,
+    )
+    return Packet(header, memoryview(data)[_HEADER.size :])

@@ -1,0 +1,198 @@
+"""Which subtask gets which record of a batch."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.core.errors import UserError
+from tidegate.graph.partitioning import (
+    Broadcast,
+    ByKeyGroup,
+    Custom,
+    Forward,
+    Global,
+    Partitioning,
+    Rebalance,
+    Rescale,
+    Shuffle,
+)
+from tidegate.operators.base import OperatorContext
+from tidegate.operators.runtime_context import RuntimeContext
+from tidegate.stream.batch import Batch
+
+Share = tuple[int, Batch]
+
+
+class Partitioner(ABC):
+    """Splits a batch; every record goes to exactly one target, or to all of a broadcast."""
+
+    def open(self, context: OperatorContext) -> None:
+        """Called once before the first `split`, with the context of the sending operator."""
+
+    @abstractmethod
+    def split(self, batch: Batch) -> Iterable[Share]:
+        """The shares of the targets; the order of the records is kept within each."""
+
+    def close(self) -> None:
+        """Release what the user's code holds."""
+
+
+def create_partitioner(
+    partitioning: Partitioning, *, subtask: int, parallelism: int, targets: int, key_groups: int
+) -> Partitioner:
+    """The partitioner of subtask `subtask` of `parallelism` senders.
+
+    `key_groups` is the max parallelism of the target vertex.
+    """
+    match partitioning:
+        case Forward():
+            return _Single(subtask)
+        case Global():
+            return _Single(0)
+        case Broadcast():
+            return _Everyone(targets)
+        case _ if targets == 1 and not isinstance(partitioning, Custom):
+            return _Single(0)
+        case Rebalance():
+            return _RoundRobin(range(targets), subtask)
+        case Rescale():
+            return _RoundRobin(rescale_targets(subtask, parallelism, targets), 0)
+        case Shuffle():
+            return _Random(targets)
+        case ByKeyGroup():
+            return _ByKeyGroup(partitioning, targets, key_groups)
+        case Custom():
+            return _Custom(partitioning, targets)
+        case _:
+            assert_never(partitioning)
+
+
+def rescale_targets(subtask: int, senders: int, targets: int) -> range:
+    """The targets of one sender when each talks only to its own share, as Flink draws it."""
+    if targets <= senders:
+        target = subtask * targets // senders
+        return range(target, target + 1)
+    return range(
+        (subtask * targets + senders - 1) // senders,
+        ((subtask + 1) * targets + senders - 1) // senders,
+    )
+
+
+class _Single(Partitioner):
+    def __init__(self, target: int) -> None:
+        self._target = target
+
+    def split(self, batch: Batch) -> Iterable[Share]:
+        return ((self._target, batch),)
+
+
+class _Everyone(Partitioner):
+    def __init__(self, targets: int) -> None:
+        self._targets = targets
+
+    def split(self, batch: Batch) -> Iterable[Share]:
+        return [(target, batch) for target in range(self._targets)]
+
+
+class _RoundRobin(Partitioner):
+    """Deals the records one by one, going on where the last batch ended."""
+
+    def __init__(self, targets: range, first: int) -> None:
+        self._targets = targets
+        self._next = first % len(targets)
+
+    def split(self, batch: Batch) -> Iterable[Share]:
+        count, width = len(batch), len(self._targets)
+        shares = [
+            (
+                self._targets[(self._next + i) % width],
+                batch.take(np.arange(i, count, width, dtype=np.intp)),
+            )
+            for i in range(min(width, count))
+        ]
+        self._next = (self._next + count) % width
+        return shares
+
+
+class _ByTargets(Partitioner):
+    """Splits by a target number per record."""
+
+    def __init__(self, targets: int) -> None:
+        self._targets = targets
+
+    @abstractmethod
+    def _target_of(self, batch: Batch) -> npt.NDArray[np.integer]: ...
+
+    def split(self, batch: Batch) -> Iterable[Share]:
+        targets = self._target_of(batch)
+        shares = []
+        for target in range(self._targets):
+            indices = np.flatnonzero(targets == target)
+            if len(indices) == len(batch):
+                return ((target, batch),)
+            if len(indices):
+                shares.append((target, batch.take(indices)))
+        return shares
+
+
+class _Random(_ByTargets):
+    def __init__(self, targets: int) -> None:
+        super().__init__(targets)
+        self._random = np.random.default_rng(random.getrandbits(64))
+
+    def _target_of(self, batch: Batch) -> npt.NDArray[np.integer]:
+        return self._random.integers(0, self._targets, len(batch), dtype=np.int32)
+
+
+class _ByKeyGroup(_ByTargets):
+    def __init__(self, partitioning: ByKeyGroup, targets: int, key_groups: int) -> None:
+        super().__init__(targets)
+        self._key = partitioning.key
+        self._key_groups = np.uint64(key_groups)
+        self._owner = (
+            np.arange(key_groups, dtype=np.int64) * targets // key_groups
+        ).astype(np.uint8 if targets <= 256 else np.uint16)
+
+    def open(self, context: OperatorContext) -> None:
+        self._key.open(RuntimeContext(context))
+
+    def close(self) -> None:
+        self._key.close()
+
+    def _target_of(self, batch: Batch) -> npt.NDArray[np.integer]:
+        groups = self._key.hashes(batch) % self._key_groups
+        return self._owner[groups.astype(np.intp)]
+
+
+class _Custom(_ByTargets):
+    def __init__(self, partitioning: Custom, targets: int) -> None:
+        super().__init__(targets)
+        self._key = partitioning.key
+        self._partitioner = partitioning.partitioner
+
+    def open(self, context: OperatorContext) -> None:
+        self._key.open(RuntimeContext(context))
+
+    def close(self) -> None:
+        self._key.close()
+
+    def _target_of(self, batch: Batch) -> npt.NDArray[np.integer]:
+        choose, targets = self._partitioner, self._targets
+        chosen = np.fromiter(
+            (choose(key, targets) for key in self._key.values(batch)),
+            dtype=np.int64,
+            count=len(batch),
+        )
+        wrong = np.flatnonzero((chosen < 0) | (chosen >= targets))
+        if len(wrong):
+            raise UserError(
+                f"the partitioner chose target {chosen[wrong[0]]} for the key "
+                f"{self._key.values(batch)[wrong[0]]!r}; it must be in 0..{targets - 1}"
+            )
+        return chosen

@@ -1,0 +1,85 @@
+"""How a step task and a slot talk: one request on a connection, one answer, then the next.
+
+    task  ▶ OPEN(unit) · PACKET* · MARK* · RUN
+    slot  ▶ PACKET* · MARK* · REPORT          or    REFUSED(reason)
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tidegate.core.errors import ProtocolViolation
+from tidegate.core.ids import Level, PipelineId
+from tidegate.runtime.exchange.codec import TARGET_SUBTASK_OFFSET
+from tidegate.runtime.messages import StepRequest
+from tidegate.runtime.wire import Connection
+
+
+class Frame(IntEnum):
+    """Kinds of frames; 0 is the handshake's."""
+
+    OPEN = 1
+    PACKET = 2
+    MARK = 3
+    RUN = 4
+    REPORT = 5
+    REFUSED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class UnitOrder:
+    """Which unit the frames that follow are for."""
+
+    pipeline: PipelineId
+    level: Level
+    request: StepRequest
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRefused(Exception):
+    """The slot will not run the unit."""
+
+    reason: str
+
+
+Cargo = tuple[Frame, bytes | bytearray]
+"""A packet or a mark, as opaque bytes."""
+_TARGET = struct.Struct(">I")
+
+
+def target_of(packet: bytes | bytearray) -> int:
+    """The slot that a packet goes to."""
+    return int(_TARGET.unpack_from(packet, TARGET_SUBTASK_OFFSET)[0])
+
+
+def send_unit(connection: Connection, order: bytes, cargo: Iterable[Cargo]) -> None:
+    """Deliver the whole input of a unit."""
+    connection.send(Frame.OPEN, order)
+    for frame, payload in cargo:
+        connection.send(frame, payload)
+    connection.send(Frame.RUN)
+
+
+def receive_answer(connection: Connection) -> Iterator[Cargo]:
+    """What the unit emitted, as it comes; the report is last.
+
+    Raises:
+        UnitRefused: the slot will not run it.
+        LineClosed: the slot is gone.
+    """
+    while True:
+        kind, payload = connection.receive()
+        match kind:
+            case Frame.PACKET | Frame.MARK:
+                yield Frame(kind), payload
+            case Frame.REPORT:
+                yield Frame.REPORT, payload
+                return
+            case Frame.REFUSED:
+                raise UnitRefused(pickle.loads(payload))
+            case _:
+                raise ProtocolViolation(f"a slot answered with a frame of kind {kind}")

@@ -1,0 +1,93 @@
+"""A running job in the hands of the program that submitted it."""
+
+from __future__ import annotations
+
+import queue
+import sys
+from collections.abc import Iterator
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any
+
+from tidegate.core.errors import UserError
+from tidegate.core.ids import JobId
+from tidegate.runtime.exchange.codec import decode
+from tidegate.runtime.jobmanager.job_master import DriverOutputs, JobMaster
+from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.runtime.jobmanager.progress import Progress
+from tidegate.runtime.messages import Collected
+from tidegate.stream.batch import Batch
+from tidegate.types.arrow import ArrowFormat
+
+_LOOK_FOR_THE_END = 0.05
+
+
+class Collectors:
+    """Keeps what slots deliver to the driver until somebody iterates over it."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, queue.SimpleQueue[bytes]] = {}
+
+    def put(self, message: Collected) -> None:
+        self.of(message.collector).put(message.payload)
+
+    def of(self, name: str) -> queue.SimpleQueue[bytes]:
+        return self._queues.setdefault(name, queue.SimpleQueue())
+
+    def outputs(self) -> DriverOutputs:
+        return DriverOutputs(console=_print, collect=self.put)
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+class JobHandle:
+    """What `execute` waits for and `execute_async` returns."""
+
+    def __init__(self, name: str, master: JobMaster, collectors: Collectors) -> None:
+        self.name = name
+        self._master = master
+        self._collectors = collectors
+
+    @property
+    def job_id(self) -> JobId:
+        return self._master.job_id
+
+    def status(self) -> JobStatus:
+        return self._master.status
+
+    def progress(self) -> Progress:
+        return self._master.progress()
+
+    def result(self, timeout: float | None = None) -> None:
+        """Wait for the end of the job.
+
+        Raises:
+            TidegateError: why the job failed, or JobCanceled.
+            UserError: the job still runs after `timeout` seconds.
+        """
+        try:
+            self._master.result.result(timeout)
+        except FutureTimeout:
+            raise UserError(f"job {self.name!r} still runs after {timeout} s") from None
+
+    def cancel(self) -> None:
+        """Ask for the end of the job; `result` tells when it has come."""
+        self._master.cancel()
+
+    def collected(self, name: str, format: ArrowFormat | None) -> Iterator[Any]:
+        """The records of a collecting sink, as they come; a failure of the job is raised last."""
+        payloads = self._collectors.of(name)
+        while True:
+            has_ended = self._master.result.done()
+            try:
+                payload = payloads.get(block=not has_ended, timeout=_LOOK_FOR_THE_END)
+            except queue.Empty:
+                if has_ended:
+                    break
+                continue
+            for element in decode(payload, format):
+                assert isinstance(element, Batch)
+                yield from element.records
+        self.result()

@@ -1,0 +1,79 @@
+"""What the job master needs of its surroundings; Spark and the in-process cluster provide it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegate.core.ids import SlotIndex
+from tidegate.graph.job_graph import Pipeline
+from tidegate.runtime.incarnation import Incarnation
+from tidegate.runtime.messages import DriverMessage, SlotMessage, StepOutcome, StepRequest
+from tidegate.runtime.wire import Address
+
+
+@dataclass(frozen=True, slots=True)
+class FromSlot:
+    """A message of a slot process."""
+
+    incarnation: Incarnation
+    message: SlotMessage
+
+
+@dataclass(frozen=True, slots=True)
+class LineEnded:
+    """The control line of a slot process is closed: it is dead, or has cut itself off."""
+
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class SlotJobEnded:
+    """What ran the processes of a slot has given up."""
+
+    slot: SlotIndex
+    reason: str
+
+
+ClusterEvent = FromSlot | LineEnded | SlotJobEnded
+
+
+class Cluster(Protocol):
+    """Starts slot processes and carries messages to them. Nothing here blocks for long."""
+
+    def start(self, post: Callable[[ClusterEvent], None]) -> None:
+        """Begin to report events, from any thread."""
+
+    def launch(self, slot: SlotIndex, number: int) -> None:
+        """Have a process for this slot started; it will register under this launch number."""
+
+    def send(self, incarnation: Incarnation, message: DriverMessage) -> None:
+        """Send, or drop the message if the process is gone: its end is reported anyway."""
+
+    def kill(self, slot: SlotIndex) -> None:
+        """End the process of a slot that does not end itself."""
+
+    def close(self) -> None:
+        """End everything that was started, whatever state it is in."""
+
+
+class Exchange(Protocol):
+    """Moves one step of a pipeline through its slots: deliver every unit, fetch its answer."""
+
+    def run_step(
+        self, pipeline: Pipeline, request: StepRequest, slots: Mapping[SlotIndex, Address]
+    ) -> Sequence[StepOutcome]:
+        """Run all levels and return what each slot says.
+
+        Raises:
+            StepBroken: the exchange itself failed; the step may be run again.
+        """
+        ...
+
+    def cancel_step(self, pipeline: Pipeline) -> None:
+        """Make a running `run_step` of this pipeline return or raise soon."""
+
+
+class StepBroken(Exception):
+    """The exchange could not run a step, for reasons of its own."""

@@ -1,0 +1,416 @@
+"""Owns one job: everything that happens to it is an event in one inbox, handled by one thread."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import assert_never
+
+from tidegate.core.clock import Clock
+from tidegate.core.config import Settings
+from tidegate.core.errors import (
+    ExternalError,
+    InternalError,
+    JobCanceled,
+    TidegateError,
+)
+from tidegate.core.ids import JobId, PipelineId, SlotIndex
+from tidegate.graph.job_graph import JobGraph
+from tidegate.runtime.incarnation import Incarnation
+from tidegate.runtime.jobmanager.cluster import (
+    Cluster,
+    ClusterEvent,
+    Exchange,
+    FromSlot,
+    LineEnded,
+    SlotJobEnded,
+)
+from tidegate.runtime.jobmanager.failover import regions_to_reset
+from tidegate.runtime.jobmanager.job_status import JobStatus, status_of
+from tidegate.runtime.jobmanager.pipeline_driver import (
+    EnumerationFailed,
+    PipelineDriver,
+    StepBroke,
+    StepEvent,
+    StepThrough,
+)
+from tidegate.runtime.jobmanager.progress import Progress, progress_of
+from tidegate.runtime.jobmanager.region import RegionFails, RegionState, RunStep
+from tidegate.runtime.jobmanager.restart_strategy import GiveUp, create_strategy
+from tidegate.runtime.jobmanager.slot_pool import (
+    CancelLaunch,
+    Dismiss,
+    Launch,
+    PoolInstruction,
+    SlotGone,
+    SlotPool,
+    SlotReady,
+)
+from tidegate.runtime.messages import (
+    Accepted,
+    Collected,
+    ConsoleLines,
+    Deploy,
+    Deployed,
+    DeployFailed,
+    DriverHeartbeat,
+    Refused,
+    Register,
+    Shutdown,
+    SlotHeartbeat,
+    Undeploy,
+    Undeployed,
+    Wake,
+)
+from tidegate.runtime.versions import mismatch
+from tidegate.runtime.wire import Address
+
+_log = logging.getLogger("tidegate.job")
+_LONGEST_WAIT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """The user wants the job to end."""
+
+
+Event = ClusterEvent | StepEvent | CancelRequested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverOutputs:
+    """Where the driver puts what slots send to the user."""
+
+    console: Callable[[str], None]
+    collect: Callable[[Collected], None]
+
+
+class JobMaster:
+    """Starts slots, deploys pipelines, steps them, and ends with a result."""
+
+    def __init__(
+        self,
+        job_id: JobId,
+        graph: JobGraph,
+        package: bytes,
+        settings: Settings,
+        cluster: Cluster,
+        exchange: Exchange,
+        clock: Clock,
+        outputs: DriverOutputs,
+    ) -> None:
+        self.job_id = job_id
+        self.result: Future[None] = Future()
+        """Done when the job has ended and nothing of it is left running."""
+        self._graph = graph
+        self._package = package
+        self._engine = settings.engine
+        self._cluster = cluster
+        self._clock = clock
+        self._outputs = outputs
+        self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._lease = settings.engine.heartbeat_timeout.total_seconds()
+        self._pool = SlotPool(graph.slots, lease=self._lease, now=clock.monotonic())
+        self._addresses: dict[SlotIndex, Address] = {}
+        self._drivers = {
+            pipeline.id: PipelineDriver(pipeline, exchange, settings, self._inbox.put)
+            for pipeline in graph.pipelines
+        }
+        self._restart = create_strategy(
+            settings.restart,
+            checkpointing=settings.checkpointing.interval is not None,
+            randomness=random.Random(),
+        )
+        self._failover = settings.restart.failover
+        self._redeploy_at: dict[PipelineId, float] = {}
+        self._closing: set[tuple[PipelineId, SlotIndex]] = set()
+        self._closing_deadline: float | None = None
+        self._slots_deadline: float | None = None
+        self._failure: TidegateError | None = None
+        self._is_canceled = False
+        self._thread = threading.Thread(target=self._run, name="tidegate-job", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Ask for the end of the job; `result` tells when it has come."""
+        self._inbox.put(CancelRequested())
+
+    def join(self, timeout: float | None = None) -> None:
+        self._thread.join(timeout)
+
+    @property
+    def status(self) -> JobStatus:
+        """May be read by any thread."""
+        if self._failure is not None:
+            return JobStatus.FAILED if self.result.done() else JobStatus.FAILING
+        status = status_of(driver.region.state for driver in self._drivers.values())
+        if status.is_terminal and not self.result.done():
+            return JobStatus.CANCELLING if self._is_canceled else JobStatus.RUNNING
+        return status
+
+    def progress(self) -> Progress:
+        """May be read by any thread."""
+        return progress_of(self._drivers.values())
+
+    # --- the loop ---------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._cluster.start(self._inbox.put)
+            self._slots_deadline = self._now() + self._engine.slot_start_timeout.total_seconds()
+            self._carry_out(self._pool.start(self._now()))
+            while not self._is_over():
+                try:
+                    self._handle(self._inbox.get(timeout=self._patience()))
+                except queue.Empty:
+                    pass  # nothing happened but time
+                self._look_at_the_clock()
+        except Exception as error:
+            _log.exception("the job master failed")
+            self._failure = self._failure or InternalError(f"{type(error).__name__}: {error}")
+        finally:
+            self._end()
+
+    def _now(self) -> float:
+        return self._clock.monotonic()
+
+    def _patience(self) -> float:
+        wall, now = self._clock.time(), self._now()
+        waits = [_LONGEST_WAIT]
+        for driver in self._drivers.values():
+            if driver.due is not None and driver.region.step_in_flight is None:
+                waits.append(driver.due - wall)
+        waits += [at - now for at in self._redeploy_at.values()]
+        if (tick := self._pool.next_tick()) is not None:
+            waits.append(tick - now)
+        return max(0.0, min(waits))
+
+    def _look_at_the_clock(self) -> None:
+        self._carry_out(self._pool.tick(self._now()))
+        self._deploy_what_can_be()
+        self._start_due_steps()
+        self._give_up_waiting()
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case FromSlot(incarnation, message):
+                if isinstance(message, Register):
+                    self._register(message)
+                elif self._pool.is_current(incarnation):
+                    self._handle_slot(incarnation, message)
+            case LineEnded(incarnation):
+                self._carry_out(self._pool.line_ended(incarnation, self._now()))
+            case SlotJobEnded(slot, reason):
+                _log.debug("the Spark job of slot %s ended: %s", slot, reason)
+                self._carry_out(self._pool.job_ended(slot, self._now()))
+            case StepThrough():
+                self._step_through(event)
+            case StepBroke(pipeline, attempt, step, reason):
+                _log.warning("step %s of pipeline %s broke in Spark: %s", step, pipeline, reason)
+                self._act(pipeline, self._drivers[pipeline].region.step_broke(attempt, step, reason))
+            case EnumerationFailed(pipeline, attempt, error):
+                self._act(pipeline, self._drivers[pipeline].region.fail(attempt, error))
+            case CancelRequested():
+                self._cancel()
+            case _:
+                assert_never(event)
+
+    def _handle_slot(self, incarnation: Incarnation, message: object) -> None:
+        slot = incarnation.slot
+        match message:
+            case Deployed(pipeline, attempt):
+                driver = self._drivers[pipeline]
+                if driver.region.deployed(slot, attempt):
+                    driver.begin_attempt()
+            case DeployFailed(pipeline, attempt, error):
+                self._act(pipeline, self._drivers[pipeline].region.fail(attempt, error))
+            case Undeployed(pipeline):
+                self._closed(pipeline, slot)
+            case Wake(pipeline):
+                self._drivers[pipeline].wake()
+            case ConsoleLines(lines):
+                for line in lines:
+                    self._outputs.console(line)
+            case Collected():
+                self._outputs.collect(message)
+            case SlotHeartbeat(number):
+                if self._pool.beat(incarnation, self._now()):
+                    self._cluster.send(incarnation, DriverHeartbeat(number))
+            case _:
+                raise InternalError(f"slot {slot} sent {message!r}")
+
+    # --- slots ------------------------------------------------------------------------------
+
+    def _register(self, message: Register) -> None:
+        incarnation = message.incarnation
+        if (difference := mismatch(message.versions)) is not None:
+            self._cluster.send(incarnation, Refused(difference))
+            self._fail(ExternalError(f"slot {incarnation.slot} cannot serve this job: {difference}"))
+            return
+        instructions = self._pool.registered(incarnation, self._now())
+        if self._pool.is_current(incarnation):
+            self._addresses[incarnation.slot] = message.address
+            self._cluster.send(incarnation, Accepted(self._package, self._lease))
+        self._carry_out(instructions)
+
+    def _carry_out(self, instructions: Iterable[PoolInstruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Launch(slot, number):
+                    self._cluster.launch(slot, number)
+                case CancelLaunch(slot):
+                    self._cluster.kill(slot)
+                case Dismiss(incarnation, reason):
+                    self._cluster.send(incarnation, Refused(reason))
+                case SlotReady(incarnation):
+                    _log.debug("%s is ready", incarnation)
+                case SlotGone(incarnation, reason):
+                    self._slot_gone(incarnation.slot, reason)
+                case _:
+                    assert_never(instruction)
+
+    def _slot_gone(self, slot: SlotIndex, reason: str) -> None:
+        self._addresses.pop(slot, None)
+        for pipeline in [p for p, s in self._closing if s == slot]:
+            self._closed(pipeline, slot)
+        for pipeline, driver in self._drivers.items():
+            self._act(pipeline, driver.region.slot_gone(slot, reason))
+
+    def _give_up_waiting(self) -> None:
+        missing = self._pool.missing()
+        if self._slots_deadline is not None and not missing:
+            self._slots_deadline = None
+        if self._slots_deadline is not None and self._now() >= self._slots_deadline:
+            names = ", ".join(f"slot {m.slot}: {m.reason.value}" for m in missing)
+            self._fail(ExternalError(f"waited too long for resources ({names})"))
+        if self._closing_deadline is not None and self._now() >= self._closing_deadline:
+            for slot in {slot for _, slot in self._closing}:
+                _log.warning("user code in slot %s did not return; its process is ended", slot)
+                self._cluster.kill(slot)
+            self._closing_deadline = None
+            self._closing.clear()
+            self._settle_cancelled()
+
+    # --- pipelines --------------------------------------------------------------------------
+
+    def _deploy_what_can_be(self) -> None:
+        ready = self._pool.ready()
+        for pipeline, driver in self._drivers.items():
+            region = driver.region
+            waits = region.state is RegionState.CREATED or (
+                region.state is RegionState.RESTARTING
+                and self._now() >= self._redeploy_at.get(pipeline, 0.0)
+            )
+            if waits and region.slots <= ready.keys() and self._failure is None:
+                self._redeploy_at.pop(pipeline, None)
+                order = region.deploy()
+                for slot in sorted(order.slots):
+                    self._cluster.send(ready[slot], Deploy(pipeline, order.attempt))
+
+    def _start_due_steps(self) -> None:
+        for driver in self._drivers.values():
+            region = driver.region
+            if (
+                region.state is RegionState.RUNNING
+                and region.step_in_flight is None
+                and driver.due is not None
+                and driver.due <= self._clock.time()
+            ):
+                driver.start_step(region.begin_step(), self._addresses)
+
+    def _step_through(self, event: StepThrough) -> None:
+        driver = self._drivers[event.pipeline]
+        if (event.attempt, event.step) != (driver.region.attempt, driver.region.step_in_flight):
+            return
+        failures = driver.observe(event, self._clock.time())
+        self._act(event.pipeline, driver.region.step_through(event.attempt, event.step, failures))
+        if driver.region.state is RegionState.RUNNING and driver.is_finished:
+            driver.region.finish()
+            self._close_subtasks(driver)
+
+    def _act(self, pipeline: PipelineId, decision: object) -> None:
+        match decision:
+            case RunStep():
+                self._drivers[pipeline].start_step(decision, self._addresses)
+            case RegionFails(cause=cause, abandoned=abandoned):
+                if abandoned is not None:
+                    self._drivers[pipeline].cancel_step()
+                self._region_failed(pipeline, cause)
+
+    def _region_failed(self, pipeline: PipelineId, cause: TidegateError) -> None:
+        now = self._now()
+        decision = self._restart.failed(now)
+        if isinstance(decision, GiveUp):
+            self._fail(cause)
+            return
+        _log.warning("pipeline %s failed, restarting: %s", pipeline, cause)
+        states = {id: driver.region.state for id, driver in self._drivers.items()}
+        for id in regions_to_reset(self._failover, pipeline, states):
+            if self._drivers[id].region.restart() is not None:
+                self._drivers[id].cancel_step()
+            self._redeploy_at[id] = decision.at
+
+    # --- the end ----------------------------------------------------------------------------
+
+    def _fail(self, cause: TidegateError) -> None:
+        if self._failure is None and not self._is_canceled:
+            self._failure = cause
+            self._stop_everything()
+
+    def _cancel(self) -> None:
+        if self._failure is None and not self._is_canceled:
+            self._is_canceled = True
+            self._stop_everything()
+
+    def _stop_everything(self) -> None:
+        for driver in self._drivers.values():
+            if driver.region.state is RegionState.FAILING:
+                driver.region.give_up()
+            elif driver.region.cancel() is not None:
+                driver.cancel_step()
+            self._close_subtasks(driver)
+        self._settle_cancelled()
+
+    def _close_subtasks(self, driver: PipelineDriver) -> None:
+        for slot, incarnation in self._pool.ready().items():
+            if slot in driver.region.slots and driver.region.attempt > 0:
+                self._closing.add((driver.pipeline.id, slot))
+                self._cluster.send(incarnation, Undeploy(driver.pipeline.id))
+        self._closing_deadline = self._now() + self._engine.cancellation_timeout.total_seconds()
+
+    def _closed(self, pipeline: PipelineId, slot: SlotIndex) -> None:
+        self._closing.discard((pipeline, slot))
+        self._settle_cancelled()
+
+    def _settle_cancelled(self) -> None:
+        for pipeline, driver in self._drivers.items():
+            if driver.region.state is RegionState.CANCELLING and not any(
+                closing == pipeline for closing, _ in self._closing
+            ):
+                driver.region.canceled()
+
+    def _is_over(self) -> bool:
+        return not self._closing and all(
+            driver.region.state.is_terminal for driver in self._drivers.values()
+        )
+
+    def _end(self) -> None:
+        self._pool.shut_down()
+        for incarnation in self._pool.ready().values():
+            self._cluster.send(incarnation, Shutdown())
+        for driver in self._drivers.values():
+            driver.close()
+        self._cluster.close()
+        if self._failure is not None:
+            self.result.set_exception(self._failure)
+        elif self._is_canceled:
+            self.result.set_exception(JobCanceled(self._graph.name))
+        else:
+            self.result.set_result(None)

@@ -1,0 +1,195 @@
+"""Runs the steps of one pipeline, one at a time, on a thread of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tidegate.core.config import Settings
+from tidegate.core.errors import TidegateError, UserError
+from tidegate.core.ids import Attempt, PipelineId, SlotIndex, StepNumber
+from tidegate.graph.job_graph import Pipeline
+from tidegate.runtime.exchange.packet import FailureMark
+from tidegate.runtime.jobmanager.cluster import Exchange, StepBroken
+from tidegate.runtime.jobmanager.pacing import SliceSize, next_step
+from tidegate.runtime.jobmanager.region import Region, RunStep
+from tidegate.runtime.jobmanager.split_enumerator import SplitAssigner
+from tidegate.runtime.messages import SlotOutOfReach, SlotReport, StepOutcome, StepRequest
+from tidegate.runtime.wire import Address
+
+_DISCOVERY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepThrough:
+    """All slots answered, or their absence was noted."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    step: StepNumber
+    outcomes: Sequence[StepOutcome]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepBroke:
+    """The exchange failed for reasons of its own."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    step: StepNumber
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EnumerationFailed:
+    """A source could not say what there is to read."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    error: TidegateError
+
+
+StepEvent = StepThrough | StepBroke | EnumerationFailed
+
+
+class PipelineDriver:
+    """A region with what it needs to step; all methods are called by the job master's thread."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        exchange: Exchange,
+        settings: Settings,
+        post: Callable[[StepEvent], None],
+    ) -> None:
+        self.pipeline = pipeline
+        self.region = Region(
+            pipeline.id,
+            (SlotIndex(i) for i in range(pipeline.slots)),
+            max_step_tries=settings.engine.step_attempts,
+        )
+        self.due: float | None = None
+        """When the next step shall begin, in wall-clock seconds; None until something calls."""
+        self.reports: dict[SlotIndex, SlotReport] = {}
+        self.step_seconds: float | None = None
+        self._exchange = exchange
+        self._engine = settings.engine
+        self._post = post
+        self._assigner: SplitAssigner | None = None
+        self._request: StepRequest | None = None
+        self._slice = self._fresh_slice()
+        self._thread = ThreadPoolExecutor(1, f"tidegate-steps-{pipeline.id}")
+
+    def begin_attempt(self) -> None:
+        """The region runs: its first step is due, and its splits are enumerated anew."""
+        self._close_assigner()
+        self._assigner = SplitAssigner(self.pipeline)
+        self._slice = self._fresh_slice()
+        self._request = None
+        self.reports.clear()
+        self.due = 0.0
+
+    def wake(self) -> None:
+        """A slot has found something to do."""
+        self.due = 0.0
+
+    def start_step(self, order: RunStep, slots: Mapping[SlotIndex, Address]) -> None:
+        """Run a step, or run it again; its end is posted."""
+        self.due = None
+        assert self._assigner is not None
+        self._thread.submit(self._run, order, dict(slots), self._assigner)
+
+    def cancel_step(self) -> None:
+        self._exchange.cancel_step(self.pipeline)
+
+    def observe(self, event: StepThrough, now: float) -> list[TidegateError]:
+        """Take in a step that is through; returns why the region must fail, if it must."""
+        failures: list[TidegateError] = []
+        marks: dict[SlotIndex, FailureMark] = {}
+        for outcome in event.outcomes:
+            if isinstance(outcome, SlotOutOfReach):
+                marks[outcome.slot] = FailureMark(outcome.slot, outcome.as_error())
+                continue
+            self.reports[outcome.slot] = outcome
+            failures += [failure.error for failure in outcome.failures]
+            marks.update((mark.slot, mark) for mark in outcome.marks)
+        failures += [mark.cause for mark in marks.values() if isinstance(mark.cause, TidegateError)]
+        slices = [
+            source.records for report in self.reports.values() for source in report.sources.values()
+        ]
+        self._slice.observe(event.seconds, max(slices, default=0))
+        self.step_seconds = event.seconds
+        assert self._assigner is not None
+        self.due = next_step(
+            self.reports.values(),
+            now=now,
+            has_barriers=False,
+            discovery_seconds=_DISCOVERY_SECONDS if self._assigner.may_find_more else None,
+        ).at
+        return failures
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every subtask of every vertex has ended."""
+        return all(
+            vertex.id in report.finished
+            for vertex in self.pipeline.vertices
+            for slot in range(vertex.parallelism)
+            if (report := self.reports.get(SlotIndex(slot))) is not None
+        ) and len(self.reports) == self.pipeline.slots
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._close_assigner()
+
+    def _run(
+        self, order: RunStep, slots: dict[SlotIndex, Address], assigner: SplitAssigner
+    ) -> None:
+        try:
+            request = self._request_for(order, assigner)
+        except Exception as error:
+            failure = error if isinstance(error, TidegateError) else UserError(
+                f"a source could not list its splits: {type(error).__name__}: {error}"
+            )
+            self._post(EnumerationFailed(self.pipeline.id, order.attempt, failure))
+            return
+        started = time.monotonic()
+        try:
+            outcomes = self._exchange.run_step(self.pipeline, request, slots)
+        except StepBroken as broken:
+            self._post(StepBroke(self.pipeline.id, order.attempt, order.step, str(broken)))
+            return
+        seconds = time.monotonic() - started
+        self._post(
+            StepThrough(self.pipeline.id, order.attempt, order.step, outcomes, seconds)
+        )
+
+    def _request_for(self, order: RunStep, assigner: SplitAssigner) -> StepRequest:
+        """The same request again when the step is repeated: its splits are assigned already."""
+        request = self._request
+        if request is None or (request.attempt, request.step) != (order.attempt, order.step):
+            if not assigner.is_open:
+                assigner.open()
+            request = StepRequest(
+                pipeline=self.pipeline.id,
+                attempt=order.attempt,
+                step=order.step,
+                slice_records=self._slice.records,
+                slice_bytes=self._engine.max_slice_bytes.get_bytes(),
+                assignments=assigner.assign(),
+            )
+            self._request = request
+        return request
+
+    def _fresh_slice(self) -> SliceSize:
+        return SliceSize(
+            self._engine.step_target.total_seconds(), self._engine.max_slice_records
+        )
+
+    def _close_assigner(self) -> None:
+        if self._assigner is not None:
+            self._assigner.close()
+            self._assigner = None

@@ -1,0 +1,265 @@
+"""A region: one pipeline of the job as the driver steps, fails and restarts it.
+
+                                       ┌────────────────────────────┐
+                                       ▼                            │ restart
+    CREATED ──deploy──▶ DEPLOYING ──▶ RUNNING ──▶ FINISHED ──▶ RESTARTING ──deploy──▶ DEPLOYING
+                            │            │                          ▲
+                            │            ├──────────────────────────┤ (another region failed)
+                            └──────▶ FAILING ───────────────────────┘
+                                         │
+                                         └──▶ FAILED
+    any of these but the ends ──cancel──▶ CANCELLING ──▶ CANCELED
+
+An attempt number is given to every deployment. Whatever comes in for another attempt than the
+current is ignored. Step numbers go on over attempts, so a number names a step for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from tidegate.core.errors import ProtocolViolation, SlotLost, StepFailed, TidegateError
+from tidegate.core.ids import Attempt, PipelineId, SlotIndex, StepNumber
+
+
+class RegionState(Enum):
+    """The life of a region; the diagram is in the module's docstring."""
+
+    CREATED = auto()
+    DEPLOYING = auto()
+    RUNNING = auto()
+    FAILING = auto()
+    RESTARTING = auto()
+    CANCELLING = auto()
+    FINISHED = auto()
+    CANCELED = auto()
+    FAILED = auto()
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in (RegionState.FINISHED, RegionState.CANCELED, RegionState.FAILED)
+
+
+LEGAL_MOVES: dict[RegionState, set[RegionState]] = {
+    RegionState.CREATED: {RegionState.DEPLOYING, RegionState.CANCELLING, RegionState.FAILING},
+    RegionState.DEPLOYING: {
+        RegionState.RUNNING,
+        RegionState.FAILING,
+        RegionState.RESTARTING,
+        RegionState.CANCELLING,
+    },
+    RegionState.RUNNING: {
+        RegionState.FINISHED,
+        RegionState.FAILING,
+        RegionState.RESTARTING,
+        RegionState.CANCELLING,
+    },
+    RegionState.FAILING: {RegionState.RESTARTING, RegionState.FAILED, RegionState.CANCELLING},
+    RegionState.RESTARTING: {
+        RegionState.DEPLOYING,
+        RegionState.FAILING,
+        RegionState.CANCELLING,
+    },
+    RegionState.CANCELLING: {RegionState.CANCELED},
+    RegionState.FINISHED: {RegionState.RESTARTING},
+    RegionState.CANCELED: set(),
+    RegionState.FAILED: set(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeployTo:
+    """Send this attempt to these slots."""
+
+    attempt: Attempt
+    slots: frozenset[SlotIndex]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """Run this step as a Spark job; `tries` counts the jobs for it, from 1."""
+
+    attempt: Attempt
+    step: StepNumber
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """The step is through and whole; the next may begin."""
+
+    step: StepNumber
+
+
+@dataclass(frozen=True, slots=True)
+class RegionFails:
+    """The attempt is over: cancel `abandoned` if it still runs, then ask the restart strategy."""
+
+    attempt: Attempt
+    cause: TidegateError
+    abandoned: StepNumber | None = None
+
+
+class Region:
+    """One pipeline in the driver. `slots` are those that host any of its subtasks."""
+
+    def __init__(
+        self, pipeline: PipelineId, slots: Iterable[SlotIndex], *, max_step_tries: int = 3
+    ) -> None:
+        self.pipeline = pipeline
+        self.slots = frozenset(slots)
+        self._max_step_tries = max_step_tries
+        self._state = RegionState.CREATED
+        self._attempt = Attempt(0)
+        self._awaited: set[SlotIndex] = set()
+        self._last_step = StepNumber(0)
+        self._tries = 0
+        self._cause: TidegateError | None = None
+
+    @property
+    def state(self) -> RegionState:
+        return self._state
+
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt deployed last; 0 before the first."""
+        return self._attempt
+
+    @property
+    def last_step(self) -> StepNumber:
+        """The step that began last; 0 before the first."""
+        return self._last_step
+
+    @property
+    def step_in_flight(self) -> StepNumber | None:
+        return self._last_step if self._tries else None
+
+    @property
+    def cause(self) -> TidegateError | None:
+        """Why the region failed last."""
+        return self._cause
+
+    @property
+    def awaited_slots(self) -> frozenset[SlotIndex]:
+        """The slots that have not said yet that they opened the current attempt."""
+        return frozenset(self._awaited)
+
+    def deploy(self) -> DeployTo:
+        """Begin a new attempt; all its slots are ready."""
+        self._move(RegionState.DEPLOYING)
+        self._attempt = Attempt(self._attempt + 1)
+        self._awaited = set(self.slots)
+        return DeployTo(self._attempt, self.slots)
+
+    def deployed(self, slot: SlotIndex, attempt: Attempt) -> bool:
+        """A slot opened its subtasks; True when it was the last one and steps may begin."""
+        if self._state is not RegionState.DEPLOYING or attempt != self._attempt:
+            return False
+        self._awaited.discard(slot)
+        if self._awaited:
+            return False
+        self._move(RegionState.RUNNING)
+        return True
+
+    def begin_step(self) -> RunStep:
+        """Start the next step; the one before it is through."""
+        if self._state is not RegionState.RUNNING or self._tries:
+            raise ProtocolViolation(
+                f"a step of pipeline {self.pipeline} was to begin while the region is "
+                f"{self._state.name} and step {self._last_step} is tried {self._tries} time(s)"
+            )
+        self._last_step = StepNumber(self._last_step + 1)
+        self._tries = 1
+        return RunStep(self._attempt, self._last_step, self._tries)
+
+    def step_through(
+        self, attempt: Attempt, step: StepNumber, failures: Sequence[TidegateError] = ()
+    ) -> StepDone | RegionFails | None:
+        """The Spark job of a step succeeded; `failures` are the marks that came through it."""
+        if not self._runs(attempt, step):
+            return None
+        self._tries = 0
+        if failures:
+            return self.fail(attempt, failures[0])
+        return StepDone(step)
+
+    def step_broke(
+        self, attempt: Attempt, step: StepNumber, reason: str
+    ) -> RunStep | RegionFails | None:
+        """The Spark job of a step failed for Spark's own reasons: again, under the same number."""
+        if not self._runs(attempt, step):
+            return None
+        if self._tries < self._max_step_tries:
+            self._tries += 1
+            return RunStep(attempt, step, self._tries)
+        tries, self._tries = self._tries, 0
+        return self.fail(attempt, StepFailed(self.pipeline, step, tries, reason))
+
+    def slot_gone(self, slot: SlotIndex, reason: str) -> RegionFails | None:
+        """A slot of the region is lost, with everything in it."""
+        if slot not in self.slots:
+            return None
+        return self.fail(self._attempt, SlotLost(slot, reason))
+
+    def fail(self, attempt: Attempt, cause: TidegateError) -> RegionFails | None:
+        """Something of this attempt failed; None if that is over or failing already."""
+        if attempt != self._attempt or self._state not in (
+            RegionState.DEPLOYING,
+            RegionState.RUNNING,
+        ):
+            return None
+        abandoned = self.step_in_flight
+        self._end_attempt(RegionState.FAILING)
+        self._cause = cause
+        return RegionFails(attempt, cause, abandoned)
+
+    def restart(self) -> StepNumber | None:
+        """Go back to a checkpoint, failed or not; returns a step that must be cancelled."""
+        abandoned = self.step_in_flight
+        self._end_attempt(RegionState.RESTARTING)
+        return abandoned
+
+    def give_up(self) -> None:
+        """The restart strategy allows no further attempt."""
+        self._end_attempt(RegionState.FAILED)
+
+    def finish(self) -> None:
+        """All subtasks have ended, and the final checkpoint, if there is one, is complete."""
+        if self._tries:
+            raise ProtocolViolation(
+                f"pipeline {self.pipeline} was to finish while step {self._last_step} runs"
+            )
+        self._move(RegionState.FINISHED)
+
+    def cancel(self) -> StepNumber | None:
+        """Stop for good; returns a step that must be cancelled. Nothing if the region has ended."""
+        if self._state.is_terminal or self._state is RegionState.CANCELLING:
+            return None
+        abandoned = self.step_in_flight
+        self._end_attempt(RegionState.CANCELLING)
+        return abandoned
+
+    def canceled(self) -> None:
+        """All slots have closed its subtasks, or are gone."""
+        self._move(RegionState.CANCELED)
+
+    def _runs(self, attempt: Attempt, step: StepNumber) -> bool:
+        return (
+            self._state is RegionState.RUNNING
+            and attempt == self._attempt
+            and step == self.step_in_flight
+        )
+
+    def _end_attempt(self, state: RegionState) -> None:
+        self._move(state)
+        self._tries = 0
+        self._awaited.clear()
+
+    def _move(self, state: RegionState) -> None:
+        if state not in LEGAL_MOVES[self._state]:
+            raise ProtocolViolation(
+                f"pipeline {self.pipeline} cannot go from {self._state.name} to {state.name}"
+            )
+        self._state = state

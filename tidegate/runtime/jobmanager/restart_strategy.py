@@ -1,0 +1,131 @@
+"""Whether and when a failed job runs again: Flink's four strategies.
+
+A strategy is told of every failure of a region and counts for the whole job. Times are readings of
+one clock, in seconds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol, assert_never
+
+from tidegate.core.modes import RestartStrategyType
+from tidegate.core.setting_groups import RestartSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Deploy again when the clock shows `at`."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The job has failed for good."""
+
+    reason: str
+
+
+class RestartStrategy(Protocol):
+    """What a job asks when one of its regions failed."""
+
+    def failed(self, now: float) -> Restart | GiveUp: ...
+
+
+def create_strategy(
+    settings: RestartSettings, *, checkpointing: bool, randomness: random.Random
+) -> RestartStrategy:
+    """A strategy that has seen no failure yet; `randomness` is where jitter comes from."""
+    default = RestartStrategyType.EXPONENTIAL_DELAY if checkpointing else RestartStrategyType.NONE
+    strategy = settings.strategy or default
+    match strategy:
+        case RestartStrategyType.NONE:
+            return NoRestart()
+        case RestartStrategyType.FIXED_DELAY:
+            return FixedDelay(settings.fixed_delay_attempts, settings.fixed_delay)
+        case RestartStrategyType.FAILURE_RATE:
+            return FailureRate(
+                settings.failure_rate_max,
+                settings.failure_rate_interval,
+                settings.failure_rate_delay,
+            )
+        case RestartStrategyType.EXPONENTIAL_DELAY:
+            return ExponentialDelay(settings, randomness)
+        case _:
+            assert_never(strategy)
+
+
+class NoRestart:
+    """The first failure ends the job."""
+
+    def failed(self, now: float) -> Restart | GiveUp:
+        return GiveUp("the job has no restart strategy")
+
+
+class FixedDelay:
+    """A number of restarts over the life of the job, each after the same delay."""
+
+    def __init__(self, attempts: int, delay: timedelta) -> None:
+        self._attempts = attempts
+        self._delay = delay.total_seconds()
+        self._failures = 0
+
+    def failed(self, now: float) -> Restart | GiveUp:
+        self._failures += 1
+        if self._failures > self._attempts:
+            return GiveUp(f"all {self._attempts} restart(s) of fixed-delay are used up")
+        return Restart(now + self._delay)
+
+
+class FailureRate:
+    """Restarts as long as no interval of this length has more failures than allowed."""
+
+    def __init__(self, max_failures: int, interval: timedelta, delay: timedelta) -> None:
+        self._max_failures = max_failures
+        self._interval = interval.total_seconds()
+        self._delay = delay.total_seconds()
+        self._recent: deque[float] = deque(maxlen=max_failures + 1)
+
+    def failed(self, now: float) -> Restart | GiveUp:
+        self._recent.append(now)
+        if len(self._recent) > self._max_failures and now - self._recent[0] <= self._interval:
+            return GiveUp(f"more than {self._max_failures} failure(s) within {self._interval:g} s")
+        return Restart(now + self._delay)
+
+
+class ExponentialDelay:
+    """Delays that grow with every restart until the job has run long enough without a failure."""
+
+    def __init__(self, settings: RestartSettings, randomness: random.Random) -> None:
+        self._initial = settings.initial_backoff.total_seconds()
+        self._longest = settings.max_backoff.total_seconds()
+        self._multiplier = settings.backoff_multiplier
+        self._reset_after = settings.reset_backoff_threshold.total_seconds()
+        self._jitter = settings.jitter
+        self._attempts = settings.exponential_attempts
+        self._randomness = randomness
+        self._restarts = 0
+        self._restart_at: float | None = None
+
+    def failed(self, now: float) -> Restart | GiveUp:
+        # A failure before the restart that is already due belongs to the one that caused it.
+        if self._restart_at is None or now > self._restart_at:
+            if self._restart_at is not None and now - self._restart_at >= self._reset_after:
+                self._restarts = 0
+            self._restart_at = now + self._backoff()
+            self._restarts += 1
+        if self._restarts > self._attempts:
+            return GiveUp(f"all {self._attempts} restart(s) of exponential-delay are used up")
+        return Restart(self._restart_at)
+
+    def _backoff(self) -> float:
+        try:
+            backoff = self._initial * self._multiplier**self._restarts
+        except OverflowError:
+            return self._longest
+        offset = self._randomness.uniform(-1, 1) * self._jitter * backoff
+        return max(self._initial, min(backoff + offset, self._longest))

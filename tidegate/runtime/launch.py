@@ -1,0 +1,192 @@
+"""Gives a job to Spark: slots as long-running tasks, steps as short jobs."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread
+from pyspark.errors import PySparkException
+
+from tidegate.core.clock import SystemClock
+from tidegate.core.config import Settings
+from tidegate.core.errors import LineClosed, NotEnoughTaskSlots, UnsuitableSpark
+from tidegate.core.ids import JobId, SlotIndex, new_job_id
+from tidegate.graph.job_graph import JobGraph
+from tidegate.runtime.control import ControlLine
+from tidegate.runtime.exchange.shuffle import ShuffleExchange
+from tidegate.runtime.incarnation import Incarnation
+from tidegate.runtime.job_handle import Collectors, JobHandle
+from tidegate.runtime.jobmanager.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
+from tidegate.runtime.jobmanager.job_master import JobMaster
+from tidegate.runtime.messages import DriverMessage, Register
+from tidegate.runtime.shipping import pack
+from tidegate.runtime.taskmanager.slot import SlotTask
+from tidegate.runtime.wire import Connection, Listener
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger("tidegate.spark")
+_LOCAL = re.compile(r"local(\[(?P<threads>\*|\d+)(,\s*\d+)?\])?")
+_FAREWELL_SECONDS = 3.0
+
+
+def submit(graph: JobGraph, spark: SparkSession, settings: Settings) -> JobHandle:
+    """Start a job and return it running.
+
+    Raises:
+        NotEnoughTaskSlots: the master can never run it.
+        UnsuitableSpark: a setting of the session would break slots.
+        NotSerializable: something of the program cannot travel to the slots.
+    """
+    context = spark.sparkContext
+    _check_session(context, graph.slots)
+    job_id = new_job_id()
+    package = pack(job_id, graph, settings.as_mapping())
+    secret = secrets.token_bytes(32)
+    collectors = Collectors()
+    master = JobMaster(
+        job_id,
+        graph,
+        package,
+        settings,
+        SparkCluster(context, job_id, secret, settings),
+        ShuffleExchange(context, job_id, secret),
+        SystemClock(),
+        collectors.outputs(),
+    )
+    master.start()
+    return JobHandle(graph.name, master, collectors)
+
+
+class SparkCluster:
+    """Slots as single-task Spark jobs, each started from a thread of its own."""
+
+    def __init__(
+        self, context: SparkContext, job_id: JobId, secret: bytes, settings: Settings
+    ) -> None:
+        self._context = context
+        self._job_id = job_id
+        self._secret = secret
+        self._engine = settings.engine
+        self._post: Callable[[ClusterEvent], None] = lambda event: None
+        self._directory = Path(tempfile.mkdtemp(prefix="tidegate-job-"))
+        self._is_local = is_local(context)
+        self._listener = Listener(
+            unix_path=str(self._directory / "control.sock"),
+            host=None if self._is_local else context.getConf().get("spark.driver.host"),
+        )
+        self._lines: dict[Incarnation, ControlLine] = {}
+        self._jobs: dict[SlotIndex, threading.Thread] = {}
+
+    def start(self, post: Callable[[ClusterEvent], None]) -> None:
+        self._post = post
+        self._listener.serve(self._secret, self._serve)
+
+    def launch(self, slot: SlotIndex, number: int) -> None:
+        task = SlotTask(
+            slot=slot,
+            launch=number,
+            control=self._listener.address,
+            secret=self._secret,
+            is_local=self._is_local,
+            heartbeat_seconds=self._engine.heartbeat_interval.total_seconds(),
+            closing_seconds=self._engine.cancellation_timeout.total_seconds(),
+        )
+        thread = InheritableThread(
+            target=self._run_slot, args=(task,), name=f"tidegate-slot-{slot}", daemon=True
+        )
+        self._jobs[slot] = thread
+        thread.start()
+
+    def send(self, incarnation: Incarnation, message: DriverMessage) -> None:
+        line = self._lines.get(incarnation)
+        if line is not None:
+            try:
+                line.send(message)
+            except LineClosed:
+                pass  # the thread that reads the line reports its end
+
+    def kill(self, slot: SlotIndex) -> None:
+        self._context.cancelJobGroup(self._group(slot))
+
+    def close(self) -> None:
+        """Wait for the slots that were told to go, then end those that did not."""
+        for slot, thread in self._jobs.items():
+            thread.join(_FAREWELL_SECONDS)
+            if thread.is_alive() and self._is_alive():
+                self.kill(slot)
+                thread.join(_FAREWELL_SECONDS)
+        self._listener.close()
+        for line in list(self._lines.values()):
+            line.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _is_alive(self) -> bool:
+        return self._context._jsc is not None
+
+    def _group(self, slot: SlotIndex) -> str:
+        return f"tidegate-{self._job_id}-slot-{slot}"
+
+    def _run_slot(self, task: SlotTask) -> None:
+        context, reason = self._context, "it returned"
+        try:
+            context.setJobGroup(self._group(task.slot), "slot", interruptOnCancel=True)
+            context.addJobTag(f"tidegate-{self._job_id}")
+            context.parallelize([task.slot], 1).mapPartitions(task).collect()
+        except (Py4JError, PySparkException) as failure:
+            reason = str(failure).splitlines()[0]
+        self._post(SlotJobEnded(task.slot, reason))
+
+    def _serve(self, connection: Connection) -> None:
+        """Read the control line of one slot process until it ends."""
+        line = ControlLine(connection)
+        incarnation: Incarnation | None = None
+        for message in line.messages():
+            if isinstance(message, Register):
+                incarnation = message.incarnation
+                self._lines[incarnation] = line
+            if incarnation is not None:
+                self._post(FromSlot(incarnation, message))  # type: ignore[arg-type]
+        if incarnation is not None:
+            self._lines.pop(incarnation, None)
+            self._post(LineEnded(incarnation))
+
+
+def is_local(context: SparkContext) -> bool:
+    """Whether everything runs on this machine, in one JVM."""
+    return _LOCAL.fullmatch(context.master) is not None
+
+
+_FORBIDDEN = {
+    "spark.speculation": ("true", "slots cannot run twice; set it to false"),
+    "spark.excludeOnFailure.enabled": ("true", "a lost slot must be able to come back; disable it"),
+    "spark.network.crypto.enabled": (
+        "true",
+        "the lines between slots are not encrypted, so the job would weaken the cluster; run it "
+        "on a session without spark.network.crypto.enabled",
+    ),
+}
+
+
+def _check_session(context: SparkContext, slots: int) -> None:
+    configuration = context.getConf()
+    for setting, (value, advice) in _FORBIDDEN.items():
+        if (configuration.get(setting) or "false").lower() == value:
+            raise UnsuitableSpark(setting, value, advice)
+    match = _LOCAL.fullmatch(context.master)
+    available = context.defaultParallelism
+    if match is not None and match["threads"] is None:
+        available = 1
+    if match is not None and available < slots + 1:
+        raise NotEnoughTaskSlots(context.master, available, slots)

@@ -1,0 +1,212 @@
+"""Everything that driver and slots say to each other: the only vocabulary both sides share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.connectors.source import InputStatus
+from tidegate.core.errors import SlotLost, TidegateError
+from tidegate.core.ids import Attempt, PipelineId, SlotIndex, StepNumber, SubtaskIndex, VertexId
+from tidegate.runtime.exchange.packet import FailureMark
+from tidegate.runtime.incarnation import Incarnation
+from tidegate.runtime.wire import Address
+from tidegate.stream.elements import Barrier
+
+
+# --- slot to driver -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """The first message of a slot: who it is, where its step server listens, what it runs on."""
+
+    incarnation: Incarnation
+    address: Address
+    versions: dict[str, str]
+    process_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """All subtasks of the pipeline in this slot are open."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class DeployFailed:
+    """A subtask could not be opened."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class Undeployed:
+    """The subtasks of the pipeline are closed, after a cancel or before a new attempt."""
+
+    pipeline: PipelineId
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """An idle pipeline has input, or a timer is due."""
+
+    pipeline: PipelineId
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleLines:
+    """Lines for the standard output of the driver."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Records for a collector in the driver, encoded like on a channel."""
+
+    collector: str
+    subtask: SubtaskIndex
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SlotHeartbeat:
+    """The slot is alive, and asks for its lease to be renewed."""
+
+    number: int = 0
+    """From `SlotState.beat`."""
+
+
+SlotMessage = (
+    Register
+    | Deployed
+    | DeployFailed
+    | Undeployed
+    | Wake
+    | ConsoleLines
+    | Collected
+    | SlotHeartbeat
+)
+
+# --- driver to slot -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The registration is not accepted; the slot exits."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The registration is accepted: the job, as packed by `tidegate.runtime.shipping`."""
+
+    package: bytes
+    lease_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Deploy:
+    """Open the subtasks of a pipeline under a new attempt; an older attempt is closed first."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Undeploy:
+    """Close the subtasks of a pipeline."""
+
+    pipeline: PipelineId
+
+
+@dataclass(frozen=True, slots=True)
+class DriverHeartbeat:
+    """The driver is alive: the slot's lease runs anew from when it sent the beat answered here."""
+
+    answers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Close everything and exit."""
+
+
+DriverMessage = Refused | Accepted | Deploy | Undeploy | DriverHeartbeat | Shutdown
+
+# --- inside a step ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitAssignment:
+    """Splits that a source subtask shall read from now on."""
+
+    splits: tuple[Any, ...] = ()
+    no_more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRequest:
+    """What stage 0 of a step asks of every slot; the same again when Spark retries it."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    step: StepNumber
+    slice_records: int
+    slice_bytes: int
+    barriers: tuple[Barrier, ...] = ()
+    assignments: dict[tuple[VertexId, SubtaskIndex], SplitAssignment] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskFailure:
+    """A subtask ended its slice early."""
+
+    vertex: VertexId
+    subtask: SubtaskIndex
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """How far a source subtask came in this step."""
+
+    records: int
+    status: InputStatus
+    pending: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotReport:
+    """What one slot says of a finished step."""
+
+    slot: SlotIndex
+    failures: tuple[SubtaskFailure, ...] = ()
+    marks: tuple[FailureMark, ...] = ()
+    """Slots whose part of this step is missing somewhere upstream."""
+    sources: dict[VertexId, SourceReport] = field(default_factory=dict)
+    records_in: dict[VertexId, int] = field(default_factory=dict)
+    records_out: dict[VertexId, int] = field(default_factory=dict)
+    finished: frozenset[VertexId] = frozenset()
+    """Vertices whose subtask here has ended."""
+    next_timer: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOutOfReach:
+    """What a step task says instead of a report when its slot did not answer."""
+
+    slot: SlotIndex
+    reason: str
+
+    def as_error(self) -> SlotLost:
+        return SlotLost(self.slot, self.reason)
+
+
+StepOutcome = SlotReport | SlotOutOfReach

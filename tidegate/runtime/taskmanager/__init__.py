@@ -1,0 +1,1 @@
+"""The side of a job that lives in long-running Spark tasks."""

@@ -1,0 +1,130 @@
+"""What the subtasks of a slot emit during a unit, by channel and target.
+
+A share for a subtask in the same slot is handed over as it is; only what leaves the slot is encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegate.core.ids import Attempt, SlotIndex, StepNumber, SubtaskIndex, VertexId
+from tidegate.graph.job_graph import Edge, Vertex
+from tidegate.graph.partitioning import Forward, Rescale
+from tidegate.operators.base import OperatorContext
+from tidegate.runtime.exchange.codec import encode
+from tidegate.runtime.exchange.packet import Channel, Packet, PacketHeader
+from tidegate.runtime.exchange.partitioner import create_partitioner, rescale_targets
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import StreamElement
+
+PACKET_BYTES = 4 << 20
+
+
+class Outbox:
+    """Gathers the elements that leave the subtasks of one pipeline in one slot."""
+
+    def __init__(self, slot: SlotIndex, attempt: Attempt) -> None:
+        self._slot = slot
+        self._attempt = attempt
+        self._step = StepNumber(0)
+        self._local: dict[VertexId, dict[Channel, list[StreamElement]]] = {}
+        self._growing: dict[tuple[Channel, VertexId, int], list[bytes]] = {}
+        self._sizes: dict[tuple[Channel, VertexId, int], int] = {}
+        self._sequences: dict[tuple[Channel, VertexId, int], int] = {}
+        self._packets: list[Packet] = []
+
+    def begin_step(self, step: StepNumber) -> None:
+        self._step = step
+        self._sequences.clear()
+
+    def put(self, channel: Channel, vertex: VertexId, target: int, element: StreamElement) -> None:
+        if target == self._slot:
+            self._local.setdefault(vertex, {}).setdefault(channel, []).append(element)
+            return
+        place = (channel, vertex, target)
+        encoded = encode(element)
+        self._growing.setdefault(place, []).append(encoded)
+        self._sizes[place] = self._sizes.get(place, 0) + len(encoded)
+        if self._sizes[place] >= PACKET_BYTES:
+            self._close(place)
+
+    def take_local(self, vertex: VertexId) -> dict[Channel, list[StreamElement]]:
+        """The elements for the subtask of `vertex` in this slot that did not leave the slot."""
+        return self._local.pop(vertex, {})
+
+    def take_packets(self) -> list[Packet]:
+        """Everything that was emitted for other slots since the last call."""
+        for place in list(self._growing):
+            self._close(place)
+        packets, self._packets = self._packets, []
+        return packets
+
+    def _close(self, place: tuple[Channel, VertexId, int]) -> None:
+        channel, vertex, target = place
+        sequence = self._sequences.get(place, 0)
+        self._sequences[place] = sequence + 1
+        header = PacketHeader(
+            attempt=self._attempt,
+            step=self._step,
+            edge=channel.edge,
+            source=channel.source,
+            target_vertex=vertex,
+            target_subtask=SubtaskIndex(target),
+            sequence=sequence,
+        )
+        self._packets.append(Packet(header, b"".join(self._growing.pop(place))))
+        self._sizes.pop(place)
+
+
+class ChannelWriter:
+    """All channels of one edge that begin in one subtask."""
+
+    def __init__(
+        self, edge: Edge, subtask: SubtaskIndex, source: Vertex, target: Vertex, outbox: Outbox
+    ) -> None:
+        self._channel = Channel(edge.id, subtask)
+        self._vertex = target.id
+        self._outbox = outbox
+        self._targets = targets_of(edge, subtask, source.parallelism, target.parallelism)
+        self._partitioner = create_partitioner(
+            edge.partitioning,
+            subtask=subtask,
+            parallelism=source.parallelism,
+            targets=target.parallelism,
+            key_groups=target.max_parallelism,
+        )
+
+    def open(self, context: OperatorContext) -> None:
+        self._partitioner.open(context)
+
+    def write(self, batch: Batch) -> None:
+        for target, share in self._partitioner.split(batch):
+            self._outbox.put(self._channel, self._vertex, target, share)
+
+    def broadcast(self, element: StreamElement) -> None:
+        """Send a watermark, a barrier or the end of input down every channel."""
+        for target in self._targets:
+            self._outbox.put(self._channel, self._vertex, target, element)
+
+    def close(self) -> None:
+        self._partitioner.close()
+
+
+def targets_of(edge: Edge, subtask: int, senders: int, targets: int) -> Sequence[int]:
+    """The subtasks to which a sender has a channel."""
+    match edge.partitioning:
+        case Forward():
+            return (subtask,)
+        case Rescale():
+            return rescale_targets(subtask, senders, targets)
+        case _:
+            return range(targets)
+
+
+def channels_into(edge: Edge, subtask: int, senders: int, targets: int) -> list[Channel]:
+    """The channels of an edge that end in a subtask: `targets_of`, read backwards."""
+    return [
+        Channel(edge.id, SubtaskIndex(sender))
+        for sender in range(senders)
+        if subtask in targets_of(edge, sender, senders, targets)
+    ]

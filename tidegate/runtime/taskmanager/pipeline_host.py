@@ -1,0 +1,256 @@
+"""The subtasks of one pipeline in one slot, and how they work through a unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from tidegate.core.clock import Clock
+from tidegate.core.ids import (
+    Attempt,
+    CheckpointId,
+    Level,
+    PipelineId,
+    SlotIndex,
+    StepNumber,
+    SubtaskIndex,
+    VertexId,
+)
+from tidegate.graph.job_graph import Edge, JobGraph, Vertex
+from tidegate.operators.base import OperatorContext
+from tidegate.runtime.exchange.codec import decode
+from tidegate.runtime.exchange.packet import Channel, FailureMark, Packet
+from tidegate.runtime.messages import SlotReport, SourceReport, StepRequest, SubtaskFailure
+from tidegate.runtime.shipping import JobPackage
+from tidegate.runtime.taskmanager.input_gate import InputGate
+from tidegate.runtime.taskmanager.outbox import ChannelWriter, Outbox, channels_into
+from tidegate.runtime.taskmanager.subtask import Subtask
+from tidegate.state.key_groups import range_of
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import StreamElement
+
+
+@dataclass(frozen=True, slots=True)
+class UnitAnswer:
+    """What a unit leaves behind: packets and marks for other slots, and what the driver is told."""
+
+    packets: tuple[Packet, ...]
+    marks: tuple[FailureMark, ...]
+    report: SlotReport
+    """Of the whole step so far, so that the answer of the last level says everything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostServices:
+    """What the slot gives to the operators it hosts."""
+
+    clock: Clock
+    console: Callable[[str], None]
+    deliver: Callable[[str, SubtaskIndex, Batch], None]
+
+
+class PipelineHost:
+    """One attempt at a pipeline in one slot. Used by its mailbox thread alone."""
+
+    def __init__(
+        self,
+        package: JobPackage,
+        pipeline: PipelineId,
+        attempt: Attempt,
+        slot: SlotIndex,
+        services: HostServices,
+    ) -> None:
+        self.attempt = attempt
+        self._slot = slot
+        self._clock = services.clock
+        self._graph = package.graph
+        self._outbox = Outbox(slot, attempt)
+        self._parked: dict[Level, list[Packet]] = {}
+        self._marks: dict[SlotIndex, FailureMark] = {}
+        self._sources: dict[VertexId, SourceReport] = {}
+        self._step = StepNumber(0)
+        self._vertices = [
+            vertex
+            for vertex in package.graph.vertices
+            if vertex.pipeline == pipeline and slot < vertex.parallelism
+        ]
+        self._subtasks = {
+            vertex.id: self._build(vertex, package, services) for vertex in self._vertices
+        }
+        self._edges: Mapping[int, Edge] = {edge.id: edge for edge in package.graph.edges}
+
+    def _build(self, vertex: Vertex, package: JobPackage, services: HostServices) -> Subtask:
+        graph, slot = package.graph, self._slot
+        subtask = SubtaskIndex(slot)
+
+        def deliver(collector: str, batch: Batch) -> None:
+            services.deliver(collector, subtask, batch)
+
+        contexts = [
+            OperatorContext(
+                name=chained.name,
+                operator_id=chained.operator_id,
+                uid=chained.uid,
+                subtask=subtask,
+                parallelism=vertex.parallelism,
+                max_parallelism=vertex.max_parallelism,
+                key_groups=range_of(subtask, vertex.parallelism, vertex.max_parallelism),
+                attempt=self.attempt,
+                job_name=graph.name,
+                settings=package.settings,
+                clock=services.clock,
+                console=services.console,
+                deliver=deliver,
+            )
+            for chained in vertex.chain
+        ]
+        writers = [
+            (
+                edge.source_operator,
+                edge.side_tag,
+                ChannelWriter(edge, subtask, vertex, graph.vertices[edge.target], self._outbox),
+            )
+            for edge in graph.edges_from(vertex.id)
+        ]
+        return Subtask(
+            vertex,
+            [package.operator(chained.operator_id) for chained in vertex.chain],
+            contexts,
+            writers,
+            _gate_of(vertex, graph, slot),
+            on_snapshot=lambda *_: None,
+            on_abort=lambda *_: None,
+        )
+
+    def open(self) -> None:
+        """Open all subtasks, the last first.
+
+        Raises:
+            TidegateError: user code failed; everything is closed again.
+        """
+        opened: list[Subtask] = []
+        try:
+            for vertex in reversed(self._vertices):
+                self._subtasks[vertex.id].open()
+                opened.append(self._subtasks[vertex.id])
+        except Exception:
+            for subtask in opened:
+                subtask.close()
+            raise
+
+    def run(
+        self,
+        step: StepNumber,
+        level: Level,
+        packets: Iterable[Packet],
+        marks: Iterable[FailureMark] = (),
+        request: StepRequest | None = None,
+    ) -> UnitAnswer:
+        """Run every vertex of this level on what was delivered, parked or handed over for it.
+
+        `request` comes with level 0, where the sources are.
+        """
+        if step != self._step:
+            self._begin(step)
+        self._marks.update((mark.slot, mark) for mark in marks)
+        arrived = self._sort(level, packets)
+        now = self._clock.time()
+        for vertex in self._vertices:
+            if vertex.level != level:
+                continue
+            subtask = self._subtasks[vertex.id]
+            if subtask.source is not None and request is not None:
+                self._run_source(subtask, request)
+            for channel, elements in self._inputs_of(vertex.id, arrived.get(vertex.id, {})):
+                subtask.feed(channel, elements)
+            subtask.end_slice(now)
+        return UnitAnswer(
+            tuple(self._outbox.take_packets()), tuple(self._marks.values()), self._report()
+        )
+
+    def _begin(self, step: StepNumber) -> None:
+        self._step = step
+        self._outbox.begin_step(step)
+        self._sources.clear()
+
+    def _sort(
+        self, level: Level, packets: Iterable[Packet]
+    ) -> dict[VertexId, dict[Channel, list[Packet]]]:
+        """The packets of this level by vertex and channel; those of later levels are parked."""
+        arrived: dict[VertexId, dict[Channel, list[Packet]]] = {}
+        for packet in (*self._parked.pop(level, ()), *packets):
+            target = self._graph.vertices[packet.header.target_vertex]
+            if target.level > level:
+                self._parked.setdefault(target.level, []).append(packet)
+            else:
+                by_channel = arrived.setdefault(target.id, {})
+                by_channel.setdefault(packet.header.channel, []).append(packet)
+        return arrived
+
+    def is_available(self) -> bool:
+        """Whether a step would find something to do: input, or a timer that is due."""
+        now = self._clock.time()
+        for subtask in self._subtasks.values():
+            due = subtask.next_timer()
+            if subtask.is_available() or (due is not None and due <= now):
+                return True
+        return False
+
+    def abort_checkpoint(self, checkpoint_id: CheckpointId) -> None:
+        for subtask in self._subtasks.values():
+            subtask.abort(checkpoint_id)
+
+    def complete_checkpoint(self, checkpoint_id: CheckpointId) -> None:
+        for subtask in self._subtasks.values():
+            subtask.complete(checkpoint_id)
+
+    def close(self) -> None:
+        for vertex in self._vertices:
+            self._subtasks[vertex.id].close()
+
+    def _run_source(self, subtask: Subtask, request: StepRequest) -> None:
+        vertex = subtask.vertex.id
+        self._sources[vertex] = subtask.run_slice(
+            request.slice_records,
+            request.slice_bytes,
+            request.barriers,
+            request.assignments.get((vertex, SubtaskIndex(self._slot))),
+        )
+
+    def _inputs_of(
+        self, vertex: VertexId, packets: Mapping[Channel, list[Packet]]
+    ) -> Iterable[tuple[Channel, Iterable[StreamElement]]]:
+        """Channel by channel, in a fixed order; what came from this slot itself is one of them."""
+        local = self._outbox.take_local(vertex)
+        for channel in sorted({*packets, *local}):
+            yield channel, local.get(channel, ())
+            for packet in packets.get(channel, ()):
+                yield channel, decode(packet.body, self._edges[channel.edge].format)
+
+    def _report(self) -> SlotReport:
+        subtasks = self._subtasks
+        timers = [t for s in subtasks.values() if (t := s.next_timer()) is not None]
+        return SlotReport(
+            slot=self._slot,
+            failures=tuple(
+                SubtaskFailure(id, SubtaskIndex(self._slot), s.failure)
+                for id, s in subtasks.items()
+                if s.failure is not None
+            ),
+            marks=tuple(self._marks.values()),
+            sources=dict(self._sources),
+            records_in={id: s.records_in for id, s in subtasks.items()},
+            records_out={id: s.records_out for id, s in subtasks.items()},
+            finished=frozenset(id for id, s in subtasks.items() if s.is_finished),
+            next_timer=min(timers, default=None),
+        )
+
+
+def _gate_of(vertex: Vertex, graph: JobGraph, slot: SlotIndex) -> InputGate | None:
+    channels: dict[Channel, int] = {}
+    for edge in graph.edges_into(vertex.id):
+        senders = graph.vertices[edge.source].parallelism
+        for channel in channels_into(edge, slot, senders, vertex.parallelism):
+            channels[channel] = edge.input_index
+    return InputGate(channels) if channels else None
+

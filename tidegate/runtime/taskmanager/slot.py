@@ -1,0 +1,116 @@
+"""The long-running Spark task that hosts a slot: registers, serves, beats, and goes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark import TaskContext
+
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import LineClosed
+from tidegate.core.ids import SlotIndex
+from tidegate.runtime.control import ControlLine
+from tidegate.runtime.incarnation import Incarnation
+from tidegate.runtime.messages import (
+    Accepted,
+    DriverHeartbeat,
+    Register,
+    SlotHeartbeat,
+    SlotMessage,
+)
+from tidegate.runtime.taskmanager.slot_host import SlotHost
+from tidegate.runtime.taskmanager.slot_state import SlotState
+from tidegate.runtime.taskmanager.step_server import StepServer
+from tidegate.runtime.versions import versions
+from tidegate.runtime.wire import Address, Listener, dial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotTask:
+    """What Spark runs: one partition, one slot, one process."""
+
+    slot: SlotIndex
+    launch: int
+    control: Address
+    secret: bytes
+    is_local: bool
+    """On a local master nothing but Unix sockets is opened."""
+    heartbeat_seconds: float
+    closing_seconds: float
+
+    def __call__(self, partition: Iterable[object]) -> Iterator[object]:
+        """Serve until the driver says goodbye.
+
+        The partition is left unread on purpose: Spark then ends the process instead of keeping
+        it, with the user's memory in it, for other tasks.
+        """
+        task = TaskContext.get()
+        attempt = task.attemptNumber() if task is not None else 0
+        incarnation = Incarnation.create(self.slot, self.launch, attempt)
+        directory = Path(tempfile.mkdtemp(prefix="tidegate-slot-"))
+        try:
+            _Slot(self, incarnation, directory).run()
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        return iter(())
+
+
+class _Slot:
+    """The process of a slot: its line to the driver, its step server, its lease."""
+
+    def __init__(self, task: SlotTask, incarnation: Incarnation, directory: Path) -> None:
+        self._task = task
+        self._state = SlotState(incarnation)
+        self._line = ControlLine(dial(task.control, task.secret))
+        self._host = SlotHost(task.slot, self._send, SystemClock(), directory)
+        self._listener = Listener(
+            unix_path=str(directory / "steps.sock"),
+            host=None if task.is_local else _executor_host(),
+        )
+        self._asked_at = time.monotonic()
+
+    def run(self) -> None:
+        task = self._task
+        register = Register(
+            self._state.incarnation, self._listener.address, versions(), os.getpid()
+        )
+        self._send(register)
+        self._listener.serve(task.secret, StepServer(self._host).serve)
+        threading.Thread(target=self._listen, name="tidegate-control", daemon=True).start()
+        while not self._host.is_over.wait(task.heartbeat_seconds):
+            self._send(SlotHeartbeat(self._state.beat(time.monotonic())))
+            if self._state.check(time.monotonic()) is not None:
+                break
+        self._listener.close()
+        if not self._host.close(task.closing_seconds):
+            # User code holds the thread that could end it; only the end of the process does.
+            os._exit(1)
+        self._line.close()
+
+    def _send(self, message: SlotMessage) -> None:
+        try:
+            self._line.send(message)
+        except LineClosed:
+            self._host.is_over.set()
+
+    def _listen(self) -> None:
+        for message in self._line.messages():
+            if isinstance(message, Accepted):
+                self._state.accepted(message.lease_seconds, self._asked_at)
+            if isinstance(message, DriverHeartbeat):
+                self._state.answered(message.answers, time.monotonic())
+            self._host.handle(message)  # type: ignore[arg-type]
+        self._host.is_over.set()
+
+
+def _executor_host() -> str:
+    """The address by which Spark's own block manager of this executor is known to others."""
+    return socket.gethostbyname(os.environ.get("SPARK_LOCAL_IP") or socket.gethostname())

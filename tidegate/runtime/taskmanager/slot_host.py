@@ -1,0 +1,232 @@
+"""A slot without its surroundings: what it does with messages and units, whoever brings them.
+
+Control messages come by one thread, units by any number of them; operator code runs on the
+mailbox of its pipeline alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import assert_never
+
+from tidegate.core.clock import Clock
+from tidegate.core.errors import InternalError, TidegateError
+from tidegate.core.ids import Attempt, PipelineId, SlotIndex, SubtaskIndex
+from tidegate.runtime.exchange.codec import encode
+from tidegate.runtime.exchange.packet import FailureMark, Packet
+from tidegate.runtime.messages import (
+    Accepted,
+    Collected,
+    ConsoleLines,
+    Deploy,
+    Deployed,
+    DeployFailed,
+    DriverHeartbeat,
+    DriverMessage,
+    Refused,
+    Shutdown,
+    SlotMessage,
+    StepRequest,
+    Undeploy,
+    Undeployed,
+    Wake,
+)
+from tidegate.runtime.shipping import JobPackage, unpack
+from tidegate.runtime.taskmanager.mailbox import Mailbox
+from tidegate.runtime.taskmanager.pipeline_host import HostServices, PipelineHost, UnitAnswer
+from tidegate.runtime.taskmanager.work_unit import (
+    Pending,
+    RunNow,
+    Sealed,
+    Stale,
+    UnitKey,
+    WorkUnits,
+)
+from tidegate.stream.batch import Batch
+
+_IDLE_SECONDS = 0.01
+_CONSOLE_LINES_AT_ONCE = 1000
+
+
+class SlotHost:
+    """Everything of one job that lives in one slot process."""
+
+    def __init__(
+        self,
+        slot: SlotIndex,
+        send: Callable[[SlotMessage], None],
+        clock: Clock,
+        work_directory: Path,
+    ) -> None:
+        self._slot = slot
+        self._send = send
+        self._clock = clock
+        self._work_directory = work_directory
+        self._package: JobPackage | None = None
+        self._pipelines: dict[PipelineId, _Hosted] = {}
+        self._lock = threading.Lock()
+        self.is_over = threading.Event()
+        """Set when the driver sent the slot home."""
+
+    def handle(self, message: DriverMessage) -> None:
+        """Take a message of the driver; called by the control thread alone."""
+        match message:
+            case Accepted(package, _):
+                self._package = unpack(package, self._work_directory)
+            case Deploy(pipeline, attempt):
+                self._hosted(pipeline).deploy(attempt)
+            case Undeploy(pipeline):
+                self._hosted(pipeline).undeploy()
+            case Shutdown() | Refused():
+                self.is_over.set()
+            case DriverHeartbeat():
+                pass
+            case _:
+                assert_never(message)
+
+    def run_unit(
+        self,
+        pipeline: PipelineId,
+        key: UnitKey,
+        packets: Sequence[Packet],
+        marks: Sequence[FailureMark],
+        request: StepRequest | None,
+    ) -> UnitAnswer | Stale:
+        """Run a unit, or wait for whoever does; returns its one and only answer."""
+        with self._lock:
+            hosted = self._pipelines.get(pipeline)
+        if hosted is None:
+            return Stale(key, f"pipeline {pipeline} is not deployed in slot {self._slot}")
+        return hosted.run_unit(key, packets, marks, request)
+
+    def close(self, timeout: float) -> bool:
+        """Close all operators; False if user code did not return in time."""
+        with self._lock:
+            pipelines = list(self._pipelines.values())
+        for hosted in pipelines:
+            hosted.undeploy()
+        return all([hosted.mailbox.stop(timeout) for hosted in pipelines])
+
+    def _hosted(self, pipeline: PipelineId) -> _Hosted:
+        with self._lock:
+            if pipeline not in self._pipelines:
+                if self._package is None:
+                    raise InternalError("a pipeline was deployed before its job was sent")
+                self._pipelines[pipeline] = _Hosted(
+                    self._package, pipeline, self._slot, self._send, self._clock
+                )
+            return self._pipelines[pipeline]
+
+
+class _Hosted:
+    """A pipeline with its mailbox, its units and its present attempt."""
+
+    def __init__(
+        self,
+        package: JobPackage,
+        pipeline: PipelineId,
+        slot: SlotIndex,
+        send: Callable[[SlotMessage], None],
+        clock: Clock,
+    ) -> None:
+        self._package = package
+        self._pipeline = pipeline
+        self._slot = slot
+        self._send = send
+        self._console: list[str] = []
+        self._services = HostServices(clock=clock, console=self._print, deliver=self._deliver)
+        self._host: PipelineHost | None = None
+        self._units: WorkUnits[UnitAnswer] = WorkUnits(Attempt(0))
+        self._changed = threading.Condition()
+        self._awake = True
+        self.mailbox = Mailbox(f"tidegate-pipeline-{pipeline}", self._look_around, _IDLE_SECONDS)
+
+    def deploy(self, attempt: Attempt) -> None:
+        with self._changed:
+            self._units.reset(attempt)
+            self._changed.notify_all()
+        self.mailbox.post(lambda: self._open(attempt))
+
+    def undeploy(self) -> None:
+        self.mailbox.post(self._close_and_tell)
+
+    def run_unit(
+        self,
+        key: UnitKey,
+        packets: Sequence[Packet],
+        marks: Sequence[FailureMark],
+        request: StepRequest | None,
+    ) -> UnitAnswer | Stale:
+        with self._changed:
+            outcome: RunNow | Pending | Sealed[UnitAnswer] | Stale
+            outcome = self._units.complete(key, packets)
+            if isinstance(outcome, RunNow):
+                ordered = outcome.packets
+                self.mailbox.post(lambda: self._run(key, ordered, marks, request))
+                outcome = self._units.ask(key)
+            while isinstance(outcome, Pending):
+                self._changed.wait()
+                outcome = self._units.ask(key)
+        return outcome.answer if isinstance(outcome, Sealed) else outcome
+
+    def _run(
+        self,
+        key: UnitKey,
+        packets: Sequence[Packet],
+        marks: Sequence[FailureMark],
+        request: StepRequest | None,
+    ) -> None:
+        host = self._host
+        if host is None or host.attempt != key.attempt:
+            return
+        answer = host.run(key.step, key.level, packets, marks, request)
+        self._flush_console()
+        self._awake = False
+        with self._changed:
+            self._units.seal(key, answer)
+            self._changed.notify_all()
+
+    def _open(self, attempt: Attempt) -> None:
+        self._close()
+        host = PipelineHost(self._package, self._pipeline, attempt, self._slot, self._services)
+        try:
+            host.open()
+        except TidegateError as failure:
+            self._flush_console()
+            self._send(DeployFailed(self._pipeline, attempt, failure))
+            return
+        self._host = host
+        self._awake = True
+        self._flush_console()
+        self._send(Deployed(self._pipeline, attempt))
+
+    def _close(self) -> None:
+        if self._host is not None:
+            self._host.close()
+            self._host = None
+
+    def _close_and_tell(self) -> None:
+        self._close()
+        self._flush_console()
+        self._send(Undeployed(self._pipeline))
+
+    def _look_around(self) -> None:
+        """While idle: tell the driver, once, that a step would find something to do."""
+        if self._host is not None and not self._awake and self._host.is_available():
+            self._awake = True
+            self._send(Wake(self._pipeline))
+
+    def _print(self, line: str) -> None:
+        self._console.append(line)
+        if len(self._console) >= _CONSOLE_LINES_AT_ONCE:
+            self._flush_console()
+
+    def _flush_console(self) -> None:
+        if self._console:
+            lines, self._console = tuple(self._console), []
+            self._send(ConsoleLines(lines))
+
+    def _deliver(self, collector: str, subtask: SubtaskIndex, batch: Batch) -> None:
+        self._send(Collected(collector, subtask, bytes(encode(batch))))

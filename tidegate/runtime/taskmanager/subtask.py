@@ -1,0 +1,293 @@
+"""One subtask: the operators of a vertex, what feeds them and where they emit."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
+
+from tidegate.connectors.source import InputStatus
+from tidegate.core.errors import InternalError, TidegateError, UserFunctionError
+from tidegate.core.ids import CheckpointId
+from tidegate.graph.job_graph import Vertex
+from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
+from tidegate.operators.endpoints import SourceOperator
+from tidegate.runtime.exchange.packet import Channel
+from tidegate.runtime.messages import SourceReport, SplitAssignment
+from tidegate.runtime.taskmanager.input_gate import (
+    AdvanceWatermark,
+    Delivery,
+    InputEnded,
+    InputGate,
+    Records,
+    SnapshotAborted,
+    TakeSnapshot,
+)
+from tidegate.runtime.taskmanager.outbox import ChannelWriter
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import Barrier, EndOfInput, StreamElement, Watermark
+
+Snapshots = Callable[[Barrier, Sequence[OperatorSnapshot | None], float, int], None]
+"""Takes the frozen state of all operators with alignment time and bytes buffered."""
+
+
+class ChainOutput:
+    """The output of one operator: the operators chained to it, and channels to other vertices."""
+
+    def __init__(self) -> None:
+        self._main: list[Callable[[Batch], None]] = []
+        self._side: dict[str, list[Callable[[Batch], None]]] = {}
+        self._watermarks: list[Callable[[Watermark], None]] = []
+        self.records = 0
+
+    def add(
+        self,
+        side_tag: str | None,
+        take: Callable[[Batch], None],
+        take_watermark: Callable[[Watermark], None],
+    ) -> None:
+        consumers = self._main if side_tag is None else self._side.setdefault(side_tag, [])
+        consumers.append(take)
+        self._watermarks.append(take_watermark)
+
+    def emit(self, batch: Batch) -> None:
+        if len(batch) == 0:
+            return
+        self.records += len(batch)
+        for take in self._main:
+            take(batch)
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        if len(batch) == 0:
+            return
+        for take in self._side.get(tag, ()):
+            take(batch)
+
+    def emit_watermark(self, watermark: Watermark) -> None:
+        for take in self._watermarks:
+            take(watermark)
+
+
+class Subtask:
+    """Drives the operators of one vertex in one slot. Every method is called by the mailbox."""
+
+    def __init__(
+        self,
+        vertex: Vertex,
+        operators: Sequence[Operator],
+        contexts: Sequence[OperatorContext],
+        writers: Sequence[tuple[int, str | None, ChannelWriter]],
+        gate: InputGate | None,
+        on_snapshot: Snapshots,
+        on_abort: Callable[[CheckpointId, str], None],
+    ) -> None:
+        self.vertex = vertex
+        self.failure: TidegateError | None = None
+        self.is_finished = False
+        self.records_in = 0
+        self._operators = operators
+        self._contexts = contexts
+        self._writers = writers
+        self._gate = gate
+        self._on_snapshot = on_snapshot
+        self._on_abort = on_abort
+        self._opened: list[Operator] = []
+        self._outputs = self._wire()
+
+    def _wire(self) -> list[ChainOutput]:
+        outputs = [ChainOutput() for _ in self._operators]
+        for index, chained in enumerate(self.vertex.chain):
+            if chained.parent is not None:
+                operator = self._operators[index]
+                outputs[chained.parent.operator_index].add(
+                    chained.parent.side_tag, operator.process, operator.on_watermark
+                )
+        for index, side_tag, writer in self._writers:
+            outputs[index].add(side_tag, writer.write, writer.broadcast)
+        return outputs
+
+    @property
+    def source(self) -> SourceOperator | None:
+        head = self._operators[0]
+        return head if isinstance(head, SourceOperator) else None
+
+    @property
+    def records_out(self) -> int:
+        """What the last operators of the chain emitted, to channels or into the outside world."""
+        return self._outputs[-1].records
+
+    def open(self) -> None:
+        """Open the operators, the last first, as in Flink.
+
+        Raises:
+            TidegateError: user code failed; what was opened is closed again.
+        """
+        try:
+            for index, _, writer in self._writers:
+                writer.open(self._contexts[index])
+            for operator, context, output in reversed(
+                list(zip(self._operators, self._contexts, self._outputs, strict=True))
+            ):
+                self._opened.append(operator)
+                operator.open(context, output)
+        except Exception as error:
+            failure = self._as_failure(error)
+            self.close()
+            raise failure from None
+
+    def run_slice(
+        self,
+        max_records: int,
+        max_bytes: int,
+        barriers: Iterable[Barrier],
+        assignment: SplitAssignment | None,
+    ) -> SourceReport:
+        """Read and emit one slice of the source, then the barriers that were asked for."""
+        source = self.source
+        assert source is not None
+        if self.failure is not None:
+            return SourceReport(0, InputStatus.NOTHING_AVAILABLE, None)
+        records, status = 0, InputStatus.END_OF_INPUT
+        try:
+            if not self.is_finished:
+                if assignment is not None:
+                    source.add_splits(assignment.splits)
+                    if assignment.no_more:
+                        source.no_more_splits()
+                report = source.run_slice(max_records, max_bytes)
+                records, status = report.records, report.status
+                self.records_in += records
+                if status is InputStatus.END_OF_INPUT:
+                    self._finish()
+            for barrier in barriers:
+                self._take_snapshot(barrier, 0.0, 0)
+        except Exception as error:
+            self.failure = self._as_failure(error)
+        return SourceReport(records, status, source.pending_records())
+
+    def feed(self, channel: Channel, elements: Iterable[StreamElement]) -> None:
+        """Take elements of one channel in order; nothing is taken any more behind a failure."""
+        gate = self._gate
+        assert gate is not None
+        head = self._operators[0]
+        try:
+            for element in elements:
+                if self.failure is not None:
+                    return
+                index = gate.open_input(channel)
+                if index is not None and type(element) is Batch:
+                    self.records_in += len(element)
+                    head.process(element, index)
+                else:
+                    size = _size_of(element)
+                    self._deliver(gate.feed(channel, element, time.monotonic(), size))
+        except Exception as error:
+            self.failure = self._as_failure(error)
+
+    def abort(self, checkpoint_id: CheckpointId) -> None:
+        """The coordinator gave a checkpoint up."""
+        try:
+            if self._gate is not None:
+                self._deliver(self._gate.abort(checkpoint_id, time.monotonic()))
+            for operator in self._operators:
+                operator.notify_aborted(checkpoint_id)
+        except Exception as error:
+            self.failure = self._as_failure(error)
+
+    def complete(self, checkpoint_id: CheckpointId) -> None:
+        """A checkpoint is durable."""
+        try:
+            for operator in self._operators:
+                operator.notify_complete(checkpoint_id)
+        except Exception as error:
+            self.failure = self._as_failure(error)
+
+    def end_slice(self, now: float) -> None:
+        """Fire due timers and emit what is held back: the unit is about to be sealed."""
+        if self.failure is not None or self.is_finished:
+            return
+        try:
+            for operator in self._operators:
+                due = operator.next_timer()
+                if due is not None and due <= now:
+                    operator.fire_timers(now)
+                operator.flush()
+        except Exception as error:
+            self.failure = self._as_failure(error)
+
+    def next_timer(self) -> float | None:
+        if self.is_finished:
+            return None
+        due = [timer for operator in self._operators if (timer := operator.next_timer()) is not None]
+        return min(due, default=None)
+
+    def is_available(self) -> bool:
+        """Whether a step would find input in this source."""
+        source = self.source
+        return source is not None and not self.is_finished and source.is_available()
+
+    def close(self) -> None:
+        """Close what was opened; the first failure of user code is kept, the rest goes on."""
+        for closing in [*reversed(self._opened), *(writer for _, _, writer in self._writers)]:
+            try:
+                closing.close()
+            except Exception as error:
+                self.failure = self.failure or self._as_failure(error)
+        self._opened.clear()
+
+    def _deliver(self, deliveries: Iterable[Delivery]) -> None:
+        head = self._operators[0]
+        for delivery in deliveries:
+            match delivery:
+                case Records(input_index, batch):
+                    self.records_in += len(batch)
+                    head.process(batch, input_index)
+                case TakeSnapshot(barrier, alignment_seconds, bytes_buffered):
+                    self._take_snapshot(barrier, alignment_seconds, bytes_buffered)
+                case SnapshotAborted(checkpoint_id, reason):
+                    self._on_abort(checkpoint_id, reason)
+                case AdvanceWatermark(watermark):
+                    head.on_watermark(watermark)
+                case InputEnded(input_index):
+                    self._end_input(input_index)
+                case _:
+                    assert_never(delivery)
+
+    def _end_input(self, input_index: int) -> None:
+        assert self._gate is not None
+        self._operators[0].finish(input_index)
+        if self._gate.has_ended:
+            self._finish(head_is_done=True)
+
+    def _finish(self, *, head_is_done: bool = False) -> None:
+        for operator in self._operators[1 if head_is_done else 0 :]:
+            operator.finish()
+        for _, _, writer in self._writers:
+            writer.broadcast(EndOfInput())
+        self.is_finished = True
+
+    def _take_snapshot(self, barrier: Barrier, seconds: float, bytes_buffered: int) -> None:
+        for operator in self._operators:
+            operator.flush()
+        snapshots = [operator.snapshot(barrier) for operator in self._operators]
+        for _, _, writer in self._writers:
+            writer.broadcast(barrier)
+        self._on_snapshot(barrier, snapshots, seconds, bytes_buffered)
+
+    def _as_failure(self, error: Exception) -> TidegateError:
+        """User code is wrapped where it is called; what arrives here bare came from between."""
+        if isinstance(error, UserFunctionError | InternalError):
+            return error
+        trace = "".join(traceback.format_exception_only(error))
+        if not isinstance(error, TidegateError):
+            trace = "".join(traceback.format_exception(error))
+        context = self._contexts[0]
+        place = f"({context.subtask + 1}/{context.parallelism})"
+        return UserFunctionError(self.vertex.name, context.uid, place, None, trace)
+
+
+def _size_of(element: StreamElement) -> int:
+    if not isinstance(element, Batch):
+        return 0
+    return element.columns.nbytes if element.is_columnar else 64 * len(element)

@@ -1,0 +1,1 @@
+"""What an operator remembers: by key, by key group, by subtask."""

@@ -1,0 +1,148 @@
+"""Where the state of keys lives: the contract of a backend and of its snapshots.
+
+operator: backend.current_key = key ─▶ user: state.value(), state.update(…)
+barrier:  frozen = backend.freeze()          on the mailbox thread, quick
+frozen.chunks() … release()        on another thread, while records flow
+restore:  backend.restore(images)            each image cut to the subtask's key groups
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from tidegate.core.errors import StateMisuse, StateTypeChanged
+from tidegate.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from tidegate.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
+from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.timers import TimerQueue
+
+
+class PayloadForm(Enum):
+    """How the entries of a chunk became bytes."""
+
+    PICKLE = auto()
+    """A list of keys and a list of values, pickled together."""
+    ARROW = auto()
+    """An Arrow IPC stream whose first column is the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateMetadata:
+    """What a stored state is, known without reading it."""
+
+    name: str
+    declaration: str
+    """Kind and type in words, as `StateDescriptor.declaration` gives them."""
+    form: PayloadForm = PayloadForm.PICKLE
+
+
+@dataclass(frozen=True, slots=True)
+class StateChunk:
+    """Entries of one state, in the order of their key groups."""
+
+    state: str
+    groups: tuple[tuple[int, int], ...]
+    """(key group, number of entries), ascending: which entries belong to whom."""
+    payload: bytes
+
+    @property
+    def key_groups(self) -> KeyGroupRange:
+        return KeyGroupRange(self.groups[0][0], self.groups[-1][0] + 1)
+
+    def span_in(self, key_groups: KeyGroupRange) -> tuple[int, int]:
+        """From which entry up to which the entries are of these key groups."""
+        before = sum(count for group, count in self.groups if group < key_groups.start)
+        within = sum(count for group, count in self.groups if group in key_groups)
+        return before, before + within
+
+
+class KeyedStateImage(ABC):
+    """The keyed state of one operator of one subtask at one moment, to be read in chunks."""
+
+    metadata: tuple[StateMetadata, ...]
+    max_parallelism: int
+
+    @abstractmethod
+    def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
+        """The chunks that hold entries of these key groups, perhaps among others; all by default.
+
+        May be called on any thread, and more than once.
+        """
+
+
+class FrozenState(KeyedStateImage):
+    """State that was just frozen. Until it is released, changing the live state costs more."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Nobody will read it any more. May be called on any thread, and more than once."""
+
+
+class KeyedStateBackend(ABC):
+    """The state of all keys of one operator of one subtask. Used by one thread."""
+
+    current_key: Any
+    """Set by the operator before it calls the user; all handles mean this key."""
+    processing_timers: TimerQueue
+    event_timers: TimerQueue
+
+    @abstractmethod
+    def value_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]: ...
+
+    @abstractmethod
+    def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]: ...
+
+    @abstractmethod
+    def map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]: ...
+
+    @abstractmethod
+    def reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]: ...
+
+    @abstractmethod
+    def aggregating_state(
+        self, descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]: ...
+
+    @abstractmethod
+    def keys(self, state: str) -> Iterable[Any]:
+        """The keys that have something stored in the state of this name."""
+
+    @abstractmethod
+    def freeze(self) -> FrozenState:
+        """The state as it is now, whatever changes later. Called between two records."""
+
+    @abstractmethod
+    def restore(self, images: Iterable[KeyedStateImage]) -> None:
+        """Take over the entries of this subtask's key groups; before the first record."""
+
+    def clean_up(self, records: int) -> None:
+        """Remove some of what has expired; called after so many records."""
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+def check_declaration(stored: StateMetadata, declared: StateDescriptor) -> None:
+    """Raise StateTypeChanged where the state is not what it is declared as."""
+    if stored.declaration != declared.declaration:
+        raise StateTypeChanged(declared.name, stored.declaration, declared.declaration)
+
+
+def check_max_parallelism_unchanged(stored: int, current: int) -> None:
+    """Key groups of another number of groups mean other keys."""
+    if stored != current:
+        raise StateMisuse(
+            f"the state was written with a max parallelism of {stored}, the job has {current}: "
+            f"set the max parallelism to {stored}, which can never change in the life of a state"
+        )

@@ -1,0 +1,169 @@
+"""State as the user's functions see it. Every call means the key of the current record."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+__all__ = [
+    "AggregatingState",
+    "AppendingState",
+    "BroadcastState",
+    "ListState",
+    "MapState",
+    "MergingState",
+    "ReadOnlyBroadcastState",
+    "ReducingState",
+    "State",
+    "ValueState",
+]
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+class State(ABC):
+    """What all kinds of state share."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget what is stored."""
+
+
+class ValueState(State, Generic[T]):
+    """One value."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def value(self) -> T | None:
+        """The value, or None where there is none."""
+
+    @abstractmethod
+    def update(self, value: T | None) -> None:
+        """Replace the value; None forgets it."""
+
+
+class AppendingState(State, Generic[IN, OUT]):
+    """State to which elements are added."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self) -> OUT | None:
+        """What has become of the added elements; None where there are none."""
+
+    @abstractmethod
+    def add(self, value: IN) -> None: ...
+
+
+class MergingState(AppendingState[IN, OUT]):
+    """Appending state of which two can become one."""
+
+    __slots__ = ()
+
+
+class ReducingState(MergingState[T, T]):
+    """One value, into which each added value is reduced."""
+
+    __slots__ = ()
+
+
+class AggregatingState(MergingState[IN, OUT]):
+    """An accumulator, from which the result is read."""
+
+    __slots__ = ()
+
+
+class ListState(MergingState[T, Iterable[T]]):
+    """A list; `get` returns an empty one where nothing was added."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self) -> Iterable[T]: ...
+
+    @abstractmethod
+    def update(self, values: Iterable[T]) -> None:
+        """Replace the whole list."""
+
+    @abstractmethod
+    def add_all(self, values: Iterable[T]) -> None: ...
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.get())
+
+
+class _MapView(State, Generic[K, V]):
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self, key: K) -> V | None: ...
+
+    @abstractmethod
+    def contains(self, key: K) -> bool: ...
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]: ...
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]: ...
+
+    @abstractmethod
+    def values(self) -> Iterable[V]: ...
+
+    @abstractmethod
+    def is_empty(self) -> bool: ...
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+
+class _ChangeableMap(_MapView[K, V]):
+    __slots__ = ()
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None: ...
+
+    @abstractmethod
+    def put_all(self, dict_value: Mapping[K, V]) -> None: ...
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Forget the entry; nothing happens where there is none."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+
+class MapState(_ChangeableMap[K, V]):
+    """A map; `get` of an unknown key is None."""
+
+    __slots__ = ()
+
+
+class ReadOnlyBroadcastState(_MapView[K, V]):
+    """A map that is the same in every subtask; what it returns must not be changed."""
+
+    __slots__ = ()
+
+
+class BroadcastState(ReadOnlyBroadcastState[K, V], _ChangeableMap[K, V]):
+    """The same map, to be changed alike in every subtask: by broadcast records only."""
+
+    __slots__ = ()

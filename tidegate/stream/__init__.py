@@ -1,0 +1,1 @@
+"""What flows between operators: batches of records, watermarks, barriers, end of input."""

@@ -1,0 +1,108 @@
+"""Records in order, as Arrow columns or as Python objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.types.arrow import ArrowFormat
+
+
+class Batch:
+    """A run of records that is converted to its other form at most once, and only when asked.
+
+    `format` is None for records without a columnar type: they exist as Python objects alone.
+    Batches are never changed in place; downstream operators may share one.
+    """
+
+    __slots__ = ("_columns", "_records", "format", "timestamps")
+
+    def __init__(
+        self,
+        *,
+        columns: pa.RecordBatch | None = None,
+        records: list[Any] | None = None,
+        format: ArrowFormat | None = None,
+        timestamps: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        self._columns = columns
+        self._records = records
+        self.format = format
+        self.timestamps = timestamps
+        """Milliseconds since the epoch of every record, where the stream has event time."""
+
+    @classmethod
+    def of_records(cls, records: list[Any], format: ArrowFormat | None = None) -> Batch:
+        return cls(records=records, format=format)
+
+    @classmethod
+    def of_columns(cls, columns: pa.RecordBatch, format: ArrowFormat) -> Batch:
+        return cls(columns=columns, format=format)
+
+    def __len__(self) -> int:
+        if self._columns is not None:
+            return int(self._columns.num_rows)
+        assert self._records is not None
+        return len(self._records)
+
+    @property
+    def records(self) -> list[Any]:
+        """The records as the user's functions see them."""
+        if self._records is None:
+            assert self._columns is not None and self.format is not None
+            self._records = self.format.decode(self._columns)
+        return self._records
+
+    @property
+    def columns(self) -> pa.RecordBatch:
+        """The records as columns; raises TypeMismatch where a record is not of the type."""
+        if self._columns is None:
+            assert self._records is not None and self.format is not None
+            self._columns = self.format.encode(self._records)
+        return self._columns
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether the columns are there already, so that using them costs nothing."""
+        return self._columns is not None
+
+    def slice(self, start: int, stop: int) -> Batch:
+        """The records from `start` up to, not including, `stop`."""
+        return Batch(
+            columns=None if self._columns is None else self._columns.slice(start, stop - start),
+            records=None if self._records is None else self._records[start:stop],
+            format=self.format,
+            timestamps=None if self.timestamps is None else self.timestamps[start:stop],
+        )
+
+    def take(self, indices: npt.NDArray[np.intp]) -> Batch:
+        """The records at `indices`, in that order; columns stay columns."""
+        timestamps = None if self.timestamps is None else self.timestamps[indices]
+        if self._columns is not None:
+            taken = self._columns.take(pa.array(indices))
+            return Batch(columns=taken, format=self.format, timestamps=timestamps)
+        assert self._records is not None
+        records = self._records
+        return Batch(
+            records=[records[i] for i in indices.tolist()],
+            format=self.format,
+            timestamps=timestamps,
+        )
+
+    @classmethod
+    def concat(cls, batches: Sequence[Batch]) -> Batch:
+        """One batch of all records of `batches`, which share a format; at least one is needed."""
+        if len(batches) == 1:
+            return batches[0]
+        stamps = [b.timestamps for b in batches if b.timestamps is not None]
+        timestamps = np.concatenate(stamps) if len(stamps) == len(batches) else None
+        format = batches[0].format
+        if format is not None and all(b.is_columnar for b in batches):
+            joined = pa.concat_batches([b.columns for b in batches])
+            return cls(columns=joined, format=format, timestamps=timestamps)
+        records = [record for b in batches for record in b.records]
+        return cls(records=records, format=format, timestamps=timestamps)

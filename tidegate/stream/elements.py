@@ -1,0 +1,52 @@
+"""The closed set of things a channel can carry, in the order in which they were emitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from tidegate.core.ids import CheckpointId
+from tidegate.stream.batch import Batch
+
+
+class BarrierKind(Enum):
+    """What a barrier is for: what follows it differs."""
+
+    CHECKPOINT = auto()
+    SAVEPOINT = auto()
+    STOP = auto()
+    """A savepoint behind which nothing is emitted any more."""
+
+
+class CheckpointMode(Enum):
+    """Whether channels wait for each other at a barrier."""
+
+    EXACTLY_ONCE = auto()
+    AT_LEAST_ONCE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Divides every channel into the records of checkpoint n and those of n + 1."""
+
+    checkpoint_id: CheckpointId
+    triggered_at: float
+    kind: BarrierKind = BarrierKind.CHECKPOINT
+    mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE
+    base: CheckpointId | None = None
+    """The completed checkpoint that an incremental snapshot may build on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """No record with a timestamp at or below this (milliseconds since the epoch) follows."""
+
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfInput:
+    """No record follows on this channel; barriers still may."""
+
+
+StreamElement = Batch | Barrier | Watermark | EndOfInput

@@ -1,0 +1,1 @@
+"""Tools to test programs with; shipped to users, imported by nothing else of Tidegate."""

@@ -1,0 +1,185 @@
+"""Drives one operator by hand: no Spark, no threads, a clock that moves when told."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import cloudpickle
+
+from tidegate.core.clock import ManualClock
+from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
+from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
+from tidegate.operators.endpoints import SliceReport, SourceOperator
+from tidegate.state.key_groups import default_max_parallelism, range_of
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import Barrier, BarrierKind, Watermark
+from tidegate.types.arrow import ArrowFormat, arrow_format
+from tidegate.types.typeinfo import TypeInformation
+
+
+class OperatorHarness:
+    """One subtask of one operator, and what it emitted.
+
+        with OperatorHarness(MapOperator(lambda x: x + 1)) as harness:
+            harness.process([1, 2])
+            assert harness.output == [2, 3]
+
+    The operator is copied by pickling, as it is on its way to a slot. Not simulated: channels,
+    alignment, the conversion of records that travel.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        *,
+        parallelism: int = 1,
+        subtask: int = 0,
+        max_parallelism: int | None = None,
+        name: str = "Tested",
+        uid: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        clock: ManualClock | None = None,
+        attempt: int = 1,
+        restore_from: Sequence[OperatorSnapshot | None] = (),
+    ) -> None:
+        self.operator: Operator = pickle.loads(cloudpickle.dumps(operator))
+        self.clock = clock or ManualClock()
+        self.batches: list[Batch] = []
+        """What was emitted, as it was emitted."""
+        self.side_batches: dict[str, list[Batch]] = {}
+        self.watermarks: list[Watermark] = []
+        self.console: list[str] = []
+        self.delivered: dict[str, list[Any]] = {}
+        self._checkpoints = 0
+        total = max_parallelism or default_max_parallelism(parallelism)
+        self.context = OperatorContext(
+            name=name,
+            operator_id=OperatorId(uid or name),
+            uid=uid,
+            subtask=SubtaskIndex(subtask),
+            parallelism=parallelism,
+            max_parallelism=total,
+            key_groups=range_of(subtask, parallelism, total),
+            attempt=Attempt(attempt),
+            job_name="harness",
+            settings=settings or {},
+            clock=self.clock,
+            console=self._print,
+            deliver=self._deliver,
+        )
+        self.operator.open(self.context, self)
+        snapshots = [snapshot for snapshot in restore_from if snapshot is not None]
+        if snapshots:
+            self.operator.restore(snapshots)
+
+    def emit(self, batch: Batch) -> None:
+        self.batches.append(batch)
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        self.side_batches.setdefault(tag, []).append(batch)
+
+    def emit_watermark(self, watermark: Watermark) -> None:
+        self.watermarks.append(watermark)
+
+    @property
+    def output(self) -> list[Any]:
+        """All records of the main output so far."""
+        return [record for batch in self.batches for record in batch.records]
+
+    def side_output(self, tag: str) -> list[Any]:
+        return [record for batch in self.side_batches.get(tag, ()) for record in batch.records]
+
+    def take_output(self) -> list[Any]:
+        """The records of the main output since the last call."""
+        records = self.output
+        self.batches.clear()
+        return records
+
+    def process(
+        self,
+        records: Sequence[Any],
+        *,
+        input_index: int = 0,
+        type_info: TypeInformation | None = None,
+    ) -> None:
+        """Give the operator records; with a type they arrive as columns."""
+        format = None if type_info is None else arrow_format(type_info)
+        self.process_batch(as_batch(records, format), input_index)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        self.operator.process(batch, input_index)
+
+    def watermark(self, timestamp: int) -> None:
+        self.operator.on_watermark(Watermark(timestamp))
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock, stopping at every timer that becomes due on the way."""
+        target = self.clock.time() + seconds
+        while (due := self.operator.next_timer()) is not None and due <= target:
+            self.clock.advance(max(due - self.clock.time(), 0.0))
+            self.operator.fire_timers(self.clock.time())
+        self.clock.advance(target - self.clock.time())
+
+    def run_slice(self, max_records: int = 1_000_000, max_bytes: int = 1 << 40) -> SliceReport:
+        """Read a slice of a source."""
+        assert isinstance(self.operator, SourceOperator), "only sources have slices"
+        return self.operator.run_slice(max_records, max_bytes)
+
+    def assign_all_splits(self) -> None:
+        """Give a source the splits of this subtask, and tell it that there are no more."""
+        assert isinstance(self.operator, SourceOperator), "only sources have splits"
+        enumerator = self.operator.source.create_enumerator()
+        enumerator.open()
+        splits = enumerator.next_splits(self.context.parallelism)
+        self.operator.add_splits(splits.get(self.context.subtask, []))
+        if enumerator.is_exhausted():
+            self.operator.no_more_splits()
+        enumerator.close()
+
+    def snapshot(self, kind: BarrierKind = BarrierKind.CHECKPOINT) -> OperatorSnapshot | None:
+        """What a checkpoint here would hold; a new harness takes it as `restore_from`."""
+        self._checkpoints += 1
+        self.operator.flush()
+        return self.operator.snapshot(
+            Barrier(CheckpointId(self._checkpoints), self.clock.time(), kind)
+        )
+
+    def complete_checkpoint(self) -> None:
+        """Tell the operator that its last snapshot is durable."""
+        self.operator.notify_complete(CheckpointId(self._checkpoints))
+
+    def flush(self) -> None:
+        self.operator.flush()
+
+    def finish(self, input_index: int = 0) -> None:
+        self.operator.finish(input_index)
+
+    def close(self) -> None:
+        self.operator.close()
+
+    def __enter__(self) -> OperatorHarness:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _print(self, text: str) -> None:
+        self.console.extend(text.split("\n"))
+
+    def _deliver(self, name: str, batch: Batch) -> None:
+        self.delivered.setdefault(name, []).extend(batch.records)
+
+
+def as_batch(records: Sequence[Any], format: ArrowFormat | None = None) -> Batch:
+    """A batch as it comes off a channel: columns where the records have a format."""
+    if format is None:
+        return Batch.of_records(list(records))
+    return Batch.of_columns(format.encode(list(records)), format)

@@ -1,0 +1,185 @@
+"""A whole cluster in one process: the real driver and the real slots, joined without Spark.
+
+Not simulated: separate processes (user classes are shared), Spark's scheduling and retries, sockets.
+Messages and packets are encoded exactly as between processes.
+"""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tidegate.core.clock import Clock, SystemClock
+from tidegate.core.config import Settings
+from tidegate.core.ids import Level, SlotIndex, new_job_id
+from tidegate.graph.job_graph import JobGraph, Pipeline
+from tidegate.runtime.exchange.packet import FailureMark, Packet
+from tidegate.runtime.incarnation import Incarnation
+from tidegate.runtime.job_handle import Collectors, JobHandle
+from tidegate.runtime.jobmanager.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
+from tidegate.runtime.jobmanager.job_master import JobMaster
+from tidegate.runtime.messages import (
+    DriverMessage,
+    Register,
+    SlotMessage,
+    SlotOutOfReach,
+    StepOutcome,
+    StepRequest,
+)
+from tidegate.runtime.shipping import pack
+from tidegate.runtime.taskmanager.pipeline_host import UnitAnswer
+from tidegate.runtime.taskmanager.slot_host import SlotHost
+from tidegate.runtime.taskmanager.work_unit import UnitKey
+from tidegate.runtime.versions import versions
+from tidegate.runtime.wire import Address
+
+_CLOSE_SECONDS = 5.0
+
+
+class MiniCluster:
+    """Slots as threads; `kill` ends one as abruptly as threads allow."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._slots: dict[SlotIndex, _MiniSlot] = {}
+        self._directory = tempfile.TemporaryDirectory(prefix="tidegate-mini-")
+        self._post: Callable[[ClusterEvent], None] = lambda event: None
+
+    def start(self, post: Callable[[ClusterEvent], None]) -> None:
+        self._post = post
+
+    def launch(self, slot: SlotIndex, number: int) -> None:
+        incarnation = Incarnation.create(slot, number, 0)
+        self._slots[slot] = _MiniSlot(
+            incarnation, self._post, self._clock, Path(self._directory.name)
+        )
+
+    def send(self, incarnation: Incarnation, message: DriverMessage) -> None:
+        slot = self._slots.get(incarnation.slot)
+        if slot is not None and slot.incarnation == incarnation:
+            slot.receive(pickle.dumps(message))
+
+    def kill(self, slot: SlotIndex) -> None:
+        killed = self._slots.pop(slot)
+        killed.die()
+        self._post(LineEnded(killed.incarnation))
+        self._post(SlotJobEnded(slot, "killed"))
+
+    def close(self) -> None:
+        for slot in self._slots.values():
+            slot.end()
+        self._slots.clear()
+        self._directory.cleanup()
+
+    # --- the exchange -----------------------------------------------------------------------
+
+    def run_step(
+        self, pipeline: Pipeline, request: StepRequest, slots: Mapping[SlotIndex, Address]
+    ) -> Sequence[StepOutcome]:
+        wire = pickle.dumps(request)
+        inputs: dict[int, list[Packet]] = {i: [] for i in range(pipeline.slots)}
+        marks: list[FailureMark] = []
+        reports: dict[int, StepOutcome] = {}
+        for level in range(pipeline.levels):
+            key = UnitKey(request.attempt, request.step, Level(level))
+            arriving, inputs = inputs, {i: [] for i in range(pipeline.slots)}
+            marking, marks = marks, []
+            for i in range(pipeline.slots):
+                answer = self._run_unit(
+                    SlotIndex(i), pipeline, key, arriving[i], marking, pickle.loads(wire)
+                )
+                if isinstance(answer, SlotOutOfReach):
+                    marks.append(FailureMark(answer.slot, answer.as_error()))
+                    reports[i] = answer
+                    continue
+                for packet in answer.packets:
+                    inputs[packet.header.target_subtask].append(packet)
+                marks += answer.marks
+                reports[i] = answer.report
+        return list(reports.values())
+
+    def cancel_step(self, pipeline: Pipeline) -> None:
+        """A step of this cluster ends by itself when its slots have."""
+
+    def _run_unit(
+        self,
+        slot: SlotIndex,
+        pipeline: Pipeline,
+        key: UnitKey,
+        packets: list[Packet],
+        marks: list[FailureMark],
+        request: StepRequest,
+    ) -> UnitAnswer | SlotOutOfReach:
+        found = self._slots.get(slot)
+        if found is None:
+            return SlotOutOfReach(slot, "it is gone")
+        first = request if key.level == 0 else None
+        answer = found.host.run_unit(pipeline.id, key, packets, marks, first)
+        if isinstance(answer, UnitAnswer):
+            return answer
+        return SlotOutOfReach(slot, answer.reason)
+
+
+class _MiniSlot:
+    """A slot with its control line, both as threads."""
+
+    def __init__(
+        self,
+        incarnation: Incarnation,
+        post: Callable[[ClusterEvent], None],
+        clock: Clock,
+        directory: Path,
+    ) -> None:
+        self.incarnation = incarnation
+        self._post = post
+        self._is_dead = False
+        self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.host = SlotHost(incarnation.slot, self._send, clock, directory)
+        name = f"mini-slot-{incarnation.slot}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+        self._send(Register(incarnation, Address("", 0), versions(), 0))
+
+    def receive(self, message: bytes) -> None:
+        self._inbox.put(message)
+
+    def die(self) -> None:
+        self._is_dead = True
+        self._inbox.put(None)
+
+    def end(self) -> None:
+        self._inbox.put(None)
+        self._thread.join(_CLOSE_SECONDS)
+        self.host.close(_CLOSE_SECONDS)
+
+    def _send(self, message: SlotMessage) -> None:
+        if not self._is_dead:
+            self._post(FromSlot(self.incarnation, pickle.loads(pickle.dumps(message))))
+
+    def _run(self) -> None:
+        while (message := self._inbox.get()) is not None:
+            self.host.handle(pickle.loads(message))
+
+
+def run(graph: JobGraph, settings: Settings | None = None) -> JobHandle:
+    """Start a job on a cluster of its own and return it running."""
+    settings = settings or Settings()
+    cluster = MiniCluster()
+    collectors = Collectors()
+    job_id = new_job_id()
+    master = JobMaster(
+        job_id,
+        graph,
+        pack(job_id, graph, settings.as_mapping()),
+        settings,
+        cluster,
+        cluster,
+        SystemClock(),
+        collectors.outputs(),
+    )
+    master.start()
+    return JobHandle(graph.name, master, collectors)

@@ -1,0 +1,1 @@
+"""What a stream's records are: type information, rows, and their form as Arrow columns."""
