@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 from typing import IO, Any, cast
 
 import pyarrow as pa
-from pyarrow import fs
 from pyarrow import csv as arrow_csv
+from pyarrow import fs
 from pyarrow import parquet as pq
 
 from tidegate.connectors.file_system import resolve
@@ -21,7 +21,6 @@ from tidegate.connectors.sink import Sink, SinkWriter, WriterContext
 from tidegate.core.errors import ConfigError, ExternalError
 from tidegate.stream.batch import Batch
 from tidegate.types.row import Row
-
 
 _ROWS_PER_GROUP = 1 << 17
 
@@ -241,11 +240,9 @@ class _ParquetEncoder(FileEncoder):
 
 def field_names(record: Any) -> tuple[str, ...]:
     """The names of a record's fields; empty where it has none."""
-    if isinstance(record, Row):
-        return tuple(record.get_field_names() or ())
     if dataclasses.is_dataclass(record):
         return tuple(field.name for field in dataclasses.fields(record))
-    return tuple(getattr(record, "_fields", ()))
+    return getattr(record, "_fields", None) or ()  # of a Row or a named tuple
 
 
 def field_values(record: Any) -> Sequence[Any]:
@@ -265,9 +262,7 @@ def as_json(record: Any) -> str:
 def _plain(value: Any) -> Any:
     names = field_names(value)
     if names:
-        return {
-            name: _plain(item) for name, item in zip(names, field_values(value), strict=True)
-        }
+        return {name: _plain(item) for name, item in zip(names, field_values(value), strict=True)}
     if isinstance(value, Row | tuple | list):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

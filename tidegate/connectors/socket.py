@@ -40,7 +40,13 @@ class SocketSource(Source):
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
 
     def __init__(
-        self, host: str, port: int, *, delimiter: str = "\n", charset: str = "UTF-8", retries: int = 0
+        self,
+        host: str,
+        port: int,
+        *,
+        delimiter: str = "\n",
+        charset: str = "UTF-8",
+        retries: int = 0,
     ) -> None:
         if not 0 < port < 65536:
             raise ConfigError("port", port, "give a TCP port from 1 to 65535")

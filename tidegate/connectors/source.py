@@ -60,6 +60,8 @@ class ReaderContext:
     format: ArrowFormat | None
     """How the records of the stream travel; None for pickled Python objects."""
     operator_name: str = ""
+    attempt: int = 1
+    """How often the region of the source was deployed."""
 
 
 class SourceReader(ABC):

@@ -33,10 +33,26 @@ def from_dataframe(frame: DataFrame, work_directory: str) -> FileSource:
 
 
 class DataFrameSink(FileSink):
-    """Parquet files that Spark reads as a DataFrame, when the job has finished."""
+    """Parquet files that are a DataFrame once the job has finished."""
 
-    def __init__(self, directory: str, type_info: TypeInformation) -> None:
-        self._directory = directory
-        self._schema = to_spark_schema(type_info)
-        format = arrow_format(type_info)
-        ...
+    def __init__(self, directory: str, type_info: TypeInformation | None) -> None:
+        format = None if type_info is None else arrow_format(type_info)
+        if type_info is None or format is None:
+            raise GraphError(
+                "a DataFrame needs the type of the records: give the last operator an output_type"
+            )
+        self._spark_schema = to_spark_schema(type_info)
+        schema = to_spark_batch(format, format.encode([])).schema
+        super().__init__(directory, ParquetEncoding(schema, _SparkColumns(format)))
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """What the job wrote; ask when it has finished."""
+        return spark.read.schema(self._spark_schema).parquet(self._directory)
+
+
+class _SparkColumns:
+    def __init__(self, format: ArrowFormat) -> None:
+        self._format = format
+
+    def __call__(self, batch: Batch) -> pa.RecordBatch:
+        return to_spark_batch(self._format, batch.columns)

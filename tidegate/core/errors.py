@@ -32,6 +32,19 @@ from __future__ import annotations
 class TidegateError(Exception):
     """Base of all errors of Tidegate."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(
+    cls: type[TidegateError], facts: tuple[object, ...], attributes: dict[str, object]
+) -> TidegateError:
+    """The same error in another process: its facts are final, so `__init__` is not asked again."""
+    error = cls.__new__(cls)
+    error.args = facts
+    error.__dict__.update(attributes)
+    return error
+
 
 class UserError(TidegateError):
     """The program or its settings must change."""

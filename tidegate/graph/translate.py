@@ -170,7 +170,12 @@ def _chain(
     loose: list[_LooseEdge] = []
     for transformation in order:
         resolved = [
-            (up, resolve_partitioning(up, parallelism[up.transformation], parallelism[transformation]))
+            (
+                up,
+                resolve_partitioning(
+                    up, parallelism[up.transformation], parallelism[transformation]
+                ),
+            )
             for up in transformation.inputs
         ]
         chain, link = _Chain(), None

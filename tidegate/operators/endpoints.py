@@ -61,6 +61,7 @@ class SourceOperator(Operator):
             clock=context.clock,
             format=self.format,
             operator_name=context.name,
+            attempt=context.attempt,
         )
         if isinstance(self.source, FunctionSource):
             return self.source.create_function_reader(reader_context, context)

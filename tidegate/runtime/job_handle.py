@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import queue
-import sys
+import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
 from typing import Any
 
 from tidegate.core.errors import UserError
@@ -14,6 +16,7 @@ from tidegate.runtime.exchange.codec import decode
 from tidegate.runtime.jobmanager.job_master import DriverOutputs, JobMaster
 from tidegate.runtime.jobmanager.job_status import JobStatus
 from tidegate.runtime.jobmanager.progress import Progress
+from tidegate.runtime.live_line import Console
 from tidegate.runtime.messages import Collected
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
@@ -33,22 +36,37 @@ class Collectors:
     def of(self, name: str) -> queue.SimpleQueue[bytes]:
         return self._queues.setdefault(name, queue.SimpleQueue())
 
-    def outputs(self) -> DriverOutputs:
-        return DriverOutputs(console=_print, collect=self.put)
+    def outputs(self, console: Console) -> DriverOutputs:
+        return DriverOutputs(console=console.print, collect=self.put)
 
 
-def _print(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+@contextmanager
+def _plain_interrupts() -> Iterator[None]:
+    """While the program waits, Ctrl-C is a KeyboardInterrupt and nothing else.
+
+    PySpark's own handler would end every slot at once and leave nobody to close them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class JobHandle:
     """What `execute` waits for and `execute_async` returns."""
 
-    def __init__(self, name: str, master: JobMaster, collectors: Collectors) -> None:
+    def __init__(
+        self, name: str, master: JobMaster, collectors: Collectors, console: Console
+    ) -> None:
         self.name = name
         self._master = master
         self._collectors = collectors
+        console.follow(name, master.progress)
+        master.result.add_done_callback(lambda _: console.close())
 
     @property
     def job_id(self) -> JobId:
@@ -68,7 +86,8 @@ class JobHandle:
             UserError: the job still runs after `timeout` seconds.
         """
         try:
-            self._master.result.result(timeout)
+            with _plain_interrupts():
+                self._master.result.result(timeout)
         except FutureTimeout:
             raise UserError(f"job {self.name!r} still runs after {timeout} s") from None
 

@@ -27,6 +27,7 @@ from tidegate.runtime.incarnation import Incarnation
 from tidegate.runtime.job_handle import Collectors, JobHandle
 from tidegate.runtime.jobmanager.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
 from tidegate.runtime.jobmanager.job_master import JobMaster
+from tidegate.runtime.live_line import Console
 from tidegate.runtime.messages import DriverMessage, Register
 from tidegate.runtime.shipping import pack
 from tidegate.runtime.taskmanager.slot import SlotTask
@@ -55,6 +56,7 @@ def submit(graph: JobGraph, spark: SparkSession, settings: Settings) -> JobHandl
     package = pack(job_id, graph, settings.as_mapping())
     secret = secrets.token_bytes(32)
     collectors = Collectors()
+    console = Console(settings.engine.live_line)
     master = JobMaster(
         job_id,
         graph,
@@ -63,10 +65,10 @@ def submit(graph: JobGraph, spark: SparkSession, settings: Settings) -> JobHandl
         SparkCluster(context, job_id, secret, settings),
         ShuffleExchange(context, job_id, secret),
         SystemClock(),
-        collectors.outputs(),
+        collectors.outputs(console),
     )
     master.start()
-    return JobHandle(graph.name, master, collectors)
+    return JobHandle(graph.name, master, collectors, console)
 
 
 class SparkCluster:
@@ -165,7 +167,11 @@ class SparkCluster:
 
 def is_local(context: SparkContext) -> bool:
     """Whether everything runs on this machine, in one JVM."""
-    return _LOCAL.fullmatch(context.master) is not None
+    return _LOCAL.fullmatch(_master(context)) is not None
+
+
+def _master(context: SparkContext) -> str:
+    return context.master or ""
 
 
 _FORBIDDEN = {
@@ -173,8 +179,10 @@ _FORBIDDEN = {
     "spark.excludeOnFailure.enabled": ("true", "a lost slot must be able to come back; disable it"),
     "spark.network.crypto.enabled": (
         "true",
-        "the lines between slots are not encrypted, so the job would weaken the cluster; run it "
-        "on a session without spark.network.crypto.enabled",
+        (
+            "the lines between slots are not encrypted, so the job would weaken the cluster; run "
+            "it on a session without spark.network.crypto.enabled"
+        ),
     ),
 }
 
@@ -184,9 +192,9 @@ def _check_session(context: SparkContext, slots: int) -> None:
     for setting, (value, advice) in _FORBIDDEN.items():
         if (configuration.get(setting) or "false").lower() == value:
             raise UnsuitableSpark(setting, value, advice)
-    match = _LOCAL.fullmatch(context.master)
+    match = _LOCAL.fullmatch(_master(context))
     available = context.defaultParallelism
     if match is not None and match["threads"] is None:
         available = 1
     if match is not None and available < slots + 1:
-        raise NotEnoughTaskSlots(context.master, available, slots)
+        raise NotEnoughTaskSlots(_master(context), available, slots)

@@ -13,7 +13,6 @@ from tidegate.runtime.incarnation import Incarnation
 from tidegate.runtime.wire import Address
 from tidegate.stream.elements import Barrier
 
-
 # --- slot to driver -----------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ module `MAIN_MODULE`, so that records, and later state, refer to them by name an
 from __future__ import annotations
 
 import io
-import os
+import pickle
 import sys
 import sysconfig
 import types
@@ -84,12 +84,13 @@ def pack(job_id: JobId, graph: JobGraph, settings: Mapping[str, Any]) -> bytes:
     body = _dump(package, "a key selector or partitioner of the job", classes)
     _install(classes)
     modules = _local_modules()
-    return cloudpickle.dumps((_dump(classes, "a class of the job", {}), modules, body), protocol=5)
+    contents = (_dump(classes, "a class of the job", {}), modules, body)
+    return pickle.dumps(contents, protocol=5)
 
 
 def unpack(package: bytes, work_directory: Path) -> JobPackage:
     """Make the job's modules and classes importable in this process and return the job."""
-    classes, modules, body = cloudpickle.loads(package)
+    classes, modules, body = pickle.loads(package)
     modules.install(work_directory)
     sys.modules.pop(MAIN_MODULE, None)
     _install(cloudpickle.loads(classes))
@@ -144,7 +145,7 @@ class _Modules:
 
     def install(self, work_directory: Path) -> None:
         path = self.directory
-        if self.machine != this_machine() or not os.path.isdir(path):
+        if self.machine != this_machine() or not Path(path).is_dir():
             path = str(work_directory / "modules")
             with zipfile.ZipFile(io.BytesIO(self.archive)) as archive:
                 archive.extractall(path)

@@ -9,13 +9,13 @@ limited to a few bytes and nothing is unpickled.
 from __future__ import annotations
 
 import hmac
-import os
 import secrets
 import socket
 import struct
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tidegate.core.errors import ExternalError, LineClosed, NotAuthorized
 
@@ -45,8 +45,7 @@ class Address:
 def this_machine() -> str:
     """An identity of the running kernel: two containers of one host differ by their host name."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
         boot = ""
     return f"{socket.gethostname()}/{boot}"
@@ -161,8 +160,7 @@ class Listener:
         self._sockets: list[socket.socket] = []
         port = 0
         if unix_path is not None:
-            if os.path.exists(unix_path):
-                os.unlink(unix_path)
+            Path(unix_path).unlink(missing_ok=True)
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             sock.bind(unix_path)
             sock.listen(128)
@@ -203,8 +201,8 @@ class Listener:
             except OSError:
                 pass  # a listening socket that nobody waits on
             sock.close()
-        if self.address.unix_path is not None and os.path.exists(self.address.unix_path):
-            os.unlink(self.address.unix_path)
+        if self.address.unix_path is not None:
+            Path(self.address.unix_path).unlink(missing_ok=True)
 
 
 def _welcome(accepted: socket.socket, secret: bytes, handler: ConnectionHandler) -> None:

@@ -27,8 +27,8 @@ class OperatorHarness:
             harness.process([1, 2])
             assert harness.output == [2, 3]
 
-    The operator is copied by pickling, as it is on its way to a slot. Not simulated: channels,
-    alignment, the conversion of records that travel.
+    The operator is copied by pickling, as it is on its way to a slot, unless `copy` is false.
+    Not simulated: channels, alignment, the conversion of records that travel.
     """
 
     def __init__(
@@ -44,8 +44,9 @@ class OperatorHarness:
         clock: ManualClock | None = None,
         attempt: int = 1,
         restore_from: Sequence[OperatorSnapshot | None] = (),
+        copy: bool = True,
     ) -> None:
-        self.operator: Operator = pickle.loads(cloudpickle.dumps(operator))
+        self.operator: Operator = pickle.loads(cloudpickle.dumps(operator)) if copy else operator
         self.clock = clock or ManualClock()
         self.batches: list[Batch] = []
         """What was emitted, as it was emitted."""

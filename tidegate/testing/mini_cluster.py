@@ -1,6 +1,6 @@
 """A whole cluster in one process: the real driver and the real slots, joined without Spark.
 
-Not simulated: separate processes (user classes are shared), Spark's scheduling and retries, sockets.
+Not simulated: processes (user classes are shared), Spark's scheduling and retries, sockets.
 Messages and packets are encoded exactly as between processes.
 """
 
@@ -22,6 +22,7 @@ from tidegate.runtime.incarnation import Incarnation
 from tidegate.runtime.job_handle import Collectors, JobHandle
 from tidegate.runtime.jobmanager.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
 from tidegate.runtime.jobmanager.job_master import JobMaster
+from tidegate.runtime.live_line import Console
 from tidegate.runtime.messages import (
     DriverMessage,
     Register,
@@ -170,6 +171,7 @@ def run(graph: JobGraph, settings: Settings | None = None) -> JobHandle:
     settings = settings or Settings()
     cluster = MiniCluster()
     collectors = Collectors()
+    console = Console(settings.engine.live_line)
     job_id = new_job_id()
     master = JobMaster(
         job_id,
@@ -179,7 +181,7 @@ def run(graph: JobGraph, settings: Settings | None = None) -> JobHandle:
         cluster,
         cluster,
         SystemClock(),
-        collectors.outputs(),
+        collectors.outputs(console),
     )
     master.start()
-    return JobHandle(graph.name, master, collectors)
+    return JobHandle(graph.name, master, collectors, console)

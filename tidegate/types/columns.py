@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from tidegate.core.errors import shorten
 from tidegate.types.instant import Instant
 
 _NONE_TYPE = type(None)
@@ -113,7 +114,7 @@ class IntegerCodec(NumberCodec):
         if not self._least <= number <= self._most:
             wider = "Types.LONG()" if self.name != "LONG" else "Types.BIG_INT()"
             raise Unfit(
-                f"{number} is outside the range of Types.{self.name}(), {self._least} to "
+                f"{shorten(number, 80)} is outside the range of Types.{self.name}(), {self._least} to "
                 f"{self._most}: declare {wider}"
             )
         return number
@@ -383,4 +384,6 @@ def _whole_numbers(column: pa.Array[Any], absent: int) -> list[int]:
 
 
 def _described(value: object) -> str:
-    return "it is None" if value is None else f"{value!r} is of type {type(value).__name__}"
+    if value is None:
+        return "it is None"
+    return f"{shorten(value, 80)} is of type {type(value).__name__}"

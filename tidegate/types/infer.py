@@ -56,6 +56,8 @@ def as_type_info(declared: Any) -> TypeInformation:
     name = getattr(declared, "__name__", "")
     if callable(declared) and getattr(Types, name, None) is declared:
         raise TypeError(f"Types.{name} is a function: write Types.{name}()")
+    if declared in (list, dict, tuple):
+        raise TypeError(f"say what a {name} holds, such as list[int] or dict[str, float]")
     if isinstance(declared, type):
         raise TypeError(
             f"{declared.__qualname__} declares no fields: make it a dataclass or a NamedTuple, or "

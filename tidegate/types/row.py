@@ -23,6 +23,9 @@ class RowKind(Enum):
         ]
 
 
+_INSERT = RowKind.INSERT  # a global name is read faster than a member of an enum
+
+
 class Row:
     """A record whose fields are reached by position and, where it has names, by name.
 
@@ -45,7 +48,7 @@ class Row:
     __slots__ = ("_values",)
 
     _fields: ClassVar[tuple[str, ...] | None] = None
-    _row_kind: ClassVar[RowKind] = RowKind.INSERT
+    _row_kind: ClassVar[RowKind] = _INSERT
     _values: tuple[Any, ...] | list[Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -167,11 +170,11 @@ class Row:
 
 
 def row_class(
-    fields: tuple[str, ...] | None, kind: RowKind = RowKind.INSERT, base: type[Row] = Row
+    fields: tuple[str, ...] | None, kind: RowKind = _INSERT, base: type[Row] = Row
 ) -> type[Row]:
     """The class of rows with these names and this kind."""
     # The usual key is the names alone: to hash an enum or a longer tuple costs as much as a row.
-    usual = kind is RowKind.INSERT and base is Row
+    usual = kind is _INSERT and base is Row
     key = fields if usual else (fields, kind, base)
     found = _row_classes.get(key)
     if found is None:
@@ -186,7 +189,7 @@ _MOST_ROW_CLASSES = 1024  # a program may make names of its data
 
 
 def _make_row_class(fields: tuple[str, ...] | None, kind: RowKind, base: type[Row]) -> type[Row]:
-    if fields is None and kind is RowKind.INSERT:
+    if fields is None and kind is _INSERT:
         return base
     members: dict[str, Any] = {
         "__slots__": (),
@@ -208,7 +211,7 @@ def _field(position: int) -> property:
 def _create_row(
     fields: tuple[str, ...] | None,
     values: tuple[Any, ...],
-    kind: RowKind = RowKind.INSERT,
+    kind: RowKind = _INSERT,
     base: type[Row] = Row,
 ) -> Row:
     row = object.__new__(row_class(fields, kind, base))

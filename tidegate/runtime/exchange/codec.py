@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.core.errors import InternalError, NotSerializable, shorten
@@ -27,7 +28,7 @@ _PREFIX = struct.Struct(">BQ")
 _COLUMNS, _COLUMNS_WITH_SCHEMA, _RECORDS, _CONTROL, _TIMESTAMPS = range(5)
 
 
-def encode(element: StreamElement) -> bytes | bytearray:
+def encode(element: StreamElement) -> bytes:
     """The bytes of one element.
 
     Raises:
@@ -95,7 +96,10 @@ def decode(
 
 
 def _decode_batch(
-    kind: int, payload: memoryview, format: ArrowFormat | None, timestamps: object
+    kind: int,
+    payload: memoryview,
+    format: ArrowFormat | None,
+    timestamps: npt.NDArray[np.int64] | None,
 ) -> Batch:
     columns = records = None
     if kind == _RECORDS:

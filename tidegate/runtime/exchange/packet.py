@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidegate.core.ids import Attempt, EdgeId, SlotIndex, StepNumber, SubtaskIndex, VertexId
+from tidegate.runtime.exchange.spill import Bytes, SpilledBytes
 
 
 class Channel(NamedTuple):
@@ -55,7 +56,7 @@ class Packet:
     """Encoded stream elements with their header."""
 
     header: PacketHeader
-    body: bytes | bytearray | memoryview
+    body: Bytes | SpilledBytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,9 +155,8 @@ class _ByKeyGroup(_ByTargets):
         super().__init__(targets)
         self._key = partitioning.key
         self._key_groups = np.uint64(key_groups)
-        self._owner = (
-            np.arange(key_groups, dtype=np.int64) * targets // key_groups
-        ).astype(np.uint8 if targets <= 256 else np.uint16)
+        owner = np.arange(key_groups, dtype=np.int64) * targets // key_groups
+        self._owner: npt.NDArray[np.uint16] = owner.astype(np.uint16)
 
     def open(self, context: OperatorContext) -> None:
         self._key.open(RuntimeContext(context))
@@ -167,7 +166,7 @@ class _ByKeyGroup(_ByTargets):
 
     def _target_of(self, batch: Batch) -> npt.NDArray[np.integer]:
         groups = self._key.hashes(batch) % self._key_groups
-        return self._owner[groups.astype(np.intp)]
+        return np.take(self._owner, groups.astype(np.intp))
 
 
 class _Custom(_ByTargets):

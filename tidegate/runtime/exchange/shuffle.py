@@ -13,7 +13,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -66,10 +66,9 @@ class ShuffleExchange:
             context.addJobTag(self._tag)
             if width not in self._bases:
                 self._bases[width] = context.parallelize(range(width), width)
-            moving: RDD[object] = self._bases[width].mapPartitionsWithIndex(stages[0])
+            moving: RDD[Any] = self._bases[width].mapPartitionsWithIndex(stages[0])
             for stage in stages[1:]:
-                shuffled = moving.partitionBy(width, _same)  # type: ignore[arg-type]
-                moving = shuffled.mapPartitionsWithIndex(stage)
+                moving = moving.partitionBy(width, _same).mapPartitionsWithIndex(stage)
             outcomes = [pickle.loads(outcome) for outcome in moving.collect()]
             if len(stages) > 1:
                 moving.cleanShuffleDependencies(False)

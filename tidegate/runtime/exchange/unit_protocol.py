@@ -1,7 +1,7 @@
 """How a step task and a slot talk: one request on a connection, one answer, then the next.
 
-    task  ▶ OPEN(unit) · PACKET* · MARK* · RUN
-    slot  ▶ PACKET* · MARK* · REPORT          or    REFUSED(reason)
+task  ▶ OPEN(unit) · PACKET* · MARK* · RUN
+slot  ▶ PACKET* · MARK* · REPORT          or    REFUSED(reason)
 """
 
 from __future__ import annotations

@@ -184,9 +184,11 @@ class JobMaster:
     def _patience(self) -> float:
         wall, now = self._clock.time(), self._now()
         waits = [_LONGEST_WAIT]
-        for driver in self._drivers.values():
-            if driver.due is not None and driver.region.step_in_flight is None:
-                waits.append(driver.due - wall)
+        waits += [
+            driver.due - wall
+            for driver in self._drivers.values()
+            if driver.due is not None and driver.region.step_in_flight is None
+        ]
         waits += [at - now for at in self._redeploy_at.values()]
         if (tick := self._pool.next_tick()) is not None:
             waits.append(tick - now)
@@ -214,7 +216,9 @@ class JobMaster:
                 self._step_through(event)
             case StepBroke(pipeline, attempt, step, reason):
                 _log.warning("step %s of pipeline %s broke in Spark: %s", step, pipeline, reason)
-                self._act(pipeline, self._drivers[pipeline].region.step_broke(attempt, step, reason))
+                self._act(
+                    pipeline, self._drivers[pipeline].region.step_broke(attempt, step, reason)
+                )
             case EnumerationFailed(pipeline, attempt, error):
                 self._act(pipeline, self._drivers[pipeline].region.fail(attempt, error))
             case CancelRequested():
@@ -252,7 +256,9 @@ class JobMaster:
         incarnation = message.incarnation
         if (difference := mismatch(message.versions)) is not None:
             self._cluster.send(incarnation, Refused(difference))
-            self._fail(ExternalError(f"slot {incarnation.slot} cannot serve this job: {difference}"))
+            self._fail(
+                ExternalError(f"slot {incarnation.slot} cannot serve this job: {difference}")
+            )
             return
         instructions = self._pool.registered(incarnation, self._now())
         if self._pool.is_current(incarnation):

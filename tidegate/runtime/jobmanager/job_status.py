@@ -64,14 +64,11 @@ LEGAL_MOVES: dict[JobStatus, set[JobStatus]] = {
 def status_of(regions: Iterable[RegionState]) -> JobStatus:
     """The job's status; a job whose regions all have ended is what the worst of them is."""
     found = set(regions)
-    if RegionState.CANCELLING in found:
-        return JobStatus.CANCELLING
-    if RegionState.CANCELED in found:
-        ended = all(state.is_terminal for state in found)
-        return JobStatus.CANCELED if ended else JobStatus.CANCELLING
+    ended = all(state.is_terminal for state in found)
     if RegionState.FAILED in found:
-        ended = all(state.is_terminal for state in found)
         return JobStatus.FAILED if ended else JobStatus.FAILING
+    if found & {RegionState.CANCELLING, RegionState.CANCELED}:
+        return JobStatus.CANCELED if ended else JobStatus.CANCELLING
     if RegionState.FAILING in found:
         return JobStatus.FAILING
     if RegionState.RESTARTING in found:

@@ -134,12 +134,15 @@ class PipelineDriver:
     @property
     def is_finished(self) -> bool:
         """Whether every subtask of every vertex has ended."""
-        return all(
-            vertex.id in report.finished
-            for vertex in self.pipeline.vertices
-            for slot in range(vertex.parallelism)
-            if (report := self.reports.get(SlotIndex(slot))) is not None
-        ) and len(self.reports) == self.pipeline.slots
+        return (
+            all(
+                vertex.id in report.finished
+                for vertex in self.pipeline.vertices
+                for slot in range(vertex.parallelism)
+                if (report := self.reports.get(SlotIndex(slot))) is not None
+            )
+            and len(self.reports) == self.pipeline.slots
+        )
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -151,8 +154,12 @@ class PipelineDriver:
         try:
             request = self._request_for(order, assigner)
         except Exception as error:
-            failure = error if isinstance(error, TidegateError) else UserError(
-                f"a source could not list its splits: {type(error).__name__}: {error}"
+            failure = (
+                error
+                if isinstance(error, TidegateError)
+                else UserError(
+                    f"a source could not list its splits: {type(error).__name__}: {error}"
+                )
             )
             self._post(EnumerationFailed(self.pipeline.id, order.attempt, failure))
             return
@@ -163,9 +170,7 @@ class PipelineDriver:
             self._post(StepBroke(self.pipeline.id, order.attempt, order.step, str(broken)))
             return
         seconds = time.monotonic() - started
-        self._post(
-            StepThrough(self.pipeline.id, order.attempt, order.step, outcomes, seconds)
-        )
+        self._post(StepThrough(self.pipeline.id, order.attempt, order.step, outcomes, seconds))
 
     def _request_for(self, order: RunStep, assigner: SplitAssigner) -> StepRequest:
         """The same request again when the step is repeated: its splits are assigned already."""
@@ -185,9 +190,7 @@ class PipelineDriver:
         return request
 
     def _fresh_slice(self) -> SliceSize:
-        return SliceSize(
-            self._engine.step_target.total_seconds(), self._engine.max_slice_records
-        )
+        return SliceSize(self._engine.step_target.total_seconds(), self._engine.max_slice_records)
 
     def _close_assigner(self) -> None:
         if self._assigner is not None:

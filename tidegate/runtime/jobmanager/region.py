@@ -1,14 +1,14 @@
 """A region: one pipeline of the job as the driver steps, fails and restarts it.
 
-                                       ┌────────────────────────────┐
-                                       ▼                            │ restart
-    CREATED ──deploy──▶ DEPLOYING ──▶ RUNNING ──▶ FINISHED ──▶ RESTARTING ──deploy──▶ DEPLOYING
-                            │            │                          ▲
-                            │            ├──────────────────────────┤ (another region failed)
-                            └──────▶ FAILING ───────────────────────┘
-                                         │
-                                         └──▶ FAILED
-    any of these but the ends ──cancel──▶ CANCELLING ──▶ CANCELED
+    CREATED ──deploy──▶ DEPLOYING ──all slots opened it──▶ RUNNING ──▶ FINISHED
+                          ▲    │                              │            │
+                          │    └───▶ FAILING ◀─── a failure ──┤            │ another region
+                          │             │ │                   │            │ failed, and the
+                       deploy           │ └──▶ FAILED         │            │ failover is full
+                          │             ▼                     │            │
+                          └──────── RESTARTING ◀──────────────┴────────────┘
+
+    all but the ends ──cancel──▶ CANCELLING ──▶ CANCELED
 
 An attempt number is given to every deployment. Whatever comes in for another attempt than the
 current is ignored. Step numbers go on over attempts, so a number names a step for good.
@@ -43,7 +43,7 @@ class RegionState(Enum):
 
 
 LEGAL_MOVES: dict[RegionState, set[RegionState]] = {
-    RegionState.CREATED: {RegionState.DEPLOYING, RegionState.CANCELLING, RegionState.FAILING},
+    RegionState.CREATED: {RegionState.DEPLOYING, RegionState.CANCELLING},
     RegionState.DEPLOYING: {
         RegionState.RUNNING,
         RegionState.FAILING,
@@ -57,11 +57,7 @@ LEGAL_MOVES: dict[RegionState, set[RegionState]] = {
         RegionState.CANCELLING,
     },
     RegionState.FAILING: {RegionState.RESTARTING, RegionState.FAILED, RegionState.CANCELLING},
-    RegionState.RESTARTING: {
-        RegionState.DEPLOYING,
-        RegionState.FAILING,
-        RegionState.CANCELLING,
-    },
+    RegionState.RESTARTING: {RegionState.DEPLOYING, RegionState.CANCELLING},
     RegionState.CANCELLING: {RegionState.CANCELED},
     RegionState.FINISHED: {RegionState.RESTARTING},
     RegionState.CANCELED: set(),

@@ -1,6 +1,6 @@
 """What the subtasks of a slot emit during a unit, by channel and target.
 
-A share for a subtask in the same slot is handed over as it is; only what leaves the slot is encoded.
+A share for a subtask in the same slot is handed over as it is; what leaves the slot is encoded.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tidegate.operators.base import OperatorContext
 from tidegate.runtime.exchange.codec import encode
 from tidegate.runtime.exchange.packet import Channel, Packet, PacketHeader
 from tidegate.runtime.exchange.partitioner import create_partitioner, rescale_targets
+from tidegate.runtime.exchange.spill import SpillStore
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import StreamElement
 
@@ -23,7 +24,8 @@ PACKET_BYTES = 4 << 20
 class Outbox:
     """Gathers the elements that leave the subtasks of one pipeline in one slot."""
 
-    def __init__(self, slot: SlotIndex, attempt: Attempt) -> None:
+    def __init__(self, slot: SlotIndex, attempt: Attempt, spill: SpillStore) -> None:
+        self._spill = spill
         self._slot = slot
         self._attempt = attempt
         self._step = StepNumber(0)
@@ -72,7 +74,8 @@ class Outbox:
             target_subtask=SubtaskIndex(target),
             sequence=sequence,
         )
-        self._packets.append(Packet(header, b"".join(self._growing.pop(place))))
+        body = self._spill.keep(b"".join(self._growing.pop(place)))
+        self._packets.append(Packet(header, body))
         self._sizes.pop(place)
 
 

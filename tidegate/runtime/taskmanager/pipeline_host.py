@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from tidegate.core.clock import Clock
 from tidegate.core.ids import (
@@ -20,6 +21,7 @@ from tidegate.graph.job_graph import Edge, JobGraph, Vertex
 from tidegate.operators.base import OperatorContext
 from tidegate.runtime.exchange.codec import decode
 from tidegate.runtime.exchange.packet import Channel, FailureMark, Packet
+from tidegate.runtime.exchange.spill import SpillStore, loaded
 from tidegate.runtime.messages import SlotReport, SourceReport, StepRequest, SubtaskFailure
 from tidegate.runtime.shipping import JobPackage
 from tidegate.runtime.taskmanager.input_gate import InputGate
@@ -47,6 +49,9 @@ class HostServices:
     clock: Clock
     console: Callable[[str], None]
     deliver: Callable[[str, SubtaskIndex, Batch], None]
+    directory: Path
+    """For files that need not outlive the slot."""
+    spill_threshold: int
 
 
 class PipelineHost:
@@ -64,7 +69,8 @@ class PipelineHost:
         self._slot = slot
         self._clock = services.clock
         self._graph = package.graph
-        self._outbox = Outbox(slot, attempt)
+        self._spill = SpillStore(services.directory, services.spill_threshold)
+        self._outbox = Outbox(slot, attempt, self._spill)
         self._parked: dict[Level, list[Packet]] = {}
         self._marks: dict[SlotIndex, FailureMark] = {}
         self._sources: dict[VertexId, SourceReport] = {}
@@ -170,6 +176,7 @@ class PipelineHost:
 
     def _begin(self, step: StepNumber) -> None:
         self._step = step
+        self._spill.end_step()
         self._outbox.begin_step(step)
         self._sources.clear()
 
@@ -181,7 +188,8 @@ class PipelineHost:
         for packet in (*self._parked.pop(level, ()), *packets):
             target = self._graph.vertices[packet.header.target_vertex]
             if target.level > level:
-                self._parked.setdefault(target.level, []).append(packet)
+                waiting = Packet(packet.header, self._spill.keep(loaded(packet.body)))
+                self._parked.setdefault(target.level, []).append(waiting)
             else:
                 by_channel = arrived.setdefault(target.id, {})
                 by_channel.setdefault(packet.header.channel, []).append(packet)
@@ -225,7 +233,7 @@ class PipelineHost:
         for channel in sorted({*packets, *local}):
             yield channel, local.get(channel, ())
             for packet in packets.get(channel, ()):
-                yield channel, decode(packet.body, self._edges[channel.edge].format)
+                yield channel, decode(loaded(packet.body), self._edges[channel.edge].format)
 
     def _report(self) -> SlotReport:
         subtasks = self._subtasks
@@ -253,4 +261,3 @@ def _gate_of(vertex: Vertex, graph: JobGraph, slot: SlotIndex) -> InputGate | No
         for channel in channels_into(edge, slot, senders, vertex.parallelism):
             channels[channel] = edge.input_index
     return InputGate(channels) if channels else None
-

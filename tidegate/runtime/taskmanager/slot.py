@@ -70,7 +70,13 @@ class _Slot:
         self._task = task
         self._state = SlotState(incarnation)
         self._line = ControlLine(dial(task.control, task.secret))
-        self._host = SlotHost(task.slot, self._send, SystemClock(), directory)
+        self._host = SlotHost(
+            task.slot,
+            self._send,
+            SystemClock(),
+            directory,
+            may_act=lambda: self._state.may_act(time.monotonic()),
+        )
         self._listener = Listener(
             unix_path=str(directory / "steps.sock"),
             host=None if task.is_local else _executor_host(),

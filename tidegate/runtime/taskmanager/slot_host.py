@@ -59,7 +59,9 @@ class SlotHost:
         send: Callable[[SlotMessage], None],
         clock: Clock,
         work_directory: Path,
+        may_act: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._may_act = may_act
         self._slot = slot
         self._send = send
         self._clock = clock
@@ -95,6 +97,8 @@ class SlotHost:
         request: StepRequest | None,
     ) -> UnitAnswer | Stale:
         """Run a unit, or wait for whoever does; returns its one and only answer."""
+        if not self._may_act():
+            return Stale(key, f"the lease of slot {self._slot} has run out")
         with self._lock:
             hosted = self._pipelines.get(pipeline)
         if hosted is None:
@@ -107,7 +111,8 @@ class SlotHost:
             pipelines = list(self._pipelines.values())
         for hosted in pipelines:
             hosted.undeploy()
-        return all([hosted.mailbox.stop(timeout) for hosted in pipelines])
+        stopped = [hosted.mailbox.stop(timeout) for hosted in pipelines]
+        return all(stopped)
 
     def _hosted(self, pipeline: PipelineId) -> _Hosted:
         with self._lock:
@@ -115,7 +120,12 @@ class SlotHost:
                 if self._package is None:
                     raise InternalError("a pipeline was deployed before its job was sent")
                 self._pipelines[pipeline] = _Hosted(
-                    self._package, pipeline, self._slot, self._send, self._clock
+                    self._package,
+                    pipeline,
+                    self._slot,
+                    self._send,
+                    self._clock,
+                    self._work_directory,
                 )
             return self._pipelines[pipeline]
 
@@ -130,13 +140,20 @@ class _Hosted:
         slot: SlotIndex,
         send: Callable[[SlotMessage], None],
         clock: Clock,
+        work_directory: Path,
     ) -> None:
         self._package = package
         self._pipeline = pipeline
         self._slot = slot
         self._send = send
         self._console: list[str] = []
-        self._services = HostServices(clock=clock, console=self._print, deliver=self._deliver)
+        self._services = HostServices(
+            clock=clock,
+            console=self._print,
+            deliver=self._deliver,
+            directory=work_directory,
+            spill_threshold=package.settings["tidegate.slot.spill-threshold"].get_bytes(),
+        )
         self._host: PipelineHost | None = None
         self._units: WorkUnits[UnitAnswer] = WorkUnits(Attempt(0))
         self._changed = threading.Condition()

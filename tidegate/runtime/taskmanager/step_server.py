@@ -7,6 +7,7 @@ import pickle
 from tidegate.core.errors import ProtocolViolation
 from tidegate.runtime.exchange.codec import decode_packet, encode_header
 from tidegate.runtime.exchange.packet import FailureMark, Packet
+from tidegate.runtime.exchange.spill import loaded
 from tidegate.runtime.exchange.unit_protocol import Frame, UnitOrder
 from tidegate.runtime.taskmanager.pipeline_host import UnitAnswer
 from tidegate.runtime.taskmanager.slot_host import SlotHost
@@ -54,7 +55,7 @@ def _receive_unit(connection: Connection) -> tuple[UnitOrder, list[Packet], list
 
 def _send_answer(connection: Connection, answer: UnitAnswer) -> None:
     for packet in answer.packets:
-        connection.send(Frame.PACKET, encode_header(packet.header), packet.body)
+        connection.send(Frame.PACKET, encode_header(packet.header), loaded(packet.body))
     for mark in answer.marks:
         connection.send(Frame.MARK, pickle.dumps(mark))
     connection.send(Frame.REPORT, pickle.dumps(answer.report))

@@ -219,7 +219,9 @@ class Subtask:
     def next_timer(self) -> float | None:
         if self.is_finished:
             return None
-        due = [timer for operator in self._operators if (timer := operator.next_timer()) is not None]
+        due = [
+            timer for operator in self._operators if (timer := operator.next_timer()) is not None
+        ]
         return min(due, default=None)
 
     def is_available(self) -> bool:
@@ -229,9 +231,11 @@ class Subtask:
 
     def close(self) -> None:
         """Close what was opened; the first failure of user code is kept, the rest goes on."""
-        for closing in [*reversed(self._opened), *(writer for _, _, writer in self._writers)]:
+        closings = [operator.close for operator in reversed(self._opened)]
+        closings += [writer.close for _, _, writer in self._writers]
+        for close in closings:
             try:
-                closing.close()
+                close()
             except Exception as error:
                 self.failure = self.failure or self._as_failure(error)
         self._opened.clear()

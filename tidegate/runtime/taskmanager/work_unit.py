@@ -114,13 +114,14 @@ class WorkUnits(Generic[A]):
         stale = self._staleness(key)
         if stale is not None:
             return stale
+        if key.step == self._step:
+            if key.level in self._answers:
+                return Sealed(key, self._answers[key.level])
+            if key.level in self._running:
+                return Pending(key)
+        ordered = in_order(key, packets)
         if key.step > self._step:
             self._begin(key)
-        if key.level in self._answers:
-            return Sealed(key, self._answers[key.level])
-        if key.level in self._running:
-            return Pending(key)
-        ordered = in_order(key, packets)
         self._running.add(key.level)
         return RunNow(key, ordered)
 

@@ -1,0 +1,140 @@
+"""map_batches: a function on whole batches, as Arrow, pandas or polars frames."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+
+from tidegate.core.errors import GraphError, MissingField, TypeMismatch
+from tidegate.operators.user_code import USER_FAILURES, FunctionOperator, Timestamps
+from tidegate.stream.batch import Batch
+from tidegate.types.arrow import ArrowFormat
+
+
+class FrameKind(Enum):
+    """What the function is given."""
+
+    ARROW = "arrow"
+    PANDAS = "pandas"
+    POLARS = "polars"
+
+    @classmethod
+    def of(cls, function: Callable[[Any], Any]) -> FrameKind:
+        """What the annotation of the first parameter asks for; Arrow where it has none."""
+        try:
+            parameter = next(iter(inspect.signature(function).parameters.values()))
+            wanted = typing.get_type_hints(function).get(parameter.name, parameter.annotation)
+        except (NameError, StopIteration, TypeError, ValueError):
+            return cls.ARROW
+        return {pd.DataFrame: cls.PANDAS, pl.DataFrame: cls.POLARS}.get(wanted, cls.ARROW)
+
+
+class MapBatchesOperator(FunctionOperator):
+    """The function gets a frame of one batch and returns a frame with any number of rows.
+
+    What it returns may be of any kind, an Arrow table too, or None for no rows. Its columns must
+    be those of the declared output type; where none is declared, those of the input.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        input_format: ArrowFormat | None,
+        output_format: ArrowFormat | None = None,
+        kind: FrameKind | None = None,
+    ) -> None:
+        if input_format is None:
+            raise GraphError(
+                "map_batches() needs columns, but the stream's records are pickled Python "
+                "objects: declare the type of the stream, as output_type of the operator before it"
+            )
+        if not callable(function):
+            raise TypeError(f"map_batches() needs a function, got {function!r}")
+        super().__init__(function, output_format or input_format)
+        self._is_declared = output_format is not None
+        self._kind = kind or FrameKind.of(function)
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        try:
+            returned = self.function(self._frame(batch.columns))
+        except USER_FAILURES as error:
+            raise self.user_code.failure(error, f"<a batch of {len(batch)} records>") from None
+        with self.user_code.guard():
+            columns = self._columns(returned)
+        if columns is not None and columns.num_rows:
+            stamps = _timestamps(batch.timestamps, columns.num_rows)
+            self.output.emit(Batch(columns=columns, format=self.format, timestamps=stamps))
+
+    def _frame(self, columns: pa.RecordBatch) -> Any:
+        match self._kind:
+            case FrameKind.ARROW:
+                return columns
+            case FrameKind.PANDAS:
+                return columns.to_pandas()
+            case FrameKind.POLARS:
+                return pl.from_arrow(columns)
+            case _:
+                typing.assert_never(self._kind)
+
+    def _columns(self, returned: Any) -> pa.RecordBatch | None:
+        if returned is None:
+            return None
+        assert self.format is not None
+        try:
+            return self.format.conform(_as_arrow(returned, self.format))
+        except (MissingField, TypeMismatch) as misfit:
+            if self._is_declared:
+                raise
+            raise GraphError(
+                f"the function changed the columns ({misfit}): declare what it returns as "
+                "output_type of map_batches()"
+            ) from None
+
+
+def _as_arrow(returned: Any, format: ArrowFormat) -> pa.RecordBatch:
+    match returned:
+        case pa.RecordBatch():
+            return returned
+        case pa.Table():
+            return _one_batch(returned)
+        case pl.DataFrame():
+            return _one_batch(returned.to_arrow())
+        case pd.DataFrame():
+            return _of_pandas(returned, format)
+        case _:
+            raise TypeMismatch(
+                str(format.type_info),
+                returned,
+                "map_batches() takes a RecordBatch, Table, pandas or polars DataFrame, or None",
+            )
+
+
+def _of_pandas(frame: pd.DataFrame, format: ArrowFormat) -> pa.RecordBatch:
+    """Through the declared types: pandas alone does not tell a missing integer from a float."""
+    for name in format.schema.names:
+        if name not in frame.columns:
+            raise MissingField(name, tuple(map(str, frame.columns)), "the pandas frame")
+    try:
+        return pa.RecordBatch.from_pandas(frame, schema=format.schema, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise TypeMismatch(str(format.type_info), "<a pandas frame>", str(error)) from None
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    arrays = [column.combine_chunks() for column in table.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+
+
+def _timestamps(timestamps: Timestamps | None, rows: int) -> Timestamps | None:
+    """Those of the records where there are as many rows; else the latest, which is never late."""
+    if timestamps is None or len(timestamps) == rows:
+        return timestamps
+    return np.full(rows, timestamps.max(), dtype=np.int64)

@@ -1,0 +1,100 @@
+"""What a running job shows: one line that is drawn over on a terminal, log lines elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from typing import TextIO
+
+from tidegate.core.modes import LiveLine
+from tidegate.runtime.jobmanager.progress import Progress
+
+_log = logging.getLogger("tidegate.progress")
+_REDRAW_SECONDS = 0.5
+_LOG_SECONDS = 30.0
+_CLEAR = "\r\x1b[K"
+
+
+class Console:
+    """Keeps the job's output and its live line out of each other's way."""
+
+    def __init__(
+        self, mode: LiveLine, out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._is_live = mode is LiveLine.ON or (mode is LiveLine.AUTO and self._err.isatty())
+        self._is_silent = mode is LiveLine.OFF
+        self._is_drawn = False
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def print(self, line: str) -> None:
+        """Print a line of the job's own output."""
+        with self._lock:
+            self._erase()
+            self._out.write(f"{line}\n")
+            self._out.flush()
+
+    def follow(self, name: str, progress: Callable[[], Progress]) -> None:
+        """Begin to show how far the job is, until `close`."""
+        if self._is_silent:
+            return
+        self._thread = threading.Thread(
+            target=self._follow, args=(name, progress), name="tidegate-live-line", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        with self._lock:
+            self._erase()
+
+    def _follow(self, name: str, progress: Callable[[], Progress]) -> None:
+        seconds = _REDRAW_SECONDS if self._is_live else _LOG_SECONDS
+        before = progress()
+        while not self._stop.wait(seconds):
+            now = progress()
+            text = f"{name}: {describe(before, now, seconds)}"
+            before = now
+            if not self._is_live:
+                _log.info("%s", text)
+                continue
+            with self._lock:
+                self._erase()
+                self._err.write(text)
+                self._err.flush()
+                self._is_drawn = True
+
+    def _erase(self) -> None:
+        if self._is_drawn:
+            self._err.write(_CLEAR)
+            self._err.flush()
+            self._is_drawn = False
+
+
+def describe(before: Progress, now: Progress, seconds: float) -> str:
+    """One line about the time between two looks at a job."""
+    parts = [
+        f"{_rate(now.records_in - before.records_in, seconds)} in",
+        f"{_rate(now.records_out - before.records_out, seconds)} out",
+        f"{now.records_in:,} records",
+    ]
+    if now.lag is not None:
+        parts.append(f"{now.lag:,} behind")
+    if now.step_seconds is not None:
+        parts.append(f"step {now.steps:,} took {1000 * now.step_seconds:.0f} ms")
+    return " · ".join(parts)
+
+
+def _rate(records: int, seconds: float) -> str:
+    per_second = max(0.0, records / seconds)
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if per_second >= size:
+            return f"{per_second / size:.2f} {unit}/s"
+    return f"{per_second:.0f}/s"

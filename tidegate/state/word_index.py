@@ -1,0 +1,133 @@
+"""An exact index from fixed-width keys to dense numbers, for whole arrays at a time."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Words = npt.NDArray[np.uint64]
+"""Keys as rows of one or two 64-bit words."""
+Slots = npt.NDArray[np.intp]
+
+_FIRST_CELLS: Final = 1 << 10
+_CELLS_PER_KEY: Final = 4
+"""Few keys then stand away from their home cell, so that one look finds nearly all of them."""
+_EMPTY: Final = -1
+_WHOLE_ROW: Final[dict[int, Any]] = {1: np.uint64, 2: np.complex128}
+"""A type as wide as a row: one element is moved for a whole row, without looking into it."""
+
+
+class WordIndex:
+    """Numbers distinct keys 0, 1, 2, ... and finds the numbers of known ones.
+
+    Open addressing with linear probing, in which each round looks at one cell for every key that
+    is still searched for. The words are compared themselves, so nothing is ever mistaken.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._size = 0
+        self._words = np.empty((_FIRST_CELLS, width), np.uint64)
+        self._cells = np.full(_FIRST_CELLS, _EMPTY, np.int32)
+        # Not the same in two processes: nobody can choose keys that fall into the same cells.
+        self._factors = [np.uint64(secrets.randbits(64) | 1) for _ in range(3)]
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def nbytes(self) -> int:
+        return self._words.nbytes + self._cells.nbytes
+
+    def reserve_slot(self) -> int:
+        """A number that no key will get."""
+        self._append(np.zeros((1, self._width), np.uint64))
+        return self._size - 1
+
+    def find_or_add(self, words: Words) -> tuple[Slots, Slots]:
+        """The slot of every row, and the rows that were new, in the order of their slots."""
+        cells = self._home(words)
+        slots = self._cells.take(cells).astype(np.intp)
+        wrong = self._mismatches(slots, words)
+        if not len(wrong):
+            return slots, wrong
+        return slots, self._search(words, slots, cells, wrong)
+
+    def _search(self, words: Words, slots: Slots, cells: Slots, pending: Slots) -> Slots:
+        """Find or add the `pending` rows, which are not at the `cells` looked at so far."""
+        added: list[Slots] = []
+        while len(pending):
+            at_empty = slots[pending] == _EMPTY
+            candidates = pending[at_empty]
+            elsewhere = pending[~at_empty]
+            cells[elsewhere] = (cells[elsewhere] + 1) & (len(self._cells) - 1)
+            if len(candidates):
+                winners = self._claim(candidates, cells)
+                added.append(winners)
+                if self._add(words[winners], cells[winners]):
+                    cells[pending] = self._home(words[pending])
+            found = self._cells.take(cells[pending]).astype(np.intp)
+            slots[pending] = found
+            pending = pending[self._mismatches(found, words[pending])]
+        return np.concatenate(added) if added else pending
+
+    def _claim(self, rows: Slots, cells: Slots) -> Slots:
+        """One row for each empty cell that is wanted: the first, for the last writer wins."""
+        wanted = cells[rows]
+        ballot = np.arange(len(rows), dtype=np.int32)
+        self._cells[wanted[::-1]] = ballot[::-1]
+        chosen = self._cells[wanted] == ballot
+        return rows[chosen]
+
+    def _add(self, words: Words, cells: Slots) -> bool:
+        """Give new keys their slots at these cells; True where all cells were dealt anew."""
+        self._cells[cells] = np.arange(self._size, self._size + len(words), dtype=np.int32)
+        self._append(words)
+        if self._size * _CELLS_PER_KEY <= len(self._cells):
+            return False
+        self._deal(self._size)
+        return True
+
+    def _append(self, words: Words) -> None:
+        stop = self._size + len(words)
+        if stop > len(self._words):
+            grown = np.empty((max(stop, 2 * len(self._words)), self._width), np.uint64)
+            grown[: self._size] = self._words[: self._size]
+            self._words = grown
+        self._words[self._size : stop] = words
+        self._size = stop
+
+    def _deal(self, keys: int) -> None:
+        """Make more cells and put all keys into them."""
+        self._cells = np.full(1 << (keys * _CELLS_PER_KEY * 2 - 1).bit_length(), _EMPTY, np.int32)
+        slots = np.arange(self._size, dtype=np.intp)
+        cells = self._home(self._words[: self._size])
+        while len(slots):
+            free = self._cells.take(cells) == _EMPTY
+            self._cells[cells[free]] = slots[free]
+            left = self._cells.take(cells) != slots
+            slots, cells = slots[left], (cells[left] + 1) & (len(self._cells) - 1)
+
+    def _home(self, words: Words) -> Slots:
+        """The cell at which a key is looked for first."""
+        mixed = words[:, 0] * self._factors[0]
+        if self._width == 2:
+            mixed ^= words[:, 1]
+            mixed *= self._factors[1]
+        mixed ^= mixed >> np.uint64(32)
+        mixed *= self._factors[2]
+        mixed >>= np.uint64(64 - (len(self._cells) - 1).bit_length())
+        return mixed.view(np.intp)
+
+    def _mismatches(self, slots: Slots, words: Words) -> Slots:
+        """The rows whose slot holds another key, or none."""
+        row = _WHOLE_ROW[self._width]
+        stored = self._words.view(row).ravel().take(slots, mode="wrap").view(np.uint64)
+        wrong = stored.reshape(-1, self._width) != words
+        missed = wrong[:, 0] | (slots == _EMPTY)
+        if self._width == 2:
+            missed |= wrong[:, 1]
+        return np.flatnonzero(missed)
