@@ -4,34 +4,37 @@ The protocol's own classes are the real ones; threads, sockets and Spark are pla
 
     source ──▶ sum ──▶ sink          one of each in every slot, records spread over all slots
 
-A record is (source, position). Sums and sinks remember every record they took, so "exactly once"
-can be read off their state. The world keeps what nobody in it knows, and complains (AssertionError)
+A record is (source, position). Sums and sinks remember every record they took, so that "exactly
+once" can be read off their state. The world knows what nobody in it knows, and fails an assertion
 as soon as the protocol lets something happen that must not.
 
 Played: any order and delay of everything; step tasks that are repeated, doubled and delayed beyond
 the end of their job, with their packets shuffled and doubled; connections that fail; processes that
-die, are cut off, wake up, are started twice; clocks that run at different speeds; user code that
-fails; checkpoints that are triggered, aborted and restored. Not played: several pipelines, bytes
-that change on their way, a control line that ends while its process goes on.
+die, are cut off, wake up, are started twice; clocks that differ and run at different speeds; user
+code that fails; checkpoints that are triggered, aborted and restored. Not played: several
+pipelines, bytes that change on their way, a control line that ends before its process does.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter, deque
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from tests.properties.protocol_slots import PIPELINE, SINK, SOURCE, SUM, Answer, Process
 from tidegate.checkpoint.completed import Acknowledgement, CompletedCheckpoint
 from tidegate.checkpoint.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
 from tidegate.checkpoint.plan import (
+    CheckpointPlan,
     PipelineFacts,
     PipelineProgress,
     SubtaskId,
     VertexFacts,
     plan_checkpoint,
 )
-from tidegate.core.errors import ExternalError, SlotLost
-from tidegate.runtime.exchange.packet import Channel, FailureMark, Packet, PacketHeader
+from tidegate.core.errors import SlotLost
+from tidegate.runtime.exchange.packet import FailureMark, Packet
 from tidegate.runtime.incarnation import Incarnation
 from tidegate.runtime.jobmanager.region import Region, RegionFails, RegionState, RunStep, StepDone
 from tidegate.runtime.jobmanager.slot_pool import (
@@ -42,303 +45,310 @@ from tidegate.runtime.jobmanager.slot_pool import (
     SlotPool,
     SlotReady,
 )
-from tidegate.runtime.taskmanager.input_gate import (
-    InputGate,
-    Records,
-    SnapshotAborted,
-    TakeSnapshot,
-)
-from tidegate.runtime.taskmanager.slot_state import Exit, OpenSubtasks, SlotState
-from tidegate.runtime.taskmanager.work_unit import Pending, RunNow, Sealed, Stale, UnitKey, WorkUnits
-from tidegate.stream.batch import Batch
+from tidegate.runtime.taskmanager.work_unit import Pending, Sealed, UnitKey
 from tidegate.stream.elements import Barrier
 
 LEASE = 10.0
-SOURCE, SUM, SINK = 0, 1, 2
-LEVELS = (SOURCE, SUM, SINK)
-PIPELINE = 0
+Action = Callable[[], None]
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a unit leaves behind: packets by the slot they are for, and marks."""
-
-    packets: dict[int, tuple[Packet, ...]]
-    marks: tuple[FailureMark, ...]
-
-
-@dataclass
+@dataclass(eq=False)
 class StepJob:
-    """One Spark job for a step."""
+    """A Spark job for a step: `outputs` are what its tasks left for the next stage."""
 
     order: RunStep
     barriers: tuple[Barrier, ...]
     addresses: dict[int, Process]
-    level: int = 0
+    level: int = -1
     outputs: dict[tuple[int, int], Answer] = field(default_factory=dict)
-    is_over: bool = False
 
 
 @dataclass(eq=False)
 class Task:
-    """One attempt of Spark's at the task of a stage; it may outlive its job."""
+    """One try of Spark's at a task of a stage; it may outlive its job."""
 
     job: StepJob
     level: int
     slot: int
     packets: list[Packet]
     marks: tuple[FailureMark, ...]
-    waits: bool = False
-    is_over: bool = False
+    has_delivered: bool = False
 
     @property
     def key(self) -> UnitKey:
         return UnitKey(self.job.order.attempt, self.job.order.step, self.level)
 
 
-class Subtasks:
-    """The operators of one attempt in one process."""
-
-    def __init__(self, process: Process, attempt: int, restored: CompletedCheckpoint | None) -> None:
-        self.process, self.attempt = process, attempt
-        slot, slots = process.slot, process.world.slots
-        self.position = 0
-        self.taken: dict[int, Counter] = {SUM: Counter(), SINK: Counter()}
-        if restored is not None:
-            self.position = restored.snapshots[SubtaskId(SOURCE, slot)]
-            for level in (SUM, SINK):
-                self.taken[level].update(restored.snapshots[SubtaskId(level, slot)])
-        self.gates = {
-            level: InputGate({Channel(level, source): 0 for source in range(slots)})
-            for level in (SUM, SINK)
-        }
-        self.last_seen: dict[tuple, tuple] = {}
-        self.waiting_barriers: deque[Barrier] = deque()
-        self.growing: dict[tuple[int, int], list] = {}
-        self.failure: FailureMark | None = None
-
-    def emit(self, level: int, target: int, element: object) -> None:
-        """Send an element of this slot's subtask at `level` to the next vertex in `target`."""
-        self.growing.setdefault((level + 1, target), []).append(element)
-
-    def take_packets(self, step: int) -> dict[int, tuple[Packet, ...]]:
-        rnd, packets = self.process.world.rnd, {}
-        for (vertex, target), elements in self.growing.items():
-            cuts = sorted(rnd.randint(0, len(elements)) for _ in range(rnd.randint(0, 2)))
-            pieces = [elements[a:b] for a, b in zip([0, *cuts], [*cuts, len(elements)], strict=True)]
-            for sequence, piece in enumerate(pieces):
-                header = PacketHeader(
-                    self.attempt, step, vertex, self.process.slot, vertex, target, sequence
-                )
-                packets[target] = (*packets.get(target, ()), Packet(header, piece))
-        self.growing.clear()
-        return packets
-
-    def run_source(self, barriers: tuple[Barrier, ...]) -> None:
-        rnd = self.process.world.rnd
-        self.waiting_barriers.extend(barriers)
-        for _ in range(rnd.randint(0, 3)):
-            if self.waiting_barriers and rnd.random() < 0.5:
-                self.snapshot(SOURCE, self.waiting_barriers.popleft(), self.position)
-            record = (self.process.slot, self.position)
-            self.position += 1
-            self.emit(SOURCE, rnd.randrange(self.process.world.slots), Batch.of_records([record]))
-        if self.waiting_barriers and rnd.random() < 0.5:
-            self.snapshot(SOURCE, self.waiting_barriers.popleft(), self.position)
-
-    def feed(self, packet: Packet) -> None:
-        level, channel = packet.header.target_vertex, packet.header.channel
-        gate = self.gates[level]
-        for element in packet.body:
-            if self.failure is not None:
-                return
-            if type(element) is Batch and gate.open_input(channel) is not None:
-                self.process_records(level, element)
-            else:
-                self.carry_out(level, gate.feed(channel, element, self.process.world.now))
-
-    def abort(self, number: int) -> None:
-        for level, gate in self.gates.items():
-            self.carry_out(level, gate.abort(number, self.process.world.now))
-        self.waiting_barriers = deque(
-            barrier for barrier in self.waiting_barriers if barrier.checkpoint_id != number
-        )
-
-    def carry_out(self, level: int, deliveries: list) -> None:
-        for delivery in deliveries:
-            match delivery:
-                case Records(_, batch):
-                    self.process_records(level, batch)
-                case TakeSnapshot(barrier, _, _):
-                    self.snapshot(level, barrier, Counter(self.taken[level]))
-                case SnapshotAborted(number, _):
-                    self.process.send(("decline", number))
-
-    def process_records(self, level: int, batch: Batch) -> None:
-        rnd = self.process.world.rnd
-        for record in batch.records:
-            if self.failure is not None:
-                return
-            if self.process.user_code_fails:
-                self.process.user_code_fails = False
-                self.failure = FailureMark(self.process.slot, ExternalError("user code failed"))
-                return
-            source, position = record
-            if level == SUM:
-                assert self.last_seen.get(source, -1) < position, "records overtook each other"
-                self.last_seen[source] = position
-                self.emit(SUM, rnd.randrange(self.process.world.slots), Batch.of_records([record]))
-            self.taken[level][record] += 1
-            assert self.taken[level][record] == 1, f"{record} was counted twice"
-
-    def snapshot(self, level: int, barrier: Barrier, state: object) -> None:
-        if self.failure is not None:
-            return
-        if level != SINK:
-            for target in range(self.process.world.slots):
-                self.emit(level, target, barrier)
-        subtask = SubtaskId(level, self.process.slot)
-        ack = Acknowledgement(
-            checkpoint_id=barrier.checkpoint_id,
-            subtask=subtask,
-            attempt=self.attempt,
-            snapshot=state,
-        )
-        self.process.send(("ack", ack))
-
-    def buffered(self, level: int) -> Counter:
-        """Records that wait in a gate."""
-        waiting = Counter()
-        for fifo in self.gates[level]._waiting.values():
-            for element, _ in fifo:
-                if isinstance(element, Batch):
-                    waiting.update(element.records)
-        return waiting
-
-    def in_transit(self) -> Counter:
-        """Records emitted outside of a unit, on their way with the next step."""
-        return Counter(
-            record
-            for elements in self.growing.values()
-            for element in elements
-            if isinstance(element, Batch)
-            for record in element.records
-        )
-
-
-class Process:
-    """A slot process with its control line."""
-
-    def __init__(self, world: World, incarnation: Incarnation) -> None:
-        self.world, self.slot, self.incarnation = world, incarnation.slot, incarnation
-        self.state = SlotState(incarnation)
-        self.units: WorkUnits[Answer] = WorkUnits(0)
-        self.subtasks: Subtasks | None = None
-        self.mailbox: deque = deque()
-        self.to_driver: deque = deque()
-        self.to_slot: deque = deque()
-        self.is_alive, self.is_cut_off, self.user_code_fails = True, False, False
-        self.speed = world.rnd.choice((0.98, 1.0, 1.02))
-        self.offset = world.rnd.uniform(-1000, 1000)
-        self.asked_at = self.now
-        self.answers: dict[UnitKey, Answer] = {}
-        self.send(("register", incarnation))
-
-    @property
-    def now(self) -> float:
-        return self.world.now * self.speed + self.offset
-
-    @property
-    def may_act(self) -> bool:
-        return self.is_alive and self.state.may_act(self.now)
-
-    def send(self, message: tuple) -> None:
-        self.to_driver.append(message)
-
-    def die(self) -> None:
-        self.is_alive = False
-        self.to_driver.append(("line ended", self.incarnation))
-
-    def beat(self) -> None:
-        self.send(("beat", self.state.beat(self.now)))
-
-    def receive(self) -> None:
-        match self.to_slot.popleft():
-            case ("accepted", lease):
-                self.state.accepted(lease * self.speed, self.asked_at)
-            case ("answer", number):
-                self.state.answered(number, self.now)
-            case ("dismiss", reason):
-                self.state.exit(reason)
-                self.die()
-            case ("abort", number):
-                self.mailbox.append(("abort", number))
-            case ("deploy", attempt, restored):
-                match self.state.deploy(PIPELINE, attempt, self.now):
-                    case OpenSubtasks():
-                        self.units.reset(attempt)
-                        self.mailbox.append(("open", attempt, restored))
-                    case Exit():
-                        self.die()
-
-    def deliver(self, task: Task) -> RunNow | Pending | Sealed[Answer] | Stale:
-        """What a step-server thread does with a complete set."""
-        outcome = self.units.complete(task.key, task.packets)
-        if isinstance(outcome, RunNow):
-            self.mailbox.append(("run", task.key, outcome.packets, task.marks, task.job.barriers))
-        return outcome
-
-    def run_mailbox(self) -> None:
-        match self.mailbox.popleft():
-            case ("open", attempt, restored):
-                if attempt == self.units.attempt and self.may_act:
-                    self.subtasks = Subtasks(self, attempt, restored)
-                    self.send(("deployed", attempt))
-            case ("abort", number):
-                if self.subtasks is not None and self.may_act:
-                    self.subtasks.abort(number)
-            case ("run", key, packets, marks, barriers):
-                self.run_unit(key, packets, marks, barriers)
-
-    def run_unit(self, key: UnitKey, packets: tuple, marks: tuple, barriers: tuple) -> None:
-        subtasks = self.subtasks
-        if self.state.refusal(PIPELINE, key.attempt, self.now) is not None:
-            return
-        if subtasks is None or subtasks.attempt != key.attempt:
-            return
-        self.world.unit_runs(self, key)
-        if key.level == SOURCE and subtasks.failure is None:
-            subtasks.run_source(barriers)
-        for packet in packets:
-            if packet.header.target_vertex > key.level:
-                subtasks.growing.setdefault(("parked", packet.header.place), []).append(packet)
-            else:
-                subtasks.feed(packet)
-        answer = self.world.seal(self, subtasks, key, marks)
-        assert self.answers.setdefault(key, answer) is answer
-        self.units.seal(key, answer)
-
-
 class World:
-    """Everything at once; `actions` are what may happen next without anybody's fault."""
+    """Everything at once. `actions` is what may happen next without anybody's fault."""
 
     def __init__(self, slots: int, rnd: random.Random) -> None:
         self.slots, self.rnd, self.now = slots, rnd, 0.0
         self.region = Region(PIPELINE, range(slots), max_step_tries=2)
         self.pool = SlotPool(slots, lease=LEASE, now=0.0)
         self.processes: list[Process] = []
-        self.addresses: dict[int, Process] = {}
-        self.launched: dict[int, int] = {}
-        self.task_attempts: Counter = Counter()
-        self.jobs_to_end: list[int] = []
+        self.by_incarnation: dict[Incarnation, Process] = {}
+        self.launches: dict[int, int] = {}
+        self.starts: Counter = Counter()
         self.job: StepJob | None = None
         self.tasks: list[Task] = []
-        self.unit_runs_seen: set = set()
-        self.answers_seen: dict = {}
+        self.runs: set[tuple[int, UnitKey]] = set()
+        self.answers: dict[tuple[int, UnitKey], Answer] = {}
         self.next_checkpoint = 1
+        self.triggers: list[Barrier] = []
         self.pending: dict[int, PendingCheckpoint] = {}
-        self.to_trigger: list[Barrier] = []
+        self.decided: dict[int, PendingCheckpoint] = {}
         self.restore_point: CompletedCheckpoint | None = None
-        self.published: Counter = Counter()
         self.steps_done = 0
         self.carry_out(self.pool.start(self.now))
+
+    # --- what may happen next ---------------------------------------------------------------
+
+    def advance(self, count: int) -> None:
+        for _ in range(count):
+            actions = list(self.actions())
+            if not actions:
+                return
+            self.rnd.choice(actions)()
+
+    def actions(self) -> Iterator[Action]:
+        for process in self.processes:
+            if process.to_driver and not process.is_cut_off:
+                yield lambda p=process: self.receive(p)
+            if process.is_alive and process.to_slot and not process.is_cut_off:
+                yield process.receive
+            if process.is_alive and process.mailbox:
+                yield process.run_mailbox
+        for slot in self.launches:
+            if not any(p.is_alive and p.slot == slot for p in self.processes):
+                yield lambda s=slot: self.start_process(s)
+        for task in self.tasks:
+            if not task.has_delivered:
+                yield lambda t=task: self.deliver(t)
+            elif self.fetched(task) is not None:
+                yield lambda t=task: self.finish_task(t)
+        if self.region.state is RegionState.RUNNING and self.region.step_in_flight is None:
+            yield lambda: self.run_step(self.region.begin_step())
+        for pending in self.pending.values():
+            if pending.is_ready:
+                yield lambda p=pending: self.publish(p)
+
+    # --- the driver -------------------------------------------------------------------------
+
+    def receive(self, process: Process) -> None:
+        kind, content = process.to_driver.popleft()
+        incarnation = process.incarnation
+        if kind == "register":
+            instructions = self.pool.registered(incarnation, self.now)
+            if self.pool.is_current(incarnation):
+                process.to_slot.append(("accepted", LEASE))
+            self.carry_out(instructions)
+        elif kind == "line ended":
+            self.carry_out(self.pool.line_ended(incarnation, self.now))
+        elif self.pool.is_current(incarnation):
+            self.receive_from_current(process, kind, content)
+        self.deploy_if_possible()
+
+    def receive_from_current(self, process: Process, kind: str, content: object) -> None:
+        match kind, content:
+            case "beat", number:
+                if self.pool.beat(process.incarnation, self.now):
+                    process.to_slot.append(("answer", number))
+            case "deployed", attempt:
+                self.region.deployed(process.slot, attempt)
+            case "ack", Acknowledgement():
+                self.acknowledge(content)
+            case "decline", number:
+                self.abort_checkpoint(number)
+
+    def carry_out(self, instructions) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Launch(slot, number):
+                    self.launches[slot] = number
+                    self.starts[slot] = 0
+                case CancelLaunch(slot):
+                    self.end_spark_job(slot)
+                case Dismiss(incarnation, reason):
+                    self.by_incarnation[incarnation].to_slot.append(("dismiss", reason))
+                case SlotReady(incarnation):
+                    self.assert_alone(incarnation)
+                case SlotGone(incarnation, reason):
+                    self.react(self.region.slot_gone(incarnation.slot, reason))
+
+    def deploy_if_possible(self) -> None:
+        ready = self.pool.ready()
+        waits = self.region.state in (RegionState.CREATED, RegionState.RESTARTING)
+        if waits and ready.keys() == self.region.slots:
+            order = self.region.deploy()
+            self.triggers.clear()
+            for incarnation in ready.values():
+                message = ("deploy", (order.attempt, self.restore_point))
+                self.by_incarnation[incarnation].to_slot.append(message)
+
+    def react(self, decision) -> None:
+        match decision:
+            case RunStep():
+                self.run_step(decision)
+            case RegionFails():
+                self.job = None
+                for number in list(self.pending):
+                    self.abort_checkpoint(number, AbortReason.REGION_FAILED)
+                self.region.restart()
+            case StepDone():
+                self.steps_done += 1
+                self.assert_exact()
+
+    # --- Spark ------------------------------------------------------------------------------
+
+    def start_process(self, slot: int) -> None:
+        incarnation = Incarnation(
+            slot, self.launches[slot], self.starts[slot], str(self.rnd.random())
+        )
+        self.starts[slot] += 1
+        process = Process(self, incarnation)
+        self.processes.append(process)
+        self.by_incarnation[incarnation] = process
+
+    def end_spark_job(self, slot: int) -> None:
+        """Spark gives a slot's job up; the process may not notice."""
+        self.launches.pop(slot, None)
+        self.carry_out(self.pool.job_ended(slot, self.now))
+
+    def run_step(self, order: RunStep) -> None:
+        barriers = self.job.barriers if order.tries > 1 and self.job is not None else ()
+        if order.tries == 1:
+            barriers, self.triggers = tuple(self.triggers), []
+        ready = self.pool.ready()
+        addresses = {slot: self.by_incarnation[i] for slot, i in ready.items()}
+        self.job = StepJob(order, barriers, addresses)
+        self.start_stage(self.job)
+
+    def start_stage(self, job: StepJob) -> None:
+        job.level += 1
+        if job.level > SINK:
+            self.job = None
+            marks = {
+                m.slot: m for (level, _), a in job.outputs.items() if level == SINK for m in a.marks
+            }
+            causes = [mark.cause for mark in marks.values()]
+            self.react(self.region.step_through(job.order.attempt, job.order.step, causes))
+            return
+        for slot in range(self.slots):
+            self.start_task(job, job.level, slot)
+
+    def start_task(self, job: StepJob, level: int, slot: int) -> None:
+        outputs = [job.outputs[level - 1, s] for s in range(self.slots)] if level else []
+        packets = [packet for output in outputs for packet in output.packets.get(slot, ())]
+        packets += [packet for packet in packets if self.rnd.random() < 0.2]
+        self.rnd.shuffle(packets)
+        marks = tuple({m.slot: m for output in outputs for m in output.marks}.values())
+        self.tasks.append(Task(job, level, slot, packets, marks))
+
+    def deliver(self, task: Task) -> None:
+        process = task.job.addresses[task.slot]
+        if process.is_alive:
+            process.deliver(task.key, task.packets, task.marks, task.job.barriers)
+        task.has_delivered = True
+
+    def fetched(self, task: Task) -> Answer | None:
+        """What a task comes back with; None while its unit runs."""
+        process = task.job.addresses[task.slot]
+        if process.is_alive:
+            outcome = process.units.ask(task.key)
+            if isinstance(outcome, Pending):
+                return None
+            if isinstance(outcome, Sealed):
+                known = self.answers.setdefault((task.slot, task.key), outcome.answer)
+                assert outcome.answer is known, "the answer of a unit changed"
+                return outcome.answer
+        return self.out_of_reach(task)
+
+    def out_of_reach(self, task: Task) -> Answer:
+        return Answer({}, (*task.marks, FailureMark(task.slot, SlotLost(task.slot, "no answer"))))
+
+    def finish_task(self, task: Task, answer: Answer | None = None) -> None:
+        self.tasks.remove(task)
+        job = task.job
+        if job is not self.job:
+            return
+        job.outputs[task.level, task.slot] = answer or self.fetched(task)
+        if all((job.level, slot) in job.outputs for slot in range(self.slots)):
+            if task.level == job.level:
+                self.start_stage(job)
+
+    # --- checkpoints ------------------------------------------------------------------------
+
+    def plan(self) -> CheckpointPlan:
+        vertices = [VertexFacts(v, PIPELINE, self.slots, v == SOURCE) for v in (SOURCE, SUM, SINK)]
+        facts = PipelineFacts(PipelineProgress.RUNNING, self.region.attempt)
+        plan = plan_checkpoint(vertices, {PIPELINE: facts})
+        assert isinstance(plan, CheckpointPlan)
+        return plan
+
+    def trigger(self) -> None:
+        number, self.next_checkpoint = self.next_checkpoint, self.next_checkpoint + 1
+        deadline = self.now + 100
+        pending = PendingCheckpoint(number, self.plan(), triggered_at=self.now, deadline=deadline)
+        self.pending[number] = pending
+        self.triggers.append(Barrier(number, self.now))
+
+    def acknowledge(self, ack: Acknowledgement) -> None:
+        number = ack.checkpoint_id
+        pending = self.pending.get(number) or self.decided[number]
+        if pending.acknowledge(ack) is AckResult.ACCEPTED:
+            assert pending.state is PendingState.COLLECTING
+
+    def abort_checkpoint(self, number: int, reason: AbortReason = AbortReason.DECLINED) -> None:
+        pending = self.pending.get(number)
+        if pending is None or pending.abort(reason) is None:
+            return
+        self.decided[number] = self.pending.pop(number)
+        self.triggers = [each for each in self.triggers if each.checkpoint_id != number]
+        for incarnation in self.pool.ready().values():
+            self.by_incarnation[incarnation].to_slot.append(("abort", number))
+
+    def publish(self, pending: PendingCheckpoint) -> None:
+        completed = pending.begin_publication(self.now)
+        self.assert_consistent(completed)
+        pending.published()
+        number = completed.checkpoint_id
+        self.decided[number] = self.pending.pop(number)
+        if self.restore_point is None or number > self.restore_point.checkpoint_id:
+            self.restore_point = completed
+        for lower in [each for each in self.pending if each < number]:
+            self.abort_checkpoint(lower, AbortReason.SUBSUMED)
+
+    # --- what must hold ---------------------------------------------------------------------
+
+    def note_run(self, process: Process, key: UnitKey) -> None:
+        unit = (process.slot, key)
+        assert unit not in self.runs, f"{unit} ran twice"
+        self.runs.add(unit)
+
+    def assert_alone(self, incarnation: Incarnation) -> None:
+        for process in self.processes:
+            if process.slot == incarnation.slot and process.incarnation != incarnation:
+                usable = process.may_act and process.state.deployed
+                assert not usable, f"{process.incarnation} may still act beside {incarnation}"
+
+    def assert_exact(self) -> None:
+        """A step is through and whole: nothing is lost, nothing is there twice."""
+        current = [self.by_incarnation[each].subtasks for each in self.pool.ready().values()]
+        assert all(each is not None and each.attempt == self.region.attempt for each in current)
+        read = Counter((s.slot, k) for s in current for k in range(s.position))
+        summed, sunk = self.everywhere(current, SUM), self.everywhere(current, SINK)
+        assert summed + sum((s.on_the_way_to(SUM) for s in current), Counter()) == read
+        assert sunk + sum((s.on_the_way_to(SINK) for s in current), Counter()) == summed
+
+    @staticmethod
+    def everywhere(subtasks, level: int) -> Counter:
+        return sum((each.taken[level] for each in subtasks), Counter())
+
+    def assert_consistent(self, completed: CompletedCheckpoint) -> None:
+        """The checkpoint is the effect of exactly the records before the barrier in every source."""
+        snapshots = completed.snapshots
+        slots = range(self.slots)
+        read = Counter((s, k) for s in slots for k in range(snapshots[SubtaskId(SOURCE, s)]))
+        for level in (SUM, SINK):
+            assert sum((snapshots[SubtaskId(level, s)] for s in slots), Counter()) == read

@@ -20,7 +20,7 @@ class CompletableFuture(Future[T]):
         return future
 
     @classmethod
-    def running(cls, call: Callable[[], T], name: str) -> CompletableFuture[T]:
+    def of_call(cls, call: Callable[[], T], name: str) -> CompletableFuture[T]:
         """Run `call` on a thread of its own, which does not keep the process alive."""
         future = cls()
 

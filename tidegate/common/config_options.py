@@ -1,7 +1,7 @@
 """Options of the user's own, declared as in PyFlink.
 
-    retries = ConfigOptions.key("my.retries").int_type().default_value(3)
-    configuration.get(retries)
+retries = ConfigOptions.key("my.retries").int_type().default_value(3)
+configuration.get(retries)
 """
 
 from __future__ import annotations

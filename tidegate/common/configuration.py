@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from tidegate.common.config_options import ConfigOption
 from tidegate.core.config import OPTIONS
 from tidegate.core.durations import format_duration
 from tidegate.core.errors import ConfigError
 from tidegate.core.options import BOOLEAN
+
+T = TypeVar("T")
 
 
 class Configuration:
@@ -83,8 +86,8 @@ class Configuration:
     def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
         return self._converted(key, default_value, bytearray, "bytes")
 
-    def key_set(self) -> set[str]:
-        return set(self._values)
+    def key_set(self) -> AbstractSet[str]:
+        return frozenset(self._values)
 
     def contains_key(self, key: str) -> bool:
         return key in self._values
@@ -108,7 +111,7 @@ class Configuration:
         """Keys and values as they were set, in order."""
         return list(self._values.items())
 
-    def _converted(self, key: str, default: Any, convert: Any, expected: str) -> Any:
+    def _converted(self, key: str, default: T, convert: Callable[[Any], T], expected: str) -> T:
         value = self._values.get(key)
         if value is None:
             return default

@@ -9,7 +9,7 @@ from tidegate.common.restart_strategy import RestartStrategyConfiguration
 from tidegate.core.durations import DurationLike, as_milliseconds
 
 if TYPE_CHECKING:
-    from tidegate.datastream.environment import StreamExecutionEnvironment
+    from tidegate.datastream.environment_settings import EnvironmentSettings
 
 
 class ExecutionConfig:
@@ -18,7 +18,7 @@ class ExecutionConfig:
     PARALLELISM_DEFAULT = -1
     PARALLELISM_UNKNOWN = -2
 
-    def __init__(self, environment: StreamExecutionEnvironment) -> None:
+    def __init__(self, environment: EnvironmentSettings) -> None:
         self._environment = environment
 
     def set_parallelism(self, parallelism: int) -> ExecutionConfig:

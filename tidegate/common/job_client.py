@@ -52,7 +52,7 @@ class JobClient:
 
     def cancel(self) -> CompletableFuture[None]:
         """Cancel the job; the future is done when nothing of it runs any more."""
-        return CompletableFuture.running(self.cancel_and_wait, "tidegate-cancel")
+        return CompletableFuture.of_call(self.cancel_and_wait, "tidegate-cancel")
 
     def cancel_and_wait(self) -> None:
         """Cancel the job if it still runs, and wait until nothing of it does."""
@@ -63,7 +63,7 @@ class JobClient:
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """Done when the job has finished, or with what it failed with."""
         if self._result is None:
-            self._result = CompletableFuture.running(self.wait, "tidegate-result")
+            self._result = CompletableFuture.of_call(self.wait, "tidegate-result")
         return self._result
 
     def wait(self, timeout: float | None = None) -> JobExecutionResult:

@@ -300,6 +300,13 @@ class SparkSettings:
         MemorySize(1 << 30),
         "Heap of Spark's driver.",
     )
+    exchange_directory: str | None = option(
+        "tidegate.spark.exchange-dir",
+        TEXT,
+        None,
+        "Where DataFrames are handed over to slots and back, as Parquet: a path or URL that the "
+        "driver and all executors reach. Default: a temporary directory of this machine.",
+    )
     ui: bool = option("tidegate.spark.ui", BOOLEAN, False, "Run Spark's own web interface.")
     log_level: str = option(
         "tidegate.spark.log-level", TEXT, "ERROR", "What Spark logs: ERROR, WARN, INFO, ..."

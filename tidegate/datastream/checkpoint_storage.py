@@ -54,7 +54,8 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return self.checkpoint_path
 
     def get_min_file_size_threshold(self) -> int:
-        return 20 << 10 if self.file_state_size_threshold is None else self.file_state_size_threshold
+        threshold = self.file_state_size_threshold
+        return 20 << 10 if threshold is None else threshold
 
     def get_write_buffer_size(self) -> int:
         return self.write_buffer_size

@@ -32,6 +32,7 @@ from tidegate.graph.partitioning import (
     Shuffle,
 )
 from tidegate.operators.base import Operator
+from tidegate.operators.batches import FrameKind, MapBatchesOperator
 from tidegate.operators.endpoints import SinkFunctionOperator, SinkOperator
 from tidegate.operators.functions import (
     FilterFunction,
@@ -42,7 +43,6 @@ from tidegate.operators.functions import (
     SinkFunction,
     bound_method,
 )
-from tidegate.operators.map_batches import MapBatchesOperator
 from tidegate.operators.output_tag import OutputTag
 from tidegate.operators.stateless import (
     FilterOperator,
@@ -118,20 +118,18 @@ class DataStream(OperatorSettings):
         self,
         func: Callable[[Any], Any],
         output_type: TypeLike | None = None,
-        format: Literal["arrow", "pandas", "polars"] = "arrow",
+        format: Literal["arrow", "pandas", "polars"] | None = None,
     ) -> DataStream:
-        """Whole batches of a typed stream at once, as Arrow tables, pandas or polars frames.
+        """Whole batches of a typed stream at once, as Arrow, pandas or polars frames.
 
-        The function gets some hundreds to millions of records and returns any number of rows in
-        the columns of `output_type`; without one, in those of this stream.
+        The function gets up to some hundred thousand records and returns any number of rows in the
+        columns of `output_type`; without one, in those of this stream. Without `format` the
+        annotation of its parameter decides, and Arrow where there is none.
         """
-        if format_of(self._type) is None:
-            raise GraphError(
-                "map_batches() needs a stream of columns: give the operator before it an "
-                f"output_type with fields, found {self.get_type()}"
-            )
         declared = self._type if output_type is None else declared_type(output_type)
-        operator = MapBatchesOperator(func, format, format_of(declared))
+        kind = None if format is None else FrameKind(format)
+        wanted = None if output_type is None else format_of(declared)
+        operator = MapBatchesOperator(func, format_of(self._type), wanted, kind)
         return self._transform("MapBatches", operator, declared)
 
     def project(self, *field_indexes: int | str) -> DataStream:
@@ -241,9 +239,7 @@ class DataStream(OperatorSettings):
         """Print every record where the program was started, after an identifier if one is given."""
         return self._sink("Print to Std. Out", SinkOperator(PrintSink(sink_identifier)))
 
-    def add_sink(
-        self, sink_func: SinkFunction | Sink | Callable[[Any], Any]
-    ) -> DataStreamSink:
+    def add_sink(self, sink_func: SinkFunction | Sink | Callable[[Any], Any]) -> DataStreamSink:
         """Give every record to a SinkFunction, a plain function, or a Sink."""
         if isinstance(sink_func, Sink):
             return self.sink_to(sink_func)

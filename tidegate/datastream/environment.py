@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -17,13 +18,16 @@ from tidegate.connectors.file_formats import TextLineFormat
 from tidegate.connectors.files import FileSource
 from tidegate.connectors.sequence import NumberSequenceSource
 from tidegate.connectors.source import Source
+from tidegate.core.errors import GraphError
 from tidegate.datastream.closeable_iterator import CloseableIterator
 from tidegate.datastream.data_stream import DataStream
 from tidegate.datastream.declared_types import TypeLike, declared_type, format_of
 from tidegate.datastream.environment_settings import EnvironmentSettings
+from tidegate.datastream.exchange_directory import ExchangeDirectory
 from tidegate.datastream.execution_plan import execution_plan
 from tidegate.datastream.executor import JobExecutor, SparkExecutor
-from tidegate.datastream.program import Program
+from tidegate.datastream.program import Program, unbounded_sources
+from tidegate.datastream.spark_session import refuse_spark_connect
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.operators.endpoints import SinkOperator
 from tidegate.operators.functions import SourceFunction
@@ -63,6 +67,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     ) -> None:
         super().__init__(SparkExecutor() if executor is None else executor)
         self._program = Program()
+        self._exchange = ExchangeDirectory()
         self._collectors = 0
         if configuration is not None:
             self.configure(configuration)
@@ -129,10 +134,12 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def from_dataframe(
         self, dataframe: pyspark.sql.DataFrame, source_name: str = "DataFrame Source"
     ) -> DataStream:
-        """The rows of a Spark DataFrame as a bounded stream of rows."""
-        from tidegate.connectors.spark import DataFrameSource
+        """The rows of a Spark DataFrame, computed now, as a bounded stream."""
+        from tidegate.connectors.spark import from_dataframe
 
-        return self.from_source(DataFrameSource(dataframe), source_name=source_name)
+        refuse_spark_connect(dataframe)
+        directory = self._exchange.path(self._configuration.settings().spark)
+        return self.from_source(from_dataframe(dataframe, directory), source_name=source_name)
 
     # --- running --------------------------------------------------------------------------------
 
@@ -154,8 +161,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return execution_plan(self._program.leaves(), self.get_parallelism())
 
     def close(self) -> None:
-        """Stop the Spark session, if the environment has started one."""
-        self._executor.close()
+        """Stop the Spark session, and with it its DataFrames, if the environment has made one."""
+        if self._executor.close():
+            self._exchange.remove()
 
     def __enter__(self) -> Self:
         return self
@@ -168,9 +176,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     ) -> None:
         self.close()
 
-    def _source(
-        self, source: Source, name: str, type_info: TypeInformation | None
-    ) -> DataStream:
+    def _source(self, source: Source, name: str, type_info: TypeInformation | None) -> DataStream:
         transformation = Transformation(name=name, source=source, output_type=type_info)
         if source.max_readers() == 1:
             transformation.parallelism = transformation.max_parallelism = 1
@@ -200,7 +206,19 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return CloseableIterator(JobClient(job), job.collected(name, format_of(stream._type)))
 
     def _to_dataframe(self, stream: DataStream) -> pyspark.sql.DataFrame:
-        raise NotImplementedError
+        from tidegate.connectors.spark import DataFrameSink
+
+        unbounded = unbounded_sources([up.transformation for up in stream._upstreams])
+        if unbounded:
+            raise GraphError(
+                f"to_dataframe() needs a stream that ends, but the source {unbounded[0]!r} never "
+                "does: read it with a bounded source, or write to files with sink_to()"
+            )
+        settings = self._configuration.settings().spark
+        sink = DataFrameSink(f"{self._exchange.path(settings)}/{uuid.uuid4().hex}", stream._type)
+        stream.sink_to(sink).name("DataFrame")
+        self.execute()
+        return sink.read(self._executor.session())
 
     def __getattr__(self, name: str) -> NoReturn:
         reason = _NOT_THERE.get(name)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.common.job_client import JobHandle
 from tidegate.core.config import Settings
 from tidegate.datastream.spark_session import (
     active_session,
+    is_ours,
     make_session,
     refuse_spark_connect,
     task_slots,
@@ -28,8 +29,11 @@ class JobExecutor(Protocol):
     def submit(self, graph: JobGraph, settings: Settings) -> JobHandle:
         """Start the job; returns when it has been accepted."""
 
-    def close(self) -> None:
-        """Release what was started for the jobs, which have ended."""
+    def session(self) -> SparkSession:
+        """A Spark session, of the jobs that ran if they needed one."""
+
+    def close(self) -> bool:
+        """Release what was started for jobs that have ended; whether the session is no more."""
 
 
 class SparkExecutor:
@@ -39,31 +43,34 @@ class SparkExecutor:
         if spark is not None:
             refuse_spark_connect(spark)
         self._given = spark
-        self._made: SparkSession | None = None
+        self._used: SparkSession | None = None
 
     def default_parallelism(self) -> int:
-        if self._given is not None:
-            return max(1, task_slots(self._given) // 2)
+        """Half the task slots of a session that is there, else the cores of this machine."""
+        existing = self._given or active_session()
+        if existing is not None and not is_ours(existing):
+            return max(1, task_slots(existing) // 2)
         return _cores()
-
-    def session(self, settings: Settings, parallelism: int) -> SparkSession:
-        """The session for a job of this parallelism."""
-        if self._given is not None:
-            return self._given
-        self._made = make_session(settings, parallelism)
-        return self._made
 
     def submit(self, graph: JobGraph, settings: Settings) -> JobHandle:
         from tidegate.runtime.launch import submit
 
-        spark = self.session(settings, graph.slots)
-        handle: JobHandle = submit(graph, spark, settings, graph.name)
-        return handle
+        if self._given is not None:
+            return submit(graph, self._given, settings)
+        self._used = make_session(settings, graph.slots)
+        return submit(graph, self._used, settings)
 
-    def close(self) -> None:
-        if self._made is not None and is_ours(self._made):
-            self._made.stop()
-        self._made = None
+    def session(self) -> SparkSession:
+        if self._given is not None:
+            return self._given
+        return active_session() or make_session(Settings(), self.default_parallelism())
+
+    def close(self) -> bool:
+        used, self._used = self._used, None
+        if used is None or not is_ours(used):
+            return False
+        used.stop()
+        return True
 
 
 def _cores() -> int:

@@ -34,7 +34,7 @@ from tidegate.operators.keyed import (
     ReduceOperator,
 )
 from tidegate.state.keys import KeySelection
-from tidegate.types.typeinfo import TypeInformation, Types
+from tidegate.types.typeinfo import TypeInformation
 
 if TYPE_CHECKING:
     from tidegate.datastream.environment import StreamExecutionEnvironment
@@ -76,7 +76,7 @@ class KeyedStream(DataStream):
         operator = KeyedFilterOperator(func, self._key)
         return self._transform("Filter", operator, self._type)
 
-    def process(
+    def process(  # type: ignore[override]
         self, func: KeyedProcessFunction, output_type: TypeLike | None = None
     ) -> DataStream:
         """Any number of results for every record and timer, with state and side outputs."""

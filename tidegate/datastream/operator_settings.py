@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
-from typing import Self
+from typing import Self, TypeVar
 
 from tidegate.core.durations import DurationLike, as_milliseconds
 from tidegate.core.errors import ConfigError
+from tidegate.core.options import TEXT, Kind, integer
 from tidegate.core.setting_groups import MAX_PARALLELISM
 from tidegate.datastream.slot_sharing_group import SlotSharingGroup
 from tidegate.graph.logical import ChainingStrategy, Transformation
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_PARALLELISM = integer(1, MAX_PARALLELISM)
 
 
 class OperatorSettings:
@@ -26,22 +30,22 @@ class OperatorSettings:
 
     def name(self, name: str) -> Self:
         """Name the operator, for logs, plans and error messages."""
-        self._operator("name").name = _text("name", name)
+        self._operator("name").name = _checked("name", TEXT, name)
         return self
 
     def uid(self, uid: str) -> Self:
         """Identify the operator's state across versions of the program; once in a job."""
-        self._operator("uid").uid = _text("uid", uid)
+        self._operator("uid").uid = _checked("uid", TEXT, uid)
         return self
 
     def set_description(self, description: str) -> Self:
         """Describe the operator at length, for plans."""
-        self._operator("set_description").description = _text("description", description)
+        self._operator("set_description").description = _checked("description", TEXT, description)
         return self
 
     def set_parallelism(self, parallelism: int) -> Self:
         operator = self._operator("set_parallelism")
-        _check_parallelism("parallelism", parallelism)
+        _checked("parallelism", _PARALLELISM, parallelism)
         if operator.max_parallelism == 1 and parallelism != 1:
             raise ConfigError(
                 "parallelism", parallelism, f"{operator.name!r} cannot run in parallel: leave it 1"
@@ -52,8 +56,7 @@ class OperatorSettings:
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Set the number of key groups, the limit for rescaling."""
         operator = self._operator("set_max_parallelism")
-        _check_parallelism("max parallelism", max_parallelism)
-        operator.max_parallelism = max_parallelism
+        operator.max_parallelism = _checked("max parallelism", _PARALLELISM, max_parallelism)
         return self
 
     def force_non_parallel(self) -> Self:
@@ -89,13 +92,8 @@ class OperatorSettings:
         return self
 
 
-def _text(what: str, text: str) -> str:
-    if not isinstance(text, str) or not text:
-        raise ConfigError(what, text, "give text that is not empty")
-    return text
-
-
-def _check_parallelism(what: str, parallelism: int) -> None:
-    is_number = isinstance(parallelism, int) and not isinstance(parallelism, bool)
-    if not is_number or not 1 <= parallelism <= MAX_PARALLELISM:
-        raise ConfigError(what, parallelism, f"give a whole number from 1 to {MAX_PARALLELISM}")
+def _checked(what: str, kind: Kind[T], value: T) -> T:
+    try:
+        return kind.parse(value)
+    except ValueError as error:
+        raise ConfigError(what, value, str(error)) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core.config import Settings
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOPBACK = "127.0.0.1"
+_LOGGING = Path(__file__).with_name("spark-log4j2.properties")
 _OURS = "spark.tidegate.session"
 """Marks the sessions that we made and so may replace."""
 
@@ -79,6 +81,10 @@ def session_conf(settings: Settings, master: str) -> dict[str, str]:
     """Spark's settings for a session of our own; the user's `spark.*` keys win."""
     conf = {
         _OURS: "true",
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} "
+            f"-Dtidegate.log.level={settings.spark.log_level}"
+        ),
         "spark.driver.memory": f"{settings.spark.driver_memory.get_kibi_bytes()}k",
         "spark.python.task.killTimeout": "100ms",
         "spark.python.unix.domain.socket.enabled": "true",

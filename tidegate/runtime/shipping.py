@@ -82,7 +82,7 @@ def pack(job_id: JobId, graph: JobGraph, settings: Mapping[str, Any]) -> bytes:
         job_id=job_id, graph=skeleton, operators=operators, settings=dict(settings)
     )
     body = _dump(package, "a key selector or partitioner of the job", classes)
-    _install(classes)
+    _make_findable(classes)
     modules = _local_modules()
     contents = (_dump(classes, "a class of the job", {}), modules, body)
     return pickle.dumps(contents, protocol=5)
@@ -93,7 +93,7 @@ def unpack(package: bytes, work_directory: Path) -> JobPackage:
     classes, modules, body = pickle.loads(package)
     modules.install(work_directory)
     sys.modules.pop(MAIN_MODULE, None)
-    _install(cloudpickle.loads(classes))
+    _adopt(cloudpickle.loads(classes))
     job = cloudpickle.loads(body)
     assert isinstance(job, JobPackage)
     return job
@@ -125,14 +125,28 @@ def _public_name(cls: type) -> str:
     return cls.__qualname__.rsplit("<locals>.", 1)[-1]
 
 
-def _install(classes: dict[str, type]) -> None:
-    """Let pickle find these classes by reference to `MAIN_MODULE`, in both directions."""
+def _make_findable(classes: dict[str, type]) -> None:
+    """Let this process read what was pickled by reference to `MAIN_MODULE`."""
     module = sys.modules.setdefault(MAIN_MODULE, types.ModuleType(MAIN_MODULE))
     for name, cls in classes.items():
         if "." not in name:
             setattr(module, name, cls)
+
+
+def _adopt(classes: dict[str, type]) -> None:
+    """Let this process pickle these classes by reference to `MAIN_MODULE`.
+
+    Done in slots alone: in the driver they stay what the user knows them as.
+    """
+    _make_findable(classes)
+    for name, cls in classes.items():
         cls.__module__ = MAIN_MODULE
         cls.__qualname__ = name
+
+
+def to_slot(message: object) -> bytes:
+    """Pickle something that the driver sends and that may hold records of the user's classes."""
+    return bytes(cloudpickle.dumps(message, protocol=5))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ _FIRST_CELLS: Final = 1 << 10
 _CELLS_PER_KEY: Final = 4
 """Few keys then stand away from their home cell, so that one look finds nearly all of them."""
 _EMPTY: Final = -1
+_NO_ROWS: Final = np.empty(0, np.intp)
 _WHOLE_ROW: Final[dict[int, Any]] = {1: np.uint64, 2: np.complex128}
 """A type as wide as a row: one element is moved for a whole row, without looking into it."""
 
@@ -51,10 +52,10 @@ class WordIndex:
         """The slot of every row, and the rows that were new, in the order of their slots."""
         cells = self._home(words)
         slots = self._cells.take(cells).astype(np.intp)
-        wrong = self._mismatches(slots, words)
-        if not len(wrong):
-            return slots, wrong
-        return slots, self._search(words, slots, cells, wrong)
+        pending = self._mismatches(slots, words)
+        if not len(pending):
+            return slots, pending
+        return slots, self._search(words, slots, cells, pending)
 
     def _search(self, words: Words, slots: Slots, cells: Slots, pending: Slots) -> Slots:
         """Find or add the `pending` rows, which are not at the `cells` looked at so far."""
@@ -72,7 +73,7 @@ class WordIndex:
             found = self._cells.take(cells[pending]).astype(np.intp)
             slots[pending] = found
             pending = pending[self._mismatches(found, words[pending])]
-        return np.concatenate(added) if added else pending
+        return np.concatenate(added or [_NO_ROWS])
 
     def _claim(self, rows: Slots, cells: Slots) -> Slots:
         """One row for each empty cell that is wanted: the first, for the last writer wins."""
@@ -80,7 +81,7 @@ class WordIndex:
         ballot = np.arange(len(rows), dtype=np.int32)
         self._cells[wanted[::-1]] = ballot[::-1]
         chosen = self._cells[wanted] == ballot
-        return rows[chosen]
+        return np.compress(chosen, rows)
 
     def _add(self, words: Words, cells: Slots) -> bool:
         """Give new keys their slots at these cells; True where all cells were dealt anew."""
@@ -125,9 +126,9 @@ class WordIndex:
     def _mismatches(self, slots: Slots, words: Words) -> Slots:
         """The rows whose slot holds another key, or none."""
         row = _WHOLE_ROW[self._width]
-        stored = self._words.view(row).ravel().take(slots, mode="wrap").view(np.uint64)
+        stored = self._words.view(row).ravel().take(slots, mode="clip").view(np.uint64)
         wrong = stored.reshape(-1, self._width) != words
-        missed = wrong[:, 0] | (slots == _EMPTY)
-        if self._width == 2:
-            missed |= wrong[:, 1]
+        missed = slots == _EMPTY
+        for column in range(self._width):
+            missed |= wrong[:, column]
         return np.flatnonzero(missed)

@@ -31,7 +31,7 @@ from tidegate.runtime.messages import (
     StepOutcome,
     StepRequest,
 )
-from tidegate.runtime.shipping import pack
+from tidegate.runtime.shipping import pack, to_slot
 from tidegate.runtime.taskmanager.pipeline_host import UnitAnswer
 from tidegate.runtime.taskmanager.slot_host import SlotHost
 from tidegate.runtime.taskmanager.work_unit import UnitKey
@@ -81,7 +81,7 @@ class MiniCluster:
     def run_step(
         self, pipeline: Pipeline, request: StepRequest, slots: Mapping[SlotIndex, Address]
     ) -> Sequence[StepOutcome]:
-        wire = pickle.dumps(request)
+        wire = to_slot(request)
         inputs: dict[int, list[Packet]] = {i: [] for i in range(pipeline.slots)}
         marks: list[FailureMark] = []
         reports: dict[int, StepOutcome] = {}

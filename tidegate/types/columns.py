@@ -114,8 +114,8 @@ class IntegerCodec(NumberCodec):
         if not self._least <= number <= self._most:
             wider = "Types.LONG()" if self.name != "LONG" else "Types.BIG_INT()"
             raise Unfit(
-                f"{shorten(number, 80)} is outside the range of Types.{self.name}(), {self._least} to "
-                f"{self._most}: declare {wider}"
+                f"{shorten(number, 80)} is outside the range of Types.{self.name}(), "
+                f"{self._least} to {self._most}: declare {wider}"
             )
         return number
 
@@ -133,8 +133,8 @@ class FloatCodec(NumberCodec):
             raise Unfit(f"{_described(value)}, expected a number")
         try:
             return float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError, OverflowError) as failure:
-            raise Unfit(f"{_described(value)} without a float: {failure}") from None
+        except (TypeError, ValueError, OverflowError):
+            raise Unfit(f"{_described(value)}, which no float stands for") from None
 
 
 class BooleanCodec(ColumnCodec):

@@ -25,7 +25,7 @@ from tidegate.types.typeinfo import (
 
 __all__ = ["as_type_info", "type_info_of", "type_info_of_arrow", "typed_schema_from_arrow"]
 
-_PYTHON_TYPES: dict[Any, TypeInformation] = {
+_PYTHON_TYPES: dict[type, TypeInformation] = {
     bool: Types.BOOLEAN(),
     int: Types.LONG(),
     float: Types.DOUBLE(),
@@ -37,7 +37,6 @@ _PYTHON_TYPES: dict[Any, TypeInformation] = {
     datetime.datetime: Types.SQL_TIMESTAMP(),
     Instant: Types.INSTANT(),
     object: Types.PICKLED_BYTE_ARRAY(),
-    Any: Types.PICKLED_BYTE_ARRAY(),
 }
 
 
@@ -156,6 +155,8 @@ def _known(declared: Any, inside: tuple[Any, ...]) -> TypeInformation | None:
             return _row_of_arrow(declared)
         case pa.DataType():
             return type_info_of_arrow(declared)
+        case type() if declared in _PYTHON_TYPES:
+            return _PYTHON_TYPES[declared]
         case type() if declared in inside:
             return Types.PICKLED_BYTE_ARRAY()  # a class that contains itself
         case type() if dataclasses.is_dataclass(declared):
@@ -176,7 +177,7 @@ def _known_generic(declared: Any, inside: tuple[Any, ...]) -> TypeInformation | 
     arguments = get_args(declared)
     match get_origin(declared):
         case None:
-            return _python_type(declared)
+            return Types.PICKLED_BYTE_ARRAY() if declared is Any else None
         case origin if origin is Annotated:
             explicit = (_known(extra, inside) for extra in declared.__metadata__)
             found = next((kind for kind in explicit if kind is not None), None)
@@ -193,13 +194,6 @@ def _known_generic(declared: Any, inside: tuple[Any, ...]) -> TypeInformation | 
             return Types.TUPLE([_part(argument, inside) for argument in arguments])
         case _:
             return None
-
-
-def _python_type(declared: Any) -> TypeInformation | None:
-    try:
-        return _PYTHON_TYPES.get(declared)
-    except TypeError:  # not hashable
-        return None
 
 
 def _part(declared: Any, inside: tuple[Any, ...]) -> TypeInformation:

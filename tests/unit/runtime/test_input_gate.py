@@ -90,9 +90,7 @@ def test_without_blocking_the_snapshot_is_taken_at_the_last_barrier(gate):
     assert gate.feed(A, loose(1), 0.0) == []
     assert names(gate.feed(A, batch("after"), 0.0)) == [["after"]]
     assert names(gate.feed(B, batch("before"), 0.0)) == [["before"]]
-    assert gate.feed(B, loose(1), 1.0) == [
-        snapshot(1, 1.0, mode=CheckpointMode.AT_LEAST_ONCE)
-    ]
+    assert gate.feed(B, loose(1), 1.0) == [snapshot(1, 1.0, mode=CheckpointMode.AT_LEAST_ONCE)]
 
 
 def test_a_savepoint_aligns_in_a_job_that_does_not(gate):

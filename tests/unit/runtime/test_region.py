@@ -160,9 +160,7 @@ def test_cancelling_abandons_the_step_and_ends_when_everything_is_closed(running
 
 def test_every_state_that_is_not_an_end_can_be_cancelled():
     ends = {state for state in RegionState if state.is_terminal}
-    cancellable = {
-        state for state, moves in LEGAL_MOVES.items() if RegionState.CANCELLING in moves
-    }
+    cancellable = {state for state, moves in LEGAL_MOVES.items() if RegionState.CANCELLING in moves}
     assert cancellable == set(RegionState) - ends - {RegionState.CANCELLING}
 
 

@@ -242,7 +242,7 @@ def test_a_subclass_stays_one_with_names_kind_and_pickle():
 
 
 def test_more_sets_of_names_than_are_remembered_do_no_harm():
-    first = Row(**{"name_0": 0})
+    first = Row(name_0=0)
     for number in range(3000):
         assert Row(**{f"name_{number}": number})[0] == number
     assert first == Row(name_0=0)

@@ -49,7 +49,7 @@ def test_a_spark_column_keeps_its_type_on_the_way_there_and_back(spark_type):
 
 
 def test_a_spark_schema_means_rows():
-    schema = spark.StructType().add("a", "string").add("b", "bigint")
+    schema = spark.StructType().add("a", "string").add("b", "long")
     assert as_type_info(schema).get_field_names() == ["a", "b"]
     assert as_type_info(schema) == Types.ROW([Types.STRING(), Types.LONG()])
 
@@ -68,7 +68,7 @@ def test_a_spark_type_without_counterpart_is_named():
 
 
 def test_single_values_become_a_column_called_value():
-    assert to_spark_schema(Types.LONG()) == spark.StructType().add("value", "bigint")
+    assert to_spark_schema(Types.LONG()) == spark.StructType().add("value", "long")
 
 
 def test_tuples_become_columns_by_position():

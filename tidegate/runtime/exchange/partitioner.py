@@ -154,9 +154,8 @@ class _ByKeyGroup(_ByTargets):
     def __init__(self, partitioning: ByKeyGroup, targets: int, key_groups: int) -> None:
         super().__init__(targets)
         self._key = partitioning.key
-        self._key_groups = np.uint64(key_groups)
-        owner = np.arange(key_groups, dtype=np.int64) * targets // key_groups
-        self._owner: npt.NDArray[np.uint16] = owner.astype(np.uint16)
+        self._key_groups = key_groups
+        self._shift = key_groups.bit_length() - 1 if key_groups.bit_count() == 1 else None
 
     def open(self, context: OperatorContext) -> None:
         self._key.open(RuntimeContext(context))
@@ -165,8 +164,13 @@ class _ByKeyGroup(_ByTargets):
         self._key.close()
 
     def _target_of(self, batch: Batch) -> npt.NDArray[np.integer]:
-        groups = self._key.hashes(batch) % self._key_groups
-        return np.take(self._owner, groups.astype(np.intp))
+        hashes = self._key.hashes(batch)
+        if self._shift is None:
+            groups = (hashes % np.uint64(self._key_groups)).astype(np.uint32)
+            return groups * np.uint32(self._targets) // np.uint32(self._key_groups)
+        # Dividing 64-bit numbers costs more than everything else here.
+        groups = (hashes & np.uint64(self._key_groups - 1)).astype(np.uint32)
+        return (groups * np.uint32(self._targets)) >> np.uint32(self._shift)
 
 
 class _Custom(_ByTargets):

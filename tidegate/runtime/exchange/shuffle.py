@@ -33,6 +33,7 @@ from tidegate.runtime.exchange.unit_protocol import (
 )
 from tidegate.runtime.jobmanager.cluster import StepBroken
 from tidegate.runtime.messages import SlotOutOfReach, StepOutcome, StepRequest
+from tidegate.runtime.shipping import to_slot
 from tidegate.runtime.wire import Address, Connection, dial
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _stages(
     return [
         StageTask(
             orders=tuple(
-                pickle.dumps(UnitOrder(pipeline.id, Level(level), request)) for level in levels
+                to_slot(UnitOrder(pipeline.id, Level(level), request)) for level in levels
             ),
             addresses=addresses,
             secret=secret,

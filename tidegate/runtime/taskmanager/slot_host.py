@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import assert_never
 
 from tidegate.core.clock import Clock
-from tidegate.core.errors import InternalError, TidegateError
+from tidegate.core.errors import InternalError, TidegateError, UserError
 from tidegate.core.ids import Attempt, PipelineId, SlotIndex, SubtaskIndex
 from tidegate.runtime.exchange.codec import encode
 from tidegate.runtime.exchange.packet import FailureMark, Packet
@@ -66,6 +66,7 @@ class SlotHost:
         self._send = send
         self._clock = clock
         self._work_directory = work_directory
+        self._shipped: bytes | None = None
         self._package: JobPackage | None = None
         self._pipelines: dict[PipelineId, _Hosted] = {}
         self._lock = threading.Lock()
@@ -76,11 +77,11 @@ class SlotHost:
         """Take a message of the driver; called by the control thread alone."""
         match message:
             case Accepted(package, _):
-                self._package = unpack(package, self._work_directory)
+                self._shipped = package
             case Deploy(pipeline, attempt):
-                self._hosted(pipeline).deploy(attempt)
+                self._deploy(pipeline, attempt)
             case Undeploy(pipeline):
-                self._hosted(pipeline).undeploy()
+                self._undeploy(pipeline)
             case Shutdown() | Refused():
                 self.is_over.set()
             case DriverHeartbeat():
@@ -114,20 +115,35 @@ class SlotHost:
         stopped = [hosted.mailbox.stop(timeout) for hosted in pipelines]
         return all(stopped)
 
-    def _hosted(self, pipeline: PipelineId) -> _Hosted:
+    def _deploy(self, pipeline: PipelineId, attempt: Attempt) -> None:
+        try:
+            package = self._unpacked()
+        except Exception as error:
+            failure = UserError(
+                f"the job cannot be read in slot {self._slot}: {type(error).__name__}: {error}"
+            )
+            self._send(DeployFailed(pipeline, attempt, failure))
+            return
         with self._lock:
             if pipeline not in self._pipelines:
-                if self._package is None:
-                    raise InternalError("a pipeline was deployed before its job was sent")
                 self._pipelines[pipeline] = _Hosted(
-                    self._package,
-                    pipeline,
-                    self._slot,
-                    self._send,
-                    self._clock,
-                    self._work_directory,
+                    package, pipeline, self._slot, self._send, self._clock, self._work_directory
                 )
-            return self._pipelines[pipeline]
+        self._pipelines[pipeline].deploy(attempt)
+
+    def _undeploy(self, pipeline: PipelineId) -> None:
+        hosted = self._pipelines.get(pipeline)
+        if hosted is None:
+            self._send(Undeployed(pipeline))
+        else:
+            hosted.undeploy()
+
+    def _unpacked(self) -> JobPackage:
+        if self._package is None:
+            if self._shipped is None:
+                raise InternalError("a pipeline was deployed before its job was sent")
+            self._package, self._shipped = unpack(self._shipped, self._work_directory), None
+        return self._package
 
 
 class _Hosted:

@@ -1,0 +1,98 @@
+"""Small programs as transformations, for tests that run without the user's API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tidegate.connectors.collect import CollectSink
+from tidegate.connectors.collection import CollectionSource
+from tidegate.connectors.source import Source
+from tidegate.core.config import Settings
+from tidegate.graph.job_graph import JobGraph
+from tidegate.graph.logical import Transformation, Upstream
+from tidegate.graph.partitioning import ByKeyGroup, Partitioning
+from tidegate.graph.translate import GraphSettings, translate
+from tidegate.operators.base import Operator
+from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.stateless import MapOperator
+from tidegate.runtime.job_handle import JobHandle
+from tidegate.state.keys import select_key
+from tidegate.types.arrow import arrow_format
+from tidegate.types.typeinfo import TypeInformation
+
+PATIENCE = 60.0
+"""Seconds after which a job that has not ended is taken for hung."""
+
+
+def read(
+    records: Iterable[Any] | Source,
+    *,
+    name: str = "source",
+    type_info: TypeInformation | None = None,
+    **settings: Any,
+) -> Transformation:
+    """A source of these records."""
+    source = records
+    if not isinstance(records, Source):
+        format = None if type_info is None else arrow_format(type_info)
+        source = CollectionSource(records, type_info, format)
+    return Transformation(name=name, source=source, output_type=type_info, **settings)
+
+
+def apply(
+    operator: Operator,
+    *inputs: Transformation | Upstream,
+    name: str = "operator",
+    partitioning: Partitioning | None = None,
+    **settings: Any,
+) -> Transformation:
+    """An operator behind other transformations; `partitioning` is that of the bare ones."""
+    upstreams = tuple(
+        given if isinstance(given, Upstream) else Upstream(given, partitioning) for given in inputs
+    )
+    return Transformation(name=name, operator=operator, inputs=upstreams, **settings)
+
+
+def mapped(
+    function: Any, upstream: Transformation | Upstream, *, name: str = "map", **settings: Any
+) -> Transformation:
+    return apply(MapOperator(function), upstream, name=name, **settings)
+
+
+def collected(
+    upstream: Transformation | Upstream, name: str = "results", **settings: Any
+) -> Transformation:
+    """A sink whose records come back to the driver."""
+    return apply(SinkOperator(CollectSink(name)), upstream, name=name, is_sink=True, **settings)
+
+
+def keyed(key: Any, upstream: Transformation) -> Upstream:
+    """The stream by key: what `key_by` does to an edge."""
+    return Upstream(upstream, ByKeyGroup(select_key(key, upstream.output_type)))
+
+
+def graph_of(
+    *sinks: Transformation,
+    parallelism: int = 1,
+    chaining: bool = True,
+    name: str = "job",
+    max_parallelism: int | None = None,
+) -> JobGraph:
+    settings = GraphSettings(
+        job_name=name,
+        parallelism=parallelism,
+        max_parallelism=max_parallelism,
+        chaining=chaining,
+    )
+    return translate(sinks, settings)
+
+
+def settings_of(values: Mapping[str, object] | None = None) -> Settings:
+    return Settings.of(values or {})
+
+
+def results_of(handle: JobHandle, *names: str) -> list[list[Any]]:
+    """Wait for the end of the job; what each of its collecting sinks got."""
+    handle.result(PATIENCE)
+    return [list(handle.collected(name, None)) for name in names or ("results",)]

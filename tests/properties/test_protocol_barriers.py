@@ -1,0 +1,288 @@
+"""Barriers in random graphs: what a snapshot holds, and that nothing stays behind an abort."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.runtime.exchange.packet import Channel
+from tidegate.runtime.taskmanager.input_gate import (
+    InputEnded,
+    InputGate,
+    Records,
+    SnapshotAborted,
+    TakeSnapshot,
+)
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import Barrier, CheckpointMode, EndOfInput
+
+EXACT, LOOSE = CheckpointMode.EXACTLY_ONCE, CheckpointMode.AT_LEAST_ONCE
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Vertices in topological order by their parallelism; edges between them, with repetitions."""
+
+    parallelism: tuple[int, ...]
+    edges: tuple[tuple[int, int], ...]
+
+    def out_of(self, vertex):
+        return [
+            (edge, target) for edge, (source, target) in enumerate(self.edges) if source == vertex
+        ]
+
+    def into(self, vertex):
+        return [
+            (edge, source) for edge, (source, target) in enumerate(self.edges) if target == vertex
+        ]
+
+    @property
+    def subtasks(self):
+        return [
+            (v, i) for v, parallelism in enumerate(self.parallelism) for i in range(parallelism)
+        ]
+
+    @property
+    def sources(self):
+        return [(vertex, i) for vertex, i in self.subtasks if not self.into(vertex)]
+
+    def targets(self, edge, target, record):
+        """Where a record goes: a fixed choice, so that the right result can be computed."""
+        return target, sum(map(ord, f"{edge}{record}")) % self.parallelism[target]
+
+
+@st.composite
+def graphs(draw):
+    parallelism = draw(st.lists(st.integers(1, 2), min_size=2, max_size=5))
+    edges = []
+    for target in range(1, len(parallelism)):
+        sources = st.lists(st.integers(0, target - 1), min_size=0, max_size=3)
+        edges += [(source, target) for source in draw(sources)]
+    return Graph(tuple(parallelism), tuple(edges))
+
+
+def effects(graph, records):
+    """What each subtask takes when these records leave the sources: a tally by edge and record."""
+    taken = {subtask: Counter() for subtask in graph.subtasks}
+    arrived = [(subtask, record) for subtask, record in records]
+    while arrived:
+        (vertex, _), record = arrived.pop()
+        for edge, target in graph.out_of(vertex):
+            to = graph.targets(edge, target, record)
+            taken[to][edge, record] += 1
+            arrived.append((to, record))
+    return taken
+
+
+@dataclass
+class Subtask:
+    """A subtask with its gate, if it has inputs; `plan` is what a source will do, in order."""
+
+    gate: InputGate | None
+    plan: deque
+    taken: Counter = field(default_factory=Counter)
+    snapshots: dict = field(default_factory=dict)
+    aborts: deque = field(default_factory=deque)
+    aborted: set = field(default_factory=set)
+    ended_inputs: set = field(default_factory=set)
+    has_ended: bool = False
+
+
+class Flow:
+    """Runs a graph to its end, in the order that `rnd` chooses."""
+
+    def __init__(self, graph, plans, rnd):
+        self.graph, self.rnd = graph, rnd
+        self.subtasks = {}
+        for vertex, i in graph.subtasks:
+            channels = {
+                Channel(edge, sender): place
+                for place, (edge, source) in enumerate(graph.into(vertex))
+                for sender in range(graph.parallelism[source])
+            }
+            gate = InputGate(channels) if channels else None
+            self.subtasks[vertex, i] = Subtask(gate, deque(plans.get((vertex, i), ())))
+        self.wires = {}
+        self.sent, self.received = Counter(), Counter()
+        self.declined = set()
+
+    def run(self, aborts):
+        """Aborts are (checkpoint, how many actions before it is given up)."""
+        actions = 0
+        while True:
+            for number, after in aborts:
+                if after == actions:
+                    self.give_up(number)
+            able = [("source", s) for s, each in self.subtasks.items() if each.plan]
+            able += [("wire", wire) for wire, elements in self.wires.items() if elements]
+            able += [("abort", s) for s, each in self.subtasks.items() if each.aborts]
+            if not able:
+                return
+            actions += 1
+            kind, who = self.rnd.choice(able)
+            if kind == "source":
+                self.act(who, self.subtasks[who].plan.popleft())
+            elif kind == "abort":
+                self.hear_of_abort(who)
+            else:
+                self.transport(who)
+
+    def give_up(self, number):
+        for subtask in self.subtasks.values():
+            subtask.aborts.append(number)
+
+    def hear_of_abort(self, name):
+        subtask = self.subtasks[name]
+        number = subtask.aborts.popleft()
+        subtask.aborted.add(number)
+        if subtask.gate is not None:
+            self.carry_out(name, subtask.gate.abort(number, 0.0))
+
+    def act(self, name, step):
+        subtask = self.subtasks[name]
+        if isinstance(step, Barrier):
+            if step.checkpoint_id not in subtask.aborted:
+                self.snapshot(name, step)
+        elif isinstance(step, EndOfInput):
+            self.broadcast(name, step)
+        else:
+            self.forward(name, step)
+
+    def transport(self, wire):
+        name, channel = wire
+        sequence, element = self.wires[wire].popleft()
+        gate = self.subtasks[name].gate
+        if isinstance(element, Batch) and gate.open_input(channel) is not None:
+            self.take(name, channel.edge, element)
+        else:
+            self.carry_out(name, gate.feed(channel, element, 0.0))
+        self.received[wire] += 1
+        assert self.received[wire] == sequence
+
+    def carry_out(self, name, deliveries):
+        for delivery in deliveries:
+            match delivery:
+                case Records(place, batch):
+                    self.take(name, self.graph.into(name[0])[place][0], batch)
+                case TakeSnapshot(barrier, _, _):
+                    self.snapshot(name, barrier)
+                case SnapshotAborted(number, _):
+                    self.declined.add(number)
+                    self.give_up(number)
+                case InputEnded(place):
+                    self.end_input(name, place)
+
+    def take(self, name, edge, batch):
+        for record in batch.records:
+            self.subtasks[name].taken[edge, record] += 1
+            self.forward(name, record)
+
+    def end_input(self, name, place):
+        subtask = self.subtasks[name]
+        assert place not in subtask.ended_inputs
+        subtask.ended_inputs.add(place)
+        if subtask.gate.has_ended:
+            subtask.has_ended = True
+            self.broadcast(name, EndOfInput())
+
+    def snapshot(self, name, barrier):
+        subtask = self.subtasks[name]
+        assert barrier.checkpoint_id not in subtask.snapshots
+        assert barrier.checkpoint_id not in subtask.aborted
+        subtask.snapshots[barrier.checkpoint_id] = Counter(subtask.taken)
+        self.broadcast(name, barrier)
+
+    def forward(self, name, record):
+        for edge, target in self.graph.out_of(name[0]):
+            self.send(
+                name, edge, self.graph.targets(edge, target, record), Batch.of_records([record])
+            )
+
+    def broadcast(self, name, element):
+        for edge, target in self.graph.out_of(name[0]):
+            for i in range(self.graph.parallelism[target]):
+                self.send(name, edge, (target, i), element)
+
+    def send(self, name, edge, to, element):
+        wire = (to, Channel(edge, name[1]))
+        self.sent[wire] += 1
+        self.wires.setdefault(wire, deque()).append((self.sent[wire], element))
+
+
+@st.composite
+def plans_of_sources(draw, graph, modes):
+    """For each source: its records with the barriers in between, its end, barriers behind that."""
+    plans = {}
+    for source in graph.sources:
+        count = draw(st.integers(0, 6))
+        plan = [(source, k) for k in range(count)]
+        if draw(st.booleans()):
+            plan.append(EndOfInput())
+        places = sorted(
+            draw(st.lists(st.integers(0, len(plan)), min_size=len(modes), max_size=len(modes)))
+        )
+        for number, place in reversed(list(enumerate(places, 1))):
+            plan.insert(place, Barrier(number, 0.0, mode=modes[number - 1]))
+        plans[source] = plan
+    return plans
+
+
+def records_before(plans, number):
+    """What the sources emit before the barrier of a checkpoint; all of it for None."""
+    found = []
+    for source, plan in plans.items():
+        for step in plan:
+            if isinstance(step, Barrier) and step.checkpoint_id == number:
+                break
+            if isinstance(step, tuple):
+                found.append((source, step))
+    return found
+
+
+@given(data=st.data())
+@settings(max_examples=250, deadline=None)
+def test_a_snapshot_is_the_effect_of_the_records_before_the_barrier(data):
+    graph = data.draw(graphs())
+    modes = data.draw(st.lists(st.sampled_from([EXACT, LOOSE]), max_size=4))
+    plans = data.draw(plans_of_sources(graph, modes))
+    number_and_time = st.tuples(st.integers(1, len(modes) or 1), st.integers(0, 60))
+    aborts = data.draw(st.lists(number_and_time, max_size=2))
+    flow = Flow(graph, plans, random.Random(data.draw(st.integers(0, 10_000))))
+    flow.run(aborts)
+    given_up = flow.declined | {number for number, _ in aborts}
+
+    everything = effects(graph, records_before(plans, None))
+    for name, subtask in flow.subtasks.items():
+        assert subtask.taken == everything[name]
+        assert subtask.gate is None or subtask.gate.bytes_waiting == 0
+        assert subtask.gate is None or not subtask.gate._waiting
+    for number, mode in enumerate(modes, 1):
+        expected = effects(graph, records_before(plans, number))
+        for name, subtask in flow.subtasks.items():
+            if number not in given_up:
+                assert number in subtask.snapshots
+            if number in subtask.snapshots and mode is EXACT:
+                assert subtask.snapshots[number] == expected[name]
+            if number in subtask.snapshots:
+                assert subtask.snapshots[number] >= expected[name]
+
+
+def test_the_overlap_of_at_least_once_is_real():
+    graph = Graph((1, 1, 1), ((0, 2), (1, 2)))
+    early, late = ((0, 0), 0), ((1, 0), 0)
+    overlaps = []
+    for mode in (EXACT, LOOSE):
+        barrier = Barrier(1, 0.0, mode=mode)
+        plans = {(0, 0): [barrier, early], (1, 0): [late, barrier]}
+        flow = Flow(graph, plans, random.Random(0))
+        for source in ((0, 0), (0, 0), (1, 0), (1, 0)):
+            flow.act(source, flow.subtasks[source].plan.popleft())
+        for wire in [wire for wire in flow.wires if wire[1].edge == 0] * 2:
+            flow.transport(wire)
+        flow.run([])
+        overlaps.append(set(flow.subtasks[2, 0].snapshots[1]))
+    assert overlaps == [{(1, late)}, {(0, early), (1, late)}]

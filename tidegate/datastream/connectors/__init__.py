@@ -1,0 +1,27 @@
+"""Sources and sinks, and the contracts to write others."""
+
+from tidegate.datastream.connectors.base import Boundedness, Sink, Source
+from tidegate.datastream.connectors.datagen import DataGeneratorSource
+from tidegate.datastream.connectors.file_system import (
+    FileSink,
+    FileSinkBuilder,
+    FileSource,
+    FileSourceBuilder,
+    StreamFormat,
+)
+from tidegate.datastream.connectors.number_seq import NumberSequenceSource
+from tidegate.datastream.connectors.socket import SocketSource
+
+__all__ = [
+    "Boundedness",
+    "DataGeneratorSource",
+    "FileSink",
+    "FileSinkBuilder",
+    "FileSource",
+    "FileSourceBuilder",
+    "NumberSequenceSource",
+    "Sink",
+    "SocketSource",
+    "Source",
+    "StreamFormat",
+]

@@ -1,0 +1,25 @@
+"""The contracts of sources and sinks."""
+
+from tidegate.connectors.sink import Sink, SinkWriter, WriterContext
+from tidegate.connectors.source import (
+    Boundedness,
+    InputStatus,
+    Poll,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
+
+__all__ = [
+    "Boundedness",
+    "InputStatus",
+    "Poll",
+    "ReaderContext",
+    "Sink",
+    "SinkWriter",
+    "Source",
+    "SourceReader",
+    "SplitEnumerator",
+    "WriterContext",
+]

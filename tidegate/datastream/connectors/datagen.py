@@ -1,0 +1,7 @@
+"""Made-up records as a source."""
+
+from tidegate.connectors.datagen import DataGeneratorSource
+
+__all__ = [
+    "DataGeneratorSource",
+]

@@ -1,0 +1,67 @@
+"""Columns that only grow, and of which a snapshot is free."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_LARGEST_CHUNK: Final = 1 << 29
+"""Bytes beyond which chunks are not joined: text of one chunk must stay below 2 GiB."""
+
+
+class ColumnStore:
+    """Values in the order in which they were added, as a few immutable Arrow arrays."""
+
+    def __init__(self) -> None:
+        self._chunks: list[pa.Array[Any]] = []
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def nbytes(self) -> int:
+        return sum(chunk.nbytes for chunk in self._chunks)
+
+    def append(self, values: pa.Array[Any]) -> None:
+        """Add values of the same type as all before."""
+        if not len(values):
+            return
+        self._size += len(values)
+        chunks = self._chunks
+        chunks.append(values)
+        # Each chunk is at least twice the next, so there are few, and a value moves seldom.
+        while len(chunks) > 1 and len(chunks[-2]) < 2 * len(chunks[-1]):
+            if chunks[-2].nbytes + chunks[-1].nbytes > _LARGEST_CHUNK:
+                break
+            chunks[-2:] = [pa.concat_arrays(chunks[-2:])]
+
+    def chunks(self) -> tuple[pa.Array[Any], ...]:
+        """All values now: what is added later does not show."""
+        return tuple(self._chunks)
+
+    def take(self, places: npt.NDArray[np.intp]) -> pa.Array[Any]:
+        """The values at `places`, in that order; there is at least one value."""
+        return take_from(self._chunks, places)
+
+
+def take_from(
+    chunks: list[pa.Array[Any]] | tuple[pa.Array[Any], ...], places: npt.NDArray[np.intp]
+) -> pa.Array[Any]:
+    """The values at `places` of the chunks laid end to end."""
+    if len(chunks) == 1:
+        return chunks[0].take(places)
+    starts = np.cumsum([0, *(len(chunk) for chunk in chunks[:-1])])
+    owners = np.searchsorted(starts, places, side="right") - 1
+    order = np.argsort(owners, kind="stable")
+    bounds = np.searchsorted(owners[order], np.arange(len(chunks) + 1))
+    parts = [
+        chunk.take(places[order[bounds[number] : bounds[number + 1]]] - starts[number])
+        for number, chunk in enumerate(chunks)
+    ]
+    back = np.empty(len(places), np.intp)
+    back[order] = np.arange(len(places))
+    return pa.concat_arrays(parts).take(back)

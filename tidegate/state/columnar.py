@@ -1,0 +1,241 @@
+"""Keyed state as columns: one row per key, for aggregations on whole batches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.core.errors import StateTypeChanged
+from tidegate.state.backend import (
+    FrozenState,
+    KeyedStateImage,
+    PayloadForm,
+    StateChunk,
+    StateMetadata,
+    check_max_parallelism_unchanged,
+)
+from tidegate.state.chunks import in_group_order, runs_of
+from tidegate.state.column_store import ColumnStore, take_from
+from tidegate.state.key_groups import KeyGroupRange, key_groups_of
+from tidegate.state.key_index import FrozenKeys, KeyIndex
+from tidegate.state.word_index import Slots
+
+ROWS_PER_CHUNK: Final = 1 << 16
+_SPARE_ROWS: Final = 1 << 12
+"""Replaced values that are kept before it is worth while to remove them."""
+
+
+class FrozenColumn(Protocol):
+    """A column of state at one moment. May be read on another thread."""
+
+    def take(self, slots: Slots) -> pa.Array[Any]: ...
+
+
+class StateColumn(ABC):
+    """What is kept for every slot."""
+
+    @abstractmethod
+    def grow(self, slots: int) -> None:
+        """There are so many slots now."""
+
+    @abstractmethod
+    def freeze(self) -> FrozenColumn:
+        """The column as it is now."""
+
+    @abstractmethod
+    def restore(self, slots: Slots, values: pa.Array[Any]) -> None:
+        """Put back what was frozen; `slots` are new."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int: ...
+
+
+class NumberColumn(StateColumn):
+    """A number per slot, zero at first."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._room = np.zeros(1024, dtype)
+        self.values = self._room[:0]
+        """The number of every slot; to be changed in place."""
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._room.nbytes)
+
+    def grow(self, slots: int) -> None:
+        if slots > len(self._room):
+            room = np.zeros(max(slots, 2 * len(self._room)), self._room.dtype)
+            room[: len(self.values)] = self.values
+            self._room = room
+        self.values = self._room[:slots]
+
+    def freeze(self) -> FrozenColumn:
+        return _FrozenNumbers(self.values.copy())
+
+    def restore(self, slots: Slots, values: pa.Array[Any]) -> None:
+        self.values[slots] = values.to_numpy(zero_copy_only=False)
+
+
+class _FrozenNumbers:
+    def __init__(self, values: npt.NDArray[Any]) -> None:
+        self._values = values
+
+    def take(self, slots: Slots) -> pa.Array[Any]:
+        taken: pa.Array[Any] = pa.array(self._values[slots])
+        return taken
+
+
+class ValueColumn(StateColumn):
+    """A value of any Arrow type per slot, replaced as a whole."""
+
+    def __init__(self) -> None:
+        self._store = ColumnStore()
+        self._places = NumberColumn(np.intp)
+        """Where in the store the value of a slot stands."""
+
+    @property
+    def nbytes(self) -> int:
+        return self._store.nbytes + self._places.nbytes
+
+    def grow(self, slots: int) -> None:
+        self._places.grow(slots)
+
+    def put(self, slots: Slots, values: pa.Array[Any]) -> None:
+        """Replace the values of some slots, each of which occurs once."""
+        places = self._places.values
+        places[slots] = np.arange(len(self._store), len(self._store) + len(values))
+        self._store.append(values)
+        if len(self._store) > 2 * len(places) + _SPARE_ROWS:
+            living = self._store.take(places)
+            self._store = ColumnStore()
+            self._store.append(living)
+            places[:] = np.arange(len(places))
+
+    def take(self, slots: Slots) -> pa.Array[Any]:
+        """The values of some slots, all of which have been put."""
+        return self._store.take(self._places.values[slots])
+
+    def freeze(self) -> FrozenColumn:
+        return _FrozenValues(self._store.chunks(), self._places.values.copy())
+
+    def restore(self, slots: Slots, values: pa.Array[Any]) -> None:
+        self.put(slots, values)
+
+
+class _FrozenValues:
+    def __init__(self, chunks: tuple[pa.Array[Any], ...], places: Slots) -> None:
+        self._chunks = chunks
+        self._places = places
+
+    def take(self, slots: Slots) -> pa.Array[Any]:
+        return take_from(self._chunks, self._places[slots])
+
+
+class ColumnarState:
+    """The columns of one keyed state and the index of its keys."""
+
+    def __init__(
+        self,
+        name: str,
+        declaration: str,
+        key_kinds: Sequence[pa.DataType],
+        columns: Mapping[str, StateColumn],
+        key_groups: KeyGroupRange,
+        max_parallelism: int,
+    ) -> None:
+        self.metadata = StateMetadata(name, declaration, PayloadForm.ARROW)
+        self.columns = dict(columns)
+        self._index = KeyIndex(key_kinds)
+        self._key_names = [f"key{place}" for place in range(len(key_kinds))]
+        self._key_groups = key_groups
+        self._max_parallelism = max_parallelism
+
+    def __len__(self) -> int:
+        """How many keys there are."""
+        return len(self._index)
+
+    @property
+    def nbytes(self) -> int:
+        return self._index.nbytes + sum(column.nbytes for column in self.columns.values())
+
+    def slots_of(self, keys: Sequence[pa.Array[Any]]) -> Slots:
+        """The slot of every row's key; those of new keys follow the ones there were."""
+        before = len(self._index)
+        slots = self._index.find_or_add(keys)
+        if len(self._index) > before:
+            for column in self.columns.values():
+                column.grow(len(self._index))
+        return slots
+
+    def freeze(self) -> FrozenState:
+        return _FrozenColumns(
+            self.metadata,
+            self._max_parallelism,
+            self._key_names,
+            self._index.keys(),
+            {name: column.freeze() for name, column in self.columns.items()},
+        )
+
+    def restore(self, images: Iterable[KeyedStateImage]) -> None:
+        for image in images:
+            check_max_parallelism_unchanged(image.max_parallelism, self._max_parallelism)
+            for stored in image.metadata:
+                if stored != self.metadata:
+                    raise StateTypeChanged(
+                        stored.name, stored.declaration, self.metadata.declaration
+                    )
+            for chunk in image.chunks(self._key_groups):
+                self._restore_chunk(chunk)
+
+    def _restore_chunk(self, chunk: StateChunk) -> None:
+        start, stop = chunk.span_in(self._key_groups)
+        rows = pa.ipc.open_stream(chunk.payload).read_next_batch().slice(start, stop - start)
+        if rows.num_rows == 0:
+            return
+        slots = self.slots_of([rows.column(name) for name in self._key_names])
+        for name, column in self.columns.items():
+            column.restore(slots, rows.column(name))
+
+
+class _FrozenColumns(FrozenState):
+    def __init__(
+        self,
+        metadata: StateMetadata,
+        max_parallelism: int,
+        key_names: Iterable[str],
+        keys: FrozenKeys,
+        columns: Mapping[str, FrozenColumn],
+    ) -> None:
+        self.metadata = (metadata,)
+        self.max_parallelism = max_parallelism
+        self._names = [*key_names, *columns]
+        self._keys = keys
+        self._columns = columns
+
+    def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
+        groups = key_groups_of(self._keys.hashes(), self.max_parallelism)
+        order, groups = in_group_order(groups, key_groups)
+        for start in range(0, len(order), ROWS_PER_CHUNK):
+            slots = order[start : start + ROWS_PER_CHUNK]
+            columns = [column.take(slots) for column in self._columns.values()]
+            rows = pa.RecordBatch.from_arrays(
+                [*self._keys.take(slots), *columns], names=self._names
+            )
+            runs = runs_of(groups[start : start + ROWS_PER_CHUNK])
+            yield StateChunk(self.metadata[0].name, runs, _as_bytes(rows))
+
+    def release(self) -> None:
+        """Nothing is shared that could change."""
+
+
+def _as_bytes(rows: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+    return sink.getvalue().to_pybytes()
