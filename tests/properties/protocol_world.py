@@ -273,9 +273,9 @@ class World:
         if job is not self.job:
             return
         job.outputs[task.level, task.slot] = answer or self.fetched(task)
-        if all((job.level, slot) in job.outputs for slot in range(self.slots)):
-            if task.level == job.level:
-                self.start_stage(job)
+        stage_is_done = all((job.level, slot) in job.outputs for slot in range(self.slots))
+        if stage_is_done and task.level == job.level:
+            self.start_stage(job)
 
     # --- checkpoints ------------------------------------------------------------------------
 
@@ -346,7 +346,7 @@ class World:
         return sum((each.taken[level] for each in subtasks), Counter())
 
     def assert_consistent(self, completed: CompletedCheckpoint) -> None:
-        """The checkpoint is the effect of exactly the records before the barrier in every source."""
+        """The state is the effect of exactly the records before the barrier in every source."""
         snapshots = completed.snapshots
         slots = range(self.slots)
         read = Counter((s, k) for s in slots for k in range(snapshots[SubtaskId(SOURCE, s)]))

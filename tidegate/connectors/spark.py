@@ -28,7 +28,7 @@ def from_dataframe(frame: DataFrame, work_directory: str) -> FileSource:
         raise GraphError("from_dataframe() takes a bounded DataFrame, this one is streaming")
     type_info = type_info_of_spark(frame.schema)
     path = str(PurePosixPath(work_directory) / f"dataframe-{uuid.uuid4().hex[:12]}")
-    frame.write.option("compression", "lz4").parquet(path)
+    frame.write.parquet(path)
     return FileSource(path, ParquetFormat(type_info))
 
 

@@ -107,7 +107,21 @@ def _parse_list(value: Any) -> tuple[str, ...]:
     raise ValueError("give a list of texts, or text like 'one;two'")
 
 
+def _parse_ports(value: Any) -> tuple[int, ...]:
+    if isinstance(value, tuple):
+        return value
+    first, _, last = str(value).partition("-")
+    try:
+        ports = tuple(range(int(first), int(last or first) + 1))
+    except ValueError:
+        ports = ()
+    if not ports or not 0 <= ports[0] <= ports[-1] < 1 << 16:
+        raise ValueError("give a port or a range of ports, like 50000-50100")
+    return ports
+
+
 TEXT = Kind("text", _parse_text)
+PORTS = Kind("port range", _parse_ports, lambda ports: f"{ports[0]}-{ports[-1]}")
 BOOLEAN = Kind("boolean", _parse_boolean, lambda value: str(value).lower())
 MEMORY = Kind("memory size", MemorySize.parse)
 MAP: Kind[dict[str, str]] = Kind(

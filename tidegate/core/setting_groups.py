@@ -19,6 +19,7 @@ from tidegate.core.options import (
     LIST,
     MAP,
     MEMORY,
+    PORTS,
     TEXT,
     choice,
     duration,
@@ -243,6 +244,18 @@ class EngineSettings:
         timedelta(seconds=60),
         "How long slots may take to start before the job fails.",
         ("slot.request.timeout",),
+    )
+    slot_host: str | None = option(
+        "tidegate.slot.host",
+        TEXT,
+        None,
+        "Where slots listen on a cluster. Default: the executor's address on the way to the driver.",
+    )
+    slot_ports: tuple[int, ...] = option(
+        "tidegate.slot.port-range",
+        PORTS,
+        (0,),
+        "Ports that slots listen on, as 50000-50100. Default: any free one.",
     )
     spill_threshold: MemorySize = option(
         "tidegate.slot.spill-threshold",

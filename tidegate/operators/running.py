@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.state.word_index import Slots
 
@@ -25,7 +27,7 @@ class Segments:
     """The records of a batch by slot."""
 
     def __init__(self, slots: Slots, slot_count: int) -> None:
-        self._length = len(slots)
+        self.length = len(slots)
         self._order: Slots | None
         if slot_count == 1 or bool((slots[1:] >= slots[:-1]).all()):
             self._order, ordered = None, slots
@@ -34,19 +36,19 @@ class Segments:
             ordered = slots.take(self._order)
         else:
             # Numbers that hold slot and place are all different: any sort of them is stable.
-            bits = np.int64(self._length.bit_length())
-            both = np.sort((slots.astype(np.int64) << bits) | np.arange(self._length))
+            bits = np.int64(self.length.bit_length())
+            both = np.sort((slots.astype(np.int64) << bits) | np.arange(self.length))
             self._order = both & ((1 << bits) - 1)
             ordered = both >> bits
         changes = np.flatnonzero(ordered[1:] != ordered[:-1])
-        self.starts = np.concatenate([[0], changes + 1]) if self._length else changes
+        self.starts = np.concatenate([[0], changes + 1]) if self.length else changes
         """Where each segment begins."""
         self.slots: Slots = ordered.take(self.starts)
         """The slot of each segment."""
 
     @property
     def lengths(self) -> Slots:
-        return np.diff(self.starts, append=self._length)
+        return np.diff(self.starts, append=self.length)
 
     @property
     def ends(self) -> Slots:
@@ -110,12 +112,6 @@ def first_overflow(running: Numbers, values: Numbers) -> int | None:
     return int(wrapped.argmax()) if wrapped.any() else None
 
 
-def running_count(segments: Segments, counted: Numbers | None, counts: Numbers) -> Numbers:
-    """How many records of its slot were counted, up to each record."""
-    ones = np.ones(segments.length, np.int64) if counted is None else counted.astype(np.int64)
-    return running_sum(segments, ones, counts)
-
-
 def running_least(segments: Segments, ranks: Numbers) -> Slots:
     """The record of the same slot, up to each one, whose rank is the least; of equals the first.
 
@@ -132,3 +128,49 @@ def running_least(segments: Segments, ranks: Numbers) -> Slots:
     np.less(least[1:], least[:-1], out=improves[1:])
     winners = np.maximum.accumulate(np.where(improves, places, 0))
     return segments.restored(segments.ordered(places).take(winners))
+
+
+def ranks_of(values: pa.Array[Any], segments: int, *, descending: bool) -> npt.NDArray[np.int64]:
+    """Integers from 0 that order the values: the best has the least, null the greatest.
+
+    NaN is greater than any other number, as in Java, and both zeros are equal.
+    """
+    kind = values.type
+    if isinstance(values, pa.DictionaryArray):
+        return ranks_of(values.dictionary_decode(), segments, descending=descending)
+    if pa.types.is_floating(kind):
+        numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+        _, ranks = np.unique(numbers, return_inverse=True)
+        return _directed(ranks, values, descending)
+    if (whole := _whole_numbers(values)) is not None:
+        least, greatest = int(whole.min(initial=0)), int(whole.max(initial=0))
+        # The distance itself is a rank, unless ranks of all segments would not fit 64 bits.
+        if (greatest - least + 2) * (segments + 1) < 1 << 62:
+            return _directed(whole - least, values, descending)
+        _, ranks = np.unique(whole, return_inverse=True)
+        return _directed(ranks, values, descending)
+    order = "descending" if descending else "ascending"
+    ranked = pc.rank(values, sort_keys=order, null_placement="at_end", tiebreaker="dense")
+    return ranked.to_numpy().astype(np.int64) - 1
+
+
+def _directed(
+    ranks: npt.NDArray[np.int64], values: pa.Array[Any], descending: bool
+) -> npt.NDArray[np.int64]:
+    top = int(ranks.max(initial=0))
+    if descending:
+        ranks = top - ranks
+    if values.null_count:
+        ranks = np.where(values.is_null().to_numpy(zero_copy_only=False), top + 1, ranks)
+    return ranks
+
+
+def _whole_numbers(values: pa.Array[Any]) -> npt.NDArray[np.int64] | None:
+    kind = values.type
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        values = values.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_boolean(kind)) or kind == pa.uint64():
+        return None
+    if values.null_count:
+        values = values.fill_null(False if pa.types.is_boolean(kind) else 0)
+    return values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)

@@ -30,6 +30,7 @@ from tidegate.runtime.jobmanager.job_master import JobMaster
 from tidegate.runtime.live_line import Console
 from tidegate.runtime.messages import DriverMessage, Register
 from tidegate.runtime.shipping import pack
+from tidegate.runtime.spark_errors import reason_of
 from tidegate.runtime.taskmanager.slot import SlotTask
 from tidegate.runtime.wire import Connection, Listener
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger("tidegate.spark")
-_LOCAL = re.compile(r"local(\[(?P<threads>\*|\d+)(,\s*\d+)?\])?")
 _FAREWELL_SECONDS = 3.0
 
 
@@ -62,7 +62,7 @@ def submit(graph: JobGraph, spark: SparkSession, settings: Settings) -> JobHandl
         graph,
         package,
         settings,
-        SparkCluster(context, job_id, secret, settings),
+        SparkCluster(context, job_id, graph.slots, secret, settings),
         ShuffleExchange(context, job_id, secret),
         SystemClock(),
         collectors.outputs(console),
@@ -75,9 +75,15 @@ class SparkCluster:
     """Slots as single-task Spark jobs, each started from a thread of its own."""
 
     def __init__(
-        self, context: SparkContext, job_id: JobId, secret: bytes, settings: Settings
+        self,
+        context: SparkContext,
+        job_id: JobId,
+        slots: int,
+        secret: bytes,
+        settings: Settings,
     ) -> None:
         self._context = context
+        self._slots = slots
         self._job_id = job_id
         self._secret = secret
         self._engine = settings.engine
@@ -95,6 +101,12 @@ class SparkCluster:
         self._post = post
         self._listener.serve(self._secret, self._serve)
 
+    def shortage(self) -> NotEnoughTaskSlots | None:
+        available = task_slots(self._context)
+        if available > self._slots:
+            return None
+        return NotEnoughTaskSlots(master_of(self._context), available, self._slots)
+
     def launch(self, slot: SlotIndex, number: int) -> None:
         task = SlotTask(
             slot=slot,
@@ -102,6 +114,8 @@ class SparkCluster:
             control=self._listener.address,
             secret=self._secret,
             is_local=self._is_local,
+            host=self._engine.slot_host,
+            ports=self._engine.slot_ports,
             heartbeat_seconds=self._engine.heartbeat_interval.total_seconds(),
             closing_seconds=self._engine.cancellation_timeout.total_seconds(),
         )
@@ -147,7 +161,7 @@ class SparkCluster:
             context.addJobTag(f"tidegate-{self._job_id}")
             context.parallelize([task.slot], 1).mapPartitions(task).collect()
         except (Py4JError, PySparkException) as failure:
-            reason = str(failure).splitlines()[0]
+            reason = reason_of(failure)
         self._post(SlotJobEnded(task.slot, reason))
 
     def _serve(self, connection: Connection) -> None:
@@ -167,11 +181,18 @@ class SparkCluster:
 
 def is_local(context: SparkContext) -> bool:
     """Whether everything runs on this machine, in one JVM."""
-    return _LOCAL.fullmatch(_master(context)) is not None
+    return re.match(r"local(\[|$)", master_of(context)) is not None
 
 
-def _master(context: SparkContext) -> str:
+def master_of(context: SparkContext) -> str:
     return context.master or ""
+
+
+def task_slots(context: SparkContext) -> int:
+    """How many tasks the executors that are up run at once; a user's default parallelism lies."""
+    jvm = context._jsc.sc()
+    profile = jvm.resourceProfileManager().defaultResourceProfile()
+    return int(jvm.maxNumConcurrentTasks(profile))
 
 
 _FORBIDDEN = {
@@ -192,9 +213,5 @@ def _check_session(context: SparkContext, slots: int) -> None:
     for setting, (value, advice) in _FORBIDDEN.items():
         if (configuration.get(setting) or "false").lower() == value:
             raise UnsuitableSpark(setting, value, advice)
-    match = _LOCAL.fullmatch(_master(context))
-    available = context.defaultParallelism
-    if match is not None and match["threads"] is None:
-        available = 1
-    if match is not None and available < slots + 1:
-        raise NotEnoughTaskSlots(_master(context), available, slots)
+    if is_local(context) and task_slots(context) <= slots:
+        raise NotEnoughTaskSlots(master_of(context), task_slots(context), slots)

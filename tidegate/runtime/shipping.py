@@ -13,8 +13,9 @@ import sys
 import sysconfig
 import types
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +50,27 @@ class JobPackage:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Notes every class that it has to pickle by value."""
+    """Pickles a class that no slot could import by the name that `name_of` gives it.
 
-    def __init__(self, file: io.BytesIO, by_value: dict[str, type]) -> None:
+    Classes without a name go by value. Loading such a pickle defines them anew, down to the
+    module they say they are from, so those of records are defined once, in one pickle for all.
+    """
+
+    def __init__(self, file: io.BytesIO, name_of: Callable[[type], str | None]) -> None:
         super().__init__(file, protocol=5)
-        self._by_value = by_value
+        self._name_of = name_of
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type) and not _is_importable(obj):
-            self._by_value.setdefault(_public_name(obj), obj)
+            name = self._name_of(obj)
+            if name is not None:
+                return shipped_class, (name,)
         return super().reducer_override(obj)
+
+
+def shipped_class(name: str) -> Any:
+    """The class of this name that came with the job."""
+    return attrgetter(name)(_main_module())
 
 
 def pack(job_id: JobId, graph: JobGraph, settings: Mapping[str, Any]) -> bytes:
@@ -67,13 +79,13 @@ def pack(job_id: JobId, graph: JobGraph, settings: Mapping[str, Any]) -> bytes:
     Raises:
         NotSerializable: an operator holds something that cannot be pickled.
     """
-    classes: dict[str, type] = {}
+    classes = _Classes()
     operators: dict[OperatorId, bytes] = {}
     vertices = []
     for vertex in graph.vertices:
         for chained in vertex.chain:
             operators[chained.operator_id] = _dump(
-                chained.operator, f"operator {chained.name!r}", classes
+                chained.operator, f"operator {chained.name!r}", classes.note
             )
         bare = tuple(replace(chained, operator=None) for chained in vertex.chain)
         vertices.append(replace(vertex, chain=bare, source=None))
@@ -81,28 +93,51 @@ def pack(job_id: JobId, graph: JobGraph, settings: Mapping[str, Any]) -> bytes:
     package = JobPackage(
         job_id=job_id, graph=skeleton, operators=operators, settings=dict(settings)
     )
-    body = _dump(package, "a key selector or partitioner of the job", classes)
-    _make_findable(classes)
-    modules = _local_modules()
-    contents = (_dump(classes, "a class of the job", {}), modules, body)
-    return pickle.dumps(contents, protocol=5)
+    body = _dump(package, "a key selector or partitioner of the job", classes.note)
+    definitions = classes.define()
+    _make_findable(classes.by_name)
+    return pickle.dumps((definitions, _local_modules(), body), protocol=5)
 
 
 def unpack(package: bytes, work_directory: Path) -> JobPackage:
     """Make the job's modules and classes importable in this process and return the job."""
-    classes, modules, body = pickle.loads(package)
+    definitions, modules, body = pickle.loads(package)
     modules.install(work_directory)
-    sys.modules.pop(MAIN_MODULE, None)
-    _adopt(cloudpickle.loads(classes))
+    _adopt(cloudpickle.loads(definitions))
     job = cloudpickle.loads(body)
     assert isinstance(job, JobPackage)
     return job
 
 
-def _dump(value: object, what: str, classes: dict[str, type]) -> bytes:
+class _Classes:
+    """The classes that no slot could import, as they are met while the job is pickled."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, type] = {}
+
+    def note(self, cls: type) -> str | None:
+        """The name of a class in `MAIN_MODULE`; None if another one of the job has it already."""
+        name = _public_name(cls)
+        return name if self.by_name.setdefault(name, cls) is cls else None
+
+    def define(self) -> bytes:
+        """All of them by value, with those that they need themselves."""
+
+        def note_and_define(cls: type) -> None:
+            self.note(cls)
+
+        known = -1
+        definitions = b""
+        while known < len(self.by_name):
+            known = len(self.by_name)
+            definitions = _dump(dict(self.by_name), "a class of the job", note_and_define)
+        return definitions
+
+
+def _dump(value: object, what: str, name_of: Callable[[type], str | None]) -> bytes:
     file = io.BytesIO()
     try:
-        _Pickler(file, classes).dump(value)
+        _Pickler(file, name_of).dump(value)
     except TidegateError:
         raise
     except Exception as failure:
@@ -122,15 +157,26 @@ def _is_importable(cls: type) -> bool:
 
 
 def _public_name(cls: type) -> str:
-    return cls.__qualname__.rsplit("<locals>.", 1)[-1]
+    return cls.__qualname__.replace("<locals>.", "")
+
+
+def _main_module() -> types.ModuleType:
+    if MAIN_MODULE not in sys.modules:
+        sys.modules[MAIN_MODULE] = types.ModuleType(MAIN_MODULE)
+        cloudpickle.register_pickle_by_value(sys.modules[MAIN_MODULE])
+    return sys.modules[MAIN_MODULE]
 
 
 def _make_findable(classes: dict[str, type]) -> None:
     """Let this process read what was pickled by reference to `MAIN_MODULE`."""
-    module = sys.modules.setdefault(MAIN_MODULE, types.ModuleType(MAIN_MODULE))
-    for name, cls in classes.items():
-        if "." not in name:
-            setattr(module, name, cls)
+    for name, cls in sorted(classes.items()):
+        *outer, last = name.split(".")
+        place: Any = _main_module()
+        for part in outer:
+            if not hasattr(place, part):
+                setattr(place, part, types.SimpleNamespace())
+            place = getattr(place, part)
+        setattr(place, last, cls)
 
 
 def _adopt(classes: dict[str, type]) -> None:
@@ -146,7 +192,15 @@ def _adopt(classes: dict[str, type]) -> None:
 
 def to_slot(message: object) -> bytes:
     """Pickle something that the driver sends and that may hold records of the user's classes."""
-    return bytes(cloudpickle.dumps(message, protocol=5))
+
+    def name_of(cls: type) -> str | None:
+        name = _public_name(cls)
+        try:
+            return name if shipped_class(name) is cls else None
+        except AttributeError:
+            return None
+
+    return _dump(message, "a split of a source", name_of)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,9 @@ class MiniCluster:
     def start(self, post: Callable[[ClusterEvent], None]) -> None:
         self._post = post
 
+    def shortage(self) -> None:
+        """Threads always find room."""
+
     def launch(self, slot: SlotIndex, number: int) -> None:
         incarnation = Incarnation.create(slot, number, 0)
         self._slots[slot] = _MiniSlot(

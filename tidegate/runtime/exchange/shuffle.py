@@ -34,6 +34,7 @@ from tidegate.runtime.exchange.unit_protocol import (
 from tidegate.runtime.jobmanager.cluster import StepBroken
 from tidegate.runtime.messages import SlotOutOfReach, StepOutcome, StepRequest
 from tidegate.runtime.shipping import to_slot
+from tidegate.runtime.spark_errors import reason_of
 from tidegate.runtime.wire import Address, Connection, dial
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class ShuffleExchange:
             if len(stages) > 1:
                 moving.cleanShuffleDependencies(False)
         except (Py4JError, PySparkException) as failure:
-            raise StepBroken(_reason(failure)) from failure
+            raise StepBroken(reason_of(failure)) from failure
         return outcomes
 
     def cancel_step(self, pipeline: Pipeline) -> None:
@@ -150,11 +151,3 @@ class StageTask:
 
 def _same(slot: int) -> int:
     return slot
-
-
-def _reason(failure: Exception) -> str:
-    """The first line that says something; the rest is a wall of Java frames."""
-    java = getattr(failure, "java_exception", None)
-    text = java.getMessage() if java is not None else str(failure)
-    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    return lines[0] if lines else type(failure).__name__

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidegate.core.errors import TidegateError
 from tidegate.core.ids import SlotIndex
 from tidegate.graph.job_graph import Pipeline
 from tidegate.runtime.incarnation import Incarnation
@@ -44,6 +45,9 @@ class Cluster(Protocol):
 
     def start(self, post: Callable[[ClusterEvent], None]) -> None:
         """Begin to report events, from any thread."""
+
+    def shortage(self) -> TidegateError | None:
+        """Why not all slots can be started now, if that is for lack of room."""
 
     def launch(self, slot: SlotIndex, number: int) -> None:
         """Have a process for this slot started; it will register under this launch number."""

@@ -6,6 +6,7 @@ import logging
 import queue
 import random
 import threading
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -72,6 +73,9 @@ from tidegate.runtime.wire import Address
 
 _log = logging.getLogger("tidegate.job")
 _LONGEST_WAIT = 1.0
+_LOOK_FOR_ROOM_SECONDS = 1.0
+_FALSE_STARTS = 3
+"""How often a slot may end before it is ready until the job gives it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,10 @@ class JobMaster:
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._lease = settings.engine.heartbeat_timeout.total_seconds()
         self._pool = SlotPool(graph.slots, lease=self._lease, now=clock.monotonic())
+        self._to_launch: deque[Launch] = deque()
+        self._look_for_room_at = 0.0
+        self._shortage: TidegateError | None = None
+        self._false_starts: Counter[SlotIndex] = Counter()
         self._addresses: dict[SlotIndex, Address] = {}
         self._drivers = {
             pipeline.id: PipelineDriver(pipeline, exchange, settings, self._inbox.put)
@@ -196,6 +204,7 @@ class JobMaster:
 
     def _look_at_the_clock(self) -> None:
         self._carry_out(self._pool.tick(self._now()))
+        self._launch_what_can_be()
         self._deploy_what_can_be()
         self._start_due_steps()
         self._give_up_waiting()
@@ -210,8 +219,7 @@ class JobMaster:
             case LineEnded(incarnation):
                 self._carry_out(self._pool.line_ended(incarnation, self._now()))
             case SlotJobEnded(slot, reason):
-                _log.debug("the Spark job of slot %s ended: %s", slot, reason)
-                self._carry_out(self._pool.job_ended(slot, self._now()))
+                self._slot_job_ended(slot, reason)
             case StepThrough():
                 self._step_through(event)
             case StepBroke(pipeline, attempt, step, reason):
@@ -266,17 +274,40 @@ class JobMaster:
             self._cluster.send(incarnation, Accepted(self._package, self._lease))
         self._carry_out(instructions)
 
+    def _slot_job_ended(self, slot: SlotIndex, reason: str) -> None:
+        _log.debug("the Spark job of slot %s ended: %s", slot, reason)
+        if slot not in self._pool.ready():
+            self._false_starts[slot] += 1
+            if self._false_starts[slot] >= _FALSE_STARTS:
+                self._fail(ExternalError(f"slot {slot} cannot be started: {reason}"))
+        self._carry_out(self._pool.job_ended(slot, self._now()))
+
+    def _launch_what_can_be(self) -> None:
+        """Start slots only while there is room for all of them and the steps between them."""
+        if not self._to_launch or self._now() < self._look_for_room_at:
+            return
+        self._shortage = self._cluster.shortage()
+        if self._shortage is not None:
+            if self._look_for_room_at > 0:
+                _log.info("waiting for resources: %s", self._shortage)
+            self._look_for_room_at = self._now() + _LOOK_FOR_ROOM_SECONDS
+            return
+        while self._to_launch:
+            order = self._to_launch.popleft()
+            self._cluster.launch(order.slot, order.number)
+
     def _carry_out(self, instructions: Iterable[PoolInstruction]) -> None:
         for instruction in instructions:
             match instruction:
-                case Launch(slot, number):
-                    self._cluster.launch(slot, number)
+                case Launch():
+                    self._to_launch.append(instruction)
                 case CancelLaunch(slot):
                     self._cluster.kill(slot)
                 case Dismiss(incarnation, reason):
                     self._cluster.send(incarnation, Refused(reason))
                 case SlotReady(incarnation):
                     _log.debug("%s is ready", incarnation)
+                    self._false_starts[incarnation.slot] = 0
                 case SlotGone(incarnation, reason):
                     self._slot_gone(incarnation.slot, reason)
                 case _:
@@ -295,7 +326,8 @@ class JobMaster:
             self._slots_deadline = None
         if self._slots_deadline is not None and self._now() >= self._slots_deadline:
             names = ", ".join(f"slot {m.slot}: {m.reason.value}" for m in missing)
-            self._fail(ExternalError(f"waited too long for resources ({names})"))
+            waited = ExternalError(f"waited too long for resources ({names})")
+            self._fail(self._shortage or waited)
         if self._closing_deadline is not None and self._now() >= self._closing_deadline:
             for slot in {slot for _, slot in self._closing}:
                 _log.warning("user code in slot %s did not return; its process is ended", slot)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import tempfile
 import threading
 import time
@@ -30,7 +29,7 @@ from tidegate.runtime.taskmanager.slot_host import SlotHost
 from tidegate.runtime.taskmanager.slot_state import SlotState
 from tidegate.runtime.taskmanager.step_server import StepServer
 from tidegate.runtime.versions import versions
-from tidegate.runtime.wire import Address, Listener, dial
+from tidegate.runtime.wire import Address, Listener, address_towards, dial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +42,9 @@ class SlotTask:
     secret: bytes
     is_local: bool
     """On a local master nothing but Unix sockets is opened."""
+    host: str | None
+    """Where tasks of other machines reach the step server; None to find out."""
+    ports: tuple[int, ...]
     heartbeat_seconds: float
     closing_seconds: float
 
@@ -79,7 +81,8 @@ class _Slot:
         )
         self._listener = Listener(
             unix_path=str(directory / "steps.sock"),
-            host=None if task.is_local else _executor_host(),
+            host=_reachable_host(task),
+            ports=task.ports,
         )
         self._asked_at = time.monotonic()
 
@@ -117,6 +120,7 @@ class _Slot:
         self._host.is_over.set()
 
 
-def _executor_host() -> str:
-    """The address by which Spark's own block manager of this executor is known to others."""
-    return socket.gethostbyname(os.environ.get("SPARK_LOCAL_IP") or socket.gethostname())
+def _reachable_host(task: SlotTask) -> str | None:
+    if task.is_local:
+        return None
+    return task.host or address_towards(task.control.host)

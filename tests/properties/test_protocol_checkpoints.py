@@ -1,0 +1,163 @@
+"""Pending checkpoints under acknowledgements that are late, repeated, lost or somebody else's."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tidegate.checkpoint.completed import Acknowledgement, RetainedCheckpoints
+from tidegate.checkpoint.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
+from tidegate.checkpoint.plan import (
+    PipelineFacts,
+    PipelineProgress,
+    VertexFacts,
+    plan_checkpoint,
+)
+from tidegate.stream.elements import BarrierKind
+
+CHOICES = st.integers(0, 1_000_000)
+
+
+class Checkpoints(RuleBasedStateMachine):
+    """A coordinator's bookkeeping beside a store that knows which files exist."""
+
+    @initialize(
+        parallelism=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+        retained=st.integers(1, 3),
+    )
+    def begin(self, parallelism, retained):
+        self.now, self.attempt, self.number = 0.0, 1, 0
+        self.vertices = [VertexFacts(v, 0, p, v == 0) for v, p in enumerate(parallelism)]
+        self.retained = RetainedCheckpoints(retained)
+        self.limit = retained
+        self.pending: dict[int, PendingCheckpoint] = {}
+        self.acks: list[Acknowledgement] = []
+        self.said: dict[int, set] = {}
+        self.files: set = set()
+        self.publications: Counter = Counter()
+
+    def pick(self, items, choice):
+        return items[choice % len(items)]
+
+    def delete(self, handles):
+        named = {h for c in self.retained.kept for h in c.snapshots.values()}
+        for handle in handles:
+            assert handle not in named, "a file of a retained checkpoint was deleted"
+            assert handle in self.files, "a file was deleted twice"
+            self.files.remove(handle)
+
+    @rule(kind=st.sampled_from(list(BarrierKind)))
+    def trigger(self, kind):
+        facts = PipelineFacts(PipelineProgress.RUNNING, self.attempt)
+        plan = plan_checkpoint(self.vertices, {0: facts})
+        self.number += 1
+        self.said[self.number] = set()
+        self.pending[self.number] = PendingCheckpoint(
+            self.number, plan, kind=kind, triggered_at=self.now, deadline=self.now + 10
+        )
+
+    @precondition(lambda self: self.pending)
+    @rule(which=CHOICES, who=CHOICES, stale=st.integers(0, 1))
+    def a_subtask_writes_its_part_and_says_so(self, which, who, stale):
+        pending = self.pick(list(self.pending.values()), which)
+        subtask = self.pick(sorted(pending.plan.awaited), who)
+        attempt = pending.plan.awaited[subtask] - stale
+        if (subtask, attempt) in self.said[pending.checkpoint_id]:
+            return
+        self.said[pending.checkpoint_id].add((subtask, attempt))
+        handle = (pending.checkpoint_id, subtask, attempt)
+        self.files.add(handle)
+        self.acks.append(
+            Acknowledgement(
+                checkpoint_id=pending.checkpoint_id,
+                subtask=subtask,
+                attempt=attempt,
+                snapshot=handle,
+                size=1,
+            )
+        )
+
+    @precondition(lambda self: self.acks)
+    @rule(which=CHOICES, again=st.booleans())
+    def an_acknowledgement_arrives(self, which, again):
+        ack = self.pick(self.acks, which)
+        if not again:
+            self.acks.remove(ack)
+        pending = self.pending[ack.checkpoint_id]
+        before = pending.missing
+        result = pending.acknowledge(ack)
+        if result is AckResult.ACCEPTED:
+            assert pending.missing == before - {ack.subtask}
+        else:
+            assert pending.missing == before
+        if result in (AckResult.LATE, AckResult.UNKNOWN_SUBTASK) and ack.snapshot in self.files:
+            self.delete([ack.snapshot])
+
+    @precondition(lambda self: self.acks)
+    @rule(which=CHOICES)
+    def an_acknowledgement_is_lost(self, which):
+        self.acks.remove(self.pick(self.acks, which))
+
+    @precondition(lambda self: any(p.is_ready for p in self.pending.values()))
+    @rule(which=CHOICES, happens=st.booleans())
+    def a_checkpoint_is_published(self, which, happens):
+        pending = self.pick([p for p in self.pending.values() if p.is_ready], which)
+        completed = pending.begin_publication(self.now)
+        assert completed.snapshots.keys() == pending.plan.awaited.keys()
+        assert set(completed.snapshots.values()) <= self.files
+        assert pending.abort(AbortReason.REGION_FAILED) is None, "aborted while being published"
+        assert pending.expire(self.now + 1000) is None
+        if not happens:
+            self.delete(pending.not_published())
+            return
+        pending.published()
+        self.publications[pending.checkpoint_id] += 1
+        for subsumed in self.retained.add(completed):
+            assert subsumed.kind is BarrierKind.CHECKPOINT
+            self.delete(subsumed.snapshots.values())
+
+    @precondition(lambda self: self.pending)
+    @rule(which=CHOICES, reason=st.sampled_from(list(AbortReason)))
+    def a_checkpoint_is_aborted(self, which, reason):
+        pending = self.pick(list(self.pending.values()), which)
+        was_collecting = pending.state is PendingState.COLLECTING
+        handles = pending.abort(reason)
+        assert (handles is not None) == was_collecting
+        self.delete(handles or ())
+
+    @rule(seconds=st.sampled_from([1.0, 6.0]))
+    def time_passes(self, seconds):
+        self.now += seconds
+        for pending in self.pending.values():
+            self.delete(pending.expire(self.now) or ())
+
+    @rule()
+    def the_region_fails(self):
+        self.attempt += 1
+        for pending in self.pending.values():
+            self.delete(pending.abort(AbortReason.REGION_FAILED) or ())
+
+    @invariant()
+    def publication_happens_at_most_once_and_only_with_all_acknowledgements(self):
+        assert all(count == 1 for count in self.publications.values())
+        for number in self.publications:
+            pending = self.pending[number]
+            assert pending.state is PendingState.COMPLETED
+            assert not pending.missing
+
+    @invariant()
+    def the_newest_checkpoints_are_kept_with_all_their_files(self):
+        kept = [each.checkpoint_id for each in self.retained.kept]
+        published = [
+            n for n in self.publications if self.pending[n].kind is not BarrierKind.SAVEPOINT
+        ]
+        assert kept == sorted(published)[-self.limit :]
+        for each in self.retained.kept:
+            assert set(each.snapshots.values()) <= self.files
+
+
+Checkpoints.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestCheckpoints = Checkpoints.TestCase

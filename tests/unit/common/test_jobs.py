@@ -1,0 +1,114 @@
+import threading
+from concurrent.futures import Future
+
+import pytest
+
+from tidegate.common import (
+    CompletableFuture,
+    JobClient,
+    JobID,
+    JobStatus,
+    RestartStrategies,
+    WatermarkStrategy,
+)
+from tidegate.core.errors import GraphError, JobCanceled
+from tidegate.core.modes import RestartStrategyType
+from tidegate.runtime.jobmanager import job_status as runtime_status
+
+
+class ScriptedJob:
+    """A job that runs until it is told how to end."""
+
+    job_id = "ab" * 16
+
+    def __init__(self):
+        self.ended = Future()
+
+    def status(self):
+        if not self.ended.done():
+            return runtime_status.JobStatus.RUNNING
+        failed = self.ended.exception() is not None
+        return runtime_status.JobStatus.CANCELED if failed else runtime_status.JobStatus.FINISHED
+
+    def result(self, timeout=None):
+        return self.ended.result(timeout)
+
+    def cancel(self):
+        self.ended.set_exception(JobCanceled("scripted"))
+
+    def collected(self, name, format):
+        return iter(())
+
+
+def test_a_client_tells_the_status_of_its_job_and_waits_for_its_result():
+    job = ScriptedJob()
+    client = JobClient(job)
+    assert client.get_job_id() == JobID("ab" * 16)
+    assert client.get_job_status().result() is JobStatus.RUNNING
+    result = client.get_job_execution_result()
+    assert not result.done()
+    job.ended.set_result(None)
+    assert result.result(10).get_job_id() == client.get_job_id()
+    assert result.result().get_net_runtime() >= 0
+    assert "has finished" in str(result.result())
+    assert client.get_job_status().result() is JobStatus.FINISHED
+
+
+def test_cancelling_is_done_when_the_job_has_ended_and_its_result_is_an_error():
+    client = JobClient(ScriptedJob())
+    result = client.get_job_execution_result()
+    client.cancel().result(10)
+    assert client.get_job_status().result() is JobStatus.CANCELED
+    with pytest.raises(JobCanceled):
+        result.result(10)
+
+
+def test_savepoints_are_refused_with_a_sentence():
+    client = JobClient(ScriptedJob())
+    with pytest.raises(GraphError, match="savepoints are not there yet"):
+        client.trigger_savepoint("/tmp")
+    with pytest.raises(GraphError, match="savepoints are not there yet"):
+        client.stop_with_savepoint(False)
+
+
+def test_a_future_runs_its_call_on_another_thread_and_keeps_its_error():
+    def fail():
+        raise ValueError("broken")
+
+    assert CompletableFuture.of_call(threading.get_ident, "t").result(10) != threading.get_ident()
+    assert isinstance(CompletableFuture.of_call(fail, "t").exception(10), ValueError)
+
+
+@pytest.mark.parametrize("status", runtime_status.JobStatus)
+def test_every_status_of_the_runtime_has_its_name_in_the_api(status):
+    assert JobStatus[status.name].is_globally_terminal_state() == status.is_terminal
+
+
+def test_a_suspended_job_is_terminal_here_but_not_everywhere():
+    assert JobStatus.SUSPENDED.is_terminal_state()
+    assert not JobStatus.SUSPENDED.is_globally_terminal_state()
+
+
+def test_restart_strategies_describe_themselves_as_in_flink():
+    fixed = RestartStrategies.fixed_delay_restart(3, 10_000)
+    assert fixed.strategy is RestartStrategyType.FIXED_DELAY
+    assert fixed.get_description() == ("Restart with fixed delay (10000 ms). #3 restart attempts.")
+    assert fixed == RestartStrategies.fixed_delay_restart(3, "10 s")
+    assert RestartStrategies.failure_rate_restart(3, 300_000, 5_000).get_description() == (
+        "Failure rate restart with maximum of 3 failures within interval 300000 ms "
+        "and fixed delay 5000 ms."
+    )
+    assert RestartStrategies.no_restart().get_description() == "Restart deactivated."
+
+
+def test_strategies_that_need_event_time_are_refused_with_a_sentence():
+    assert repr(WatermarkStrategy.no_watermarks()) == "WatermarkStrategy.no_watermarks()"
+    monotonous = WatermarkStrategy.for_monotonous_timestamps()
+    for refused in (
+        lambda: WatermarkStrategy.for_bounded_out_of_orderness(1000),
+        lambda: monotonous.with_timestamp_assigner(None),
+        lambda: monotonous.with_idleness(1000),
+        lambda: monotonous.with_watermark_alignment("group", 1000),
+    ):
+        with pytest.raises(GraphError, match="needs event time, which Tidegate does not have yet"):
+            refused()

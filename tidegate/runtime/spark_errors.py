@@ -1,0 +1,16 @@
+"""What went wrong in Spark, as one line instead of a wall of Java frames."""
+
+from __future__ import annotations
+
+
+def reason_of(failure: Exception) -> str:
+    """The line that says most: the last of a Python traceback, else the first of the message."""
+    java = getattr(failure, "java_exception", None)
+    text = str(java.getMessage() or "") if java is not None else str(failure)
+    lines = [line.strip() for line in text.split("\n\tat ")[0].splitlines() if line.strip()]
+    if not lines:
+        return type(failure).__name__
+    if any(line.endswith("Traceback (most recent call last):") for line in lines):
+        told = [line for line in lines if not line.startswith("SQLSTATE")]
+        return told[-1]
+    return lines[0]
