@@ -1,6 +1,7 @@
 """Sources that can be sought: a snapshot anywhere loses no record and repeats none."""
 
 import gzip
+import itertools
 import pickle
 
 import numpy as np
@@ -182,10 +183,7 @@ def test_lines_belong_to_the_range_of_their_first_byte(data, content, tmp_path):
     size = path.stat().st_size
     cuts = sorted(data.draw(st.sets(st.integers(1, size), max_size=5))) if size else []
     bounds = [0, *cuts, size]
-    splits = [
-        LineSplit(str(path), start, stop)
-        for start, stop in zip(bounds[:-1], bounds[1:], strict=True)
-    ]
+    splits = [LineSplit(str(path), start, stop) for start, stop in itertools.pairwise(bounds)]
     source = FileSource(str(path), StreamFormat.text_line_format())
     assert [read(reader_of(source, splits=[split]), [3]) for split in splits] == [
         in_range(content, split) for split in splits

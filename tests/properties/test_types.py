@@ -24,6 +24,10 @@ from tidegate.types.row import Row
 from tidegate.types.spark import to_spark_schema, type_info_of_spark
 from tidegate.types.typeinfo import TypeInformation, Types
 
+# The time an example takes says more about the machine's other work than about the code.
+USUAL = settings(deadline=None)
+FEW = settings(USUAL, max_examples=40)
+
 
 def format_of(type_info: TypeInformation) -> ArrowFormat:
     format = arrow_format(type_info)
@@ -31,6 +35,7 @@ def format_of(type_info: TypeInformation) -> ArrowFormat:
     return format
 
 
+@USUAL
 @given(typed_records())
 def test_records_come_back_as_they_were(typed):
     type_info, records = typed
@@ -41,7 +46,7 @@ def test_records_come_back_as_they_were(typed):
     assert same(format.decode(batch), records)
 
 
-@settings(max_examples=40)
+@FEW
 @given(typed_records())
 def test_records_come_back_from_bytes(typed):
     type_info, records = typed
@@ -53,7 +58,7 @@ def test_records_come_back_from_bytes(typed):
     assert same(format.decode(batch), records)
 
 
-@settings(max_examples=40)
+@FEW
 @given(typed_records(), st.data())
 def test_a_slice_of_a_batch_holds_the_slice_of_the_records(typed, data):
     type_info, records = typed
@@ -63,7 +68,7 @@ def test_a_slice_of_a_batch_holds_the_slice_of_the_records(typed, data):
     assert same(format.decode(format.encode(records)[start:stop]), records[start:stop])
 
 
-@settings(max_examples=40)
+@FEW
 @given(typed_records(), st.data())
 def test_taken_records_are_those_at_the_indices(typed, data):
     type_info, records = typed
@@ -75,7 +80,7 @@ def test_taken_records_are_those_at_the_indices(typed, data):
     assert same(format.decode(taken), [records[i] for i in indices])
 
 
-@settings(max_examples=40)
+@FEW
 @given(typed_records(), st.integers(0, 5))
 def test_records_encoded_apart_are_those_encoded_together(typed, cut):
     type_info, records = typed
@@ -84,6 +89,7 @@ def test_records_encoded_apart_are_those_encoded_together(typed, cut):
     assert same(format.decode(pa.concat_batches(parts)), records)
 
 
+@USUAL
 @given(typed_records(record_types(single_types())))
 def test_a_dictionary_encoded_batch_holds_the_same_records(typed):
     type_info, records = typed
@@ -98,6 +104,7 @@ def test_a_dictionary_encoded_batch_holds_the_same_records(typed):
     assert format.conform(encoded) == batch
 
 
+@USUAL
 @given(types())
 def test_types_and_formats_survive_pickling(type_info):
     clone = pickle.loads(pickle.dumps(type_info))
@@ -107,7 +114,7 @@ def test_types_and_formats_survive_pickling(type_info):
     assert pickle.loads(pickle.dumps(format_of(type_info))) == format_of(clone)
 
 
-@settings(max_examples=40)
+@FEW
 @given(typed_records(), types())
 def test_equal_formats_read_each_others_batches(typed, other):
     type_info, records = typed
@@ -118,12 +125,14 @@ def test_equal_formats_read_each_others_batches(typed, other):
             assert hash(format_of(twin)) == hash(format_of(type_info))
 
 
+@USUAL
 @given(record_types(types()))
 def test_the_schema_of_a_format_means_rows_with_the_same_columns(type_info):
     format = format_of(type_info)
     assert format_of(typed_schema_from_arrow(format.schema)).schema == format.schema
 
 
+@USUAL
 @given(record_types(types()))
 def test_a_spark_schema_comes_back_unchanged(type_info):
     schema = to_spark_schema(type_info)
@@ -133,6 +142,7 @@ def test_a_spark_schema_comes_back_unchanged(type_info):
 INTEGERS = {"BYTE": 8, "SHORT": 16, "INT": 32, "LONG": 64}
 
 
+@USUAL
 @given(st.sampled_from(sorted(INTEGERS)), st.integers(-(2**65), 2**65))
 def test_an_integer_is_kept_or_refused_but_never_changed(name, number):
     format = format_of(getattr(Types, name)())
@@ -144,6 +154,7 @@ def test_an_integer_is_kept_or_refused_but_never_changed(name, number):
             format.encode([number])
 
 
+@USUAL
 @given(st.floats())
 def test_a_float_is_an_integer_only_where_it_is_whole(number):
     format = format_of(Types.BIG_INT())
@@ -154,6 +165,7 @@ def test_a_float_is_an_integer_only_where_it_is_whole(number):
             format.encode([number])
 
 
+@USUAL
 @given(
     st.sampled_from([np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint32]),
     st.integers(0, 127),
@@ -180,6 +192,7 @@ SOMETHING = st.one_of(
 )
 
 
+@USUAL
 @given(types(), SOMETHING, st.data())
 def test_a_record_of_another_type_is_converted_or_named_in_an_error(type_info, stranger, data):
     format = format_of(type_info)
@@ -201,6 +214,7 @@ def test_a_record_of_another_type_is_converted_or_named_in_an_error(type_info, s
 ROW_VALUES = st.integers() | st.text(max_size=3) | st.none()
 
 
+@USUAL
 @given(st.dictionaries(st.text(max_size=5), ROW_VALUES, min_size=1, max_size=4), st.randoms())
 def test_rows_are_equal_by_name_whatever_the_order(fields, random):
     names = list(fields)

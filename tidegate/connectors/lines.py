@@ -218,6 +218,6 @@ def line_ends(block: bytes) -> npt.NDArray[np.int64]:
     return ends.astype(np.int64, copy=False)
 
 
-def split_lines(lines: bytes) -> Iterator[bytes]:
-    """The lines without their ends, empty ones left out."""
-    return (line for line in lines.replace(b"\r\n", b"\n").split(b"\n") if line)
+def split_lines(lines: str) -> Iterator[str]:
+    """The lines without the blanks around them, empty ones left out."""
+    return filter(None, map(str.strip, lines.split("\n")))

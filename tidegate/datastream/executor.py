@@ -12,6 +12,7 @@ from tidegate.datastream.spark_session import (
     is_ours,
     make_session,
     refuse_spark_connect,
+    ship_python_files,
     task_slots,
 )
 from tidegate.graph.job_graph import JobGraph
@@ -55,10 +56,11 @@ class SparkExecutor:
     def submit(self, graph: JobGraph, settings: Settings) -> JobHandle:
         from tidegate.runtime.launch import submit
 
-        if self._given is not None:
-            return submit(graph, self._given, settings)
-        self._used = make_session(settings, graph.slots)
-        return submit(graph, self._used, settings)
+        spark = self._given
+        if spark is None:
+            spark = self._used = make_session(settings, graph.slots)
+        ship_python_files(spark, settings.pipeline.python_files)
+        return submit(graph, spark, settings)
 
     def session(self) -> SparkSession:
         if self._given is not None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core.config import Settings
-from tidegate.core.errors import UnsuitableSpark
+from tidegate.core.errors import ConfigError, UnsuitableSpark
 from tidegate.prerequisites.java import require_java
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "127.0.0.1"
 _LOGGING = Path(__file__).with_name("spark-log4j2.properties")
+_IMPORTABLE = (".py", ".zip", ".egg")
 _OURS = "spark.tidegate.session"
 """Marks the sessions that we made and so may replace."""
 
@@ -75,6 +77,16 @@ def make_session(settings: Settings, parallelism: int) -> SparkSession:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(settings.spark.log_level)
     return spark
+
+
+def ship_python_files(spark: SparkSession, paths: Sequence[str]) -> None:
+    """Let Spark's workers import from these files."""
+    for path in paths:
+        if Path(path).suffix not in _IMPORTABLE or not Path(path).is_file():
+            raise ConfigError(
+                "python.files", path, f"give files that exist and end in {', '.join(_IMPORTABLE)}"
+            )
+        spark.sparkContext.addPyFile(path)
 
 
 def session_conf(settings: Settings, master: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from tidegate.operators.output_tag import OutputTag
 from tidegate.operators.user_code import Outcome
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
+
+_first = itemgetter(0)
 
 
 def emit_outcome(output: Output, outcome: Outcome, format: ArrowFormat | None) -> None:
@@ -31,11 +34,7 @@ def emit_tagged_outcome(
 ) -> None:
     """Like `emit_outcome`; a result `(tag, value)` goes to the side output of the tag."""
     results, timestamps, failure = outcome
-    tagged = [
-        i
-        for i, result in enumerate(results)
-        if type(result) is tuple and len(result) == 2 and type(result[0]) is OutputTag
-    ]
+    tagged = _tagged(results)
     if not tagged:
         emit_outcome(output, outcome, format)
         return
@@ -53,3 +52,21 @@ def emit_tagged_outcome(
         output.emit_side(tag, side)
     if failure is not None:
         raise failure
+
+
+def _tagged(results: list[Any]) -> list[int]:
+    """Which results are `(tag, value)`; the usual answer, none, takes no loop in Python."""
+    kinds = set(map(type, results))
+    if tuple not in kinds:
+        return []
+    if len(kinds) == 1:
+        try:
+            if OutputTag not in set(map(type, map(_first, results))):
+                return []
+        except IndexError:  # an empty tuple
+            pass
+    return [
+        i
+        for i, result in enumerate(results)
+        if type(result) is tuple and len(result) == 2 and type(result[0]) is OutputTag
+    ]

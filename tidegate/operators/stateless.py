@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import compress
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -160,12 +161,14 @@ class ProjectOperator(Operator):
         return Batch(columns=selected, format=format, timestamps=batch.timestamps)
 
     def _select_fields(self, batch: Batch) -> Batch:
-        indices = self.indices
+        chosen = itemgetter(*self.indices)
         try:
-            records = [tuple([record[i] for i in indices]) for record in batch.records]
+            records = list(map(chosen, batch.records))
         except IndexError:
             shortest = min(batch.records, key=len)
             known = tuple(str(i) for i in range(len(shortest)))
-            wrong = next(i for i in indices if i >= len(shortest))
+            wrong = next(i for i in self.indices if i >= len(shortest))
             raise MissingField(wrong, known, "project()") from None
+        if len(self.indices) == 1:
+            records = [(value,) for value in records]
         return Batch(records=records, format=self.format, timestamps=batch.timestamps)

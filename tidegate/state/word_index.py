@@ -57,23 +57,25 @@ class WordIndex:
             return slots, pending
         return slots, self._search(words, slots, cells, pending)
 
-    def _search(self, words: Words, slots: Slots, cells: Slots, pending: Slots) -> Slots:
-        """Find or add the `pending` rows, which are not at the `cells` looked at so far."""
+    def _search(self, words: Words, slots: Slots, cells: Slots, rows: Slots) -> Slots:
+        """Find or add `rows`, which are not at the `cells` looked at so far."""
         added: list[Slots] = []
-        while len(pending):
-            at_empty = slots[pending] == _EMPTY
-            candidates = pending[at_empty]
-            elsewhere = pending[~at_empty]
-            cells[elsewhere] = (cells[elsewhere] + 1) & (len(self._cells) - 1)
-            if len(candidates):
-                winners = self._claim(candidates, cells)
-                added.append(winners)
-                if self._add(words[winners], cells[winners]):
-                    cells[pending] = self._home(words[pending])
-            found = self._cells.take(cells[pending]).astype(np.intp)
-            slots[pending] = found
-            pending = pending[self._mismatches(found, words[pending])]
-        return np.concatenate(added or [_NO_ROWS])
+        words, cells, found = self._take(words, rows), cells.take(rows), slots.take(rows)
+        while True:
+            at_empty = found == _EMPTY
+            cells = (cells + ~at_empty) & (len(self._cells) - 1)
+            if at_empty.any():
+                winners = self._claim(np.flatnonzero(at_empty), cells)
+                added.append(rows.take(winners))
+                if self._add(self._take(words, winners), cells.take(winners)):
+                    cells = self._home(words)
+            found = self._cells.take(cells).astype(np.intp)
+            slots[rows] = found
+            left = self._mismatches(found, words)
+            if not len(left):
+                return np.concatenate(added or [_NO_ROWS])
+            rows, words = rows.take(left), self._take(words, left)
+            cells, found = cells.take(left), found.take(left)
 
     def _claim(self, rows: Slots, cells: Slots) -> Slots:
         """One row for each empty cell that is wanted: the first, for the last writer wins."""
@@ -125,10 +127,14 @@ class WordIndex:
 
     def _mismatches(self, slots: Slots, words: Words) -> Slots:
         """The rows whose slot holds another key, or none."""
-        row = _WHOLE_ROW[self._width]
-        stored = self._words.view(row).ravel().take(slots, mode="clip").view(np.uint64)
-        wrong = stored.reshape(-1, self._width) != words
+        wrong = self._take(self._words, slots) != words
         missed = slots == _EMPTY
         for column in range(self._width):
             missed |= wrong[:, column]
         return np.flatnonzero(missed)
+
+    def _take(self, words: Words, rows: Slots) -> Words:
+        """Some rows; any row at all where a number is negative."""
+        whole = words.view(_WHOLE_ROW[self._width]).ravel()
+        taken: Words = whole.take(rows, mode="clip").view(np.uint64)
+        return taken.reshape(-1, self._width)

@@ -27,7 +27,7 @@ def test_values_are_read_back_in_the_type_they_are_asked_for():
 
 
 def test_a_value_of_another_type_is_refused_by_its_key():
-    with pytest.raises(ConfigError, match="^size = 'large': this is not a whole number$"):
+    with pytest.raises(ConfigError, match=r"^size = 'large': this is not a whole number$"):
         Configuration().set_string("size", "large").get_integer("size", 1)
 
 

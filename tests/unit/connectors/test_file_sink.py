@@ -42,9 +42,7 @@ def names_in(directory):
 
 
 def test_every_subtask_writes_a_file_of_lines(tmp_path):
-    sink = FileSink.for_row_format(
-        str(tmp_path / "out"), Encoder.simple_string_encoder()
-    ).build()
+    sink = FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build()
     write(sink, ["a", "b"], ["c"], subtask=0, parallelism=2)
     write(sink, [1, 2], subtask=1, parallelism=2)
     assert names_in(tmp_path / "out") == ["part-0", "part-1"]

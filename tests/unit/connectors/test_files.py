@@ -1,6 +1,6 @@
 import bz2
 import gzip
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 
 import pyarrow as pa
 import pytest
@@ -82,8 +82,7 @@ def test_bytes_that_are_no_text_name_file_and_line_after_the_good_lines(tmp_path
     with pytest.raises(UnreadableInput) as error:
         reader.poll(100)
     assert str(error.value) == (
-        f"{path}, line 3: byte 0xff is no utf-8 text; "
-        "give the charset that the file was written in"
+        f"{path}, line 3: byte 0xff is no utf-8 text; give the charset that the file was written in"
     )
 
 
@@ -268,8 +267,8 @@ def test_typed_json_lines_are_columns_and_missing_fields_none(tmp_path):
 def test_json_has_days_and_times_as_text(tmp_path):
     kind = Types.ROW_NAMED(["day", "at"], [Types.SQL_DATE(), Types.SQL_TIMESTAMP()])
     (tmp_path / "x.jsonl").write_text('{"day": "2024-02-29", "at": "2024-02-29T10:20:30"}\n')
-    (records,) = records_of(FileSource(str(tmp_path), JsonLinesFormat(kind)))
-    assert records == [Row(day=date(2024, 2, 29), at=datetime(2024, 2, 29, 10, 20, 30))]
+    ((record,),) = records_of(FileSource(str(tmp_path), JsonLinesFormat(kind)))
+    assert (record.day, record.at.isoformat()) == (date(2024, 2, 29), "2024-02-29T10:20:30")
 
 
 @pytest.mark.parametrize("type_info", [None, POINT])
@@ -299,9 +298,7 @@ def write_parquet(path, pairs, **settings):
 def test_parquet_tells_its_own_type(tmp_path):
     write_parquet(tmp_path / "a.parquet", [("a", 1), ("b", 2)])
     source = FileSource(str(tmp_path), ParquetFormat())
-    assert records_of(source) == [
-        [Row(name="a", size=1, extra=1), Row(name="b", size=2, extra=2)]
-    ]
+    assert records_of(source) == [[Row(name="a", size=1, extra=1), Row(name="b", size=2, extra=2)]]
     assert records_of(source, typed=False) == [
         [{"name": "a", "size": 1, "extra": 1}, {"name": "b", "size": 2, "extra": 2}]
     ]

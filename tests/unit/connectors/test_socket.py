@@ -37,7 +37,7 @@ def test_lines_come_as_they_are_sent_and_end_with_the_connection(server):
     assert reader.poll(10).status is InputStatus.NOTHING_AVAILABLE
     with contextlib.closing(server.accept()[0]) as client:
         assert not reader.is_available()
-        client.sendall("eins\r\nzw".encode())
+        client.sendall(b"eins\r\nzw")
         assert poll_until(reader, 1)[0] == ["eins"]
         client.sendall("ei\ndr\u00fc".encode())
         assert poll_until(reader, 1)[0] == ["zwei"]
@@ -72,7 +72,11 @@ def test_a_broken_connection_is_made_again_as_often_as_asked(server):
         assert reader.poll(1).status is InputStatus.NOTHING_AVAILABLE
     clock.advance(1)
     assert reader.is_available()
-    thread = threading.Thread(target=lambda: server.accept()[0].close())
+
+    def accept_and_close():
+        server.accept()[0].close()
+
+    thread = threading.Thread(target=accept_and_close)
     thread.start()
     assert poll_until(reader, 1) == ([], InputStatus.END_OF_INPUT)
     thread.join()

@@ -261,9 +261,9 @@ def test_a_sink_is_flushed_before_a_snapshot_and_at_the_end():
 
 
 def test_what_a_writer_of_the_user_raises_is_the_users():
-    with OperatorHarness(SinkOperator(Journal()), name="Journal") as harness:
-        with pytest.raises(UserFunctionError, match="ValueError: bad record"):
-            harness.process(["bad"])
+    harness = OperatorHarness(SinkOperator(Journal()), name="Journal")
+    with harness, pytest.raises(UserFunctionError, match="ValueError: bad record"):
+        harness.process(["bad"])
 
 
 def test_sinks_reach_the_console():

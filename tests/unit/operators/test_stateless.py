@@ -102,9 +102,9 @@ def test_sys_exit_is_a_failure_of_the_record():
     def leave(record):
         raise SystemExit(3)
 
-    with OperatorHarness(MapOperator(leave)) as harness:
-        with pytest.raises(UserFunctionError, match="SystemExit: 3"):
-            harness.process([1])
+    harness = OperatorHarness(MapOperator(leave))
+    with harness, pytest.raises(UserFunctionError, match="SystemExit: 3"):
+        harness.process([1])
 
 
 class Longer(FilterFunction):
@@ -143,9 +143,9 @@ def test_filter_emits_what_it_kept_before_a_failing_record():
 
 
 def test_filter_names_the_record_whose_verdict_has_no_truth():
-    with OperatorHarness(FilterOperator(lambda x: np.arange(x) if x else True)) as harness:
-        with pytest.raises(UserFunctionError) as failure:
-            harness.process([0, 3])
+    harness = OperatorHarness(FilterOperator(lambda x: np.arange(x) if x else True))
+    with harness, pytest.raises(UserFunctionError) as failure:
+        harness.process([0, 3])
     assert failure.value.args[3] == "3"
     assert "truth value" in failure.value.cause
 
@@ -209,9 +209,9 @@ class TimerWithoutKey(ProcessFunction):
 
 
 def test_a_timer_on_a_stream_without_keys_tells_the_way_out():
-    with OperatorHarness(ProcessOperator(TimerWithoutKey())) as harness:
-        with pytest.raises(UserFunctionError, match=r"call key_by\(\)"):
-            harness.process([1])
+    harness = OperatorHarness(ProcessOperator(TimerWithoutKey()))
+    with harness, pytest.raises(UserFunctionError, match=r"call key_by\(\)"):
+        harness.process([1])
 
 
 def test_project_selects_columns_without_making_records():
@@ -230,9 +230,9 @@ def test_project_of_untyped_records_makes_tuples():
 
 
 def test_project_names_a_field_that_is_missing():
-    with OperatorHarness(ProjectOperator([0, 2])) as harness:
-        with pytest.raises(MissingField, match="no field 2; the fields are: 0, 1"):
-            harness.process([("a", 1)])
+    harness = OperatorHarness(ProjectOperator([0, 2]))
+    with harness, pytest.raises(MissingField, match="no field 2; the fields are: 0, 1"):
+        harness.process([("a", 1)])
 
 
 @pytest.mark.parametrize(

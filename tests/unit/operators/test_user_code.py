@@ -13,9 +13,9 @@ from tidegate.types.typeinfo import Types
 
 
 def failure_of(function, record):
-    with OperatorHarness(MapOperator(function)) as harness:
-        with pytest.raises(UserFunctionError) as raised:
-            harness.process([record])
+    harness = OperatorHarness(MapOperator(function))
+    with harness, pytest.raises(UserFunctionError) as raised:
+        harness.process([record])
     return raised.value
 
 
@@ -74,9 +74,9 @@ def test_an_error_of_the_surroundings_stays_what_it_is():
     def write(record):
         raise lost
 
-    with OperatorHarness(MapOperator(write), copy=False) as harness:
-        with pytest.raises(ExternalError, match="the disk is full"):
-            harness.process([1])
+    harness = OperatorHarness(MapOperator(write), copy=False)
+    with harness, pytest.raises(ExternalError, match="the disk is full"):
+        harness.process([1])
 
 
 class FailsToOpen(MapFunction):
@@ -158,8 +158,8 @@ def test_user_traceback_keeps_our_frames_below_the_users():
     def misuse():
         UserCode(harness.context).map_until_failure(None, None)
 
-    try:
+    with pytest.raises(TypeError) as raised:
         misuse()
-    except TypeError as error:
-        assert "in misuse" in user_traceback(error)
-        assert "in map_until_failure" in user_traceback(error)
+    trace = user_traceback(raised.value)
+    assert "in misuse" in trace
+    assert "in map_until_failure" in trace

@@ -76,7 +76,7 @@ def create_partitioner(
 def rescale_targets(subtask: int, senders: int, targets: int) -> range:
     """The targets of one sender when each talks only to its own share, as Flink draws it."""
     if targets <= senders:
-        target = subtask * targets // senders
+        target = ((subtask + 1) * targets - 1) // senders
         return range(target, target + 1)
     return range(
         (subtask * targets + senders - 1) // senders,

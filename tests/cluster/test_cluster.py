@@ -1,0 +1,30 @@
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.standalone import run_program, standalone_cluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+PROGRAM = Path(__file__).with_name("exchange_program.py")
+RECORDS = 20_000
+
+
+def expected() -> dict[str, int]:
+    totals: Counter[str] = Counter()
+    for i in range(1, RECORDS + 1):
+        totals[f"k{i % 10}"] += i
+    return dict(totals)
+
+
+def test_records_move_between_two_executors_of_a_standalone_cluster(tmp_path):
+    with standalone_cluster(tmp_path, workers=2, cores=2) as master:
+        answer = json.loads(run_program(PROGRAM, master, str(RECORDS)).splitlines()[-1])
+    assert answer["totals"] == expected()
+    assert len(answer["executors"]) == 2
+
+
+def test_the_same_program_runs_on_a_local_cluster_of_two_executors():
+    output = run_program(PROGRAM, "local-cluster[3,1,1024]", str(RECORDS))
+    assert json.loads(output.splitlines()[-1])["totals"] == expected()

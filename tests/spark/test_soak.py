@@ -1,0 +1,34 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
+STEPS = 5000
+EVERY = 1000
+
+
+def test_thousands_of_steps_leave_nothing_behind():
+    """Compares the second thousand, when everything is warm, with the last."""
+    program = Path(__file__).with_name("soak_program.py")
+    done = subprocess.run(
+        [sys.executable, str(program), str(STEPS), str(EVERY)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    samples = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    warm, last = samples[1], samples[-1]
+    assert last["steps"] >= STEPS
+    assert last["shuffle_files"] <= warm["shuffle_files"] + 20, samples
+    for role in ("driver", "python"):
+        assert last[role]["megabytes"] <= warm[role]["megabytes"] + 30, samples
+        assert last[role]["threads"] <= warm[role]["threads"] + 4, samples
+        assert last[role]["files"] <= warm[role]["files"] + 10, samples
+    # A heap grows to its limit before it is collected; threads of finished tasks linger a while.
+    assert last["jvm"]["megabytes"] <= 1100, samples
+    assert last["jvm"]["threads"] <= warm["jvm"]["threads"] + 200, samples
+    assert last["jvm"]["files"] <= warm["jvm"]["files"] + 30, samples
