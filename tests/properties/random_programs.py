@@ -43,7 +43,7 @@ from tidegate.state.key_groups import key_group_of
 from tidegate.state.keys import KeySelection, select_key
 from tidegate.state.stable_hash import stable_hash
 from tidegate.stream.batch import Batch
-from tidegate.types.arrow import arrow_format
+from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.typeinfo import Types
 
 INVOCATIONS: Counter[int] = Counter()
@@ -225,13 +225,19 @@ def _results(operator: Operator | None, records: list[int], index: int) -> Any:
 # --- the generator ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class RandomProgram:
     """Sinks with their names, and how the program is to be run."""
 
-    sinks: dict[str, Transformation]
-    parallelism: int
-    chaining: bool
+    def __init__(self, sinks: dict[str, Transformation], parallelism: int, chaining: bool) -> None:
+        self.sinks = sinks
+        self.parallelism = parallelism
+        self.chaining = chaining
+
+    def format_of(self, sink: str) -> ArrowFormat | None:
+        """How the records of a sink travel."""
+        (up,) = self.sinks[sink].inputs
+        declared = up.transformation.output_type if up.side_tag is None else None
+        return None if declared is None else arrow_format(declared)
 
     def __repr__(self) -> str:
         lines = [f"parallelism {self.parallelism}, chaining {self.chaining}"]

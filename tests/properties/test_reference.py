@@ -18,7 +18,9 @@ def run_program(program, slice_records):
     )
     handle = run(graph, settings_of({"tidegate.step.max-records": slice_records}))
     handle.result(PATIENCE)
-    return {name: list(handle.collected(name, None)) for name in program.sinks}
+    return {
+        name: list(handle.collected(name, program.format_of(name))) for name in program.sinks
+    }
 
 
 @pytest.mark.slow

@@ -82,8 +82,8 @@ class LineBlocks:
             self._rest += read_fully(self._file, left - len(self._rest))
         block, self._rest = self._rest[:left], self._rest[left:]
         end = block.rfind(b"\n") + 1
-        if end == 0 or (stop is not None and self.offset + len(block) >= stop):
-            block = self._through_next_line_end(block) if not block.endswith(b"\n") else block
+        if end == 0:
+            block = self._through_next_line_end(block)
         else:
             block, self._rest = block[:end], block[end:] + self._rest
         self.offset += len(block)

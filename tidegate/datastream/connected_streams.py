@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from tidegate.datastream.data_stream import DataStream
 from tidegate.datastream.declared_types import KeyLike, TypeLike, declared_type, format_of
 from tidegate.datastream.keyed_stream import KeyedStream
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.operators.base import Operator
-from tidegate.operators.co import CoFlatMapOperator, CoMapOperator, CoProcessOperator
+from tidegate.operators.co import CoFlatMapOperator, CoProcessOperator
 from tidegate.operators.functions import (
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
     KeyedCoProcessFunction,
 )
-from tidegate.operators.keyed import (
-    KeyedCoFlatMapOperator,
-    KeyedCoMapOperator,
-    KeyedCoProcessOperator,
-)
+from tidegate.operators.keyed import KeyedFlatMapOperator, KeyedProcessOperator
+from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.state.keys import KeySelection
 from tidegate.types.typeinfo import TypeInformation
 
@@ -43,21 +42,22 @@ class ConnectedStreams:
 
     def map(self, func: CoMapFunction, output_type: TypeLike | None = None) -> DataStream:
         """One result for every record of either stream, none where the function returns None."""
-        declared = declared_type(output_type)
-        keys = self._keys()
-        if keys is None:
-            return self._transform("Co-Map", CoMapOperator(func, format_of(declared)), declared)
-        operator = KeyedCoMapOperator(func, *keys, format_of(declared))
-        return self._transform("Co-Map", operator, declared)
+        if not isinstance(func, CoMapFunction):
+            raise TypeError(f"map() on connected streams needs a CoMapFunction, got {func!r}")
+        return self.flat_map(_WithoutNone(func), output_type).name("Co-Map")
 
     def flat_map(self, func: CoFlatMapFunction, output_type: TypeLike | None = None) -> DataStream:
         """Any number of results for every record of either stream."""
+        if not isinstance(func, CoFlatMapFunction):
+            raise TypeError(
+                f"flat_map() on connected streams needs a CoFlatMapFunction, got {func!r}"
+            )
         declared = declared_type(output_type)
         keys = self._keys()
         if keys is None:
             operator: Operator = CoFlatMapOperator(func, format_of(declared))
         else:
-            operator = KeyedCoFlatMapOperator(func, *keys, format_of(declared))
+            operator = KeyedFlatMapOperator(func, keys, format_of(declared))
         return self._transform("Co-Flat Map", operator, declared)
 
     def process(
@@ -68,16 +68,15 @@ class ConnectedStreams:
         """Any number of results for every record of either stream, and side outputs."""
         declared = declared_type(output_type)
         keys = self._keys()
-        if keys is not None:
-            operator: Operator = KeyedCoProcessOperator(func, *keys, format_of(declared))
-            return self._transform("Keyed Co-Process", operator, declared)
         if isinstance(func, KeyedCoProcessFunction):
-            raise TypeError(
-                f"{type(func).__name__} is a KeyedCoProcessFunction, but the connected streams "
-                "have no keys: call key_by(key1, key2) before process()"
-            )
-        operator = CoProcessOperator(func, format_of(declared))
-        return self._transform("Co-Process", operator, declared)
+            if keys is None:
+                raise TypeError(
+                    f"{type(func).__name__} is a KeyedCoProcessFunction, but the connected streams "
+                    "have no keys: call key_by(key1, key2) before process()"
+                )
+            operator: Operator = KeyedProcessOperator(func, keys, format_of(declared))
+            return self._transform("Keyed Co-Process", operator, declared)
+        return self._transform("Co-Process", CoProcessOperator(func, format_of(declared)), declared)
 
     def _keys(self) -> tuple[KeySelection, KeySelection] | None:
         if isinstance(self.stream1, KeyedStream) and isinstance(self.stream2, KeyedStream):
@@ -98,3 +97,24 @@ class ConnectedStreams:
         )
         environment._register(transformation)
         return DataStream(environment, (Upstream(transformation),), type_info)
+
+
+class _WithoutNone(CoFlatMapFunction):
+    """A CoMapFunction whose results are let out unless they are None, as in PyFlink."""
+
+    def __init__(self, function: CoMapFunction) -> None:
+        self._function = function
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._function.open(runtime_context)
+
+    def flat_map1(self, value: Any) -> Sequence[Any]:
+        result = self._function.map1(value)
+        return () if result is None else (result,)
+
+    def flat_map2(self, value: Any) -> Sequence[Any]:
+        result = self._function.map2(value)
+        return () if result is None else (result,)
+
+    def close(self) -> None:
+        self._function.close()

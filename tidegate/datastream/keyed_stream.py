@@ -10,28 +10,24 @@ from tidegate.datastream.data_stream import DataStream
 from tidegate.datastream.declared_types import KeyLike, TypeLike, declared_type, format_of
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.partitioning import Partitioning
-from tidegate.operators.aggregations import (
-    CountOperator,
-    MaxByOperator,
-    MaxOperator,
-    MinByOperator,
-    MinOperator,
-    SumOperator,
-)
+from tidegate.operators.aggregation_kinds import Aggregation
+from tidegate.operators.aggregations import aggregation_operator, aggregation_output_type
 from tidegate.operators.base import Operator
+from tidegate.operators.final_results import Aggregating
 from tidegate.operators.functions import (
     FilterFunction,
     FlatMapFunction,
     KeyedProcessFunction,
     MapFunction,
     ReduceFunction,
+    bound_method,
 )
 from tidegate.operators.keyed import (
     KeyedFilterOperator,
     KeyedFlatMapOperator,
     KeyedMapOperator,
     KeyedProcessOperator,
-    ReduceOperator,
+    KeyedReduceOperator,
 )
 from tidegate.state.keys import KeySelection
 from tidegate.types.typeinfo import TypeInformation
@@ -59,21 +55,24 @@ class KeyedStream(DataStream):
         self, func: MapFunction | Callable[[Any], Any], output_type: TypeLike | None = None
     ) -> DataStream:
         """One result for every record; a MapFunction has the state of the record's key."""
+        bound_method(func, MapFunction, "map")
         declared = declared_type(output_type)
-        operator = KeyedMapOperator(func, self._key, format_of(declared))
+        operator = KeyedMapOperator(func, [self._key], format_of(declared))
         return self._transform("Map", operator, declared)
 
     def flat_map(
         self, func: FlatMapFunction | Callable[[Any], Any], output_type: TypeLike | None = None
     ) -> DataStream:
         """Any number of results for every record; a FlatMapFunction has state."""
+        bound_method(func, FlatMapFunction, "flat_map")
         declared = declared_type(output_type)
-        operator = KeyedFlatMapOperator(func, self._key, format_of(declared))
+        operator = KeyedFlatMapOperator(func, [self._key], format_of(declared))
         return self._transform("FlatMap", operator, declared)
 
     def filter(self, func: FilterFunction | Callable[[Any], bool]) -> DataStream:
         """Only the records for which the function is true; a FilterFunction has state."""
-        operator = KeyedFilterOperator(func, self._key)
+        bound_method(func, FilterFunction, "filter")
+        operator = KeyedFilterOperator(func, [self._key], format_of(self._type))
         return self._transform("Filter", operator, self._type)
 
     def process(  # type: ignore[override]
@@ -81,47 +80,52 @@ class KeyedStream(DataStream):
     ) -> DataStream:
         """Any number of results for every record and timer, with state and side outputs."""
         declared = declared_type(output_type)
-        operator = KeyedProcessOperator(func, self._key, format_of(declared))
+        operator = KeyedProcessOperator(func, [self._key], format_of(declared))
         return self._transform("KEYED PROCESS", operator, declared)
 
     def reduce(self, func: ReduceFunction | Callable[[Any, Any], Any]) -> DataStream:
         """The records of a key so far, reduced to one; emitted for every record."""
-        operator = ReduceOperator(func, self._key, format_of(self._type))
-        return self._transform("Reduce", operator, self._type)
+        bound_method(func, ReduceFunction, "reduce")
+        operator = KeyedReduceOperator(func, [self._key], format_of(self._type))
+        return self._transform("Reduce", Aggregating(operator, self._key), self._type)
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
         """The first record of the key with the running sum in this field."""
-        return self._aggregate("Sum", SumOperator, position_to_sum)
+        return self._aggregate("Sum", Aggregation.SUM, position_to_sum)
 
     def min(self, position_to_min: int | str = 0) -> DataStream:
         """The first record of the key with the least value so far in this field."""
-        return self._aggregate("Min", MinOperator, position_to_min)
+        return self._aggregate("Min", Aggregation.MIN, position_to_min)
 
     def max(self, position_to_max: int | str = 0) -> DataStream:
         """The first record of the key with the greatest value so far in this field."""
-        return self._aggregate("Max", MaxOperator, position_to_max)
+        return self._aggregate("Max", Aggregation.MAX, position_to_max)
 
     def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
         """The record with the least value in this field so far, the first of equal ones."""
-        return self._aggregate("MinBy", MinByOperator, position_to_min_by)
+        return self._aggregate("MinBy", Aggregation.MIN_BY, position_to_min_by)
 
     def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
         """The record with the greatest value in this field so far, the first of equal ones."""
-        return self._aggregate("MaxBy", MaxByOperator, position_to_max_by)
+        return self._aggregate("MaxBy", Aggregation.MAX_BY, position_to_max_by)
 
-    def count(self) -> DataStream:
-        """How many records of the key there were so far, as (key, count)."""
-        return self._transform("Count", CountOperator(self._key), None)
+    def count(self, field: int | str | None = None) -> DataStream:
+        """How many records of the key there were so far, as (key, count).
+
+        With a field only records in which it is not None are counted.
+        """
+        return self._aggregate("Count", Aggregation.COUNT, field)
 
     def key_by(self, key_selector: KeyLike, key_type: TypeLike | None = None) -> KeyedStream:
         """The same records by another key."""
         return super().key_by(key_selector, key_type)
 
     def _aggregate(
-        self, name: str, operator: Callable[..., Operator], position: int | str
+        self, name: str, aggregation: Aggregation, field: int | str | None
     ) -> DataStream:
-        made = operator(self._key, position, self._type)
-        return self._transform(name, made, self._type)
+        operator = aggregation_operator(aggregation, field, self._key, self._type)
+        type_info = aggregation_output_type(aggregation, self._key, self._type)
+        return self._transform(name, Aggregating(operator, self._key), type_info)
 
     def _with(self, partitioning: Partitioning) -> NoReturn:
         raise GraphError(

@@ -2,33 +2,320 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tidegate.core.errors import TidegateError
-from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
+import numpy as np
+
+from tidegate.operators.base import OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.functions import (
     CoFlatMapFunction,
     CoMapFunction,
     FilterFunction,
     FlatMapFunction,
-    Function,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     MapFunction,
     ReduceFunction,
+    TimeDomain,
     bound_method,
 )
-from tidegate.operators.keyed_context import FunctionContext, KeyedStates
+from tidegate.operators.keyed_context import (
+    KeyedContext,
+    KeyedStates,
+    KeyedTimerContext,
+    KeyedTimers,
+)
 from tidegate.operators.results import emit_outcome, emit_tagged_outcome
 from tidegate.operators.runtime_context import RuntimeContext
-from tidegate.operators.user_code import USER_FAILURES, FunctionOperator, Outcome, repeated
-from tidegate.state.backend import KeyedStateBackend
+from tidegate.operators.user_code import USER_FAILURES, FunctionOperator, Outcome, Timestamps
 from tidegate.state.copies import private_copy
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.hashmap_backend import HashMapBackend
 from tidegate.state.keys import KeySelection
 from tidegate.state.stable_hash import stable_hash
+from tidegate.state.timers import TimerQueue
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark
 from tidegate.types.arrow import ArrowFormat
+
+
+class KeyedOperator(FunctionOperator):
+    """Has a key for each input, and state by key."""
+
+    backend: HashMapBackend
+
+    def __init__(
+        self, function: Any, keys: Sequence[KeySelection], format: ArrowFormat | None = None
+    ) -> None:
+        super().__init__(function, format)
+        self.keys = tuple(keys)
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        self.backend = HashMapBackend(context.key_groups, context.max_parallelism, context.clock)
+        super().open(context, output)
+        with self.user_code.guard():
+            for key in self.keys:
+                key.open(RuntimeContext(context))
+
+    def runtime_context(self, context: OperatorContext) -> RuntimeContext:
+        return RuntimeContext(context, KeyedStates(self.backend))
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        if not len(batch):
+            return
+        if batch.format is not None and not batch.is_columnar:
+            # Functions see records as they are declared, wherever these come from.
+            batch = Batch(columns=batch.columns, format=batch.format, timestamps=batch.timestamps)
+        records, stamps = batch.records, batch.timestamps
+        select = self.keys[input_index].function
+        keys, _, no_key = self.user_code.map_until_failure(select, records)
+        if keys:
+            with self.user_code.guard(records[0]):
+                stable_hash(keys[0])
+        outcome = self.run(keys, records, stamps, input_index)
+        self.emit(
+            outcome if no_key is None else outcome._replace(failure=outcome.failure or no_key)
+        )
+        self.backend.clean_up(len(records))
+
+    @abstractmethod
+    def run(
+        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
+    ) -> Outcome:
+        """Call the function for the records that have a key: perhaps fewer than all."""
+
+    def emit(self, outcome: Outcome) -> None:
+        emit_outcome(self.output, outcome, self.format)
+
+    def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
+        return OperatorSnapshot(keyed=self.backend.freeze())
+
+    def restore(self, snapshots: list[OperatorSnapshot]) -> None:
+        self.backend.restore(found.keyed for found in snapshots if found.keyed is not None)
+
+    def close(self) -> None:
+        super().close()
+        for key in self.keys:
+            key.close()
+
+
+class KeyedMapOperator(KeyedOperator):
+    """One result per record: map, and map1 or map2 on connected streams."""
+
+    _functions: tuple[Callable[[Any], Any], ...]
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        if isinstance(self.function, CoMapFunction):
+            self._functions = (self.function.map1, self.function.map2)
+        else:
+            self._functions = (bound_method(self.function, MapFunction, "map"),)
+
+    def run(
+        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
+    ) -> Outcome:
+        backend, function = self.backend, self._functions[input_index]
+        results: list[Any] = []
+        append = results.append
+        failure = record = None
+        try:
+            for backend.current_key, record in zip(keys, records, strict=False):
+                append(function(record))
+        except USER_FAILURES as error:
+            failure = self.user_code.failure(error, record)
+        return Outcome(results, None if stamps is None else stamps[: len(results)], failure)
+
+
+class KeyedFlatMapOperator(KeyedOperator):
+    """Any number of results per record: flat_map, and flat_map1 or flat_map2."""
+
+    _functions: tuple[Callable[[Any], Any], ...]
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        if isinstance(self.function, CoFlatMapFunction):
+            self._functions = (self.function.flat_map1, self.function.flat_map2)
+        else:
+            self._functions = (bound_method(self.function, FlatMapFunction, "flat_map"),)
+
+    def run(
+        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
+    ) -> Outcome:
+        backend, function = self.backend, self._functions[input_index]
+        results: list[Any] = []
+        ends: list[int] | None = None if stamps is None else []
+        extend = results.extend
+        failure = record = None
+        try:
+            for backend.current_key, record in zip(keys, records, strict=False):
+                found = function(record)
+                if found is not None:
+                    extend(found)
+                if ends is not None:
+                    ends.append(len(results))
+        except USER_FAILURES as error:
+            failure = self.user_code.failure(error, record)
+        return Outcome(results, _of_results(stamps, ends, len(results)), failure)
+
+
+class KeyedFilterOperator(KeyedOperator):
+    """The records that the predicate keeps."""
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._keeps = bound_method(self.function, FilterFunction, "filter")
+
+    def run(
+        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
+    ) -> Outcome:
+        backend, keeps = self.backend, self._keeps
+        kept: list[int] = []
+        failure = record = None
+        try:
+            for place, (backend.current_key, record) in enumerate(zip(keys, records, strict=False)):
+                if keeps(record):
+                    kept.append(place)
+        except USER_FAILURES as error:
+            failure = self.user_code.failure(error, record)
+        results = [records[place] for place in kept]
+        return Outcome(results, None if stamps is None else stamps[kept], failure)
+
+
+class KeyedReduceOperator(KeyedOperator):
+    """What the records of the key have been reduced to, for every record."""
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._reduce = bound_method(self.function, ReduceFunction, "reduce")
+        self._table = self.backend.table(ValueStateDescriptor("_reduced"))
+
+    def run(
+        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
+    ) -> Outcome:
+        reduce, table = self._reduce, self._table
+        entries = table.entries
+        results: list[Any] = []
+        append = results.append
+        failure = record = None
+        try:
+            for key, record in zip(keys, records, strict=False):
+                reduced = entries.get(key)
+                if reduced is None:
+                    reduced = record
+                elif table.frozen:
+                    reduced = reduce(table.owned(key, reduced), record)
+                else:
+                    reduced = reduce(reduced, record)
+                entries[key] = reduced
+                # What goes out must not change when the function changes the value it is given.
+                append(private_copy(reduced))
+        except USER_FAILURES as error:
+            failure = self.user_code.failure(error, record)
+        return Outcome(results, None if stamps is None else stamps[: len(results)], failure)
+
+
+class KeyedProcessOperator(KeyedOperator):
+    """A process function with state, timers and side outputs, on one or two inputs."""
+
+    _functions: tuple[Callable[[Any, Any], Any], ...]
+
+    def __init__(
+        self,
+        function: KeyedProcessFunction | KeyedCoProcessFunction,
+        keys: Sequence[KeySelection],
+        format: ArrowFormat | None = None,
+        side_formats: dict[str, ArrowFormat | None] | None = None,
+    ) -> None:
+        expected = KeyedProcessFunction if len(keys) == 1 else KeyedCoProcessFunction
+        if not isinstance(function, expected):
+            raise TypeError(f"process() here needs a {expected.__name__}, got {function!r}")
+        super().__init__(function, keys, format)
+        self.side_formats = side_formats if side_formats is not None else {}
+        """May be filled until the graph is translated: tags are declared where they are read."""
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._timers = KeyedTimers(self.backend, context.clock)
+        self._context = KeyedContext(self.backend, self._timers)
+        self._timer_context = KeyedTimerContext(self.backend, self._timers)
+        function = self.function
+        if isinstance(function, KeyedProcessFunction):
+            self._functions = (function.process_element,)
+        else:
+            self._functions = (function.process_element1, function.process_element2)
+
+    def run(
+        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
+    ) -> Outcome:
+        backend, context = self.backend, self._context
+        function = self._functions[input_index]
+        results: list[Any] = []
+        extend = results.extend
+        ends: list[int] = []
+        failure = record = None
+        try:
+            if stamps is None:
+                for backend.current_key, record in zip(keys, records, strict=False):
+                    found = function(record, context)
+                    if found is not None:
+                        extend(found)
+            else:
+                times = stamps.tolist()
+                for backend.current_key, record, context.current in zip(
+                    keys, records, times, strict=False
+                ):
+                    found = function(record, context)
+                    if found is not None:
+                        extend(found)
+                    ends.append(len(results))
+        except USER_FAILURES as error:
+            failure = self.user_code.failure(error, record)
+        return Outcome(results, _of_results(stamps, ends, len(results)), failure)
+
+    def emit(self, outcome: Outcome) -> None:
+        emit_tagged_outcome(self.output, outcome, self.format, self.side_formats)
+
+    def next_timer(self) -> float | None:
+        due = self.backend.processing_timers.next_due()
+        return None if due is None else due / 1000
+
+    def fire_timers(self, now: float) -> None:
+        milliseconds = int(now * 1000)
+        self._fire(self.backend.processing_timers, milliseconds, TimeDomain.PROCESSING_TIME)
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        self._timers.watermark = watermark.timestamp
+        self._fire(self.backend.event_timers, watermark.timestamp, TimeDomain.EVENT_TIME)
+        super().on_watermark(watermark)
+
+    def _fire(self, timers: TimerQueue, now: int, domain: TimeDomain) -> None:
+        backend, context, on_timer = self.backend, self._timer_context, self.function.on_timer
+        context.domain = domain
+        results: list[Any] = []
+        stamps: list[int] = []
+        failure = None
+        while failure is None and (timer := timers.pop_due(now)) is not None:
+            timestamp, backend.current_key = timer
+            context.current = timestamp
+            try:
+                found = on_timer(timestamp, context)
+                if found is not None:
+                    results.extend(found)
+            except USER_FAILURES as error:
+                failure = self.user_code.failure(error)
+            stamps.extend([timestamp] * (len(results) - len(stamps)))
+        times = np.array(stamps, np.int64) if domain is TimeDomain.EVENT_TIME else None
+        self.emit(Outcome(results, times, failure))
+
+
+def _of_results(
+    stamps: Timestamps | None, ends: list[int] | None, results: int
+) -> Timestamps | None:
+    """Every result has its record's timestamp; `ends[i]` results were there after record i."""
+    if stamps is None or ends is None:
+        return None
+    bounds = np.array([0, *ends, results], np.int64)
+    counts = (bounds[1:] - bounds[:-1])[: len(stamps)]
+    return np.repeat(stamps[: len(counts)], counts)

@@ -7,23 +7,197 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from tidegate.core.errors import MissingField
 from tidegate.operators.aggregation_kinds import Aggregation
+from tidegate.operators.base import OperatorContext, Output
+from tidegate.operators.keyed import KeyedOperator
+from tidegate.operators.user_code import USER_FAILURES, Outcome, Timestamps
+from tidegate.state.copies import private_copy
+from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.state.keys import KeySelection
 from tidegate.state.selectors import FieldByName
+from tidegate.types.arrow import ArrowFormat
 from tidegate.types.row import Row
 
+Getter = Callable[[Any], Any]
 Combine = Callable[[Any, Any], Any]
-"""(what the key had so far, a new record) -> what it has now; never changes its arguments."""
+"""(the result so far, a record) -> the result now; changes neither."""
 
 
-def combining(aggregation: Aggregation, field: int | str) -> Combine:
-    """How records of one key become one."""
+class RecordAggregation(KeyedOperator):
+    """Keeps the last result of each key and emits a result for each record."""
+
+    def __init__(
+        self,
+        aggregation: Aggregation,
+        field: int | str,
+        key: KeySelection,
+        format: ArrowFormat | None = None,
+    ) -> None:
+        super().__init__(None, [key], format)
+        self.aggregation = aggregation
+        self.field = field
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._combine = _combining(self.aggregation, self.field)
+        self._check = FieldOf(self.field)
+        self._table = self.backend.table(
+            ValueStateDescriptor(f"{self.aggregation.value} of field {self.field}")
+        )
+
+    def run(
+        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
+    ) -> Outcome:
+        combine, check, entries = self._combine, self._check, self._table.entries
+        results: list[Any] = []
+        append = results.append
+        failure = record = None
+        try:
+            for key, record in zip(keys, records, strict=False):
+                result = entries.get(key)
+                if result is None:
+                    check(record)
+                    result = record
+                else:
+                    result = combine(result, record)
+                entries[key] = result
+                append(private_copy(result))
+        except USER_FAILURES as error:
+            failure = self.user_code.failure(error, record)
+        return Outcome(results, None if stamps is None else stamps[: len(results)], failure)
+
+
+class RecordCount(KeyedOperator):
+    """Emits the key and how many records it has had; with a field, in which it is not None."""
+
+    def __init__(
+        self, field: int | str | None, key: KeySelection, format: ArrowFormat | None = None
+    ) -> None:
+        super().__init__(None, [key], format)
+        self.field = field
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        counted = "records" if self.field is None else f"field {self.field}"
+        self._table = self.backend.table(ValueStateDescriptor(f"count of {counted}"))
+
+    def run(
+        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
+    ) -> Outcome:
+        entries = self._table.entries
+        get = None if self.field is None else FieldOf(self.field)
+        results: list[Any] = []
+        failure = record = None
+        try:
+            for key, record in zip(keys, records, strict=False):
+                counts = get is None or get(record) is not None
+                total = entries[key] = entries.get(key, 0) + counts
+                results.append((key, total))
+        except USER_FAILURES as error:
+            failure = self.user_code.failure(error, record)
+        return Outcome(results, None if stamps is None else stamps[: len(results)], failure)
+
+
+class FieldOf:
+    """The field of a record by position or name; a single value is its own field 0."""
+
+    __slots__ = ("_by_name", "_field")
+
+    def __init__(self, field: int | str) -> None:
+        self._field = field
+        self._by_name = FieldByName(str(field))
+
+    def __call__(self, record: Any) -> Any:
+        if isinstance(self._field, str):
+            return self._by_name(record)
+        if isinstance(record, tuple | list | Row):
+            return record[self._field]
+        if dataclasses.is_dataclass(record):
+            return getattr(record, dataclasses.fields(record)[self._field].name)
+        if self._field != 0:
+            raise TypeError(
+                f"field {self._field} of {record!r}: a single value has only the field 0, itself"
+            )
+        return record
+
+    def replaced(self, record: Any, value: Any) -> Any:
+        """A record like this one, with another value in the field."""
+        field = self._field
+        if isinstance(record, Row):
+            changed = copy.copy(record)
+            changed[field] = value
+            return changed
+        if isinstance(record, tuple):
+            if isinstance(field, str):
+                return record._replace(**{field: value})  # type: ignore[attr-defined]
+            parts = (*record[:field], value, *record[field + 1 :])
+            return parts if type(record) is tuple else type(record)._make(parts)  # type: ignore[attr-defined]
+        if isinstance(record, list | dict):
+            changed = record.copy()
+            changed[field] = value
+            return changed
+        if dataclasses.is_dataclass(record):
+            name = field if isinstance(field, str) else dataclasses.fields(record)[field].name
+            return dataclasses.replace(record, **{name: value})  # type: ignore[type-var]
+        return value
+
+
+def _combining(aggregation: Aggregation, field: int | str) -> Combine:
+    get = FieldOf(field)
     match aggregation:
         case Aggregation.SUM:
-            return _Sum(field)
+            return _Sum(get)
         case Aggregation.MIN | Aggregation.MAX:
-            return _Extreme(field, greatest=aggregation is Aggregation.MAX)
+            return _Extreme(get, greatest=aggregation is Aggregation.MAX)
         case Aggregation.MIN_BY | Aggregation.MAX_BY:
-            return _ExtremeBy(field, greatest=aggregation is Aggregation.MAX_BY)
-        case _:
-            raise AssertionError(aggregation)
+            return _ExtremeBy(get, greatest=aggregation is Aggregation.MAX_BY)
+        case Aggregation.COUNT:
+            raise AssertionError("counts are kept without a record")
+
+
+class _Sum:
+    """None adds nothing, and stays until there is a value."""
+
+    def __init__(self, field: FieldOf) -> None:
+        self._field = field
+
+    def __call__(self, result: Any, record: Any) -> Any:
+        value, total = self._field(record), self._field(result)
+        if value is None:
+            return result
+        return self._field.replaced(result, value if total is None else total + value)
+
+
+class _Extreme:
+    """The first record, with the best value so far."""
+
+    def __init__(self, field: FieldOf, *, greatest: bool) -> None:
+        self._field = field
+        self._greatest = greatest
+
+    def __call__(self, result: Any, record: Any) -> Any:
+        value = self._field(record)
+        if is_better(value, self._field(result), self._greatest):
+            return self._field.replaced(result, value)
+        return result
+
+
+class _ExtremeBy:
+    """The first record with the best value."""
+
+    def __init__(self, field: FieldOf, *, greatest: bool) -> None:
+        self._field = field
+        self._greatest = greatest
+
+    def __call__(self, result: Any, record: Any) -> Any:
+        better = is_better(self._field(record), self._field(result), self._greatest)
+        return record if better else result
+
+
+def is_better(value: Any, best: Any, greatest: bool) -> bool:
+    """Whether a value takes the place of the best; None is the worst, NaN the greatest number."""
+    if value is None or best is None:
+        return value is not None and best is None
+    if value != value or best != best:
+        return (value != value) != (best != best) and (value != value) == greatest
+    return bool(value > best if greatest else value < best)

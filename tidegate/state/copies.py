@@ -8,6 +8,8 @@ from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
+from tidegate.types.row import Row
+
 ATOMIC: Final = frozenset(
     {
         *(int, float, str, bytes, bool, complex, type(None), Decimal, UUID),
@@ -29,4 +31,6 @@ def private_copy(value: Any) -> Any:
         return value.copy()
     if kind is tuple and ATOMIC.issuperset(map(type, value)):
         return value
+    if kind is Row and ATOMIC.issuperset(map(type, value)):
+        return copy.copy(value)
     return copy.deepcopy(value)

@@ -64,20 +64,22 @@ def field_getter(
     """
     if isinstance(field, tuple):
         return TupleOf(tuple(field_getter(part, type_info) for part in field))
+    if type_info is not None:
+        field = field_position(field, type_info)
+    if isinstance(type_info, DataclassTypeInfo):
+        return attrgetter(type_info.get_field_names()[int(field)])
+    if type_info is None or isinstance(type_info, CompositeTypeInfo | PickledBytesTypeInfo):
+        return itemgetter(field) if isinstance(field, int) else FieldByName(field)
+    return itself
+
+
+def field_position(field: int | str, type_info: TypeInformation) -> int | str:
+    """Where a field stands, if the type tells; raises MissingField where it says there is none."""
+    if isinstance(type_info, PickledBytesTypeInfo):
+        return field
+    names = [VALUE_COLUMN]
     if isinstance(type_info, CompositeTypeInfo):
-        position = _position(field, type_info)
-        if isinstance(type_info, DataclassTypeInfo):
-            return attrgetter(type_info.get_field_names()[position])
-        return itemgetter(position)
-    if type_info is not None and not isinstance(type_info, PickledBytesTypeInfo):
-        if field not in (0, VALUE_COLUMN):
-            raise MissingField(field, (VALUE_COLUMN,), f"a single value, {type_info}")
-        return itself
-    return itemgetter(field) if isinstance(field, int) else FieldByName(field)
-
-
-def _position(field: int | str, type_info: CompositeTypeInfo) -> int:
-    names = type_info.get_field_names()
+        names = type_info.get_field_names()
     if isinstance(field, str) and field in names:
         return names.index(field)
     if isinstance(field, int) and 0 <= field < len(names):

@@ -1,0 +1,132 @@
+"""PyFlink's DataStream API: a Python function per record, with keyed state or (map) without.
+
+Records are made in Java (number sequence and SQL expressions), so that Python runs only what the
+workload asks for. The functions add up what they emit and leave it in a file when they close.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pyflink.common import Row, Types, WatermarkStrategy
+from pyflink.datastream import (
+    DataStream,
+    KeyedProcessFunction,
+    MapFunction,
+    RuntimeContext,
+)
+from pyflink.datastream.connectors import Sink
+from pyflink.datastream.connectors.number_seq import NumberSequenceSource
+from pyflink.datastream.state import ValueState, ValueStateDescriptor
+from pyflink.java_gateway import get_gateway
+from pyflink.table import StreamTableEnvironment
+
+from benchmarks.peers.flink_cluster import Cluster
+from benchmarks.peers.protocol import Check, Order, Result, leave, report
+from benchmarks.peers.rule import sql_key, sql_value
+
+EMITTED = Types.ROW([Types.STRING(), Types.LONG()])
+
+
+class RunningSum(KeyedProcessFunction):
+    def __init__(self, tally: str) -> None:
+        self._tally = tally
+        self._emitted = 0
+        self._state: ValueState
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._state = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+
+    def process_element(
+        self, value: Row, ctx: KeyedProcessFunction.Context
+    ) -> Iterator[Row]:
+        total = (self._state.value() or 0) + value[1]
+        self._state.update(total)
+        self._emitted += total
+        yield Row(value[0], total)
+
+    def close(self) -> None:
+        Path(self._tally, uuid.uuid4().hex).write_text(json.dumps(self._emitted))
+
+
+class MapRecord(MapFunction):
+    def __init__(self, tally: str) -> None:
+        self._tally = tally
+        self._emitted = 0
+
+    def map(self, value: Row) -> Row:
+        result = value[1] * 2 + 1
+        self._emitted += result
+        return Row(value[0], result)
+
+    def close(self) -> None:
+        Path(self._tally, uuid.uuid4().hex).write_text(json.dumps(self._emitted))
+
+
+def records(cluster: Cluster, order: Order) -> tuple[Any, DataStream]:
+    environment = cluster.environment()
+    numbers = environment.from_source(
+        NumberSequenceSource(0, order.records - 1),
+        WatermarkStrategy.no_watermarks(),
+        "numbers",
+        type_info=Types.LONG(),
+    )
+    sql = StreamTableEnvironment.create(environment)
+    sql.create_temporary_view("numbers", sql.from_data_stream(numbers).alias("i"))
+    table = sql.sql_query(
+        f"select {sql_key('i', order.keys)} as k, {sql_value('i')} as v from numbers"
+    )
+    return environment, sql.to_data_stream(table)
+
+
+def main() -> None:
+    order = Order.from_arguments()
+    tally = Path(order.scratch) / "tally"
+    tally.mkdir(parents=True)
+    mode = order.options["execution_mode"]
+    cluster = Cluster(
+        order,
+        {
+            "state.backend.type": "hashmap",
+            "python.execution-mode": mode,
+            # Bundles end with time or size; larger ones share the cost of crossing to Python.
+            "python.fn-execution.bundle.size": str(order.options["bundle_size"]),
+            "python.fn-execution.bundle.time": "500",
+            # Values written stay in Python until the bundle ends; more keys than this are
+            # fetched from Java again.
+            "python.state.cache-size": str(max(order.keys, 1000)),
+        },
+    )
+    environment, stream = records(cluster, order)
+    if order.workload == "map":
+        stream = stream.map(MapRecord(str(tally)), output_type=EMITTED)
+    else:
+        keyed = stream.key_by(lambda record: record[0], key_type=Types.STRING())
+        stream = keyed.process(RunningSum(str(tally)), output_type=EMITTED)
+    discard = get_gateway().jvm.org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink()
+    stream.disable_chaining()
+    stream.sink_to(Sink(discard)).disable_chaining()
+    watched = cluster.watch(str(environment.execute_async("benchmark").get_job_id()))
+    emitted = sum(json.loads(part.read_text()) for part in tally.iterdir())
+    report(
+        Result(
+            records=watched.records,
+            emitted=watched.records,
+            checks=[Check("sum of all emitted results", watched.records, emitted)],
+            samples=watched.samples,
+            commits=watched.commits,
+            commit_interval=watched.commit_interval,
+            notes=[f"{mode} mode"],
+            versions={"apache-flink": version("apache-flink")},
+        )
+    )
+    leave()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""What keyed functions are given: the states of the current key, its timers, the time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.core.clock import Clock
+from tidegate.operators.functions import (
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    KeyedStateStore,
+    TimeDomain,
+    TimerService,
+)
+from tidegate.operators.unkeyed import NO_WATERMARK
+from tidegate.state.backend import KeyedStateBackend
+from tidegate.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from tidegate.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
+
+
+class KeyedStates(KeyedStateStore):
+    """State by descriptor, from a backend."""
+
+    def __init__(self, backend: KeyedStateBackend) -> None:
+        self._backend = backend
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        return self._backend.value_state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        return self._backend.list_state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        return self._backend.map_state(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        return self._backend.reducing_state(state_descriptor)
+
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        return self._backend.aggregating_state(state_descriptor)
+
+
+class KeyedTimers(TimerService):
+    """Timers of the backend's current key."""
+
+    def __init__(self, backend: KeyedStateBackend, clock: Clock) -> None:
+        self._backend = backend
+        self._clock = clock
+        self.watermark = NO_WATERMARK
+
+    def current_processing_time(self) -> int:
+        return int(self._clock.time() * 1000)
+
+    def current_watermark(self) -> int:
+        return self.watermark
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._backend.processing_timers.register(timestamp, self._backend.current_key)
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._backend.event_timers.register(timestamp, self._backend.current_key)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._backend.processing_timers.delete(timestamp, self._backend.current_key)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._backend.event_timers.delete(timestamp, self._backend.current_key)
+
+
+class KeyedContext(KeyedProcessFunction.Context, KeyedCoProcessFunction.Context):
+    """The context of every record; it knows the one that is being processed."""
+
+    def __init__(self, backend: KeyedStateBackend, timers: KeyedTimers) -> None:
+        self._backend = backend
+        self._timers = timers
+        self.current: int | None = None
+        """Event time of the record or time of the timer, in milliseconds."""
+
+    def get_current_key(self) -> Any:
+        return self._backend.current_key
+
+    def timer_service(self) -> TimerService:
+        return self._timers
+
+    def timestamp(self) -> int | None:
+        return self.current
+
+
+class KeyedTimerContext(
+    KeyedContext, KeyedProcessFunction.OnTimerContext, KeyedCoProcessFunction.OnTimerContext
+):
+    """The context of every timer that fires."""
+
+    domain = TimeDomain.PROCESSING_TIME
+
+    def time_domain(self) -> TimeDomain:
+        return self.domain
