@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tidegate.connectors.collect import CollectSink
@@ -96,3 +97,13 @@ def results_of(handle: JobHandle, *names: str) -> list[list[Any]]:
     """Wait for the end of the job; what each of its collecting sinks got."""
     handle.result(PATIENCE)
     return [list(handle.collected(name, None)) for name in names or ("results",)]
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = PATIENCE) -> Any:
+    """Ask again and again until the answer is a yes; returns that answer."""
+    deadline = time.monotonic() + seconds
+    while not (answer := condition()):
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"still not so after {seconds} s: {condition}")
+        time.sleep(0.02)
+    return answer

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
+import sysconfig
 import time
 import urllib.request
 from dataclasses import dataclass
@@ -47,6 +49,11 @@ class Cluster:
             "metrics.fetcher.update-interval": str(int(POLL * 1000)),
             "parallelism.default": str(order.parallelism),
             "pipeline.object-reuse": "true",
+            "restart-strategy.type": "none",
+            "python.executable": sys.executable,
+            "python.client.executable": sys.executable,
+            # The interpreter embedded in the JVM (thread mode) does not know the venv by itself.
+            "python.pythonpath": sysconfig.get_path("purelib"),
             "execution.checkpointing.interval": f"{int(order.commit_seconds * 1000)} ms",
             "execution.checkpointing.dir": f"file://{order.scratch}/checkpoints",
             "execution.checkpointing.incremental": "true",
@@ -93,7 +100,7 @@ class Cluster:
                 break
             time.sleep(POLL)
         if state["state"] != "FINISHED":
-            raise RuntimeError(str(self._get(f"/jobs/{job}/exceptions"))[:2000])
+            raise RuntimeError(_root_cause(self._get(f"/jobs/{job}/exceptions")))
         commits = self._get(f"/jobs/{job}/checkpoints")["counts"]["completed"]
         took = samples[-1][0] - samples[0][0]
         return Watched(count, samples, commits, took / commits if commits else None)
@@ -101,6 +108,13 @@ class Cluster:
     def _get(self, path: str) -> Any:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=60) as answer:
             return json.load(answer)
+
+
+def _root_cause(exceptions: Any) -> str:
+    """The last "Caused by" of a failed job's history, with the lines around it."""
+    entries = exceptions["exceptionHistory"]["entries"]
+    trace = str(entries[0]["stacktrace"]) if entries else "the job did not finish"
+    return trace[trace.rfind("Caused by") :][:2000]
 
 
 def _free_port() -> int:

@@ -145,7 +145,7 @@ def test_records_are_what_their_type_says(env):
     assert collect(points.map(lambda point: point.x + point.y)) == [3]
     assert collect(
         env.from_collection([(1, "a")]).map(Row, [Types.TUPLE([Types.INT(), Types.STRING()])])
-    ) == [Row((1, "a"))]
+    ) == [Row(f0=(1, "a"))]
 
 
 def test_a_record_of_another_type_ends_the_job_with_both(env):

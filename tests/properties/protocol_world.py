@@ -90,6 +90,7 @@ class World:
         self.by_incarnation: dict[Incarnation, Process] = {}
         self.launches: dict[int, int] = {}
         self.starts: Counter = Counter()
+        self.deployments: list[tuple[Process, tuple]] = []
         self.job: StepJob | None = None
         self.tasks: list[Task] = []
         self.runs: set[tuple[int, UnitKey]] = set()
@@ -120,7 +121,9 @@ class World:
             if process.is_alive and process.mailbox:
                 yield process.run_mailbox
         for slot in self.launches:
-            if not any(p.is_alive and p.slot == slot for p in self.processes):
+            place = (slot, self.launches[slot])
+            running = [p.incarnation for p in self.processes if p.is_alive]
+            if not any((each.slot, each.launch) == place for each in running):
                 yield lambda s=slot: self.start_process(s)
         for task in self.tasks:
             if not task.has_delivered:
@@ -132,6 +135,30 @@ class World:
         for pending in self.pending.values():
             if pending.is_ready:
                 yield lambda p=pending: self.publish(p)
+
+    def pass_time(self, seconds: float) -> None:
+        """Beats are sent before the time passes; who has no lease behind it exits."""
+        for process in self.processes:
+            if process.is_alive and not process.is_cut_off:
+                process.beat()
+        self.now += seconds
+        for process in self.processes:
+            if process.is_alive and process.state.check(process.now) is not None:
+                process.die()
+        self.carry_out(self.pool.tick(self.now))
+        self.deploy_if_possible()
+
+    def recover(self) -> None:
+        """No misfortune any more: the job must go on within a minute."""
+        for process in self.processes:
+            process.is_cut_off = process.user_code_fails = False
+        before = self.steps_done
+        for _ in range(60):
+            self.advance(60)
+            self.pass_time(1.0)
+            if self.steps_done > before:
+                return
+        raise AssertionError(f"no step in a minute; the region is {self.region.state.name}")
 
     # --- the driver -------------------------------------------------------------------------
 
@@ -145,15 +172,15 @@ class World:
             self.carry_out(instructions)
         elif kind == "line ended":
             self.carry_out(self.pool.line_ended(incarnation, self.now))
+        elif kind == "beat":
+            if self.pool.beat(incarnation, self.now):
+                process.to_slot.append(("answer", content))
         elif self.pool.is_current(incarnation):
             self.receive_from_current(process, kind, content)
         self.deploy_if_possible()
 
     def receive_from_current(self, process: Process, kind: str, content: object) -> None:
         match kind, content:
-            case "beat", number:
-                if self.pool.beat(process.incarnation, self.now):
-                    process.to_slot.append(("answer", number))
             case "deployed", attempt:
                 self.region.deployed(process.slot, attempt)
             case "ack", Acknowledgement():
@@ -185,6 +212,7 @@ class World:
             for incarnation in ready.values():
                 message = ("deploy", (order.attempt, self.restore_point))
                 self.by_incarnation[incarnation].to_slot.append(message)
+                self.deployments.append((self.by_incarnation[incarnation], message))
 
     def react(self, decision) -> None:
         match decision:
@@ -227,7 +255,8 @@ class World:
     def start_stage(self, job: StepJob) -> None:
         job.level += 1
         if job.level > SINK:
-            self.job = None
+            if job is self.job:
+                self.job = None
             marks = {
                 m.slot: m for (level, _), a in job.outputs.items() if level == SINK for m in a.marks
             }
@@ -270,8 +299,6 @@ class World:
     def finish_task(self, task: Task, answer: Answer | None = None) -> None:
         self.tasks.remove(task)
         job = task.job
-        if job is not self.job:
-            return
         job.outputs[task.level, task.slot] = answer or self.fetched(task)
         stage_is_done = all((job.level, slot) in job.outputs for slot in range(self.slots))
         if stage_is_done and task.level == job.level:

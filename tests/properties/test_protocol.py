@@ -36,14 +36,15 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.01, 1.0, 3.0, 6.0, 12.0]), then=AFTERWARDS)
     def time_passes(self, seconds, then):
-        world = self.world
-        for process in self.alive():
-            if process.state.lease_ends() and not process.is_cut_off:
-                process.beat()
-        world.now += seconds
-        world.carry_out(world.pool.tick(world.now))
-        world.deploy_if_possible()
-        world.advance(then)
+        self.world.pass_time(seconds)
+        self.world.advance(then)
+
+    @precondition(lambda self: self.world.deployments)
+    @rule(choice=CHOICES, then=AFTERWARDS)
+    def the_driver_repeats_itself(self, choice, then):
+        process, message = self.pick(self.world.deployments, choice)
+        process.to_slot.append(message)
+        self.world.advance(then)
 
     @precondition(lambda self: self.world.region.state is RegionState.RUNNING)
     @rule(then=AFTERWARDS)
@@ -61,8 +62,7 @@ class Protocol(RuleBasedStateMachine):
     @rule(choice=CHOICES, then=AFTERWARDS)
     def spark_repeats_a_task_that_has_not_ended(self, choice, then):
         task = self.pick(self.world.tasks, choice)
-        if task.job is self.world.job:
-            self.world.start_task(task.job, task.level, task.slot)
+        self.world.start_task(task.job, task.level, task.slot)
         self.world.advance(then)
 
     @precondition(lambda self: self.world.job is not None and self.world.job.outputs)
@@ -123,6 +123,10 @@ class Protocol(RuleBasedStateMachine):
         self.world.end_spark_job(self.pick(sorted(self.world.launches), choice))
         self.world.deploy_if_possible()
         self.world.advance(then)
+
+    def teardown(self):
+        if hasattr(self, "world"):
+            self.world.recover()
 
 
 Protocol.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

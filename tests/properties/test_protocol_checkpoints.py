@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -16,6 +17,7 @@ from tidegate.checkpoint.plan import (
     VertexFacts,
     plan_checkpoint,
 )
+from tidegate.core.errors import ProtocolViolation
 from tidegate.stream.elements import BarrierKind
 
 CHOICES = st.integers(0, 1_000_000)
@@ -59,26 +61,38 @@ class Checkpoints(RuleBasedStateMachine):
             self.number, plan, kind=kind, triggered_at=self.now, deadline=self.now + 10
         )
 
-    @precondition(lambda self: self.pending)
-    @rule(which=CHOICES, who=CHOICES, stale=st.integers(0, 1))
-    def a_subtask_writes_its_part_and_says_so(self, which, who, stale):
-        pending = self.pick(list(self.pending.values()), which)
-        subtask = self.pick(sorted(pending.plan.awaited), who)
-        attempt = pending.plan.awaited[subtask] - stale
+    def write(self, pending, subtask, attempt):
+        """A subtask writes its part, once, and is about to say so."""
         if (subtask, attempt) in self.said[pending.checkpoint_id]:
             return
         self.said[pending.checkpoint_id].add((subtask, attempt))
         handle = (pending.checkpoint_id, subtask, attempt)
         self.files.add(handle)
-        self.acks.append(
-            Acknowledgement(
-                checkpoint_id=pending.checkpoint_id,
-                subtask=subtask,
-                attempt=attempt,
-                snapshot=handle,
-                size=1,
-            )
+        ack = Acknowledgement(
+            checkpoint_id=pending.checkpoint_id,
+            subtask=subtask,
+            attempt=attempt,
+            snapshot=handle,
+            size=1,
         )
+        self.acks.append(ack)
+
+    @precondition(lambda self: self.pending)
+    @rule(which=CHOICES, who=CHOICES, stale=st.integers(0, 1))
+    def a_subtask_writes_its_part(self, which, who, stale):
+        pending = self.pick(list(self.pending.values()), which)
+        subtask = self.pick(sorted(pending.plan.awaited), who)
+        self.write(pending, subtask, pending.plan.awaited[subtask] - stale)
+
+    @precondition(lambda self: self.pending)
+    @rule(which=CHOICES)
+    def everybody_writes_and_most_are_heard(self, which):
+        pending = self.pick(list(self.pending.values()), which)
+        for subtask, attempt in pending.plan.awaited.items():
+            self.write(pending, subtask, attempt)
+        for ack in [each for each in self.acks if each.checkpoint_id == pending.checkpoint_id][1:]:
+            self.acks.remove(ack)
+            self.hear(ack)
 
     @precondition(lambda self: self.acks)
     @rule(which=CHOICES, again=st.booleans())
@@ -86,15 +100,32 @@ class Checkpoints(RuleBasedStateMachine):
         ack = self.pick(self.acks, which)
         if not again:
             self.acks.remove(ack)
+        self.hear(ack)
+
+    def hear(self, ack):
         pending = self.pending[ack.checkpoint_id]
         before = pending.missing
-        result = pending.acknowledge(ack)
-        if result is AckResult.ACCEPTED:
-            assert pending.missing == before - {ack.subtask}
+        if pending.plan.awaited[ack.subtask] != ack.attempt:
+            expected = AckResult.UNKNOWN_SUBTASK
+        elif pending.state is PendingState.ABORTED:
+            expected = AckResult.LATE
+        elif ack.subtask not in before:
+            expected = AckResult.DUPLICATE
         else:
-            assert pending.missing == before
+            expected = AckResult.ACCEPTED
+        result = pending.acknowledge(ack)
+        assert result is expected
+        heard = {ack.subtask} if result is AckResult.ACCEPTED else set()
+        assert pending.missing == before - heard
         if result in (AckResult.LATE, AckResult.UNKNOWN_SUBTASK) and ack.snapshot in self.files:
             self.delete([ack.snapshot])
+
+    @precondition(lambda self: any(p.missing for p in self.pending.values()))
+    @rule(which=CHOICES)
+    def nobody_can_publish_what_is_incomplete(self, which):
+        pending = self.pick([p for p in self.pending.values() if p.missing], which)
+        with pytest.raises(ProtocolViolation):
+            pending.begin_publication(self.now)
 
     @precondition(lambda self: self.acks)
     @rule(which=CHOICES)

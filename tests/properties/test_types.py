@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.properties.type_strategies import (
@@ -25,7 +25,7 @@ from tidegate.types.spark import to_spark_schema, type_info_of_spark
 from tidegate.types.typeinfo import TypeInformation, Types
 
 # The time an example takes says more about the machine's other work than about the code.
-USUAL = settings(deadline=None)
+USUAL = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FEW = settings(USUAL, max_examples=40)
 
 

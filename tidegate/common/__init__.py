@@ -9,17 +9,27 @@ from tidegate.common.job_execution_result import JobExecutionResult
 from tidegate.common.job_id import JobID
 from tidegate.common.job_status import JobStatus
 from tidegate.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
+from tidegate.common.serialization import (
+    ByteArraySchema,
+    DeserializationSchema,
+    Encoder,
+    SerializationSchema,
+    SimpleStringSchema,
+)
 from tidegate.common.time import Duration, Instant, Time
 from tidegate.common.typeinfo import TypeInformation, Types
 from tidegate.common.types import Row, RowKind
 from tidegate.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 
 __all__ = [
+    "ByteArraySchema",
     "CompletableFuture",
     "ConfigOption",
     "ConfigOptions",
     "Configuration",
+    "DeserializationSchema",
     "Duration",
+    "Encoder",
     "ExecutionConfig",
     "Instant",
     "JobClient",
@@ -30,6 +40,8 @@ __all__ = [
     "RestartStrategyConfiguration",
     "Row",
     "RowKind",
+    "SerializationSchema",
+    "SimpleStringSchema",
     "Time",
     "TimestampAssigner",
     "TypeInformation",

@@ -33,11 +33,19 @@ class FileSink(Sink):
     earlier job, unless they may be overwritten.
     """
 
-    def __init__(self, directory: str, encoding: FileEncoding, *, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        directory: str,
+        encoding: FileEncoding,
+        *,
+        overwrite: bool = False,
+        names: OutputFileConfig | None = None,
+    ) -> None:
         self._directory = str(directory)
         self._encoding = encoding
+        self._names = names or OutputFileConfig()
         file_system, inner = resolve(self._directory)
-        if not overwrite and _parts_in(file_system, inner):
+        if not overwrite and _parts_in(file_system, inner, self._names.part_prefix):
             raise ConfigError(
                 "directory", self._directory, "it holds files of another job: give another one"
             )
@@ -51,7 +59,50 @@ class FileSink(Sink):
         return FileSinkBuilder(base_path, writer_factory)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        return _FileWriter(self._directory, context.subtask, self._encoding)
+        name = self._names.name_of(context.subtask, self._encoding)
+        return _FileWriter(self._directory, name, self._encoding)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OutputFileConfig:
+    """How part files are named: prefix, subtask, suffix."""
+
+    part_prefix: str = "part"
+    part_suffix: str | None = None
+    """None: what the encoding has, like ".csv"."""
+
+    def name_of(self, subtask: int, encoding: FileEncoding) -> str:
+        suffix = encoding.suffix if self.part_suffix is None else self.part_suffix
+        return f"{self.part_prefix}-{subtask}{suffix}"
+
+    @staticmethod
+    def builder() -> OutputFileConfig:
+        return OutputFileConfig()
+
+    def with_part_prefix(self, prefix: str) -> OutputFileConfig:
+        return dataclasses.replace(self, part_prefix=prefix)
+
+    def with_part_suffix(self, suffix: str) -> OutputFileConfig:
+        return dataclasses.replace(self, part_suffix=suffix)
+
+    def build(self) -> OutputFileConfig:
+        return self
+
+
+class RollingPolicy:
+    """When a part file is ended and the next begun: here when the input ends, whatever is asked."""
+
+    @staticmethod
+    def default_rolling_policy(
+        part_size: int = 128 << 20,
+        rollover_interval: int = 60_000,
+        inactivity_interval: int = 60_000,
+    ) -> RollingPolicy:
+        return RollingPolicy()
+
+    @staticmethod
+    def on_checkpoint_rolling_policy() -> RollingPolicy:
+        return RollingPolicy()
 
 
 class FileSinkBuilder:
@@ -60,9 +111,17 @@ class FileSinkBuilder:
     def __init__(self, directory: str, encoding: FileEncoding) -> None:
         self._directory = directory
         self._encoding = encoding
+        self._names = OutputFileConfig()
+
+    def with_output_file_config(self, output_file_config: OutputFileConfig) -> FileSinkBuilder:
+        self._names = output_file_config
+        return self
+
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSinkBuilder:
+        return self
 
     def build(self) -> FileSink:
-        return FileSink(self._directory, self._encoding)
+        return FileSink(self._directory, self._encoding, names=self._names)
 
 
 class FileEncoding(ABC):
@@ -137,10 +196,9 @@ class ParquetEncoding(FileEncoding):
 
 
 class _FileWriter(SinkWriter):
-    def __init__(self, directory: str, subtask: int, encoding: FileEncoding) -> None:
+    def __init__(self, directory: str, name: str, encoding: FileEncoding) -> None:
         self._file_system, inner = resolve(directory)
         self._directory = inner
-        name = f"part-{subtask}{encoding.suffix}"
         self._final = str(PurePosixPath(inner) / name)
         self._hidden = str(PurePosixPath(inner) / f".{name}.inprogress")
         self._encoding = encoding
@@ -270,6 +328,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _parts_in(file_system: fs.FileSystem, directory: str) -> list[str]:
+def _parts_in(file_system: fs.FileSystem, directory: str, prefix: str) -> list[str]:
     found = file_system.get_file_info(fs.FileSelector(directory, allow_not_found=True))
-    return [info.base_name for info in found if info.base_name.startswith("part-")]
+    return [info.base_name for info in found if info.base_name.startswith(f"{prefix}-")]

@@ -9,6 +9,7 @@ import lzma
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
+from urllib.parse import quote
 
 import pyarrow as pa
 from pyarrow import fs
@@ -46,19 +47,18 @@ def find_files(path: str) -> list[FoundFile]:
             "there is no such file or directory",
             "give a path that exists on every machine that runs the job",
         )
-    scheme = path.partition("://")[0] + "://" if "://" in path else ""
     if found.is_file:
         return [FoundFile(path, found.size)]
     below = file_system.get_file_info(fs.FileSelector(inner, recursive=True))
     return [
-        FoundFile(scheme + info.path, info.size)
+        FoundFile(_below(path, info.path[len(inner) :].lstrip("/")), info.size)
         for info in sorted(below, key=lambda info: info.path)
         if info.is_file and not _is_hidden(info.path, inner)
     ]
 
 
 def is_compressed(path: str) -> bool:
-    return PurePosixPath(path).suffix in _COMPRESSED
+    return _suffix(path) in _COMPRESSED
 
 
 def open_file(path: str) -> IO[bytes]:
@@ -72,7 +72,7 @@ def open_file(path: str) -> IO[bytes]:
             error.strerror or str(error),
             "it was there when the job looked for files: keep files until the job has read them",
         ) from None
-    match PurePosixPath(path).suffix:
+    match _suffix(path):
         case ".gz":
             return cast("IO[bytes]", gzip.open(raw))
         case ".bz2":
@@ -103,6 +103,18 @@ def read_fully(file: IO[bytes], size: int) -> bytes:
         parts.write(block)
         block = file.read(size - parts.tell())
     return parts.getvalue()
+
+
+def _below(root: str, inner: str) -> str:
+    """The path or URL of a file in a directory; a URL keeps its settings behind the "?"."""
+    if "://" not in root:
+        return str(Path(root).absolute() / inner)
+    address, mark, settings = root.partition("?")
+    return f"{address.rstrip('/')}/{quote(inner)}{mark}{settings}"
+
+
+def _suffix(path: str) -> str:
+    return PurePosixPath(path.partition("?")[0] if "://" in path else path).suffix
 
 
 def _is_hidden(path: str, root: str) -> bool:

@@ -36,7 +36,7 @@ class SinkWriter(ABC):
         """Make everything written so far arrive: a barrier, or the end, is here."""
 
     def close(self) -> None:
-        """Release everything; without a `flush` before it what was not flushed may be lost."""
+        """Release everything, also after an `open` that raised; what is not flushed may be lost."""
 
 
 class Sink(ABC):

@@ -100,7 +100,7 @@ class SourceReader(ABC):
         """The checkpoint with this snapshot is durable."""
 
     def close(self) -> None:
-        """Release everything."""
+        """Release everything; called once, also after an `open` that raised."""
 
 
 class SplitEnumerator(ABC):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from pathlib import PurePosixPath
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +26,7 @@ def from_dataframe(frame: DataFrame, work_directory: str) -> FileSource:
     if frame.isStreaming:
         raise GraphError("from_dataframe() takes a bounded DataFrame, this one is streaming")
     type_info = type_info_of_spark(frame.schema)
-    path = str(PurePosixPath(work_directory) / f"dataframe-{uuid.uuid4().hex[:12]}")
+    path = f"{work_directory.rstrip('/')}/dataframe-{uuid.uuid4().hex}"
     frame.write.parquet(path)
     return FileSource(path, ParquetFormat(type_info))
 

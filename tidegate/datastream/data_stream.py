@@ -318,6 +318,12 @@ class DataStream(OperatorSettings):
         transformation.is_sink = True
         return DataStreamSink(transformation)
 
+    def _run_beside(self, sink: DataStreamSink) -> None:
+        """Let a sink take the records where they are made, in the order in which they are made."""
+        upstream = self._upstreams[0]
+        if len(self._upstreams) == 1 and upstream.partitioning is None:
+            sink._transformation.parallelism = upstream.transformation.parallelism
+
     def _add(
         self, name: str, operator: Operator, type_info: TypeInformation | None
     ) -> Transformation:

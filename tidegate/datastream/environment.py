@@ -201,7 +201,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def _collect(self, stream: DataStream, job_name: str | None) -> CloseableIterator:
         self._collectors += 1
         name = f"collect-{self._collectors}"
-        stream._sink("Collect", SinkOperator(CollectSink(name)))
+        sink = stream._sink("Collect", SinkOperator(CollectSink(name)))
+        stream._run_beside(sink)
         job = self._submit(job_name)
         return CloseableIterator(JobClient(job), job.collected(name, format_of(stream._type)))
 
@@ -216,7 +217,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             )
         settings = self._configuration.settings().spark
         sink = DataFrameSink(f"{self._exchange.path(settings)}/{uuid.uuid4().hex}", stream._type)
-        stream.sink_to(sink).name("DataFrame")
+        stream._run_beside(stream.sink_to(sink).name("DataFrame"))
         self.execute()
         return sink.read(self._executor.session())
 

@@ -9,6 +9,7 @@ from tidegate.common.job_client import JobHandle
 from tidegate.core.config import Settings
 from tidegate.datastream.spark_session import (
     active_session,
+    is_active,
     is_ours,
     make_session,
     refuse_spark_connect,
@@ -44,7 +45,7 @@ class SparkExecutor:
         if spark is not None:
             refuse_spark_connect(spark)
         self._given = spark
-        self._used: SparkSession | None = None
+        self._made: SparkSession | None = None
 
     def default_parallelism(self) -> int:
         """Half the task slots of a session that is there, else the cores of this machine."""
@@ -56,23 +57,30 @@ class SparkExecutor:
     def submit(self, graph: JobGraph, settings: Settings) -> JobHandle:
         from tidegate.runtime.launch import submit
 
-        spark = self._given
-        if spark is None:
-            spark = self._used = make_session(settings, graph.slots)
+        spark = self._given or active_session()
+        is_narrow = self._given is None and spark is not None and _is_narrow(spark, graph.slots)
+        if spark is None or is_narrow:
+            spark = self._made = make_session(settings, graph.slots)
         ship_python_files(spark, settings.pipeline.python_files)
         return submit(graph, spark, settings)
 
     def session(self) -> SparkSession:
-        if self._given is not None:
-            return self._given
-        return active_session() or make_session(Settings(), self.default_parallelism())
+        spark = self._given or active_session()
+        if spark is None:
+            spark = self._made = make_session(Settings(), self.default_parallelism())
+        return spark
 
     def close(self) -> bool:
-        used, self._used = self._used, None
-        if used is None or not is_ours(used):
+        made, self._made = self._made, None
+        if made is None or not is_active(made):
             return False
-        used.stop()
+        made.stop()
         return True
+
+
+def _is_narrow(spark: SparkSession, parallelism: int) -> bool:
+    """Whether a session that we made has too few task slots; one of the user's is taken as is."""
+    return is_ours(spark) and task_slots(spark) < 2 * parallelism
 
 
 def _cores() -> int:

@@ -39,6 +39,8 @@ def refuse_spark_connect(spark: Any) -> None:
 
 def active_session() -> SparkSession | None:
     """The classic session that this process already has, if any."""
+    if "pyspark" not in sys.modules:
+        return None
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -56,19 +58,25 @@ def task_slots(spark: SparkSession) -> int:
     return spark.sparkContext.defaultParallelism
 
 
+def is_active(spark: SparkSession) -> bool:
+    """Whether the session has not been stopped, by whomever."""
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is spark.sparkContext
+
+
 def make_session(settings: Settings, parallelism: int) -> SparkSession:
-    """Start Spark for a job of the given parallelism, or widen the one we started before."""
+    """Start Spark for a job of the given parallelism, in place of a session that is too narrow."""
     from pyspark.sql import SparkSession
 
-    existing = active_session()
-    if existing is not None:
-        if not is_ours(existing) or task_slots(existing) >= 2 * parallelism:
-            return existing
-        existing.stop()
+    narrow = active_session()
+    if narrow is not None:
+        narrow.stop()
     os.environ["JAVA_HOME"] = str(require_java().home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    master = settings.spark.master or f"local[{2 * parallelism}]"
+    chosen = settings.spark.master or settings.spark_conf.get("spark.master")
+    master = chosen or f"local[{2 * parallelism}]"
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     builder = SparkSession.builder.master(master).appName(settings.pipeline.name)

@@ -149,8 +149,9 @@ def ranks_of(values: pa.Array[Any], segments: int, *, descending: bool) -> npt.N
             return _directed(whole - least, values, descending)
         _, ranks = np.unique(whole, return_inverse=True)
         return _directed(ranks, values, descending)
+    # Nulls are ranked last, whatever the order.
     order = "descending" if descending else "ascending"
-    ranked = pc.rank(values, sort_keys=order, null_placement="at_end", tiebreaker="dense")
+    ranked = pc.rank(values, sort_keys=order, tiebreaker="dense")
     return ranked.to_numpy().astype(np.int64) - 1
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,10 +70,16 @@ class _Canceled(BaseException):
     """Leaves `run` at its next `collect` once the reader is closed."""
 
 
-class _QueueContext(SourceFunction.SourceContext):
-    def __init__(self, records: queue.Queue[tuple[Any, int | None]]) -> None:
-        self._records = records
-        self.canceled = False
+class _Mailing(SourceFunction.SourceContext):
+    """Records on their way from the thread of the function to the reader, at most so many."""
+
+    def __init__(self) -> None:
+        self._items: deque[tuple[Any, int | None]] = deque()
+        self._has_room = threading.Condition()
+        self._canceled = False
+
+    def __len__(self) -> int:
+        return len(self._items)
 
     def collect(self, value: Any) -> None:
         self._put((value, None))
@@ -82,13 +88,27 @@ class _QueueContext(SourceFunction.SourceContext):
         self._put((value, timestamp))
 
     def _put(self, item: tuple[Any, int | None]) -> None:
-        while not self.canceled:
-            try:
-                self._records.put(item, timeout=0.1)
-                return
-            except queue.Full:
-                continue
-        raise _Canceled
+        if len(self._items) >= _QUEUED_RECORDS:
+            with self._has_room:
+                self._has_room.wait_for(
+                    lambda: self._canceled or len(self._items) < _QUEUED_RECORDS
+                )
+        if self._canceled:
+            raise _Canceled
+        self._items.append(item)
+
+    def take(self, max_records: int) -> list[tuple[Any, int | None]]:
+        """Up to so many records; only the reader takes."""
+        pop = self._items.popleft
+        taken = [pop() for _ in range(min(max_records, len(self._items)))]
+        with self._has_room:
+            self._has_room.notify()
+        return taken
+
+    def cancel(self) -> None:
+        with self._has_room:
+            self._canceled = True
+            self._has_room.notify()
 
 
 class SourceFunctionReader(SourceReader):
@@ -101,17 +121,18 @@ class SourceFunctionReader(SourceReader):
         self._context = context
         self._operator = operator
         self._user_code = UserCode(operator)
-        self._records: queue.Queue[tuple[Any, int | None]] = queue.Queue(_QUEUED_RECORDS)
-        self._target = _QueueContext(self._records)
+        self._mailing = _Mailing()
         self._thread: threading.Thread | None = None
         self._splits: list[Any] = []
         self._ended = threading.Event()
         self._failure: BaseException | None = None
         self._no_more = False
+        self._opened = False
 
     def open(self) -> None:
         with self._user_code.guard():
             self._function.open(RuntimeContext(self._operator))
+        self._opened = True
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         self._splits.extend(splits)
@@ -126,7 +147,7 @@ class SourceFunctionReader(SourceReader):
 
     def _run(self) -> None:
         try:
-            self._function.run(self._target)
+            self._function.run(self._mailing)
         except _Canceled:
             pass
         except USER_FAILURES as error:
@@ -136,15 +157,10 @@ class SourceFunctionReader(SourceReader):
 
     def poll(self, max_records: int) -> Poll:
         ended = self._ended.is_set() or (self._thread is None and self._no_more)
-        items: list[tuple[Any, int | None]] = []
-        try:
-            while len(items) < max_records:
-                items.append(self._records.get_nowait())
-        except queue.Empty:
-            pass
+        items = self._mailing.take(max_records)
         if items:
-            full = len(items) == max_records
-            status = InputStatus.MORE_AVAILABLE if full else InputStatus.NOTHING_AVAILABLE
+            more = len(self._mailing) > 0
+            status = InputStatus.MORE_AVAILABLE if more else InputStatus.NOTHING_AVAILABLE
             return Poll(self._batch(items), status)
         if not ended:
             return Poll(None, InputStatus.NOTHING_AVAILABLE)
@@ -159,16 +175,19 @@ class SourceFunctionReader(SourceReader):
         return Batch(records=values, format=self._context.format, timestamps=timestamps)
 
     def is_available(self) -> bool:
-        return not self._records.empty() or self._ended.is_set() or self._thread is None
+        if self._thread is None:
+            return self._no_more
+        return len(self._mailing) > 0 or self._ended.is_set()
 
     def snapshot(self) -> list[Any]:
-        return [] if self._ended.is_set() and self._records.empty() else list(self._splits)
+        return [] if self._ended.is_set() and not len(self._mailing) else list(self._splits)
 
     def close(self) -> None:
-        self._target.canceled = True
+        self._mailing.cancel()
         with self._user_code.guard():
             if self._thread is not None:
                 if not self._ended.is_set():
                     self._function.cancel()
                 self._thread.join(_JOIN_SECONDS)
-            self._function.close()
+            if self._opened:
+                self._function.close()

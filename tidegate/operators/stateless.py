@@ -24,6 +24,7 @@ from tidegate.operators.user_code import USER_FAILURES, FunctionOperator
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Watermark
 from tidegate.types.arrow import ArrowFormat
+from tidegate.types.typeinfo import TupleTypeInfo
 
 
 class MapOperator(FunctionOperator):
@@ -149,8 +150,10 @@ class ProjectOperator(Operator):
         self.format = format
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        if batch.is_columnar and batch.format is not None and self.format is not None:
-            self.output.emit(self._select_columns(batch, self.format))
+        format = self.format
+        makes_tuples = format is None or isinstance(format.type_info, TupleTypeInfo)
+        if format is not None and (batch.is_columnar or not makes_tuples):
+            self.output.emit(self._select_columns(batch, format))
         else:
             self.output.emit(self._select_fields(batch))
 

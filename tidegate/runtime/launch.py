@@ -116,6 +116,7 @@ class SparkCluster:
             is_local=self._is_local,
             host=self._engine.slot_host,
             ports=self._engine.slot_ports,
+            directory=str(self._directory) if self._is_local else None,
             heartbeat_seconds=self._engine.heartbeat_interval.total_seconds(),
             closing_seconds=self._engine.cancellation_timeout.total_seconds(),
         )

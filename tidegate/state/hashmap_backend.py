@@ -67,7 +67,8 @@ class HashMapBackend(KeyedStateBackend):
             PROCESSING_TIMERS: self.processing_timers,
             EVENT_TIMERS: self.event_timers,
         }
-        self._unswept: dict[str, list[Any]] = {}
+        self._unswept: dict[str, tuple[list[Any], int]] = {}
+        """By state: keys that the clean-up has yet to look at, and when it may begin anew."""
 
     def value_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
         table = self.table(descriptor)
@@ -139,10 +140,9 @@ class HashMapBackend(KeyedStateBackend):
 
     def clean_up(self, records: int) -> None:
         for table in self._tables.values():
-            if table.ttl is not None:
-                strategy = table.ttl.cleanup_strategies.get_incremental_cleanup_strategy()
-                if strategy is not None:
-                    self._sweep(table, records * strategy.cleanup_size)
+            lifetime = self._lifetime(table)
+            if lifetime is not None and lifetime.cleanup_size:
+                self._sweep(table, lifetime, records * lifetime.cleanup_size)
 
     def _expect(self, metadata: StateMetadata) -> None:
         """Make room for a restored state, or see that it is what the user has declared."""
@@ -155,14 +155,16 @@ class HashMapBackend(KeyedStateBackend):
     def _lifetime(self, table: Table) -> Lifetime | None:
         return None if table.ttl is None else Lifetime(table.ttl, self._clock)
 
-    def _sweep(self, table: Table, keys: int) -> None:
+    def _sweep(self, table: Table, lifetime: Lifetime, keys: int) -> None:
         """Look at some keys; the next call goes on where this one stops."""
-        lifetime = self._lifetime(table)
-        assert lifetime is not None
         now = lifetime.now()
-        waiting = self._unswept.get(table.metadata.name)
+        waiting, next_pass = self._unswept.get(table.metadata.name, ([], 0))
         if not waiting:
-            waiting = self._unswept[table.metadata.name] = list(table.entries)
+            # Values expire as time goes by: looking at all of them more often finds no more.
+            if now < next_pass:
+                return
+            waiting = list(table.entries)
+            self._unswept[table.metadata.name] = waiting, now + lifetime.milliseconds // 4
         for key in waiting[-keys:]:
             stored = table.entries.get(key)
             if stored is not None and lifetime.living(stored, now) is None:

@@ -23,19 +23,22 @@ Timed = tuple[Any, int]
 class Lifetime:
     """Decides what has expired, by a clock."""
 
-    __slots__ = ("_clock", "_milliseconds", "read_prolongs", "shows_expired")
+    __slots__ = ("_clock", "cleanup_size", "milliseconds", "read_prolongs", "shows_expired")
 
     def __init__(self, config: StateTtlConfig, clock: Clock) -> None:
         self._clock = clock
-        self._milliseconds = as_milliseconds(config.ttl)
+        self.milliseconds = as_milliseconds(config.ttl)
         self.read_prolongs = config.update_type is UpdateType.OnReadAndWrite
         self.shows_expired = config.state_visibility is StateVisibility.ReturnExpiredIfNotCleanedUp
+        cleanup = config.cleanup_strategies.get_incremental_cleanup_strategy()
+        self.cleanup_size = 0 if cleanup is None else cleanup.cleanup_size
+        """How many keys are looked at for every record, whether they have expired."""
 
     def now(self) -> int:
         return int(self._clock.time() * 1000)
 
     def is_over(self, timed: Timed, now: int) -> bool:
-        return timed[1] + self._milliseconds <= now
+        return timed[1] + self.milliseconds <= now
 
     def living(self, stored: Any, now: int) -> Any:
         """What is left of a stored value, list or map; None where nothing is."""

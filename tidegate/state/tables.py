@@ -30,7 +30,7 @@ class Table:
     def owned(self, key: Any, value: Any) -> Any:
         """The live value of a key, unshared."""
         for entries in self.frozen:
-            if entries.get(key) is value:
+            if value is not None and entries.get(key) is value:
                 value = self.entries[key] = private_copy(value)
         return value
 

@@ -4,11 +4,13 @@ from concurrent.futures import Future
 import pytest
 
 from tidegate.common import (
+    ByteArraySchema,
     CompletableFuture,
     JobClient,
     JobID,
     JobStatus,
     RestartStrategies,
+    SimpleStringSchema,
     WatermarkStrategy,
 )
 from tidegate.core.errors import GraphError, JobCanceled
@@ -112,3 +114,12 @@ def test_strategies_that_need_event_time_are_refused_with_a_sentence():
     ):
         with pytest.raises(GraphError, match="needs event time, which Tidegate does not have yet"):
             refused()
+
+
+def test_schemas_turn_records_into_bytes_and_back():
+    text, raw = SimpleStringSchema("latin-1"), ByteArraySchema()
+    assert text.serialize("é") == b"\xe9"
+    assert text.deserialize(b"\xe9") == "é"
+    assert raw.deserialize(raw.serialize(bytearray(b"ab"))) == b"ab"
+    with pytest.raises(LookupError, match="unknown encoding"):
+        SimpleStringSchema("martian")

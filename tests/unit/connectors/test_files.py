@@ -13,7 +13,7 @@ from tidegate.connectors.lines import LineSplit
 from tidegate.connectors.parquet import ParquetFormat
 from tidegate.connectors.source import Boundedness
 from tidegate.core.clock import ManualClock
-from tidegate.core.errors import ConfigError, MissingField, UnreadableInput
+from tidegate.core.errors import ConfigError, ExternalError, MissingField, UnreadableInput
 from tidegate.types.row import Row
 from tidegate.types.typeinfo import Types
 
@@ -110,8 +110,21 @@ def test_directories_are_read_by_name_without_hidden_files(tmp_path):
 
 
 def test_a_url_is_a_path_too(tmp_path):
-    (tmp_path / "a.txt").write_text("x\n")
+    (tmp_path / "a b.txt").write_text("x\n")
     assert records_of(FileSource(f"file://{tmp_path}", TEXT)) == [["x"]]
+    assert records_of(FileSource(f"file://{tmp_path}/a%20b.txt", TEXT)) == [["x"]]
+
+
+def test_a_url_without_a_file_system_is_named():
+    with pytest.raises(ExternalError, match="gopher://x/y: no file system for it"):
+        records_of(FileSource("gopher://x/y", TEXT))
+
+
+def test_files_of_a_url_with_settings_keep_them(tmp_path):
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"x"))
+    (split,) = FileSource(f"file://{tmp_path}?", TEXT).create_enumerator().next_splits(1)[0]
+    assert split.path == f"file://{tmp_path}/a.txt.gz?"
+    assert records_of(FileSource(f"file://{tmp_path}?", TEXT)) == [["x"]]
 
 
 def test_a_missing_path_is_named(tmp_path):

@@ -219,6 +219,21 @@ def test_records_before_the_failure_of_a_source_function_are_emitted():
     assert failure.value.args[0] == "Feed"
 
 
+class FailsToOpen(Lines):
+    def open(self, runtime_context):
+        raise OSError("no database")
+
+    def close(self):
+        raise AssertionError("closed what was never open")
+
+
+def test_a_source_function_that_fails_to_open_is_not_closed():
+    operator = SourceOperator(SourceFunctionSource(FailsToOpen()))
+    with pytest.raises(UserFunctionError, match="OSError: no database"):
+        OperatorHarness(operator, copy=False)
+    operator.close()
+
+
 def test_a_source_function_has_one_reader():
     assert SourceFunctionSource(Lines()).max_readers() == 1
     with source_harness(SourceFunctionSource(Lines()), parallelism=2, subtask=1) as other:

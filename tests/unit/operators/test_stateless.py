@@ -1,6 +1,8 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tidegate.core.errors import MissingField, UserFunctionError
 from tidegate.operators.functions import (
@@ -20,6 +22,7 @@ from tidegate.operators.stateless import (
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness, as_batch
 from tidegate.types.arrow import arrow_format
+from tidegate.types.row import Row
 from tidegate.types.typeinfo import Types
 
 PAIRS = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -77,6 +80,35 @@ def test_results_before_a_failing_record_are_emitted(operator):
         assert harness.output == [1.0, 0.5]
     assert failure.value.args[:4] == ("Inverse", "inv", "(1/1)", "0")
     assert failure.value.cause == "ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize("type_info", [None, Types.LONG()])
+@pytest.mark.parametrize(
+    ("operator", "function", "expected"),
+    [
+        (MapOperator, lambda x: 100 // x, lambda xs: [100 // x for x in xs]),
+        (FilterOperator, lambda x: 100 // x > 9, lambda xs: [x for x in xs if 100 // x > 9]),
+        (
+            FlatMapOperator,
+            lambda x: [100 // x] * 2,
+            lambda xs: [100 // x for x in xs for _ in "ab"],
+        ),
+    ],
+)
+@settings(max_examples=30, deadline=None)
+@given(records=st.lists(st.integers(0, 15), max_size=30))
+def test_the_output_is_that_of_the_records_before_the_first_that_fails(
+    operator, function, expected, type_info, records
+):
+    before = records[: records.index(0)] if 0 in records else records
+    harness = OperatorHarness(operator(function), copy=False)
+    if before == records:
+        harness.process(records, type_info=type_info)
+    else:
+        with pytest.raises(UserFunctionError) as failure:
+            harness.process(records, type_info=type_info)
+        assert failure.value.args[3] == "0"
+    assert harness.output == expected(before)
 
 
 def test_results_of_the_failing_record_before_it_failed_are_emitted():
@@ -253,3 +285,18 @@ def test_pyarrow_batches_of_a_projection_have_the_declared_schema():
     with OperatorHarness(ProjectOperator([1], chosen)) as harness:
         harness.process([("a", 1)], type_info=PAIRS)
     assert harness.batches[0].columns.schema == pa.schema([("n", pa.int64())])
+
+
+def test_a_projection_of_rows_is_rows_whatever_form_they_come_in():
+    rows = Types.ROW_NAMED(["name", "size"], [Types.STRING(), Types.LONG()])
+    sizes = arrow_format(Types.ROW_NAMED(["size"], [Types.LONG()]))
+    with OperatorHarness(ProjectOperator([1], sizes)) as harness:
+        harness.process([Row(name="a", size=1)], type_info=rows)
+        harness.process_batch(Batch.of_records([Row(name="b", size=2)], arrow_format(rows)))
+    assert harness.output == [Row(size=1), Row(size=2)]
+
+
+def test_a_projection_of_one_field_is_tuples_of_one():
+    with OperatorHarness(ProjectOperator([1])) as harness:
+        harness.process([("a", 1), ("b", 2)])
+    assert harness.output == [(1,), (2,)]

@@ -126,7 +126,12 @@ def test_a_slot_whose_job_ended_is_launched_again_at_once(ready):
 
 
 def test_a_job_that_ends_before_the_line_leaves_the_lease_to_be_waited_for(ready):
-    assert ready.job_ended(0, 2.0) == [SlotGone(process(), "its Spark job ended"), Launch(0, 2)]
+    reason = "its Spark job ended"
+    assert ready.job_ended(0, 2.0) == [
+        Dismiss(process(), reason),
+        SlotGone(process(), reason),
+        Launch(0, 2),
+    ]
     assert ready.registered(process(launch=2), 3.0) == []
     assert ready.line_ended(process(), 4.0) == [SlotReady(process(launch=2))]
 
@@ -172,3 +177,11 @@ def test_after_the_shutdown_nobody_is_launched_or_accepted(ready):
     assert ready.next_tick() is None
     newer = process(launch=2)
     assert ready.registered(newer, 2.0) == [Dismiss(newer, "the job does not need this slot")]
+
+
+def test_a_process_of_a_job_that_has_ended_is_not_taken_for_the_next_one(pool):
+    pool.job_ended(0, 0.0)
+    late = process(task_attempt=5)
+    reason = "a newer process serves the slot, or will"
+    assert pool.registered(late, 0.05) == [Dismiss(late, reason)]
+    assert pool.tick(0.1) == [Launch(0, 2)]

@@ -7,6 +7,8 @@ from tidegate.datastream.connectors.file_system import (
     FileSinkBuilder,
     FileSource,
     FileSourceBuilder,
+    OutputFileConfig,
+    RollingPolicy,
     StreamFormat,
 )
 from tidegate.datastream.connectors.number_seq import NumberSequenceSource
@@ -20,6 +22,8 @@ __all__ = [
     "FileSource",
     "FileSourceBuilder",
     "NumberSequenceSource",
+    "OutputFileConfig",
+    "RollingPolicy",
     "Sink",
     "SocketSource",
     "Source",

@@ -14,7 +14,9 @@ from tidegate.connectors.file_sink import (
     FileSink,
     FileSinkBuilder,
     JsonLinesEncoding,
+    OutputFileConfig,
     ParquetEncoding,
+    RollingPolicy,
 )
 from tidegate.connectors.files import FileSource, FileSourceBuilder
 from tidegate.connectors.parquet import ParquetFormat
@@ -31,8 +33,10 @@ __all__ = [
     "FileSourceBuilder",
     "JsonLinesEncoding",
     "JsonLinesFormat",
+    "OutputFileConfig",
     "ParquetEncoding",
     "ParquetFormat",
+    "RollingPolicy",
     "StreamFormat",
     "TextLineFormat",
 ]

@@ -174,6 +174,7 @@ class JobMaster:
             self._cluster.start(self._inbox.put)
             self._slots_deadline = self._now() + self._engine.slot_start_timeout.total_seconds()
             self._carry_out(self._pool.start(self._now()))
+            self._launch_what_can_be()
             while not self._is_over():
                 try:
                     self._handle(self._inbox.get(timeout=self._patience()))
@@ -440,15 +441,24 @@ class JobMaster:
         )
 
     def _end(self) -> None:
-        self._pool.shut_down()
-        for incarnation in self._pool.ready().values():
-            self._cluster.send(incarnation, Shutdown())
-        for driver in self._drivers.values():
-            driver.close()
-        self._cluster.close()
+        try:
+            self._release_everything()
+        except Exception:
+            # Whoever waits for the result gets it, whatever state Spark is in.
+            _log.exception("something of the job could not be released")
         if self._failure is not None:
             self.result.set_exception(self._failure)
         elif self._is_canceled:
             self.result.set_exception(JobCanceled(self._graph.name))
         else:
             self.result.set_result(None)
+
+    def _release_everything(self) -> None:
+        self._pool.shut_down()
+        for incarnation in self._pool.ready().values():
+            self._cluster.send(incarnation, Shutdown())
+        try:
+            for driver in self._drivers.values():
+                driver.close()
+        finally:
+            self._cluster.close()

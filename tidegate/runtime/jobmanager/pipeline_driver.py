@@ -166,8 +166,10 @@ class PipelineDriver:
         started = time.monotonic()
         try:
             outcomes = self._exchange.run_step(self.pipeline, request, slots)
-        except StepBroken as broken:
-            self._post(StepBroke(self.pipeline.id, order.attempt, order.step, str(broken)))
+        except Exception as error:
+            broken = isinstance(error, StepBroken)
+            reason = str(error) if broken else f"{type(error).__name__}: {error}"
+            self._post(StepBroke(self.pipeline.id, order.attempt, order.step, reason))
             return
         seconds = time.monotonic() - started
         self._post(StepThrough(self.pipeline.id, order.attempt, order.step, outcomes, seconds))

@@ -182,8 +182,11 @@ class SlotPool:
         if not slot.was_ready:
             slot.failed_starts += 1
         if slot.current is not None:
+            instructions.append(Dismiss(slot.current, "its Spark job ended"))
             instructions += self._give_up(slot, "its Spark job ended", now, may_act=True)
         slot.phase = _Phase.ABSENT
+        # Whoever is left of this job and registers late is of the past already.
+        slot.newest = (slot.launch + 1, 0)
         slot.launch_at = now + _relaunch_delay(slot.failed_starts)
         return instructions + self._launch_if_due(slot, now)
 

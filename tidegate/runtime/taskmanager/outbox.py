@@ -5,15 +5,16 @@ A share for a subtask in the same slot is handed over as it is; what leaves the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tidegate.core.ids import Attempt, SlotIndex, StepNumber, SubtaskIndex, VertexId
 from tidegate.graph.job_graph import Edge, Vertex
 from tidegate.graph.partitioning import Forward, Rescale
 from tidegate.operators.base import OperatorContext
+from tidegate.operators.user_code import USER_FAILURES, UserCode
 from tidegate.runtime.exchange.codec import encode
 from tidegate.runtime.exchange.packet import Channel, Packet, PacketHeader
-from tidegate.runtime.exchange.partitioner import create_partitioner, rescale_targets
+from tidegate.runtime.exchange.partitioner import Share, create_partitioner, rescale_targets
 from tidegate.runtime.exchange.spill import SpillStore
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import StreamElement
@@ -85,6 +86,7 @@ class ChannelWriter:
     def __init__(
         self, edge: Edge, subtask: SubtaskIndex, source: Vertex, target: Vertex, outbox: Outbox
     ) -> None:
+        self._is_open = False
         self._channel = Channel(edge.id, subtask)
         self._vertex = target.id
         self._outbox = outbox
@@ -98,10 +100,29 @@ class ChannelWriter:
         )
 
     def open(self, context: OperatorContext) -> None:
-        self._partitioner.open(context)
+        self._user_code = UserCode(context)
+        self._is_open = True
+        with self._user_code.guard():
+            self._partitioner.open(context)
 
     def write(self, batch: Batch) -> None:
-        for target, share in self._partitioner.split(batch):
+        try:
+            shares = self._partitioner.split(batch)
+        except USER_FAILURES as error:
+            self._write_until_failure(batch)
+            raise self._user_code.failure(error) from None
+        with self._user_code.guard():
+            self._put(shares)
+
+    def _write_until_failure(self, batch: Batch) -> None:
+        """The records before the one that has no key or target travel on; that one is named."""
+        for place in range(len(batch)):
+            single = batch.slice(place, place + 1)
+            with self._user_code.guard(single.records[0]):
+                self._put(self._partitioner.split(single))
+
+    def _put(self, shares: Iterable[Share]) -> None:
+        for target, share in shares:
             self._outbox.put(self._channel, self._vertex, target, share)
 
     def broadcast(self, element: StreamElement) -> None:
@@ -110,7 +131,10 @@ class ChannelWriter:
             self._outbox.put(self._channel, self._vertex, target, element)
 
     def close(self) -> None:
-        self._partitioner.close()
+        if self._is_open:
+            self._is_open = False
+            with self._user_code.guard():
+                self._partitioner.close()
 
 
 def targets_of(edge: Edge, subtask: int, senders: int, targets: int) -> Sequence[int]:

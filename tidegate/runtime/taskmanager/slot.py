@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -45,6 +46,8 @@ class SlotTask:
     host: str | None
     """Where tasks of other machines reach the step server; None to find out."""
     ports: tuple[int, ...]
+    directory: str | None
+    """Where the slot may put its files, and who made it removes them; None to find a place."""
     heartbeat_seconds: float
     closing_seconds: float
 
@@ -57,7 +60,8 @@ class SlotTask:
         task = TaskContext.get()
         attempt = task.attemptNumber() if task is not None else 0
         incarnation = Incarnation.create(self.slot, self.launch, attempt)
-        directory = Path(tempfile.mkdtemp(prefix="tidegate-slot-"))
+        prefix = "tidegate-slot-" if self.directory is None else f"slot-{self.slot}-"
+        directory = Path(tempfile.mkdtemp(prefix=prefix, dir=self.directory))
         try:
             _Slot(self, incarnation, directory).run()
         finally:
@@ -88,6 +92,7 @@ class _Slot:
 
     def run(self) -> None:
         task = self._task
+        _collect_garbage_rarely()
         register = Register(
             self._state.incarnation, self._listener.address, versions(), os.getpid()
         )
@@ -118,6 +123,15 @@ class _Slot:
                 self._state.answered(message.answers, time.monotonic())
             self._host.handle(message)  # type: ignore[arg-type]
         self._host.is_over.set()
+
+
+def _collect_garbage_rarely() -> None:
+    """Records are millions of short-lived tuples, never cyclic; looking for cycles in them costs
+    several times what making them does.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 100)
 
 
 def _reachable_host(task: SlotTask) -> str | None:

@@ -28,6 +28,7 @@ from tidegate.runtime.messages import (
     Refused,
     Shutdown,
     SlotMessage,
+    SlotReport,
     StepRequest,
     Undeploy,
     Undeployed,
@@ -119,10 +120,7 @@ class SlotHost:
         try:
             package = self._unpacked()
         except Exception as error:
-            failure = UserError(
-                f"the job cannot be read in slot {self._slot}: {type(error).__name__}: {error}"
-            )
-            self._send(DeployFailed(pipeline, attempt, failure))
+            self._send(DeployFailed(pipeline, attempt, _unreadable(self._slot, error)))
             return
         with self._lock:
             if pipeline not in self._pipelines:
@@ -183,6 +181,9 @@ class _Hosted:
         self.mailbox.post(lambda: self._open(attempt))
 
     def undeploy(self) -> None:
+        with self._changed:
+            self._units.close()
+            self._changed.notify_all()
         self.mailbox.post(self._close_and_tell)
 
     def run_unit(
@@ -214,19 +215,29 @@ class _Hosted:
         host = self._host
         if host is None or host.attempt != key.attempt:
             return
-        answer = host.run(key.step, key.level, packets, marks, request)
+        try:
+            answer = host.run(key.step, key.level, packets, marks, request)
+        except Exception as error:
+            answer = self._as_answer(error)
         self._flush_console()
         self._awake = False
         with self._changed:
             self._units.seal(key, answer)
             self._changed.notify_all()
 
+    def _as_answer(self, error: Exception) -> UnitAnswer:
+        """Whoever waits for a unit that came to nothing gets a mark that fails the region."""
+        cause = InternalError(f"slot {self._slot}: {type(error).__name__}: {error}")
+        mark = FailureMark(self._slot, cause)
+        return UnitAnswer((), (mark,), SlotReport(slot=self._slot, marks=(mark,)))
+
     def _open(self, attempt: Attempt) -> None:
         self._close()
-        host = PipelineHost(self._package, self._pipeline, attempt, self._slot, self._services)
         try:
+            host = PipelineHost(self._package, self._pipeline, attempt, self._slot, self._services)
             host.open()
-        except TidegateError as failure:
+        except Exception as error:
+            failure = error if isinstance(error, TidegateError) else _unreadable(self._slot, error)
             self._flush_console()
             self._send(DeployFailed(self._pipeline, attempt, failure))
             return
@@ -263,3 +274,7 @@ class _Hosted:
 
     def _deliver(self, collector: str, subtask: SubtaskIndex, batch: Batch) -> None:
         self._send(Collected(collector, subtask, bytes(encode(batch))))
+
+
+def _unreadable(slot: SlotIndex, error: Exception) -> UserError:
+    return UserError(f"the job cannot be read in slot {slot}: {type(error).__name__}: {error}")

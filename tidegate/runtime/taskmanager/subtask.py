@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
@@ -13,6 +12,7 @@ from tidegate.core.ids import CheckpointId
 from tidegate.graph.job_graph import Vertex
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
 from tidegate.operators.endpoints import SourceOperator
+from tidegate.operators.user_code import USER_FAILURES, user_traceback
 from tidegate.runtime.exchange.packet import Channel
 from tidegate.runtime.messages import SourceReport, SplitAssignment
 from tidegate.runtime.taskmanager.input_gate import (
@@ -131,7 +131,7 @@ class Subtask:
             ):
                 self._opened.append(operator)
                 operator.open(context, output)
-        except Exception as error:
+        except USER_FAILURES as error:
             failure = self._as_failure(error)
             self.close()
             raise failure from None
@@ -148,7 +148,7 @@ class Subtask:
         assert source is not None
         if self.failure is not None:
             return SourceReport(0, InputStatus.NOTHING_AVAILABLE, None)
-        records, status = 0, InputStatus.END_OF_INPUT
+        records, status, pending = 0, InputStatus.END_OF_INPUT, None
         try:
             if not self.is_finished:
                 if assignment is not None:
@@ -162,9 +162,10 @@ class Subtask:
                     self._finish()
             for barrier in barriers:
                 self._take_snapshot(barrier, 0.0, 0)
-        except Exception as error:
+            pending = source.pending_records()
+        except USER_FAILURES as error:
             self.failure = self._as_failure(error)
-        return SourceReport(records, status, source.pending_records())
+        return SourceReport(records, status, pending)
 
     def feed(self, channel: Channel, elements: Iterable[StreamElement]) -> None:
         """Take elements of one channel in order; nothing is taken any more behind a failure."""
@@ -182,7 +183,7 @@ class Subtask:
                 else:
                     size = _size_of(element)
                     self._deliver(gate.feed(channel, element, time.monotonic(), size))
-        except Exception as error:
+        except USER_FAILURES as error:
             self.failure = self._as_failure(error)
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
@@ -192,7 +193,7 @@ class Subtask:
                 self._deliver(self._gate.abort(checkpoint_id, time.monotonic()))
             for operator in self._operators:
                 operator.notify_aborted(checkpoint_id)
-        except Exception as error:
+        except USER_FAILURES as error:
             self.failure = self._as_failure(error)
 
     def complete(self, checkpoint_id: CheckpointId) -> None:
@@ -200,7 +201,7 @@ class Subtask:
         try:
             for operator in self._operators:
                 operator.notify_complete(checkpoint_id)
-        except Exception as error:
+        except USER_FAILURES as error:
             self.failure = self._as_failure(error)
 
     def end_slice(self, now: float) -> None:
@@ -213,7 +214,7 @@ class Subtask:
                 if due is not None and due <= now:
                     operator.fire_timers(now)
                 operator.flush()
-        except Exception as error:
+        except USER_FAILURES as error:
             self.failure = self._as_failure(error)
 
     def next_timer(self) -> float | None:
@@ -225,9 +226,15 @@ class Subtask:
         return min(due, default=None)
 
     def is_available(self) -> bool:
-        """Whether a step would find input in this source."""
+        """Whether a step would find input in this source, or has to report its failure."""
         source = self.source
-        return source is not None and not self.is_finished and source.is_available()
+        if source is None or self.is_finished or self.failure is not None:
+            return False
+        try:
+            return source.is_available()
+        except USER_FAILURES as error:
+            self.failure = self._as_failure(error)
+            return True
 
     def close(self) -> None:
         """Close what was opened; the first failure of user code is kept, the rest goes on."""
@@ -236,7 +243,7 @@ class Subtask:
         for close in closings:
             try:
                 close()
-            except Exception as error:
+            except USER_FAILURES as error:
                 self.failure = self.failure or self._as_failure(error)
         self._opened.clear()
 
@@ -279,15 +286,13 @@ class Subtask:
             writer.broadcast(barrier)
         self._on_snapshot(barrier, snapshots, seconds, bytes_buffered)
 
-    def _as_failure(self, error: Exception) -> TidegateError:
+    def _as_failure(self, error: BaseException) -> TidegateError:
         """User code is wrapped where it is called; what arrives here bare came from between."""
         if isinstance(error, UserFunctionError | InternalError):
             return error
-        trace = "".join(traceback.format_exception_only(error))
-        if not isinstance(error, TidegateError):
-            trace = "".join(traceback.format_exception(error))
         context = self._contexts[0]
         place = f"({context.subtask + 1}/{context.parallelism})"
+        trace = user_traceback(error)
         return UserFunctionError(self.vertex.name, context.uid, place, None, trace)
 
 

@@ -1,0 +1,83 @@
+"""The examples run and print what their text promises."""
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def printed_by(name):
+    """Run an example as a user does."""
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_demo_counts_words_and_says_so():
+    *counts, closing = printed_by("word_count.py")
+    words = sorted(line.partition("> ")[2] for line in counts)
+    assert words == ["(a,1)", "(a,2)", "(a,3)", "(a,4)", "(b,1)", "(b,3)", "(c,1)"]
+    assert closing.startswith("Word count finished after")
+
+
+def test_dataframes_go_in_and_come_out():
+    assert printed_by("dataframes.py") == ["Berlin: 11 km", "Rome: 9 km"]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("keyed_average.py", ["average> (1,4)", "average> (1,5)", "average> (2,30)"]),
+        (
+            "page_views.py",
+            ["App01: 4 views by 3 visitors", "App02: 3 views by 2 visitors"],
+        ),
+        (
+            "csv_report.py",
+            [
+                '"Berlin",15.5',
+                '"Berlin",18',
+                '"Berlin",7.5',
+                '"Paris",21',
+                '"Paris",3',
+                '"Rome",10',
+                '"city","revenue"',
+            ],
+        ),
+        (
+            "side_outputs.py",
+            [
+                "reading> (north,21.5)",
+                "reading> (south,19.0)",
+                'unreadable> {"sensor": "south"}: KeyError',
+                "unreadable> {sensor: north}: JSONDecodeError",
+            ],
+        ),
+    ],
+)
+def test_an_example_prints_its_results(spark_env, capsys, name, lines):
+    spark_env.from_collection([1]).add_sink(lambda n: None)
+    spark_env.execute()
+    capsys.readouterr()
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    found = sorted(without_subtask(line) for line in capsys.readouterr().out.splitlines())
+    assert found == sorted(lines)
+
+
+def without_subtask(line):
+    """Which subtask printed a line is left open."""
+    before, separator, behind = line.partition("> ")
+    return f"{before.partition(':')[0]}{separator}{behind}" if separator else line
+
+
+def test_every_example_is_run():
+    tested = Path(__file__).read_text()
+    assert [file.name for file in EXAMPLES.glob("*.py") if file.name not in tested] == []

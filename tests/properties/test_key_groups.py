@@ -1,0 +1,51 @@
+"""Every key group has exactly one owner, at every parallelism."""
+
+from itertools import chain
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.state.key_groups import MAX_PARALLELISM_LIMIT, range_of, subtask_of
+from tidegate.state.redistribution import owners_within
+
+
+@st.composite
+def parallelisms(draw):
+    """(parallelism, max parallelism), with 1 <= parallelism <= max parallelism."""
+    max_parallelism = draw(st.integers(1, 400) | st.just(MAX_PARALLELISM_LIMIT))
+    return draw(st.integers(1, min(max_parallelism, 400))), max_parallelism
+
+
+@settings(deadline=None)
+@given(parallelisms())
+def test_ranges_cover_each_group_once_and_agree_with_its_owner(drawn):
+    parallelism, max_parallelism = drawn
+    ranges = [range_of(i, parallelism, max_parallelism) for i in range(parallelism)]
+    assert list(chain(*ranges)) == list(range(max_parallelism))
+    assert all(
+        subtask_of(group, parallelism, max_parallelism) == i
+        for i, groups in enumerate(ranges)
+        for group in (groups.start, groups.stop - 1)
+    )
+
+
+@settings(deadline=None)
+@given(parallelisms())
+def test_no_subtask_owns_two_groups_more_than_another(drawn):
+    parallelism, max_parallelism = drawn
+    sizes = {len(range_of(i, parallelism, max_parallelism)) for i in range(parallelism)}
+    assert max(sizes) - min(sizes) <= 1
+
+
+@settings(deadline=None)
+@given(st.data(), st.integers(1, 300))
+def test_a_rescaled_subtask_finds_its_groups_in_the_old_subtasks_that_had_them(
+    data, max_parallelism
+):
+    old = data.draw(st.integers(1, max_parallelism))
+    new = data.draw(st.integers(1, max_parallelism))
+    ranges = [range_of(i, old, max_parallelism) for i in range(old)]
+    for subtask in range(new):
+        groups = range_of(subtask, new, max_parallelism)
+        owners = {subtask_of(group, old, max_parallelism) for group in groups}
+        assert set(owners_within(groups, ranges)) == owners

@@ -1,0 +1,106 @@
+"""How jobs end before their time: cancelled, or with a slot or Spark gone from under them."""
+
+import itertools
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from tests.programs import (
+    PATIENCE,
+    collected,
+    graph_of,
+    mapped,
+    read,
+    settings_of,
+    wait_until,
+)
+from tidegate.connectors.sequence import NumberSequenceSource
+from tidegate.core.errors import JobCanceled, SlotLost
+from tidegate.graph.logical import Upstream
+from tidegate.graph.partitioning import Rebalance
+from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.runtime.launch import submit
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SMALL_STEPS = {"tidegate.step.max-records": 50}
+
+
+def endless_job(function):
+    """A job that nobody will see the end of, with an exchange between two slots."""
+    numbers = read(NumberSequenceSource(0, 10**15))
+    return graph_of(collected(mapped(function, Upstream(numbers, Rebalance()))), parallelism=2)
+
+
+def with_process(number):
+    return number, os.getpid()
+
+
+def canceled_within(handle, seconds):
+    started = time.monotonic()
+    handle.cancel()
+    with pytest.raises(JobCanceled):
+        handle.result(PATIENCE)
+    assert time.monotonic() - started < seconds
+    assert handle.status() is JobStatus.CANCELED
+
+
+def test_cancel_ends_an_endless_job_within_seconds_and_leaves_nothing(spark, traces):
+    handle = submit(endless_job(with_process), spark, settings_of(SMALL_STEPS))
+    pids = {pid for _, pid in itertools.islice(handle.collected("results", None), 150)}
+    assert {process.pid for process in traces.slot_processes()} >= pids
+    canceled_within(handle, 20)
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)), 10)
+    wait_until(traces.are_gone, 10)
+
+
+def test_cancel_ends_a_job_whose_user_code_never_returns(spark, traces, tmp_path):
+    def sleep_forever(number):
+        (tmp_path / str(os.getpid())).touch()
+        time.sleep(3600)
+
+    settings = settings_of({**SMALL_STEPS, "task.cancellation.timeout": "1 s"})
+    handle = submit(endless_job(sleep_forever), spark, settings)
+    wait_until(lambda: list(tmp_path.iterdir()))
+    pids = {int(path.name) for path in tmp_path.iterdir()}
+    canceled_within(handle, 30)
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)), 10)
+    wait_until(traces.are_gone, 10)
+
+
+def test_a_job_can_be_cancelled_before_its_slots_are_up(spark, traces):
+    handle = submit(endless_job(with_process), spark, settings_of())
+    canceled_within(handle, 40)
+    wait_until(traces.are_gone, 30)
+
+
+def test_a_killed_slot_fails_a_job_without_restarts(spark, traces):
+    handle = submit(endless_job(with_process), spark, settings_of(SMALL_STEPS))
+    _, pid = next(handle.collected("results", None))
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(SlotLost):
+        handle.result(PATIENCE)
+    assert handle.status() is JobStatus.FAILED
+    wait_until(traces.are_gone, 30)
+
+
+def test_a_job_with_restarts_survives_a_killed_slot(spark, traces):
+    numbers = read(NumberSequenceSource(1, 2000))
+    job = graph_of(collected(mapped(with_process, Upstream(numbers, Rebalance()))), parallelism=2)
+    restarts = {
+        "restart-strategy": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 3,
+        "restart-strategy.fixed-delay.delay": "100 ms",
+    }
+    handle = submit(job, spark, settings_of({**SMALL_STEPS, **restarts}))
+    results = handle.collected("results", None)
+    first = next(results)
+    os.kill(first[1], signal.SIGKILL)
+    seen = [first, *results]
+    handle.result(PATIENCE)
+    assert {number for number, _ in seen} == set(range(1, 2001))
+    assert len({pid for _, pid in seen}) >= 3, "the killed slot was started again"
+    assert first[1] not in {pid for _, pid in seen[-100:]}
