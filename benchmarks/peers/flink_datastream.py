@@ -96,7 +96,7 @@ def main() -> None:
             "python.execution-mode": mode,
             # Bundles end with time or size; larger ones share the cost of crossing to Python.
             "python.fn-execution.bundle.size": str(order.options["bundle_size"]),
-            "python.fn-execution.bundle.time": "500",
+            "python.fn-execution.bundle.time": "1000",
             # Values written stay in Python until the bundle ends; more keys than this are
             # fetched from Java again.
             "python.state.cache-size": str(max(order.keys, 1000)),

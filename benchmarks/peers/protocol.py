@@ -12,7 +12,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -167,6 +167,27 @@ def steady_window(
         inside = inside if len(inside) >= 2 else list(samples[-2:])
     (start, low), (end, high) = inside[0], inside[-1]
     return Window(start=start, end=end, records=high - low, steady=steady)
+
+
+def spread_measures(name: str, seconds: Iterable[float]) -> dict[str, float]:
+    """Median, 99th percentile and largest of some durations, in milliseconds."""
+    ordered = sorted(seconds)
+    if not ordered:
+        raise ValueError(f"no {name} was measured")
+    return {
+        f"{name}_p50_ms": _quantile(ordered, 0.5) * 1000,
+        f"{name}_p99_ms": _quantile(ordered, 0.99) * 1000,
+        f"{name}_max_ms": ordered[-1] * 1000,
+    }
+
+
+def latency_measures(seconds: Iterable[float]) -> dict[str, float]:
+    """What the latency workload reports."""
+    return spread_measures("latency", seconds)
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def report(result: Result) -> None:

@@ -76,8 +76,11 @@ def test_forward_between_different_parallelisms_is_refused(env):
 
 def test_a_partitioner_of_the_user_chooses_by_key(env):
     class ByLength(Partitioner):
+        def open(self, runtime_context):
+            self.step = 1
+
         def partition(self, key, num_partitions):
-            return key % num_partitions
+            return key * self.step % num_partitions
 
     class Length(KeySelector):
         def get_key(self, value):

@@ -129,7 +129,7 @@ class Protocol(RuleBasedStateMachine):
             self.world.recover()
 
 
-Protocol.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Protocol.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
 TestProtocol = Protocol.TestCase
 
 

@@ -85,12 +85,14 @@ class Checkpoints(RuleBasedStateMachine):
         self.write(pending, subtask, pending.plan.awaited[subtask] - stale)
 
     @precondition(lambda self: self.pending)
-    @rule(which=CHOICES)
-    def everybody_writes_and_most_are_heard(self, which):
-        pending = self.pick(list(self.pending.values()), which)
+    @rule(which=CHOICES, unheard=st.integers(0, 1))
+    def everybody_writes_and_most_are_heard(self, which, unheard):
+        collecting = [p for p in self.pending.values() if p.state is PendingState.COLLECTING]
+        pending = self.pick(collecting or list(self.pending.values()), which)
         for subtask, attempt in pending.plan.awaited.items():
             self.write(pending, subtask, attempt)
-        for ack in [each for each in self.acks if each.checkpoint_id == pending.checkpoint_id][1:]:
+        acks = [each for each in self.acks if each.checkpoint_id == pending.checkpoint_id]
+        for ack in acks[unheard:]:
             self.acks.remove(ack)
             self.hear(ack)
 
@@ -133,9 +135,20 @@ class Checkpoints(RuleBasedStateMachine):
         self.acks.remove(self.pick(self.acks, which))
 
     @precondition(lambda self: any(p.is_ready for p in self.pending.values()))
-    @rule(which=CHOICES, happens=st.booleans())
+    @rule(which=CHOICES, happens=st.sampled_from([True, True, False]))
     def a_checkpoint_is_published(self, which, happens):
-        pending = self.pick([p for p in self.pending.values() if p.is_ready], which)
+        self.publish(self.pick([p for p in self.pending.values() if p.is_ready], which), happens)
+
+    @rule(kind=st.sampled_from(list(BarrierKind)))
+    def a_checkpoint_succeeds_without_trouble(self, kind):
+        self.trigger(kind)
+        pending = self.pending[self.number]
+        for subtask, attempt in pending.plan.awaited.items():
+            self.write(pending, subtask, attempt)
+            self.hear(self.acks.pop())
+        self.publish(pending, True)
+
+    def publish(self, pending, happens):
         completed = pending.begin_publication(self.now)
         assert completed.snapshots.keys() == pending.plan.awaited.keys()
         assert set(completed.snapshots.values()) <= self.files
@@ -159,7 +172,7 @@ class Checkpoints(RuleBasedStateMachine):
         assert (handles is not None) == was_collecting
         self.delete(handles or ())
 
-    @rule(seconds=st.sampled_from([1.0, 6.0]))
+    @rule(seconds=st.sampled_from([0.5, 1.0, 6.0]))
     def time_passes(self, seconds):
         self.now += seconds
         for pending in self.pending.values():

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import tempfile
 import textwrap
+from pathlib import Path
 
 import psutil
 import pytest
@@ -27,18 +29,50 @@ ENDLESS = START + textwrap.dedent(
             print(pid)
     """
 )
+ENDLESS_BY_THE_API = """
+import os
+from tidegate import Configuration, StreamExecutionEnvironment
+from tidegate.connectors.sequence import NumberSequenceSource
+from tidegate.operators.functions import MapFunction
+
+class Tell(MapFunction):
+    told = False
+
+    def map(self, value):
+        if not self.told:
+            self.told = True
+            return f"slot {os.getpid()}"
+
+env = StreamExecutionEnvironment.get_execution_environment({"tidegate.step.max-records": 50})
+env.set_parallelism(2)
+numbers = env.from_source(NumberSequenceSource(0, 10**15), None, "numbers")
+numbers.rebalance().map(Tell()).filter(lambda line: line is not None).print()
+env.execute()
+"""
 
 
 @pytest.fixture
-def endless(tmp_path, temporary):
-    """A driver with an endless job, as a process, once both its slots have computed something."""
-    script = tmp_path / "endless.py"
-    script.write_text(ENDLESS)
-    process = start_script(script, "spark", temporary)
-    try:
-        process.slots = [int(process.stdout.readline()) for _ in range(2)]
-        yield process
-    finally:
+def own_temporary():
+    """A script that is killed cannot tidy up: its directory is not shared with other tests."""
+    with tempfile.TemporaryDirectory(prefix="tg-") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def start_endless(tmp_path, own_temporary):
+    """Starts a driver with an endless job, as a process; both its slots have computed something."""
+    started = []
+
+    def start(text):
+        script = tmp_path / "endless.py"
+        script.write_text(text)
+        process = start_script(script, "spark", own_temporary)
+        started.append(process)
+        process.slots = [int(process.stdout.readline().split()[-1]) for _ in range(2)]
+        return process
+
+    yield start
+    for process in started:
         end(process)
 
 
@@ -46,30 +80,46 @@ def are_gone(processes):
     return all(not p.is_running() or p.status() == psutil.STATUS_ZOMBIE for p in processes)
 
 
-def test_a_killed_driver_leaves_no_process_behind(endless):
-    family = family_of(endless)
-    assert set(endless.slots) <= {process.pid for process in family}
-    endless.kill()
+def test_a_killed_driver_leaves_no_process_behind(start_endless):
+    driver = start_endless(ENDLESS)
+    family = family_of(driver)
+    assert set(driver.slots) <= {process.pid for process in family}
+    driver.kill()
     wait_until(lambda: are_gone(family), 30)
 
 
-def test_ctrl_c_ends_a_driver_and_leaves_nothing(endless, temporary):
-    family = family_of(endless)
-    assert list(temporary.glob("tidegate-*"))
-    os.killpg(endless.pid, signal.SIGINT)
-    _, err = endless.communicate(timeout=60)
-    assert endless.returncode != 0
-    assert "KeyboardInterrupt" in err
+@pytest.mark.parametrize("program", [ENDLESS, ENDLESS_BY_THE_API], ids=["async", "execute"])
+def test_ctrl_c_ends_a_driver_and_leaves_nothing(start_endless, program, own_temporary):
+    driver = start_endless(program)
+    family = family_of(driver)
+    assert list(own_temporary.glob("tidegate-*"))
+    os.killpg(driver.pid, signal.SIGINT)
+    _, err = driver.communicate(timeout=60)
+    assert driver.returncode != 0
+    assert err.strip().splitlines()[-1] == "KeyboardInterrupt", err
     wait_until(lambda: are_gone(family), 30)
-    assert list(temporary.glob("tidegate-*")) == []
+    assert list(own_temporary.glob("tidegate-*")) == []
 
 
-def test_the_death_of_sparks_jvm_fails_the_job(endless):
-    family = family_of(endless)
+def test_the_death_of_sparks_jvm_fails_the_job(start_endless):
+    driver = start_endless(ENDLESS)
+    family = family_of(driver)
     (jvm,) = [process for process in family if "java" in process.name()]
     jvm.kill()
-    _, err = endless.communicate(timeout=60)
-    assert endless.returncode != 0
-    last = err.strip().splitlines()[-1]
-    assert last.startswith("tidegate.core.errors."), err
+    _, err = driver.communicate(timeout=60)
+    assert driver.returncode != 0
+    assert err.strip().splitlines()[-1].startswith("tidegate.core.errors."), err
     wait_until(lambda: are_gone(family), 30)
+
+
+def test_a_session_that_is_stopped_under_a_job_fails_it(tmp_path, own_temporary):
+    script = tmp_path / "stops.py"
+    stops = ENDLESS.replace("            print(pid)\n", "            SparkSession.getActiveSession().stop()\n")
+    script.write_text("from pyspark.sql import SparkSession\n" + stops)
+    driver = start_script(script, "spark", own_temporary)
+    try:
+        _, err = driver.communicate(timeout=120)
+    finally:
+        end(driver)
+    assert err.strip().splitlines()[-1].startswith("tidegate.core.errors."), err
+    assert list(own_temporary.glob("tidegate-*")) == []

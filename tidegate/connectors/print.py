@@ -15,7 +15,7 @@ class PrintSink(Sink):
 
     A line begins with the identifier and, where there are several subtasks, the number of the
     one that printed it: "words:2> (a,1)", "2> (a,1)", "words> (a,1)" or just "(a,1)". Records of
-    typed streams look as in Flink, all others as `str()` shows them.
+    typed streams look as in PyFlink, all others as `str()` shows them.
     """
 
     def __init__(self, identifier: str | None = None) -> None:
@@ -39,8 +39,15 @@ class _PrintWriter(SinkWriter):
 
     def write(self, batch: Batch) -> None:
         prefix = self._prefix
-        show = str if batch.format is None else flink_text
+        show = str if batch.format is None else printed
         self._console("\n".join([prefix + show(record) for record in batch.records]))
+
+
+def printed(record: Any) -> str:
+    """A record of a typed stream as PyFlink prints it: it makes text of rows in Python."""
+    if isinstance(record, Row):
+        return f"{record.get_row_kind()}[{','.join(map(str, record))}]"
+    return flink_text(record)
 
 
 def flink_text(value: Any) -> str:

@@ -18,6 +18,7 @@ from tidegate.datastream.declared_types import (
     field_position,
     format_of,
 )
+from tidegate.datastream.opened_partitioner import OpenedWithPartitioner
 from tidegate.datastream.operator_settings import OperatorSettings
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.partitioning import (
@@ -32,7 +33,6 @@ from tidegate.graph.partitioning import (
     Shuffle,
 )
 from tidegate.operators.base import Operator
-from tidegate.operators.batches import FrameKind, MapBatchesOperator
 from tidegate.operators.endpoints import SinkFunctionOperator, SinkOperator
 from tidegate.operators.functions import (
     FilterFunction,
@@ -51,6 +51,8 @@ from tidegate.operators.stateless import (
     ProcessOperator,
     ProjectOperator,
 )
+from tidegate.state.descriptors import StateDescriptor
+from tidegate.state.keys import KeySelection
 from tidegate.types.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 
 if TYPE_CHECKING:
@@ -126,6 +128,9 @@ class DataStream(OperatorSettings):
         columns of `output_type`; without one, in those of this stream. Without `format` the
         annotation of its parameter decides, and Arrow where there is none.
         """
+        # pandas takes half a second to import: only programs that need it shall wait.
+        from tidegate.operators.batches import FrameKind, MapBatchesOperator
+
         declared = self._type if output_type is None else declared_type(output_type)
         kind = None if format is None else FrameKind(format)
         wanted = None if output_type is None else format_of(declared)
@@ -218,8 +223,13 @@ class DataStream(OperatorSettings):
         """Send the records to the subtask of the same number."""
         return self._with(Forward())
 
-    def broadcast(self) -> DataStream:
+    def broadcast(self, *broadcast_state_descriptors: StateDescriptor) -> DataStream:
         """Send every record to all subtasks of the next operator."""
+        if broadcast_state_descriptors:
+            raise GraphError(
+                "broadcast state is not there yet: call broadcast() without descriptors, connect() "
+                "the result and keep what it brings in the function"
+            )
         return self._with(Broadcast())
 
     def global_(self) -> DataStream:
@@ -231,7 +241,10 @@ class DataStream(OperatorSettings):
     ) -> DataStream:
         """Send a record to the subtask that `partitioner(key, number of subtasks)` names."""
         choose = bound_method(partitioner, Partitioner, "partition")
-        return self._with(Custom(choose, declared_key(key_selector, self._type)))
+        key = declared_key(key_selector, self._type)
+        if isinstance(partitioner, Partitioner):
+            key = KeySelection(OpenedWithPartitioner(key, partitioner))
+        return self._with(Custom(choose, key))
 
     # --- sinks ----------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from tidegate.core.modes import CheckpointingMode, RuntimeExecutionMode, StateBa
 from tidegate.datastream.checkpoint_config import CheckpointConfig
 from tidegate.datastream.executor import JobExecutor
 from tidegate.datastream.job_configuration import JobConfiguration
+from tidegate.datastream.operator_settings import checked_buffer_timeout
 from tidegate.datastream.state_backend import (
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
@@ -27,6 +28,7 @@ class EnvironmentSettings:
         self._executor = executor
         self._configuration = JobConfiguration()
         self._restart_strategy = RestartStrategies.fall_back_restart()
+        self._buffer_timeout = 100
 
     def configure(self, configuration: Configuration | Mapping[str, Any]) -> None:
         """Set many settings at once.
@@ -68,6 +70,18 @@ class EnvironmentSettings:
 
     def is_chaining_enabled(self) -> bool:
         return bool(self._configuration.get("pipeline.operator-chaining.enabled"))
+
+    def set_buffer_timeout(self, timeout_millis: DurationLike) -> Self:
+        """Accepted for Flink's programs: records travel in steps, see tidegate.step.*."""
+        self._buffer_timeout = checked_buffer_timeout(timeout_millis)
+        return self
+
+    def get_buffer_timeout(self) -> int:
+        """The milliseconds that were set; Flink's default of 100 if none were."""
+        return self._buffer_timeout
+
+    def get_default_local_parallelism(self) -> int:
+        return self._executor.default_parallelism()
 
     def set_restart_strategy(self, strategy: RestartStrategyConfiguration) -> Self:
         self._restart_strategy = strategy
@@ -111,6 +125,12 @@ class EnvironmentSettings:
         return self.get_checkpoint_config().get_checkpointing_mode()
 
     get_checkpointing_consistency_mode = get_checkpointing_mode
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
         self._configuration.set("execution.checkpointing.savepoint-dir", directory)

@@ -87,9 +87,16 @@ class OperatorSettings:
     def set_buffer_timeout(self, timeout_millis: DurationLike) -> Self:
         """Accepted for Flink's programs: records travel in steps, see tidegate.step.*."""
         self._operator("set_buffer_timeout")
-        if timeout_millis != -1 and as_milliseconds(timeout_millis) < 0:
-            raise ConfigError("buffer timeout", timeout_millis, "give -1, 0 or more milliseconds")
+        checked_buffer_timeout(timeout_millis)
         return self
+
+
+def checked_buffer_timeout(timeout: DurationLike) -> int:
+    """Milliseconds; -1 stands for no timeout."""
+    milliseconds = as_milliseconds(timeout)
+    if milliseconds < -1:
+        raise ConfigError("buffer timeout", timeout, "give -1, 0 or more milliseconds")
+    return milliseconds
 
 
 def _checked(what: str, kind: Kind[T], value: T) -> T:

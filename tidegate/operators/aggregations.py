@@ -52,8 +52,10 @@ def aggregation_operator(
                 f"sum() of field {format.field_names[place]!r} of {format.type_info}: values of "
                 f"this type cannot be added up; choose a field that holds numbers"
             )
-        columns = (key.columns,) if isinstance(key.columns, int) else key.columns or ()
-        if can_be_indexed([format.schema.field(column).type for column in columns]):
+        columns = key.columns
+        places = (columns,) if isinstance(columns, int) else columns or ()
+        kinds = [format.schema.field(column).type for column in places]
+        if columns is not None and can_be_indexed(kinds):
             if aggregation is Aggregation.COUNT:
                 counted = None if field is None else place
                 return CountAggregation(columns, counted, format, output_format)

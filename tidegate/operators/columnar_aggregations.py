@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +19,7 @@ from tidegate.operators.running import (
     running_sum,
 )
 from tidegate.state.columnar import ColumnarState, NumberColumn, StateColumn, ValueColumn
+from tidegate.state.key_index import KeyIndex
 from tidegate.state.word_index import Slots
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier
@@ -37,12 +37,13 @@ class ColumnarAggregation(Operator):
     def __init__(
         self,
         name: str,
-        key_columns: Sequence[int],
+        key_columns: int | tuple[int, ...],
         format: ArrowFormat,
         output_format: ArrowFormat | None = None,
     ) -> None:
         self.name = name
-        self.key_columns = tuple(key_columns)
+        self.is_tuple = isinstance(key_columns, tuple)
+        self.key_columns = (key_columns,) if isinstance(key_columns, int) else key_columns
         self.format = format
         self.output_format = output_format or format
 
@@ -52,7 +53,10 @@ class ColumnarAggregation(Operator):
         self.state = ColumnarState(
             self.name,
             f"{self.name} over {self.format.type_info}, keyed by {self.key_columns}",
-            [self.format.schema.field(place).type for place in self.key_columns],
+            KeyIndex(
+                [self.format.schema.field(place).type for place in self.key_columns],
+                is_tuple=self.is_tuple,
+            ),
             self._columns,
             context.key_groups,
             context.max_parallelism,
@@ -159,7 +163,7 @@ def first_occurrences(slots: Slots, known: int) -> tuple[Slots, Slots]:
 class SumAggregation(ColumnarAggregation):
     """The running sum of a field; null adds nothing, and stays until there is a value."""
 
-    def __init__(self, key_columns: Sequence[int], field: int, format: ArrowFormat) -> None:
+    def __init__(self, key_columns: int | tuple[int, ...], field: int, format: ArrowFormat) -> None:
         super().__init__(f"sum of field {field}", key_columns, format)
         self.field = field
 
@@ -220,7 +224,7 @@ class SumAggregation(ColumnarAggregation):
         name = self.format.field_names[self.field]
         kind = self.format.schema.field(self.field).type
         keys = [results[place][row].as_py() for place in self.key_columns]
-        shown = keys[0] if len(keys) == 1 else tuple(keys)
+        shown = tuple(keys) if self.is_tuple else keys[0]
         advice = "Types.LONG()" if np.iinfo(self._dtype).bits < 64 else "Types.BIG_INT()"
         return _Overflow(
             [column.slice(0, row) for column in results],
@@ -235,7 +239,7 @@ class CountAggregation(ColumnarAggregation):
 
     def __init__(
         self,
-        key_columns: Sequence[int],
+        key_columns: int | tuple[int, ...],
         field: int | None,
         format: ArrowFormat,
         output_format: ArrowFormat,
@@ -271,7 +275,7 @@ class ExtremeAggregation(ColumnarAggregation):
 
     def __init__(
         self,
-        key_columns: Sequence[int],
+        key_columns: int | tuple[int, ...],
         field: int,
         format: ArrowFormat,
         *,

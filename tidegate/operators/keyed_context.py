@@ -63,10 +63,12 @@ class KeyedTimers(TimerService):
         return self.watermark
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        self._backend.processing_timers.register(timestamp, self._backend.current_key)
+        backend = self._backend
+        backend.processing_timers.register(timestamp, backend.current_key, backend.place)
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        self._backend.event_timers.register(timestamp, self._backend.current_key)
+        backend = self._backend
+        backend.event_timers.register(timestamp, backend.current_key, backend.place)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
         self._backend.processing_timers.delete(timestamp, self._backend.current_key)

@@ -10,7 +10,7 @@ from typing import Any
 from tidegate.operators.aggregation_kinds import Aggregation
 from tidegate.operators.base import OperatorContext, Output
 from tidegate.operators.keyed import KeyedOperator
-from tidegate.operators.user_code import USER_FAILURES, Outcome, Timestamps
+from tidegate.operators.user_code import USER_FAILURES, Outcome
 from tidegate.state.copies import private_copy
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys import KeySelection

@@ -8,6 +8,7 @@ import secrets
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,6 +90,10 @@ class SparkCluster:
         self._engine = settings.engine
         self._post: Callable[[ClusterEvent], None] = lambda event: None
         self._directory = Path(tempfile.mkdtemp(prefix="tidegate-job-"))
+        # Also when the program ends without waiting for its job.
+        self._remove_directory = weakref.finalize(
+            self, shutil.rmtree, self._directory, ignore_errors=True
+        )
         self._is_local = is_local(context)
         self._listener = Listener(
             unix_path=str(self._directory / "control.sock"),
@@ -147,7 +152,7 @@ class SparkCluster:
         self._listener.close()
         for line in list(self._lines.values()):
             line.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._remove_directory()
 
     def _is_alive(self) -> bool:
         return self._context._jsc is not None

@@ -1,15 +1,18 @@
 """Where the state of keys lives: the contract of a backend and of its snapshots.
 
-operator: backend.current_key = key ─▶ user: state.value(), state.update(…)
-barrier:  frozen = backend.freeze()          on the mailbox thread, quick
-frozen.chunks() … release()        on another thread, while records flow
-restore:  backend.restore(images)            each image cut to the subtask's key groups
+    a batch   places = backend.places_of(keys)
+    a record  backend.place, backend.current_key = …   then the user: state.value(), …
+    barrier   frozen = backend.freeze()                on the mailbox thread, quick
+              frozen.chunks() … release()              on another thread, while records flow
+    restore   backend.restore(images)
+
+A restored subtask takes of each image what belongs to its own key groups.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -25,6 +28,7 @@ from tidegate.state.descriptors import (
 )
 from tidegate.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
 from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.keys import KeyColumns
 from tidegate.state.timers import TimerQueue
 
 
@@ -32,7 +36,7 @@ class PayloadForm(Enum):
     """How the entries of a chunk became bytes."""
 
     PICKLE = auto()
-    """A list of keys and a list of values, pickled together."""
+    """Keys and values, pickled together; the keys a list, or columns as an Arrow IPC stream."""
     ARROW = auto()
     """An Arrow IPC stream whose first column is the key."""
 
@@ -93,9 +97,18 @@ class KeyedStateBackend(ABC):
     """The state of all keys of one operator of one subtask. Used by one thread."""
 
     current_key: Any
-    """Set by the operator before it calls the user; all handles mean this key."""
+    """The key of the current record; the operator sets it, and `place`, for every record."""
+    place: Any
+    """Where the state of the current key stands: what all handles mean."""
     processing_timers: TimerQueue
     event_timers: TimerQueue
+
+    @abstractmethod
+    def places_of(self, keys: Sequence[Any], columns: KeyColumns | None = None) -> Sequence[Any]:
+        """The place of every key's state, until `clean_up` or a restore.
+
+        `columns`, where they are given, are the same keys.
+        """
 
     @abstractmethod
     def value_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]: ...
@@ -127,7 +140,7 @@ class KeyedStateBackend(ABC):
         """Take over the entries of this subtask's key groups; before the first record."""
 
     def clean_up(self, records: int) -> None:
-        """Remove some of what has expired; called after so many records."""
+        """Give back room; called between batches, after so many records."""
 
     def close(self) -> None:
         """Release everything."""

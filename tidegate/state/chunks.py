@@ -11,8 +11,10 @@ import numpy.typing as npt
 
 from tidegate.core.errors import StateMisuse, shorten
 from tidegate.state.backend import StateChunk
-from tidegate.state.hash_columns import hash_values
-from tidegate.state.key_groups import KeyGroupRange, key_groups_of
+from tidegate.state.column_bytes import from_bytes
+from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.key_slots import KeySnapshot, StoredKeys
+from tidegate.state.word_index import Slots
 
 ENTRIES_PER_CHUNK: Final = 8_192
 """Pickling holds the interpreter; so many entries keep records waiting for some milliseconds."""
@@ -20,26 +22,29 @@ ENTRIES_PER_CHUNK: Final = 8_192
 
 def pickled_chunks(
     state: str,
-    keys: Sequence[Any],
+    keys: KeySnapshot,
+    groups: npt.NDArray[np.uint16],
+    slots: Slots,
     values: Sequence[Any],
-    max_parallelism: int,
     key_groups: KeyGroupRange | None = None,
 ) -> Iterator[StateChunk]:
-    """The entries of these key groups, in the order of the groups."""
-    groups = _groups_of(keys, max_parallelism)
-    order, groups = in_group_order(groups, key_groups)
+    """Values of slots as chunks, in the order of their key groups.
+
+    Args:
+        state: the name of the state.
+        keys: the keys of all slots.
+        groups: the key groups of all slots.
+        slots: where `values` stand; a slot may occur several times.
+        values: what is stored, in the order of `slots`.
+        key_groups: the only groups that are wanted.
+    """
+    order, ordered_groups = in_group_order(groups[slots], key_groups)
     for start in range(0, len(order), ENTRIES_PER_CHUNK):
-        places = order[start : start + ENTRIES_PER_CHUNK].tolist()
-        chosen = [keys[place] for place in places], [values[place] for place in places]
-        runs = runs_of(groups[start : start + ENTRIES_PER_CHUNK])
-        yield StateChunk(state, runs, _pickled(state, *chosen))
-
-
-def unpickled_entries(chunk: StateChunk, key_groups: KeyGroupRange) -> Iterator[tuple[Any, Any]]:
-    """The entries of a pickled chunk that belong to these key groups."""
-    keys, values = pickle.loads(chunk.payload)
-    start, stop = chunk.span_in(key_groups)
-    return zip(keys[start:stop], values[start:stop], strict=True)
+        places = order[start : start + ENTRIES_PER_CHUNK]
+        chosen = [values[place] for place in places.tolist()]
+        stored = keys.stored(slots[places])
+        runs = runs_of(ordered_groups[start : start + ENTRIES_PER_CHUNK])
+        yield StateChunk(state, runs, _pickled(state, stored, chosen))
 
 
 def in_group_order(
@@ -60,31 +65,24 @@ def runs_of(groups: npt.NDArray[np.uint16]) -> tuple[tuple[int, int], ...]:
     return tuple(zip(found.tolist(), counts.tolist(), strict=True))
 
 
-def _groups_of(keys: Sequence[Any], max_parallelism: int) -> npt.NDArray[np.uint16]:
-    parts = [
-        key_groups_of(hash_values(keys[start : start + ENTRIES_PER_CHUNK]), max_parallelism)
-        for start in range(0, len(keys), ENTRIES_PER_CHUNK)
-    ]
-    return np.concatenate(parts) if parts else np.empty(0, np.uint16)
-
-
-def _pickled(state: str, keys: list[Any], values: list[Any]) -> bytes:
+def _pickled(state: str, keys: StoredKeys, values: list[Any]) -> bytes:
     try:
         return pickle.dumps((keys, values), protocol=5)
     except Exception as failure:
-        key, value, reason = _first_unpicklable(keys, values, failure)
+        place, reason = _first_unpicklable(values, failure)
+        if isinstance(keys, bytes):
+            keys = [tuple(row.values()) for row in from_bytes(keys).to_pylist()]
         raise StateMisuse(
-            f"state {state!r} of the key {shorten(key)} holds {shorten(value)}, which cannot be "
-            f"stored: {reason}. Keep connections, locks and other live objects out of state."
+            f"state {state!r} of the key {shorten(keys[place])} holds {shorten(values[place])}, "
+            f"which cannot be stored: {reason}. Keep connections, locks and other live objects "
+            "out of state."
         ) from None
 
 
-def _first_unpicklable(
-    keys: list[Any], values: list[Any], failure: Exception
-) -> tuple[Any, Any, Exception]:
-    for key, value in zip(keys, values, strict=True):
+def _first_unpicklable(values: list[Any], failure: Exception) -> tuple[int, Exception]:
+    for place, value in enumerate(values):
         try:
-            pickle.dumps((key, value), protocol=5)
+            pickle.dumps(value, protocol=5)
         except Exception as reason:
-            return key, value, reason
-    return keys[0], values[0], failure
+            return place, reason
+    return 0, failure

@@ -20,6 +20,7 @@ from tidegate.state.backend import (
     check_max_parallelism_unchanged,
 )
 from tidegate.state.chunks import in_group_order, runs_of
+from tidegate.state.column_bytes import from_bytes, to_bytes
 from tidegate.state.column_store import ColumnStore, take_from
 from tidegate.state.key_groups import KeyGroupRange, key_groups_of
 from tidegate.state.key_index import FrozenKeys, KeyIndex
@@ -144,15 +145,15 @@ class ColumnarState:
         self,
         name: str,
         declaration: str,
-        key_kinds: Sequence[pa.DataType],
+        keys: KeyIndex,
         columns: Mapping[str, StateColumn],
         key_groups: KeyGroupRange,
         max_parallelism: int,
     ) -> None:
         self.metadata = StateMetadata(name, declaration, PayloadForm.ARROW)
         self.columns = dict(columns)
-        self._index = KeyIndex(key_kinds)
-        self._key_names = [f"key{place}" for place in range(len(key_kinds))]
+        self._index = keys
+        self._key_names = [f"key{place}" for place in range(keys.width)]
         self._key_groups = key_groups
         self._max_parallelism = max_parallelism
 
@@ -195,7 +196,7 @@ class ColumnarState:
 
     def _restore_chunk(self, chunk: StateChunk) -> None:
         start, stop = chunk.span_in(self._key_groups)
-        rows = pa.ipc.open_stream(chunk.payload).read_next_batch().slice(start, stop - start)
+        rows = from_bytes(chunk.payload).slice(start, stop - start)
         if rows.num_rows == 0:
             return
         slots = self.slots_of([rows.column(name) for name in self._key_names])
@@ -224,18 +225,9 @@ class _FrozenColumns(FrozenState):
         for start in range(0, len(order), ROWS_PER_CHUNK):
             slots = order[start : start + ROWS_PER_CHUNK]
             columns = [column.take(slots) for column in self._columns.values()]
-            rows = pa.RecordBatch.from_arrays(
-                [*self._keys.take(slots), *columns], names=self._names
-            )
+            payload = to_bytes([*self._keys.take(slots), *columns], self._names)
             runs = runs_of(groups[start : start + ROWS_PER_CHUNK])
-            yield StateChunk(self.metadata[0].name, runs, _as_bytes(rows))
+            yield StateChunk(self.metadata[0].name, runs, payload)
 
     def release(self) -> None:
         """Nothing is shared that could change."""
-
-
-def _as_bytes(rows: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_batch(rows)
-    return sink.getvalue().to_pybytes()

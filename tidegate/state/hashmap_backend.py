@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+import pickle
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
+
+import numpy as np
 
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import StateTypeChanged
@@ -17,7 +20,6 @@ from tidegate.state.backend import (
     check_declaration,
     check_max_parallelism_unchanged,
 )
-from tidegate.state.chunks import pickled_chunks, unpickled_entries
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -34,6 +36,7 @@ from tidegate.state.hashmap_handles import (
     HashMapReducingState,
     HashMapValueState,
 )
+from tidegate.state.hashmap_snapshot import FrozenHashMap, FrozenPart, FrozenTable, FrozenTimers
 from tidegate.state.hashmap_ttl import (
     Lifetime,
     TtlAggregatingState,
@@ -43,15 +46,24 @@ from tidegate.state.hashmap_ttl import (
     TtlValueState,
 )
 from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.tables import Table
-from tidegate.state.timers import TimerQueue
+from tidegate.state.key_index import can_be_indexed
+from tidegate.state.key_slots import ColumnKeys, ObjectKeys, stored_columns
+from tidegate.state.keys import KeyColumns
+from tidegate.state.tables import Table, filled_slots
+from tidegate.state.timers import Timer, TimerQueue
 
 PROCESSING_TIMERS: Final = "_timers/processing-time"
 EVENT_TIMERS: Final = "_timers/event-time"
+_FEW_SLOTS: Final = 1 << 12
+"""So many keys may stay numbered although they hold nothing any more."""
 
 
 class HashMapBackend(KeyedStateBackend):
-    """A dict for each state; the key groups of keys are computed only when a snapshot is read."""
+    """A list for each state, by the slots of the keys.
+
+    Keys that are columns of a typed stream are found by an index over whole columns, all others
+    by a dict. Key groups are computed only when a snapshot is read.
+    """
 
     def __init__(
         self, key_groups: KeyGroupRange, max_parallelism: int, clock: Clock | None = None
@@ -59,16 +71,35 @@ class HashMapBackend(KeyedStateBackend):
         self.key_groups = key_groups
         self.max_parallelism = max_parallelism
         self.current_key: Any = None
+        self.place: int = -1
         self.processing_timers = TimerQueue()
         self.event_timers = TimerQueue()
         self._clock = clock or SystemClock()
+        self._keys: ObjectKeys | ColumnKeys | None = None
+        """None until it is known what the keys are."""
         self._tables: dict[str, Table] = {}
         self._timers = {
             PROCESSING_TIMERS: self.processing_timers,
             EVENT_TIMERS: self.event_timers,
         }
-        self._unswept: dict[str, tuple[list[Any], int]] = {}
-        """By state: keys that the clean-up has yet to look at, and when it may begin anew."""
+        self._swept: dict[str, _Sweep] = {}
+        self._roomy = _FEW_SLOTS
+
+    def places_of(self, keys: Sequence[Any], columns: KeyColumns | None = None) -> list[int]:
+        if columns is not None and columns.decode_alike and can_be_indexed(columns.kinds):
+            if self._keys is None:
+                self._keys = ColumnKeys.like(columns)
+            if isinstance(self._keys, ColumnKeys) and self._keys.takes(columns):
+                return self._grown(self._keys.find_or_add(columns))
+        if not isinstance(self._keys, ObjectKeys):
+            # Two inputs may have keys of different types: what is equal must be found as equal.
+            self._keys = ObjectKeys([] if self._keys is None else self._keys.values())
+        return self._grown(self._keys.find_or_add(keys))
+
+    def _grown(self, places: list[int]) -> list[int]:
+        for table in self._tables.values():
+            table.grow(self._slots())
+        return places
 
     def value_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
         table = self.table(descriptor)
@@ -103,27 +134,31 @@ class HashMapBackend(KeyedStateBackend):
         return HashMapAggregatingState(self, table, descriptor)
 
     def table(self, descriptor: StateDescriptor) -> Table:
-        """The entries of a state, for operators that loop over records by themselves."""
+        """The values of a state, for operators that loop over records by themselves."""
         table = self._tables.get(descriptor.name)
         if table is None:
-            table = Table(StateMetadata(descriptor.name, descriptor.declaration))
-            self._tables[descriptor.name] = table
+            metadata = StateMetadata(descriptor.name, descriptor.declaration)
+            table = self._tables[descriptor.name] = Table(metadata, self._slots())
         check_declaration(table.metadata, descriptor)
         table.ttl = descriptor.ttl_config
         return table
 
     def keys(self, state: str) -> Iterable[Any]:
         table = self._tables.get(state)
-        return [] if table is None else list(table.entries)
+        if table is None or self._keys is None:
+            return []
+        keys = self._keys.values()
+        return [keys[slot] for slot in filled_slots(table.values).tolist()]
 
     def freeze(self) -> FrozenState:
-        parts: list[_FrozenPart] = [
-            _FrozenTable(table, self._lifetime(table)) for table in self._tables.values()
+        parts: list[FrozenPart] = [
+            FrozenTable(table, self._lifetime(table)) for table in self._tables.values()
         ]
-        for metadata, timers in self._timers.items():
+        for name, timers in self._timers.items():
             if timers:
-                parts.append(_FrozenTimers(metadata, timers))
-        return _FrozenHashMap(parts, self.max_parallelism)
+                parts.append(FrozenTimers(name, timers))
+        keys = ObjectKeys() if self._keys is None else self._keys
+        return FrozenHashMap(parts, keys.freeze(), self.max_parallelism)
 
     def restore(self, images: Iterable[KeyedStateImage]) -> None:
         for image in images:
@@ -131,101 +166,88 @@ class HashMapBackend(KeyedStateBackend):
             for metadata in image.metadata:
                 self._expect(metadata)
             for chunk in image.chunks(self.key_groups):
-                entries = unpickled_entries(chunk, self.key_groups)
-                timers = self._timers.get(chunk.state)
-                if timers is not None:
-                    timers.add_all((timestamp, key) for key, timestamp in entries)
-                else:
-                    self._tables[chunk.state].entries.update(entries)
+                self._restore_chunk(chunk)
+
+    def _expect(self, metadata: StateMetadata) -> None:
+        """Make room for a restored state, or see that it is what the user has declared."""
+        if metadata.name in self._timers:
+            return
+        table = self._tables.setdefault(metadata.name, Table(metadata, self._slots()))
+        if table.metadata != metadata:
+            raise StateTypeChanged(metadata.name, metadata.declaration, table.metadata.declaration)
+
+    def _restore_chunk(self, chunk: StateChunk) -> None:
+        stored, values = pickle.loads(chunk.payload)
+        start, stop = chunk.span_in(self.key_groups)
+        columns = stored_columns(stored, start, stop) if isinstance(stored, bytes) else None
+        keys = stored[start:stop] if columns is None else columns.values()
+        places = self.places_of(keys, columns)
+        timers = self._timers.get(chunk.state)
+        if timers is not None:
+            timers.add_all(map(Timer, values[start:stop], keys, places))
+            return
+        held = self._tables[chunk.state].values
+        for place, value in zip(places, values[start:stop], strict=True):
+            held[place] = value
 
     def clean_up(self, records: int) -> None:
         for table in self._tables.values():
             lifetime = self._lifetime(table)
             if lifetime is not None and lifetime.cleanup_size:
                 self._sweep(table, lifetime, records * lifetime.cleanup_size)
+        # Slots of outstanding snapshots must go on meaning the same keys.
+        if self._slots() > self._roomy and not any(t.frozen for t in self._tables.values()):
+            self._forget_empty_slots()
 
-    def _expect(self, metadata: StateMetadata) -> None:
-        """Make room for a restored state, or see that it is what the user has declared."""
-        if metadata.name in self._timers:
+    def _sweep(self, table: Table, lifetime: Lifetime, slots: int) -> None:
+        """Remove what has expired from some slots; the next call goes on where this one stops."""
+        now = lifetime.now()
+        sweep = self._swept.setdefault(table.metadata.name, _Sweep())
+        if sweep.next_slot >= len(table.values):
+            # Values expire as time goes by: looking at all of them more often finds no more.
+            if now < sweep.next_start:
+                return
+            sweep.next_slot = 0
+        if sweep.next_slot == 0:
+            sweep.next_start = now + lifetime.milliseconds // 4
+        start, stop = sweep.next_slot, min(sweep.next_slot + slots, len(table.values))
+        for slot, stored in enumerate(table.values[start:stop], start):
+            if stored is not None and lifetime.living(stored, now) is None:
+                table.values[slot] = None
+        sweep.next_slot = stop
+
+    def _forget_empty_slots(self) -> None:
+        """Number the keys that hold something anew, if they are less than half of all."""
+        assert self._keys is not None
+        timers = (timer.place for queue in self._timers.values() for timer in queue.timers())
+        in_use = np.zeros(len(self._keys), np.bool_)
+        in_use[np.fromiter(timers, np.intp)] = True
+        for table in self._tables.values():
+            in_use[filled_slots(table.values)] = True
+        old = np.flatnonzero(in_use)
+        self._roomy = max(2 * len(old), _FEW_SLOTS)
+        if 2 * len(old) > len(in_use):
             return
-        table = self._tables.setdefault(metadata.name, Table(metadata))
-        if table.metadata != metadata:
-            raise StateTypeChanged(metadata.name, metadata.declaration, table.metadata.declaration)
+        self._keys, new = self._keys.only(old)
+        places = np.zeros(len(in_use), np.intp)
+        places[old] = new
+        for table in self._tables.values():
+            table.renumber(old, new)
+        for queue in self._timers.values():
+            queue.move(lambda place: int(places[place]))
+        self._swept.clear()
+
+    def _slots(self) -> int:
+        return 0 if self._keys is None else len(self._keys)
 
     def _lifetime(self, table: Table) -> Lifetime | None:
         return None if table.ttl is None else Lifetime(table.ttl, self._clock)
 
-    def _sweep(self, table: Table, lifetime: Lifetime, keys: int) -> None:
-        """Look at some keys; the next call goes on where this one stops."""
-        now = lifetime.now()
-        waiting, next_pass = self._unswept.get(table.metadata.name, ([], 0))
-        if not waiting:
-            # Values expire as time goes by: looking at all of them more often finds no more.
-            if now < next_pass:
-                return
-            waiting = list(table.entries)
-            self._unswept[table.metadata.name] = waiting, now + lifetime.milliseconds // 4
-        for key in waiting[-keys:]:
-            stored = table.entries.get(key)
-            if stored is not None and lifetime.living(stored, now) is None:
-                del table.entries[key]
-        del waiting[-keys:]
 
+@dataclass(slots=True)
+class _Sweep:
+    """How far the removal of expired values has come."""
 
-class _FrozenPart(ABC):
-    """One state of a snapshot."""
-
-    metadata: StateMetadata
-
-    @abstractmethod
-    def entries(self) -> tuple[list[Any], list[Any]]:
-        """The keys and what they hold."""
-
-    def release(self) -> None:
-        """Nobody will read it any more."""
-
-
-class _FrozenTable(_FrozenPart):
-    def __init__(self, table: Table, lifetime: Lifetime | None) -> None:
-        self.metadata = table.metadata
-        self._table = table
-        self._entries = table.freeze()
-        self._lifetime = lifetime
-        self._now = 0 if lifetime is None else lifetime.now()
-
-    def entries(self) -> tuple[list[Any], list[Any]]:
-        if self._lifetime is None:
-            return list(self._entries), list(self._entries.values())
-        left = ((k, self._lifetime.living(v, self._now)) for k, v in self._entries.items())
-        living = [(key, value) for key, value in left if value is not None]
-        return [key for key, _ in living], [value for _, value in living]
-
-    def release(self) -> None:
-        self._table.release(self._entries)
-
-
-class _FrozenTimers(_FrozenPart):
-    def __init__(self, name: str, timers: TimerQueue) -> None:
-        self.metadata = StateMetadata(name, "timers")
-        self._timers = timers.timers()
-
-    def entries(self) -> tuple[list[Any], list[Any]]:
-        return [key for _, key in self._timers], [timestamp for timestamp, _ in self._timers]
-
-
-class _FrozenHashMap(FrozenState):
-    def __init__(self, parts: list[_FrozenPart], max_parallelism: int) -> None:
-        self.metadata = tuple(part.metadata for part in parts)
-        self.max_parallelism = max_parallelism
-        self._parts = parts
-
-    def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
-        for part in self._parts:
-            keys, values = part.entries()
-            yield from pickled_chunks(
-                part.metadata.name, keys, values, self.max_parallelism, key_groups
-            )
-
-    def release(self) -> None:
-        for part in self._parts:
-            part.release()
+    next_slot: int = 0
+    next_start: int = 0
+    """When, in milliseconds since the epoch, it may begin anew."""

@@ -1,4 +1,4 @@
-"""State handles over a dict: an access is one look-up of the current key."""
+"""State handles over a list: an access is one look at the place of the current key."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from tidegate.state.handles import (
 from tidegate.state.tables import Table
 
 
-class KeyHolder(Protocol):
-    """Knows the key that all handles mean."""
+class PlaceHolder(Protocol):
+    """Knows the slot of the key that all handles mean."""
 
-    current_key: Any
+    place: int
 
 
 class Handle(State):
-    """What the handles share: the current key's entry in the table."""
+    """What the handles share: the place of the current key in the table."""
 
-    __slots__ = ("_entries", "_holder", "_table")
+    __slots__ = ("_holder", "_table", "_values")
 
-    def __init__(self, holder: KeyHolder, table: Table) -> None:
+    def __init__(self, holder: PlaceHolder, table: Table) -> None:
         self._holder = holder
         self._table = table
-        self._entries = table.entries
+        self._values = table.values
 
     def clear(self) -> None:
-        self._entries.pop(self._holder.current_key, None)
+        self._values[self._holder.place] = None
 
     def _owned(self) -> Any:
         """What is stored, free to be changed in place."""
-        key = self._holder.current_key
-        stored = self._entries.get(key)
+        place = self._holder.place
+        stored = self._values[place]
         if self._table.frozen:
-            stored = self._table.owned(key, stored)
+            stored = self._table.owned(place, stored)
         return stored
 
 
@@ -51,16 +51,13 @@ class HashMapValueState(Handle, ValueState[Any]):
     __slots__ = ()
 
     def value(self) -> Any:
-        value = self._entries.get(self._holder.current_key)
+        value = self._values[self._holder.place]
         if self._table.frozen:
-            return self._table.owned(self._holder.current_key, value)
+            return self._table.owned(self._holder.place, value)
         return value
 
     def update(self, value: Any) -> None:
-        if value is None:
-            self.clear()
-        else:
-            self._entries[self._holder.current_key] = value
+        self._values[self._holder.place] = value
 
 
 class HashMapListState(Handle, ListState[Any]):
@@ -75,7 +72,7 @@ class HashMapListState(Handle, ListState[Any]):
     def add(self, value: Any) -> None:
         stored = self._owned()
         if stored is None:
-            self._entries[self._holder.current_key] = [value]
+            self._values[self._holder.place] = [value]
         else:
             stored.append(value)
 
@@ -85,12 +82,12 @@ class HashMapListState(Handle, ListState[Any]):
         if stored is not None:
             stored.extend(added)
         elif added:
-            self._entries[self._holder.current_key] = added
+            self._values[self._holder.place] = added
 
     def update(self, values: Iterable[Any]) -> None:
         replacing = list(values)
         if replacing:
-            self._entries[self._holder.current_key] = replacing
+            self._values[self._holder.place] = replacing
         else:
             self.clear()
 
@@ -105,13 +102,13 @@ class HashMapMapState(Handle, MapState[Any, Any]):
         return None if stored is None else stored.get(key)
 
     def contains(self, key: Any) -> bool:
-        stored = self._entries.get(self._holder.current_key)
+        stored = self._values[self._holder.place]
         return stored is not None and key in stored
 
     def put(self, key: Any, value: Any) -> None:
         stored = self._owned()
         if stored is None:
-            self._entries[self._holder.current_key] = {key: value}
+            self._values[self._holder.place] = {key: value}
         else:
             stored[key] = value
 
@@ -120,7 +117,7 @@ class HashMapMapState(Handle, MapState[Any, Any]):
         if stored is not None:
             stored.update(dict_value)
         elif dict_value:
-            self._entries[self._holder.current_key] = dict(dict_value)
+            self._values[self._holder.place] = dict(dict_value)
 
     def remove(self, key: Any) -> None:
         stored = self._owned()
@@ -139,7 +136,7 @@ class HashMapMapState(Handle, MapState[Any, Any]):
         return list((self._owned() or {}).values())
 
     def is_empty(self) -> bool:
-        return not self._entries.get(self._holder.current_key)
+        return not self._values[self._holder.place]
 
 
 class HashMapReducingState(Handle, ReducingState[Any]):
@@ -148,7 +145,7 @@ class HashMapReducingState(Handle, ReducingState[Any]):
     __slots__ = ("_reduce",)
 
     def __init__(
-        self, holder: KeyHolder, table: Table, descriptor: ReducingStateDescriptor
+        self, holder: PlaceHolder, table: Table, descriptor: ReducingStateDescriptor
     ) -> None:
         super().__init__(holder, table)
         self._reduce = descriptor.reduce
@@ -159,7 +156,7 @@ class HashMapReducingState(Handle, ReducingState[Any]):
     def add(self, value: Any) -> None:
         stored = self._owned()
         reduced = value if stored is None else self._reduce(stored, value)
-        self._entries[self._holder.current_key] = reduced
+        self._values[self._holder.place] = reduced
 
 
 class HashMapAggregatingState(Handle, AggregatingState[Any, Any]):
@@ -168,7 +165,7 @@ class HashMapAggregatingState(Handle, AggregatingState[Any, Any]):
     __slots__ = ("_function",)
 
     def __init__(
-        self, holder: KeyHolder, table: Table, descriptor: AggregatingStateDescriptor
+        self, holder: PlaceHolder, table: Table, descriptor: AggregatingStateDescriptor
     ) -> None:
         super().__init__(holder, table)
         self._function = descriptor.get_agg_function()
@@ -181,4 +178,4 @@ class HashMapAggregatingState(Handle, AggregatingState[Any, Any]):
         accumulator = self._owned()
         if accumulator is None:
             accumulator = self._function.create_accumulator()
-        self._entries[self._holder.current_key] = self._function.add(value, accumulator)
+        self._values[self._holder.place] = self._function.add(value, accumulator)

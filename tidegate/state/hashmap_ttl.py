@@ -12,7 +12,7 @@ from tidegate.core.clock import Clock
 from tidegate.core.durations import as_milliseconds
 from tidegate.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
 from tidegate.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
-from tidegate.state.hashmap_handles import Handle, KeyHolder
+from tidegate.state.hashmap_handles import Handle, PlaceHolder
 from tidegate.state.tables import Table
 from tidegate.state.ttl import StateTtlConfig, StateVisibility, UpdateType
 
@@ -52,7 +52,7 @@ class Lifetime:
 class _TtlHandle(Handle):
     __slots__ = ("_lifetime",)
 
-    def __init__(self, holder: KeyHolder, table: Table, lifetime: Lifetime) -> None:
+    def __init__(self, holder: PlaceHolder, table: Table, lifetime: Lifetime) -> None:
         super().__init__(holder, table)
         self._lifetime = lifetime
 
@@ -71,7 +71,7 @@ class _TtlSingle(_TtlHandle):
             self.clear()
             return timed[0] if self._lifetime.shows_expired else None
         if self._lifetime.read_prolongs:
-            self._entries[self._holder.current_key] = timed[0], now
+            self._values[self._holder.place] = timed[0], now
         return timed[0]
 
     def _read_living(self) -> Any:
@@ -82,7 +82,7 @@ class _TtlSingle(_TtlHandle):
         return timed[0]
 
     def _write(self, value: Any) -> None:
-        self._entries[self._holder.current_key] = value, self._lifetime.now()
+        self._values[self._holder.place] = value, self._lifetime.now()
 
 
 class TtlValueState(_TtlSingle, ValueState[Any]):
@@ -107,7 +107,7 @@ class TtlReducingState(_TtlSingle, ReducingState[Any]):
 
     def __init__(
         self,
-        holder: KeyHolder,
+        holder: PlaceHolder,
         table: Table,
         lifetime: Lifetime,
         descriptor: ReducingStateDescriptor,
@@ -130,7 +130,7 @@ class TtlAggregatingState(_TtlSingle, AggregatingState[Any, Any]):
 
     def __init__(
         self,
-        holder: KeyHolder,
+        holder: PlaceHolder,
         table: Table,
         lifetime: Lifetime,
         descriptor: AggregatingStateDescriptor,
@@ -182,7 +182,7 @@ class TtlListState(_TtlHandle, ListState[Any]):
 
     def _store(self, timed: list[Timed]) -> None:
         if timed:
-            self._entries[self._holder.current_key] = timed
+            self._values[self._holder.place] = timed
         else:
             self.clear()
 
@@ -209,7 +209,7 @@ class TtlMapState(_TtlHandle, MapState[Any, Any]):
         if stored is not None:
             stored.update(timed)
         elif timed:
-            self._entries[self._holder.current_key] = timed
+            self._values[self._holder.place] = timed
 
     def remove(self, key: Any) -> None:
         stored = self._owned()

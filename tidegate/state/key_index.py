@@ -101,15 +101,24 @@ class ColumnIndex:
 
 
 class KeyIndex:
-    """Numbers keys of one or several columns 0, 1, 2, ... as they first appear."""
+    """Numbers keys of one or several columns 0, 1, 2, ...
 
-    def __init__(self, kinds: Sequence[pa.DataType]) -> None:
+    With `is_tuple` a key is a tuple of the columns, be it of one alone: it hashes differently.
+    """
+
+    def __init__(self, kinds: Sequence[pa.DataType], *, is_tuple: bool) -> None:
+        self._is_tuple = is_tuple
         self._columns = [ColumnIndex(kind) for kind in kinds]
         self._pairs = WordIndex((len(kinds) + 1) // 2) if len(kinds) > 1 else None
         self._parts = GrowingRows(len(kinds))
 
     def __len__(self) -> int:
         return len(self._columns[0]) if self._pairs is None else len(self._pairs)
+
+    @property
+    def width(self) -> int:
+        """How many columns a key has."""
+        return len(self._columns)
 
     @property
     def nbytes(self) -> int:
@@ -134,7 +143,8 @@ class KeyIndex:
     def keys(self) -> FrozenKeys:
         """The key columns of all slots, as they are now."""
         stores = [column.values.chunks() for column in self._columns]
-        return FrozenKeys(stores, None if self._pairs is None else self._parts.rows())
+        parts = None if self._pairs is None else self._parts.rows()
+        return FrozenKeys(stores, parts, self._is_tuple)
 
 
 class GrowingRows:
@@ -165,10 +175,14 @@ class FrozenKeys:
     """The keys of the slots there were at one moment. May be read on another thread."""
 
     def __init__(
-        self, stores: list[tuple[pa.Array[Any], ...]], parts: npt.NDArray[np.uint32] | None
+        self,
+        stores: list[tuple[pa.Array[Any], ...]],
+        parts: npt.NDArray[np.uint32] | None,
+        is_tuple: bool,
     ) -> None:
         self._stores = stores
         self._parts = parts
+        self._is_tuple = is_tuple
 
     def hashes(self) -> Hashes:
         """The stable hash of every slot's key."""
@@ -176,7 +190,7 @@ class FrozenKeys:
             np.concatenate([_NO_HASHES, *map(hash_column, chunks)]) for chunks in self._stores
         ]
         if self._parts is None:
-            return hashed[0]
+            return fold_hashes(hashed, len(hashed[0])) if self._is_tuple else hashed[0]
         parts = [part.take(self._parts[:, place]) for place, part in enumerate(hashed)]
         return fold_hashes(parts, len(self._parts))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -16,6 +16,32 @@ from tidegate.types.typeinfo import TypeInformation
 
 Key = int | str | tuple[int | str, ...] | Callable[[Any], Any]
 """A field by position or name, several of them, or a function or KeySelector."""
+
+
+class KeyColumns(NamedTuple):
+    """Keys that are columns: of plain types, in whatever encoding."""
+
+    columns: list[pa.Array[Any]]
+    is_tuple: bool
+    """Whether a key is a tuple of the columns, which may be one alone."""
+
+    @property
+    def kinds(self) -> list[pa.DataType]:
+        """The types of the values, whatever their encoding."""
+        return [_plain_kind(column.type) for column in self.columns]
+
+    def values(self) -> list[Any]:
+        """The keys as Python values; right only if they `decode_alike`."""
+        parts = [column.to_pylist() for column in self.columns]
+        return list(zip(*parts, strict=True)) if self.is_tuple else parts[0]
+
+    @property
+    def decode_alike(self) -> bool:
+        """Whether pyarrow makes of the columns what records hold; an Instant it does not know."""
+        return not any(
+            isinstance(kind, pa.TimestampType) and kind.unit == "ns" and kind.tz is not None
+            for kind in self.kinds
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +74,28 @@ class KeySelection:
             return batch.columns.column(self.columns)
         return None
 
+    def key_columns(self, batch: Batch) -> KeyColumns | None:
+        """The keys as columns; None where they are made by a function or not of plain types."""
+        if self.columns is None or batch.format is None:
+            return None
+        is_tuple = isinstance(self.columns, tuple)
+        places = self.columns if isinstance(self.columns, tuple) else (self.columns,)
+        columns = [batch.columns.column(place) for place in places]
+        return None if any(map(_is_nested, columns)) else KeyColumns(columns, is_tuple)
+
     def values(self, batch: Batch) -> list[Any]:
         """The key of every record, in order; decodes no more than the key where it can."""
-        chosen = self._chosen(batch) if batch.is_columnar else None
-        if chosen is None or not all(_decodes_alike(column) for column in chosen):
+        keys = self.key_columns(batch) if batch.is_columnar else None
+        if keys is None or not keys.decode_alike:
             return list(map(self.function, batch.records))
-        if isinstance(self.columns, int):
-            return chosen[0].to_pylist()
-        return list(zip(*(column.to_pylist() for column in chosen), strict=True))
+        return keys.values()
 
     def hashes(self, batch: Batch) -> Hashes:
         """The stable hash of every record's key."""
-        chosen = self._chosen(batch)
-        if chosen is None or any(_is_nested(column) for column in chosen):
+        keys = self.key_columns(batch)
+        if keys is None:
             return hash_values(self.values(batch))
-        return hash_column(chosen[0]) if isinstance(self.columns, int) else hash_columns(chosen)
-
-    def _chosen(self, batch: Batch) -> list[pa.Array[Any]] | None:
-        if self.columns is None or batch.format is None:
-            return None
-        places = (self.columns,) if isinstance(self.columns, int) else self.columns
-        return [batch.columns.column(place) for place in places]
+        return hash_columns(keys.columns) if keys.is_tuple else hash_column(keys.columns[0])
 
 
 def select_key(key: Key, type_info: TypeInformation | None = None) -> KeySelection:
@@ -96,16 +123,15 @@ def _columns(key: int | str | tuple[int | str, ...], format: ArrowFormat) -> int
 
 
 def _is_nested(column: pa.Array[Any]) -> bool:
-    kind = column.type
-    if isinstance(kind, pa.DictionaryType):
-        kind = kind.value_type
+    kind = _plain_kind(column.type)
     return pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType)
 
 
-def _decodes_alike(column: pa.Array[Any]) -> bool:
-    """Whether pyarrow makes of the column what the record holds; an Instant it would not know."""
-    kind = column.type
+def _plain_kind(kind: pa.DataType) -> pa.DataType:
     if isinstance(kind, pa.DictionaryType):
         kind = kind.value_type
-    is_instant = isinstance(kind, pa.TimestampType) and kind.unit == "ns" and kind.tz is not None
-    return not is_instant and not _is_nested(column)
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    return kind

@@ -42,9 +42,7 @@ def _dealt(
                 return [state or _with(known[0], ()) for state in old]
             elements = _all(known)
             bounds = [len(elements) * i // parallelism for i in range(parallelism + 1)]
-            return [
-                _with(known[0], elements[a:b]) for a, b in pairwise(bounds)
-            ]
+            return [_with(known[0], elements[a:b]) for a, b in pairwise(bounds)]
 
 
 def _all(states: Sequence[FrozenOperatorState]) -> tuple[bytes, ...]:

@@ -1,47 +1,69 @@
-"""One keyed state in memory: a dict, and the snapshots that still share its values."""
+"""One keyed state in memory: a list by slot, and the snapshots that still share its values."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any, Final
 
+import numpy as np
+
 from tidegate.state.backend import StateMetadata
 from tidegate.state.copies import private_copy
 from tidegate.state.ttl import StateTtlConfig
+from tidegate.state.word_index import Slots
 
 _sharing: Final = threading.Lock()
 
 
 class Table:
-    """The values of all keys of one state.
+    """The values of all keys of one state; None stands for no value.
 
-    A frozen copy of the dict shares the values. As long as it is read, `owned` gives a value that
+    A frozen copy of the list shares the values. As long as it is read, `owned` gives a value that
     the user may change in place: on the first access a copy takes the place of the shared one.
     """
 
-    __slots__ = ("entries", "frozen", "metadata", "ttl")
+    __slots__ = ("frozen", "metadata", "ttl", "values")
 
-    def __init__(self, metadata: StateMetadata, ttl: StateTtlConfig | None = None) -> None:
+    def __init__(self, metadata: StateMetadata, slots: int = 0) -> None:
         self.metadata = metadata
-        self.ttl = ttl
-        self.entries: dict[Any, Any] = {}
-        self.frozen: tuple[dict[Any, Any], ...] = ()
+        self.ttl: StateTtlConfig | None = None
+        self.values: list[Any] = [None] * slots
+        """By slot. The list itself is never replaced."""
+        self.frozen: tuple[list[Any], ...] = ()
 
-    def owned(self, key: Any, value: Any) -> Any:
-        """The live value of a key, unshared."""
-        for entries in self.frozen:
-            if value is not None and entries.get(key) is value:
-                value = self.entries[key] = private_copy(value)
+    def grow(self, slots: int) -> None:
+        """There are so many slots now."""
+        self.values.extend([None] * (slots - len(self.values)))
+
+    def owned(self, slot: int, value: Any) -> Any:
+        """The live value of a slot, unshared."""
+        for values in self.frozen:
+            if value is not None and slot < len(values) and values[slot] is value:
+                value = self.values[slot] = private_copy(value)
         return value
 
-    def freeze(self) -> dict[Any, Any]:
-        """The entries as they are now."""
-        entries = self.entries.copy()
-        with _sharing:
-            self.frozen = (*self.frozen, entries)
-        return entries
+    def renumber(self, old: Slots, new: Slots) -> None:
+        """Move what stands at the old slots to the new ones; there are no others any more."""
+        kept = [self.values[slot] for slot in old.tolist()]
+        self.values[:] = [None] * len(kept)
+        for slot, value in zip(new.tolist(), kept, strict=True):
+            self.values[slot] = value
 
-    def release(self, entries: dict[Any, Any]) -> None:
-        """Nobody reads these frozen entries any more. Called on any thread."""
+    def freeze(self) -> list[Any]:
+        """The values as they are now."""
+        values = self.values.copy()
         with _sharing:
-            self.frozen = tuple(shared for shared in self.frozen if shared is not entries)
+            self.frozen = (*self.frozen, values)
+        return values
+
+    def release(self, values: list[Any]) -> None:
+        """Nobody reads these frozen values any more. Called on any thread."""
+        with _sharing:
+            self.frozen = tuple(shared for shared in self.frozen if shared is not values)
+
+
+def filled_slots(values: list[Any]) -> Slots:
+    """The slots that hold something."""
+    if None not in values:
+        return np.arange(len(values))
+    return np.array([slot for slot, value in enumerate(values) if value is not None], np.intp)

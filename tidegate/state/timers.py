@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
-Timer = tuple[int, Any]
-"""(time in milliseconds since the epoch, key)"""
+
+class Timer(NamedTuple):
+    """A timer of a key."""
+
+    timestamp: int
+    """Milliseconds since the epoch."""
+    key: Any
+    place: Any
+    """Where the state of the key stands."""
 
 
 class TimerQueue:
@@ -19,19 +26,19 @@ class TimerQueue:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Any]] = []
-        self._registered: dict[Timer, int] = {}
+        self._registered: dict[tuple[int, Any], tuple[int, Any]] = {}
+        """By time and key: the number of the registration, and the place of the key."""
         self._numbers = count()
 
     def __len__(self) -> int:
         return len(self._registered)
 
-    def register(self, timestamp: int, key: Any) -> None:
+    def register(self, timestamp: int, key: Any, place: Any) -> None:
         """Add a timer; nothing happens where the key has one for this time already."""
-        timer = (timestamp, key)
-        if timer in self._registered:
+        if (timestamp, key) in self._registered:
             return
         number = next(self._numbers)
-        self._registered[timer] = number
+        self._registered[timestamp, key] = number, place
         heapq.heappush(self._heap, (timestamp, number, key))
 
     def delete(self, timestamp: int, key: Any) -> None:
@@ -46,7 +53,8 @@ class TimerQueue:
         heap = self._heap
         while heap:
             timestamp, number, key = heap[0]
-            if self._registered.get((timestamp, key)) == number:
+            found = self._registered.get((timestamp, key))
+            if found is not None and found[0] == number:
                 return timestamp
             heapq.heappop(heap)
         return None
@@ -57,20 +65,27 @@ class TimerQueue:
         if due is None or due > now:
             return None
         timestamp, _, key = heapq.heappop(self._heap)
-        del self._registered[timestamp, key]
-        return timestamp, key
+        _, place = self._registered.pop((timestamp, key))
+        return Timer(timestamp, key, place)
 
     def timers(self) -> list[Timer]:
         """All timers, in the order of registration."""
-        return list(self._registered)
+        return [Timer(*timer, place) for timer, (_, place) in self._registered.items()]
 
     def add_all(self, timers: Iterable[Timer]) -> None:
         """Register many at once, as after a restore."""
-        for timer in timers:
-            if timer not in self._registered:
-                self._registered[timer] = next(self._numbers)
+        for timestamp, key, place in timers:
+            if (timestamp, key) not in self._registered:
+                self._registered[timestamp, key] = next(self._numbers), place
         self._rebuild()
 
+    def move(self, place_of: Callable[[Any], Any]) -> None:
+        """The state of the keys stands elsewhere now: old place -> new place."""
+        for timer, (number, place) in self._registered.items():
+            self._registered[timer] = number, place_of(place)
+
     def _rebuild(self) -> None:
-        self._heap = [(timer[0], number, timer[1]) for timer, number in self._registered.items()]
+        self._heap = [
+            (timestamp, number, key) for (timestamp, key), (number, _) in self._registered.items()
+        ]
         heapq.heapify(self._heap)

@@ -26,6 +26,7 @@ from tidegate.runtime.live_line import Console
 from tidegate.runtime.messages import (
     DriverMessage,
     Register,
+    SlotHeartbeat,
     SlotMessage,
     SlotOutOfReach,
     StepOutcome,
@@ -39,6 +40,7 @@ from tidegate.runtime.versions import versions
 from tidegate.runtime.wire import Address
 
 _CLOSE_SECONDS = 5.0
+_BEAT_SECONDS = 1.0
 
 
 class MiniCluster:
@@ -165,7 +167,14 @@ class _MiniSlot:
             self._post(FromSlot(self.incarnation, pickle.loads(pickle.dumps(message))))
 
     def _run(self) -> None:
-        while (message := self._inbox.get()) is not None:
+        while True:
+            try:
+                message = self._inbox.get(timeout=_BEAT_SECONDS)
+            except queue.Empty:
+                self._send(SlotHeartbeat())
+                continue
+            if message is None:
+                return
             self.host.handle(pickle.loads(message))
 
 

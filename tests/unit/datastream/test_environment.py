@@ -172,6 +172,14 @@ def test_files_and_jars_add_up(env):
     assert settings.spark_conf == {"spark.jars": "/x.jar,/y.jar,/z.jar"}
 
 
+def test_buffer_timeouts_are_kept_and_checked(env):
+    assert env.get_buffer_timeout() == 100
+    assert env.set_buffer_timeout("1 s").get_buffer_timeout() == 1000
+    assert env.set_buffer_timeout(-1).get_buffer_timeout() == -1
+    with pytest.raises(ConfigError, match="give -1, 0 or more milliseconds"):
+        env.set_buffer_timeout(-2)
+
+
 def test_a_program_without_operators_is_refused(env):
     env.from_collection([1])
     with pytest.raises(GraphError, match="there is nothing to run"):

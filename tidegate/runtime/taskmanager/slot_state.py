@@ -66,7 +66,10 @@ class Exit:
 
 
 class SlotState:
-    """The slot's own view of itself. Times are readings of its monotonic clock, in seconds."""
+    """The slot's own view of itself. Times are readings of its monotonic clock, in seconds.
+
+    One thread may beat while another hears the driver and others ask what they may do.
+    """
 
     def __init__(self, incarnation: Incarnation) -> None:
         self.incarnation = incarnation
@@ -105,7 +108,9 @@ class SlotState:
         A lease that has run out stays so: the driver may have given the slot to another.
         """
         sent = self._beats.get(number)
-        self._beats = {beat: at for beat, at in self._beats.items() if beat > number}
+        for beat in tuple(self._beats):
+            if beat <= number:
+                self._beats.pop(beat, None)
         if sent is not None and self._phase is SlotPhase.REGISTERED and now < self._leased_until:
             self._leased_until = max(self._leased_until, sent + self._lease)
 

@@ -1,0 +1,59 @@
+"""A socket that sends the record numbers of the rule at a fixed rate, for the latency runs.
+
+Record `i` is due at `start + i / rate`. Latency counts from the moment a record was due, not from
+when it was read, so a peer that falls behind cannot hide it.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+TICK = 0.002
+
+
+class Feeder:
+    """Serves one client; `start` and `worst_delay` are known once it has connected."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._stop = threading.Event()
+        self._connected = threading.Event()
+        self.start = 0.0
+        self.worst_delay = 0.0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        return int(self._server.getsockname()[1])
+
+    def due(self, record: int) -> float:
+        return self.start + record / self._rate
+
+    def wait_for_client(self, timeout: float) -> None:
+        if not self._connected.wait(timeout):
+            raise TimeoutError(f"nobody connected to the record feeder within {timeout} s")
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _serve(self) -> None:
+        client, _ = self._server.accept()
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.start = time.time()
+        self._connected.set()
+        sent = 0
+        try:
+            while not self._stop.is_set():
+                due = int((time.time() - self.start) * self._rate) + 1
+                if due > sent:
+                    self.worst_delay = max(self.worst_delay, time.time() - self.due(sent))
+                    client.sendall(b"".join(b"%d\n" % number for number in range(sent, due)))
+                    sent = due
+                time.sleep(TICK)
+        except OSError:
+            pass
+        finally:
+            client.close()

@@ -1,0 +1,94 @@
+"""Spark's native aggregation at a fixed rate: how long from a record's due time to the sink.
+
+Records come over Spark's socket source, micro-batches follow each other without a pause (the
+default trigger). A batch's offsets tell which records were in it and Spark's own progress report
+when its write had ended: no code of ours runs in between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from benchmarks.peers import spark_native, spark_stream
+from benchmarks.peers.feeder import Feeder
+from benchmarks.peers.protocol import Check, Order, Result, latency_measures, leave, report
+from benchmarks.peers.rule import sql_key, sql_value
+
+
+def arrivals(progress: Any) -> tuple[range, float]:
+    """The records of a batch, and when their results were at the sink."""
+    source = progress.sources[0]
+    first = -1 if source.startOffset in (None, "null") else int(source.startOffset)
+    numbers = range(first + 1, int(source.endOffset) + 1)
+    started = datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00")).timestamp()
+    durations = progress.durationMs
+    written = durations["triggerExecution"] - durations.get("commitOffsets", 0)
+    return numbers, started + written / 1000
+
+
+def main() -> None:
+    order = Order.from_arguments()
+    spark = spark_stream.session(order)
+    feeder = Feeder(order.rate)
+    lines = (
+        spark.readStream.format("socket")
+        .option("host", "127.0.0.1")
+        .option("port", feeder.port)
+        .load()
+        .selectExpr("cast(value as bigint) as i")
+    )
+    stream = lines.selectExpr(
+        f"{sql_key('i', order.keys)} as key", f"{sql_value('i')} as value"
+    )
+    checkpoint = Path(order.scratch) / "latency"
+    query = (
+        spark_native.running_sum(stream)
+        .writeStream.format("noop")
+        .outputMode("update")
+        .option("checkpointLocation", str(checkpoint))
+        .start()
+    )
+    feeder.wait_for_client(60)
+    warm_at = feeder.start + max(order.warm_seconds, 15.0)
+    time.sleep(max(0.0, warm_at + order.seconds - time.time()))
+    query.stop()
+    feeder.stop()
+
+    batches = [progress for progress in query.recentProgress if progress.numInputRows > 0]
+
+    def latencies() -> Iterator[float]:
+        for progress in batches:
+            numbers, at = arrivals(progress)
+            yield from (at - feeder.due(i) for i in numbers if feeder.due(i) >= warm_at)
+
+    done = arrivals(batches[-1])[0].stop
+    measured = [p for p in batches if arrivals(p)[1] >= warm_at]
+    between = (arrivals(measured[-1])[1] - arrivals(measured[0])[1]) / (len(measured) - 1)
+    report(
+        Result(
+            records=done,
+            checks=[
+                Check(
+                    "totals in the state store",
+                    done,
+                    spark_native.checksum_of_state(spark, checkpoint),
+                )
+            ],
+            commits=len(batches),
+            commit_interval=between,
+            measures=latency_measures(latencies()),
+            notes=[f"feeder late by at most {feeder.worst_delay * 1000:.0f} ms"],
+            versions={"pyspark": pyspark.__version__},
+        )
+    )
+    leave()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Keys → numbers of the places where their state stands, for a batch at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.state.column_bytes import from_bytes, to_bytes
+from tidegate.state.hash_columns import Hashes, hash_values
+from tidegate.state.key_index import FrozenKeys, KeyIndex
+from tidegate.state.keys import KeyColumns
+from tidegate.state.word_index import Slots
+
+StoredKeys = list[Any] | bytes
+"""Keys as they are stored: Python values, or columns as bytes."""
+
+_ONE_NAN: Final = float("nan")
+_PIECE: Final = 8_192
+"""Python values hashed at a time: making a column of them holds the interpreter."""
+
+
+class KeySnapshot(ABC):
+    """The keys of the slots there were at one moment. May be read on another thread."""
+
+    @abstractmethod
+    def hashes(self) -> Hashes:
+        """The stable hash of every slot's key."""
+
+    @abstractmethod
+    def stored(self, slots: Slots) -> StoredKeys:
+        """The keys of some slots, of which there is at least one."""
+
+
+class KeySlots(ABC):
+    """Numbers keys 0, 1, 2, ... and never forgets one."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def values(self) -> list[Any]:
+        """All keys, in the order of their slots."""
+
+    @abstractmethod
+    def freeze(self) -> KeySnapshot:
+        """The keys there are now."""
+
+    @abstractmethod
+    def only(self, slots: Slots) -> tuple[KeySlots, Slots]:
+        """The keys of some slots numbered anew, and the new slot of each."""
+
+
+class ObjectKeys(KeySlots):
+    """Any hashable keys, by a dict."""
+
+    def __init__(self, keys: Sequence[Any] = ()) -> None:
+        self._keys = list(keys)
+        self._slots = {key: slot for slot, key in enumerate(self._keys)}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def find_or_add(self, keys: Sequence[Any]) -> list[int]:
+        """The slot of every key."""
+        found: list[Any] = list(map(self._slots.get, keys))
+        if None in found:
+            for place, slot in enumerate(found):
+                if slot is None:
+                    found[place] = self._add(keys[place])
+        return found
+
+    def _add(self, key: Any) -> int:
+        if key != key:
+            key = _ONE_NAN
+        slot = self._slots.setdefault(key, len(self._keys))
+        if slot == len(self._keys):
+            self._keys.append(key)
+        return slot
+
+    def values(self) -> list[Any]:
+        return self._keys.copy()
+
+    def freeze(self) -> KeySnapshot:
+        return _FrozenObjectKeys(self._keys.copy())
+
+    def only(self, slots: Slots) -> tuple[ObjectKeys, Slots]:
+        keys = self._keys
+        return ObjectKeys([keys[slot] for slot in slots.tolist()]), np.arange(len(slots))
+
+
+class _FrozenObjectKeys(KeySnapshot):
+    def __init__(self, keys: list[Any]) -> None:
+        self._keys = keys
+
+    def hashes(self) -> Hashes:
+        starts = range(0, len(self._keys), _PIECE)
+        pieces = [hash_values(self._keys[start : start + _PIECE]) for start in starts]
+        return np.concatenate([np.empty(0, np.uint64), *pieces])
+
+    def stored(self, slots: Slots) -> StoredKeys:
+        keys = self._keys
+        return [keys[slot] for slot in slots.tolist()]
+
+
+class ColumnKeys(KeySlots):
+    """Keys that are columns of typed streams, without a Python object for each."""
+
+    def __init__(self, kinds: Sequence[pa.DataType], *, is_tuple: bool) -> None:
+        self._kinds = list(kinds)
+        self._is_tuple = is_tuple
+        self._index = KeyIndex(self._kinds, is_tuple=is_tuple)
+
+    @classmethod
+    def like(cls, keys: KeyColumns) -> ColumnKeys:
+        return cls(keys.kinds, is_tuple=keys.is_tuple)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def takes(self, keys: KeyColumns) -> bool:
+        """Whether these keys are of the same type."""
+        return (self._kinds, self._is_tuple) == (keys.kinds, keys.is_tuple)
+
+    def find_or_add(self, keys: KeyColumns) -> list[int]:
+        """The slot of every row."""
+        slots: list[int] = self._index.find_or_add(keys.columns).tolist()
+        return slots
+
+    def values(self) -> list[Any]:
+        if not len(self):
+            return []
+        columns = self._index.keys().take(np.arange(len(self)))
+        return KeyColumns(columns, self._is_tuple).values()
+
+    def freeze(self) -> KeySnapshot:
+        return _FrozenColumnKeys(self._index.keys(), self._is_tuple)
+
+    def only(self, slots: Slots) -> tuple[ColumnKeys, Slots]:
+        fewer = ColumnKeys(self._kinds, is_tuple=self._is_tuple)
+        if not len(slots):
+            return fewer, slots
+        return fewer, fewer._index.find_or_add(self._index.keys().take(slots))
+
+
+class _FrozenColumnKeys(KeySnapshot):
+    def __init__(self, keys: FrozenKeys, is_tuple: bool) -> None:
+        self._keys = keys
+        self._is_tuple = is_tuple
+
+    def hashes(self) -> Hashes:
+        return self._keys.hashes()
+
+    def stored(self, slots: Slots) -> StoredKeys:
+        columns = self._keys.take(slots)
+        names = [f"part{place}" for place in range(len(columns))] if self._is_tuple else ["key"]
+        return to_bytes(columns, names)
+
+
+def stored_columns(stored: bytes, start: int, stop: int) -> KeyColumns:
+    """Some of the keys that were stored as columns."""
+    rows = from_bytes(stored).slice(start, stop - start)
+    return KeyColumns(rows.columns, is_tuple=rows.schema.names != ["key"])
