@@ -14,36 +14,53 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.peers import spark_native, spark_stream
 from benchmarks.peers.feeder import Feeder
 from benchmarks.peers.protocol import Check, Order, Result, latency_measures, leave, report
 from benchmarks.peers.rule import sql_key, sql_value
 
+WARM_SECONDS = 20.0
+CAUGHT_UP = 2.0
 
-def arrivals(progress: Any) -> tuple[range, float]:
+
+def arrivals(progress: Any, feeder: Feeder) -> tuple[range, float]:
     """The records of a batch, and when their results were at the sink."""
     source = progress.sources[0]
-    first = -1 if source.startOffset in (None, "null") else int(source.startOffset)
-    numbers = range(first + 1, int(source.endOffset) + 1)
+    before = -1 if source.startOffset in (None, "null") else int(source.startOffset)
+    numbers = range(feeder.ends[before + 1], feeder.ends[int(source.endOffset) + 1])
     started = datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00")).timestamp()
     durations = progress.durationMs
     written = durations["triggerExecution"] - durations.get("commitOffsets", 0)
     return numbers, started + written / 1000
 
 
+def warm_up(query: StreamingQuery, feeder: Feeder, order: Order) -> float:
+    """Wait until the slow first batches are worked off; the moment from which records count."""
+    while True:
+        time.sleep(0.2)
+        now, progress = time.time(), query.lastProgress
+        elapsed = now - feeder.start
+        behind = now - feeder.due(arrivals(progress, feeder)[0].stop) if progress is not None else elapsed
+        caught_up = elapsed >= max(order.warm_seconds, WARM_SECONDS) and behind < CAUGHT_UP
+        if caught_up or elapsed >= max(order.warm_limit, 2 * WARM_SECONDS):
+            return now
+
+
 def main() -> None:
     order = Order.from_arguments()
     spark = spark_stream.session(order)
     feeder = Feeder(order.rate)
-    lines = (
+    numbers = (
         spark.readStream.format("socket")
         .option("host", "127.0.0.1")
         .option("port", feeder.port)
         .load()
-        .selectExpr("cast(value as bigint) as i")
+        .selectExpr("cast(split(value, ',') as array<bigint>) as due")
+        .selectExpr("explode(sequence(due[0], due[1])) as i")
     )
-    stream = lines.selectExpr(
+    stream = numbers.selectExpr(
         f"{sql_key('i', order.keys)} as key", f"{sql_value('i')} as value"
     )
     checkpoint = Path(order.scratch) / "latency"
@@ -55,8 +72,8 @@ def main() -> None:
         .start()
     )
     feeder.wait_for_client(60)
-    warm_at = feeder.start + max(order.warm_seconds, 15.0)
-    time.sleep(max(0.0, warm_at + order.seconds - time.time()))
+    warm_at = warm_up(query, feeder, order)
+    time.sleep(order.seconds)
     query.stop()
     feeder.stop()
 
@@ -64,12 +81,12 @@ def main() -> None:
 
     def latencies() -> Iterator[float]:
         for progress in batches:
-            numbers, at = arrivals(progress)
+            numbers, at = arrivals(progress, feeder)
             yield from (at - feeder.due(i) for i in numbers if feeder.due(i) >= warm_at)
 
-    done = arrivals(batches[-1])[0].stop
-    measured = [p for p in batches if arrivals(p)[1] >= warm_at]
-    between = (arrivals(measured[-1])[1] - arrivals(measured[0])[1]) / (len(measured) - 1)
+    done = arrivals(batches[-1], feeder)[0].stop
+    measured = [p for p in batches if arrivals(p, feeder)[1] >= warm_at]
+    between = (arrivals(measured[-1], feeder)[1] - arrivals(measured[0], feeder)[1]) / (len(measured) - 1)
     report(
         Result(
             records=done,

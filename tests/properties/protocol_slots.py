@@ -104,7 +104,7 @@ class Subtasks:
             match delivery:
                 case Records(_, batch):
                     self.take(level, batch)
-                case TakeSnapshot(barrier, _, _):
+                case TakeSnapshot(barrier):
                     self.snapshot(level, barrier, Counter(self.taken[level]))
                 case SnapshotAborted(number, _):
                     self.process.send("decline", number)

@@ -4,9 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.properties.strategies import as_plain, batches, channels, typed_records
-from tidegate.runtime.exchange.codec import decode, decode_packet, encode, encode_header
-from tidegate.runtime.exchange.packet import PacketHeader
-from tidegate.runtime.exchange.unit_protocol import target_of
+from tidegate.runtime.exchange.codec import decode, encode
+from tidegate.runtime.exchange.packet import PacketHeader, decode_packet, encode_header, target_of
 
 
 @given(channels())
@@ -40,7 +39,14 @@ numbers = st.integers(0, 2**32 - 1)
 
 @given(
     st.builds(
-        PacketHeader, numbers, st.integers(0, 2**64 - 1), numbers, numbers, numbers, numbers, numbers
+        PacketHeader,
+        numbers,
+        st.integers(0, 2**64 - 1),
+        numbers,
+        numbers,
+        numbers,
+        numbers,
+        numbers,
     ),
     st.binary(max_size=20),
 )

@@ -89,7 +89,6 @@ class Subtask:
     aborts: deque = field(default_factory=deque)
     aborted: set = field(default_factory=set)
     ended_inputs: set = field(default_factory=set)
-    has_ended: bool = False
 
 
 class Flow:
@@ -168,25 +167,26 @@ class Flow:
             match delivery:
                 case Records(place, batch):
                     self.take(name, self.graph.into(name[0])[place][0], batch)
-                case TakeSnapshot(barrier, _, _):
+                case TakeSnapshot(barrier, _, _, ended_inputs):
+                    assert ended_inputs == self.subtasks[name].ended_inputs
                     self.snapshot(name, barrier)
                 case SnapshotAborted(number, _):
                     self.declined.add(number)
                     self.give_up(number)
-                case InputEnded(place):
-                    self.end_input(name, place)
+                case InputEnded(place, is_last):
+                    self.end_input(name, place, is_last)
 
     def take(self, name, edge, batch):
         for record in batch.records:
             self.subtasks[name].taken[edge, record] += 1
             self.forward(name, record)
 
-    def end_input(self, name, place):
+    def end_input(self, name, place, is_last):
         subtask = self.subtasks[name]
         assert place not in subtask.ended_inputs
         subtask.ended_inputs.add(place)
-        if subtask.gate.has_ended:
-            subtask.has_ended = True
+        assert is_last == (len(subtask.ended_inputs) == len(self.graph.into(name[0])))
+        if is_last:
             self.broadcast(name, EndOfInput())
 
     def snapshot(self, name, barrier):
@@ -261,7 +261,7 @@ def records_before(plans, number):
 
 
 @given(data=st.data())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_a_snapshot_is_the_effect_of_the_records_before_the_barrier(data):
     graph = data.draw(graphs())
     modes = data.draw(st.lists(st.sampled_from([EXACT, LOOSE]), max_size=4))

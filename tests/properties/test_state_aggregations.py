@@ -76,7 +76,7 @@ def programs(draw):
         batches = [batch * 40 for batch in batches]
     type_info = Types.TUPLE([*key_types, value_type, *other_types])
     fields = tuple(range(len(key_types)))
-    key = fields[0] if len(fields) == 1 else fields
+    key = fields[0] if len(fields) == 1 and draw(st.booleans()) else fields
     return aggregation, key, len(fields), type_info, batches
 
 

@@ -114,8 +114,8 @@ def test_the_death_of_sparks_jvm_fails_the_job(start_endless):
 
 def test_a_session_that_is_stopped_under_a_job_fails_it(tmp_path, own_temporary):
     script = tmp_path / "stops.py"
-    stops = ENDLESS.replace("            print(pid)\n", "            SparkSession.getActiveSession().stop()\n")
-    script.write_text("from pyspark.sql import SparkSession\n" + stops)
+    stop = "__import__('pyspark').SparkContext.getOrCreate().stop()"
+    script.write_text(ENDLESS.replace("print(pid)", stop))
     driver = start_script(script, "spark", own_temporary)
     try:
         _, err = driver.communicate(timeout=120)

@@ -10,7 +10,8 @@ alignment is at rest. An event returns rulings, in the order in which they must 
     barrier of a settled checkpoint       ──▶ nothing
 
 All channels that are blocked at a time are blocked on the same checkpoint: whoever would block on
-a higher one owes the lower one, and so aborts it. A channel that has ended owes no barrier.
+a higher one owes the lower one, and so aborts it. A channel that has ended owes no barrier and is
+never blocked; barriers that still come on it count all the same.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ class Alignment(Generic[C]):
                 return rulings
             self._highest[channel] = number
             rulings += self._abort_skipped(channel, number)
-        elif self._highest:
-            # The channel has ended, and those that have not will bring the barrier themselves.
+        elif any(number <= highest for highest in self._highest.values()):
+            # The channel has ended, and what became of the barrier is known from one that has not.
             return rulings
         rulings += self._arrived(channel, barrier, now)
         self._forget_aborted()
@@ -142,7 +143,7 @@ class Alignment(Generic[C]):
         arriving.owed.discard(channel)
         if not arriving.owed:
             return self._complete(arriving)
-        if barrier.mode is CheckpointMode.EXACTLY_ONCE:
+        if barrier.mode is CheckpointMode.EXACTLY_ONCE and channel in self._highest:
             arriving.blocked.append(channel)
             return [Block(channel)]
         return []

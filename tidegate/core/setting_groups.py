@@ -217,7 +217,7 @@ class EngineSettings:
     max_slice_bytes: MemorySize = option(
         "tidegate.step.max-bytes",
         MEMORY,
-        MemorySize(64 << 20),
+        MemorySize(32 << 20),
         "Most bytes that a source subtask puts into one step.",
     )
     max_slice_records: int = option(

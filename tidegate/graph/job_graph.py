@@ -90,7 +90,9 @@ class JobGraph:
             Pipeline(
                 id,
                 tuple(v for v in self.vertices if v.pipeline == id),
-                frozenset(v.id for v in self.vertices if not self.edges_from(v.id)),
+                frozenset(
+                    v.id for v in self.vertices if v.pipeline == id and not self.edges_from(v.id)
+                ),
             )
             for id in ids
         )

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import compress
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tidegate.core.errors import TidegateError
 from tidegate.operators.base import OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.functions import (
     CoFlatMapFunction,
     CoMapFunction,
     FilterFunction,
     FlatMapFunction,
+    Function,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     MapFunction,
@@ -41,10 +44,21 @@ from tidegate.stream.elements import Barrier, Watermark
 from tidegate.types.arrow import ArrowFormat
 
 
+class KeyedRecords(NamedTuple):
+    """Records with their keys, and the places where the state of these stands."""
+
+    places: Sequence[Any]
+    keys: list[Any]
+    records: list[Any]
+    stamps: Timestamps | None
+
+
 class KeyedOperator(FunctionOperator):
     """Has a key for each input, and state by key."""
 
     backend: HashMapBackend
+    uses_key = True
+    """Whether the function can tell which key a record has."""
 
     def __init__(
         self, function: Any, keys: Sequence[KeySelection], format: ArrowFormat | None = None
@@ -65,26 +79,33 @@ class KeyedOperator(FunctionOperator):
     def process(self, batch: Batch, input_index: int = 0) -> None:
         if not len(batch):
             return
-        if batch.format is not None and not batch.is_columnar:
-            # Functions see records as they are declared, wherever these come from.
+        if batch.format is not None:
+            # Functions see records as they are declared, also if they have not travelled.
             batch = Batch(columns=batch.columns, format=batch.format, timestamps=batch.timestamps)
-        records, stamps = batch.records, batch.timestamps
-        select = self.keys[input_index].function
-        keys, _, no_key = self.user_code.map_until_failure(select, records)
+        keyed, no_key = self._keyed(batch, self.keys[input_index])
+        results, stamps, failure = self.run(keyed, input_index)
+        self.emit(Outcome(results, stamps, failure or no_key))
+        self.backend.clean_up(len(batch))
+
+    def _keyed(
+        self, batch: Batch, selection: KeySelection
+    ) -> tuple[KeyedRecords, TidegateError | None]:
+        """The records that have a key: all, or those before one for which there is none."""
+        records = batch.records
+        if not self.uses_key:
+            nowhere = [None] * len(records)
+            return KeyedRecords(nowhere, nowhere, records, batch.timestamps), None
+        keys, _, failure = self.user_code.map_until_failure(selection.function, records)
         if keys:
             with self.user_code.guard(records[0]):
                 stable_hash(keys[0])
-        outcome = self.run(keys, records, stamps, input_index)
-        self.emit(
-            outcome if no_key is None else outcome._replace(failure=outcome.failure or no_key)
-        )
-        self.backend.clean_up(len(records))
+        columns = selection.key_columns(batch) if failure is None else None
+        places = self.backend.places_of(keys, columns)
+        return KeyedRecords(places, keys, records[: len(keys)], batch.timestamps), failure
 
     @abstractmethod
-    def run(
-        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
-    ) -> Outcome:
-        """Call the function for the records that have a key: perhaps fewer than all."""
+    def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
+        """Call the function for each record."""
 
     def emit(self, outcome: Outcome) -> None:
         emit_outcome(self.output, outcome, self.format)
@@ -108,20 +129,22 @@ class KeyedMapOperator(KeyedOperator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
+        self.uses_key = isinstance(self.function, Function)
         if isinstance(self.function, CoMapFunction):
             self._functions = (self.function.map1, self.function.map2)
         else:
             self._functions = (bound_method(self.function, MapFunction, "map"),)
 
-    def run(
-        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
-    ) -> Outcome:
+    def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
+        places, keys, records, stamps = keyed
         backend, function = self.backend, self._functions[input_index]
         results: list[Any] = []
         append = results.append
         failure = record = None
         try:
-            for backend.current_key, record in zip(keys, records, strict=False):
+            for backend.place, backend.current_key, record in zip(
+                places, keys, records, strict=True
+            ):
                 append(function(record))
         except USER_FAILURES as error:
             failure = self.user_code.failure(error, record)
@@ -135,21 +158,23 @@ class KeyedFlatMapOperator(KeyedOperator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
+        self.uses_key = isinstance(self.function, Function)
         if isinstance(self.function, CoFlatMapFunction):
             self._functions = (self.function.flat_map1, self.function.flat_map2)
         else:
             self._functions = (bound_method(self.function, FlatMapFunction, "flat_map"),)
 
-    def run(
-        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
-    ) -> Outcome:
+    def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
+        places, keys, records, stamps = keyed
         backend, function = self.backend, self._functions[input_index]
         results: list[Any] = []
         ends: list[int] | None = None if stamps is None else []
         extend = results.extend
         failure = record = None
         try:
-            for backend.current_key, record in zip(keys, records, strict=False):
+            for backend.place, backend.current_key, record in zip(
+                places, keys, records, strict=True
+            ):
                 found = function(record)
                 if found is not None:
                     extend(found)
@@ -165,22 +190,25 @@ class KeyedFilterOperator(KeyedOperator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
+        self.uses_key = isinstance(self.function, Function)
         self._keeps = bound_method(self.function, FilterFunction, "filter")
 
-    def run(
-        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
-    ) -> Outcome:
+    def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
+        places, keys, records, stamps = keyed
         backend, keeps = self.backend, self._keeps
-        kept: list[int] = []
+        verdicts: list[bool] = []
+        append = verdicts.append
         failure = record = None
         try:
-            for place, (backend.current_key, record) in enumerate(zip(keys, records, strict=False)):
-                if keeps(record):
-                    kept.append(place)
+            for backend.place, backend.current_key, record in zip(
+                places, keys, records, strict=True
+            ):
+                append(bool(keeps(record)))
         except USER_FAILURES as error:
             failure = self.user_code.failure(error, record)
-        results = [records[place] for place in kept]
-        return Outcome(results, None if stamps is None else stamps[kept], failure)
+        if stamps is not None:
+            stamps = stamps[: len(verdicts)][np.array(verdicts, np.bool_)]
+        return Outcome(list(compress(records, verdicts)), stamps, failure)
 
 
 class KeyedReduceOperator(KeyedOperator):
@@ -191,24 +219,23 @@ class KeyedReduceOperator(KeyedOperator):
         self._reduce = bound_method(self.function, ReduceFunction, "reduce")
         self._table = self.backend.table(ValueStateDescriptor("_reduced"))
 
-    def run(
-        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
-    ) -> Outcome:
+    def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
+        places, _, records, stamps = keyed
         reduce, table = self._reduce, self._table
-        entries = table.entries
+        values = table.values
         results: list[Any] = []
         append = results.append
         failure = record = None
         try:
-            for key, record in zip(keys, records, strict=False):
-                reduced = entries.get(key)
+            for place, record in zip(places, records, strict=True):
+                reduced = values[place]
                 if reduced is None:
                     reduced = record
                 elif table.frozen:
-                    reduced = reduce(table.owned(key, reduced), record)
+                    reduced = reduce(table.owned(place, reduced), record)
                 else:
                     reduced = reduce(reduced, record)
-                entries[key] = reduced
+                values[place] = reduced
                 # What goes out must not change when the function changes the value it is given.
                 append(private_copy(reduced))
         except USER_FAILURES as error:
@@ -246,9 +273,8 @@ class KeyedProcessOperator(KeyedOperator):
         else:
             self._functions = (function.process_element1, function.process_element2)
 
-    def run(
-        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
-    ) -> Outcome:
+    def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
+        places, keys, records, stamps = keyed
         backend, context = self.backend, self._context
         function = self._functions[input_index]
         results: list[Any] = []
@@ -257,14 +283,16 @@ class KeyedProcessOperator(KeyedOperator):
         failure = record = None
         try:
             if stamps is None:
-                for backend.current_key, record in zip(keys, records, strict=False):
+                for backend.place, backend.current_key, record in zip(
+                    places, keys, records, strict=True
+                ):
                     found = function(record, context)
                     if found is not None:
                         extend(found)
             else:
                 times = stamps.tolist()
-                for backend.current_key, record, context.current in zip(
-                    keys, records, times, strict=False
+                for backend.place, backend.current_key, record, context.current in zip(
+                    places, keys, records, times, strict=False
                 ):
                     found = function(record, context)
                     if found is not None:
@@ -297,7 +325,7 @@ class KeyedProcessOperator(KeyedOperator):
         stamps: list[int] = []
         failure = None
         while failure is None and (timer := timers.pop_due(now)) is not None:
-            timestamp, backend.current_key = timer
+            timestamp, backend.current_key, backend.place = timer
             context.current = timestamp
             try:
                 found = on_timer(timestamp, context)

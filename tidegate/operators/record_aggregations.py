@@ -9,7 +9,7 @@ from typing import Any
 
 from tidegate.operators.aggregation_kinds import Aggregation
 from tidegate.operators.base import OperatorContext, Output
-from tidegate.operators.keyed import KeyedOperator
+from tidegate.operators.keyed import KeyedOperator, KeyedRecords
 from tidegate.operators.user_code import USER_FAILURES, Outcome
 from tidegate.state.copies import private_copy
 from tidegate.state.descriptors import ValueStateDescriptor
@@ -45,22 +45,21 @@ class RecordAggregation(KeyedOperator):
             ValueStateDescriptor(f"{self.aggregation.value} of field {self.field}")
         )
 
-    def run(
-        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
-    ) -> Outcome:
-        combine, check, entries = self._combine, self._check, self._table.entries
+    def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
+        places, _, records, stamps = keyed
+        combine, check, values = self._combine, self._check, self._table.values
         results: list[Any] = []
         append = results.append
         failure = record = None
         try:
-            for key, record in zip(keys, records, strict=False):
-                result = entries.get(key)
+            for place, record in zip(places, records, strict=True):
+                result = values[place]
                 if result is None:
                     check(record)
                     result = record
                 else:
                     result = combine(result, record)
-                entries[key] = result
+                values[place] = result
                 append(private_copy(result))
         except USER_FAILURES as error:
             failure = self.user_code.failure(error, record)
@@ -81,17 +80,16 @@ class RecordCount(KeyedOperator):
         counted = "records" if self.field is None else f"field {self.field}"
         self._table = self.backend.table(ValueStateDescriptor(f"count of {counted}"))
 
-    def run(
-        self, keys: list[Any], records: list[Any], stamps: Timestamps | None, input_index: int
-    ) -> Outcome:
-        entries = self._table.entries
+    def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
+        places, keys, records, stamps = keyed
+        values = self._table.values
         get = None if self.field is None else FieldOf(self.field)
         results: list[Any] = []
         failure = record = None
         try:
-            for key, record in zip(keys, records, strict=False):
+            for place, key, record in zip(places, keys, records, strict=True):
                 counts = get is None or get(record) is not None
-                total = entries[key] = entries.get(key, 0) + counts
+                total = values[place] = (values[place] or 0) + counts
                 results.append((key, total))
         except USER_FAILURES as error:
             failure = self.user_code.failure(error, record)
@@ -133,9 +131,9 @@ class FieldOf:
             parts = (*record[:field], value, *record[field + 1 :])
             return parts if type(record) is tuple else type(record)._make(parts)  # type: ignore[attr-defined]
         if isinstance(record, list | dict):
-            changed = record.copy()
-            changed[field] = value
-            return changed
+            container: Any = record.copy()
+            container[field] = value
+            return container
         if dataclasses.is_dataclass(record):
             name = field if isinstance(field, str) else dataclasses.fields(record)[field].name
             return dataclasses.replace(record, **{name: value})  # type: ignore[type-var]
@@ -199,5 +197,5 @@ def is_better(value: Any, best: Any, greatest: bool) -> bool:
     if value is None or best is None:
         return value is not None and best is None
     if value != value or best != best:
-        return (value != value) != (best != best) and (value != value) == greatest
+        return bool((value != value) != (best != best) and (value != value) == greatest)
     return bool(value > best if greatest else value < best)

@@ -150,8 +150,9 @@ def ranks_of(values: pa.Array[Any], segments: int, *, descending: bool) -> npt.N
         _, ranks = np.unique(whole, return_inverse=True)
         return _directed(ranks, values, descending)
     # Nulls are ranked last, whatever the order.
-    order = "descending" if descending else "ascending"
-    ranked = pc.rank(values, sort_keys=order, tiebreaker="dense")
+    ranked = pc.rank(
+        values, sort_keys="descending" if descending else "ascending", tiebreaker="dense"
+    )
     return ranked.to_numpy().astype(np.int64) - 1
 
 

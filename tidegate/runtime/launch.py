@@ -13,9 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
 from pyspark import InheritableThread
-from pyspark.errors import PySparkException
 
 from tidegate.core.clock import SystemClock
 from tidegate.core.config import Settings
@@ -31,7 +29,7 @@ from tidegate.runtime.jobmanager.job_master import JobMaster
 from tidegate.runtime.live_line import Console
 from tidegate.runtime.messages import DriverMessage, Register
 from tidegate.runtime.shipping import pack
-from tidegate.runtime.spark_errors import reason_of
+from tidegate.runtime.spark_errors import reason_of, spark_may_be_gone
 from tidegate.runtime.taskmanager.slot import SlotTask
 from tidegate.runtime.wire import Connection, Listener
 
@@ -107,7 +105,9 @@ class SparkCluster:
         self._listener.serve(self._secret, self._serve)
 
     def shortage(self) -> NotEnoughTaskSlots | None:
-        available = task_slots(self._context)
+        available = self._slots + 1
+        with spark_may_be_gone():
+            available = task_slots(self._context)
         if available > self._slots:
             return None
         return NotEnoughTaskSlots(master_of(self._context), available, self._slots)
@@ -140,7 +140,8 @@ class SparkCluster:
                 pass  # the thread that reads the line reports its end
 
     def kill(self, slot: SlotIndex) -> None:
-        self._context.cancelJobGroup(self._group(slot))
+        with spark_may_be_gone():
+            self._context.cancelJobGroup(self._group(slot))
 
     def close(self) -> None:
         """Wait for the slots that were told to go, then end those that did not."""
@@ -166,7 +167,7 @@ class SparkCluster:
             context.setJobGroup(self._group(task.slot), "slot", interruptOnCancel=True)
             context.addJobTag(f"tidegate-{self._job_id}")
             context.parallelize([task.slot], 1).mapPartitions(task).collect()
-        except (Py4JError, PySparkException) as failure:
+        except Exception as failure:
             reason = reason_of(failure)
         self._post(SlotJobEnded(task.slot, reason))
 

@@ -6,9 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.connectors.source import InputStatus
-from tidegate.core.errors import SlotLost, TidegateError
-from tidegate.core.ids import Attempt, PipelineId, SlotIndex, StepNumber, SubtaskIndex, VertexId
-from tidegate.runtime.exchange.packet import FailureMark
+from tidegate.core.errors import TidegateError
+from tidegate.core.ids import (
+    Attempt,
+    Level,
+    PipelineId,
+    SlotIndex,
+    StepNumber,
+    SubtaskIndex,
+    VertexId,
+)
+from tidegate.runtime.exchange.packet import FailureMark, SlotOutOfReach
 from tidegate.runtime.incarnation import Incarnation
 from tidegate.runtime.wire import Address
 from tidegate.stream.elements import Barrier
@@ -163,6 +171,17 @@ class StepRequest:
     assignments: dict[tuple[VertexId, SubtaskIndex], SplitAssignment] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitOrder:
+    """Which unit a step task wants to have run; sources run by the request at level 0."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    step: StepNumber
+    level: Level
+    request: StepRequest | None
+
+
 @dataclass(frozen=True, slots=True)
 class SubtaskFailure:
     """A subtask ended its slice early."""
@@ -195,17 +214,6 @@ class SlotReport:
     finished: frozenset[VertexId] = frozenset()
     """Vertices whose subtask here has ended."""
     next_timer: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SlotOutOfReach:
-    """What a step task says instead of a report when its slot did not answer."""
-
-    slot: SlotIndex
-    reason: str
-
-    def as_error(self) -> SlotLost:
-        return SlotLost(self.slot, self.reason)
 
 
 StepOutcome = SlotReport | SlotOutOfReach

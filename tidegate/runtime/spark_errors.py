@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_log = logging.getLogger("tidegate.spark")
+
+
+@contextmanager
+def spark_may_be_gone() -> Iterator[None]:
+    """Around calls that have nothing to do in a Spark that was stopped or has died."""
+    try:
+        yield
+    except Exception as failure:
+        _log.debug("Spark did not answer: %s", failure)
+
 
 def reason_of(failure: Exception) -> str:
     """The line that says most: the last of a Python traceback, else the first of the message."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from tidegate.core.errors import StateMisuse, shorten
 from tidegate.state.backend import StateChunk
-from tidegate.state.column_bytes import from_bytes
+from tidegate.state.column_bytes import from_bytes, to_bytes
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.key_slots import KeySnapshot, StoredKeys
 from tidegate.state.word_index import Slots
@@ -19,13 +20,23 @@ from tidegate.state.word_index import Slots
 ENTRIES_PER_CHUNK: Final = 8_192
 """Pickling holds the interpreter; so many entries keep records waiting for some milliseconds."""
 
+Values: TypeAlias = "list[Any] | pa.Array[Any]"
+_COLUMN_TYPES: Final = {
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    str: pa.large_string(),
+    bytes: pa.large_binary(),
+}
+"""Python types of which a column returns the very values it was made of."""
+
 
 def pickled_chunks(
     state: str,
     keys: KeySnapshot,
     groups: npt.NDArray[np.uint16],
     slots: Slots,
-    values: Sequence[Any],
+    values: Values,
     key_groups: KeyGroupRange | None = None,
 ) -> Iterator[StateChunk]:
     """Values of slots as chunks, in the order of their key groups.
@@ -41,10 +52,38 @@ def pickled_chunks(
     order, ordered_groups = in_group_order(groups[slots], key_groups)
     for start in range(0, len(order), ENTRIES_PER_CHUNK):
         places = order[start : start + ENTRIES_PER_CHUNK]
-        chosen = [values[place] for place in places.tolist()]
-        stored = keys.stored(slots[places])
+        stored: list[Any] | bytes
+        if isinstance(values, list):
+            stored = [values[place] for place in places.tolist()]
+        else:
+            stored = to_bytes([values.take(places)], ["value"])
         runs = runs_of(ordered_groups[start : start + ENTRIES_PER_CHUNK])
-        yield StateChunk(state, runs, _pickled(state, stored, chosen))
+        yield StateChunk(state, runs, _pickled(state, keys.stored(slots[places]), stored))
+
+
+def unpickled(chunk: StateChunk) -> tuple[StoredKeys, list[Any]]:
+    """The keys and values of a chunk."""
+    keys, values = pickle.loads(chunk.payload)
+    return keys, from_bytes(values).column(0).to_pylist() if isinstance(values, bytes) else values
+
+
+def as_column(values: list[Any]) -> Values:
+    """The values as a column if they are all numbers, all texts or all bytes; else as they are.
+
+    Columns are put in order and written without holding the interpreter.
+    """
+    pieces: list[pa.Array[Any]] = []
+    for start in range(0, len(values), ENTRIES_PER_CHUNK):
+        piece = values[start : start + ENTRIES_PER_CHUNK]
+        found = set(map(type, piece))
+        kind = _COLUMN_TYPES.get(found.pop()) if len(found) == 1 else None
+        if kind is None or (pieces and pieces[0].type != kind):
+            return values
+        try:
+            pieces.append(pa.array(piece, kind))
+        except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
+            return values
+    return pa.concat_arrays(pieces) if pieces else values
 
 
 def in_group_order(
@@ -65,10 +104,12 @@ def runs_of(groups: npt.NDArray[np.uint16]) -> tuple[tuple[int, int], ...]:
     return tuple(zip(found.tolist(), counts.tolist(), strict=True))
 
 
-def _pickled(state: str, keys: StoredKeys, values: list[Any]) -> bytes:
+def _pickled(state: str, keys: StoredKeys, values: list[Any] | bytes) -> bytes:
     try:
         return pickle.dumps((keys, values), protocol=5)
     except Exception as failure:
+        if isinstance(values, bytes):
+            raise
         place, reason = _first_unpicklable(values, failure)
         if isinstance(keys, bytes):
             keys = [tuple(row.values()) for row in from_bytes(keys).to_pylist()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +19,7 @@ from tidegate.state.backend import (
     check_declaration,
     check_max_parallelism_unchanged,
 )
+from tidegate.state.chunks import unpickled
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -86,15 +86,21 @@ class HashMapBackend(KeyedStateBackend):
         self._roomy = _FEW_SLOTS
 
     def places_of(self, keys: Sequence[Any], columns: KeyColumns | None = None) -> list[int]:
-        if columns is not None and columns.decode_alike and can_be_indexed(columns.kinds):
+        if columns is not None and self._takes(columns):
             if self._keys is None:
                 self._keys = ColumnKeys.like(columns)
-            if isinstance(self._keys, ColumnKeys) and self._keys.takes(columns):
-                return self._grown(self._keys.find_or_add(columns))
+            assert isinstance(self._keys, ColumnKeys)
+            return self._grown(self._keys.find_or_add(columns))
         if not isinstance(self._keys, ObjectKeys):
             # Two inputs may have keys of different types: what is equal must be found as equal.
             self._keys = ObjectKeys([] if self._keys is None else self._keys.values())
         return self._grown(self._keys.find_or_add(keys))
+
+    def _takes(self, columns: KeyColumns) -> bool:
+        """Whether keys can be found by these columns."""
+        if self._keys is None:
+            return columns.decode_alike and can_be_indexed(columns.kinds)
+        return isinstance(self._keys, ColumnKeys) and self._keys.takes(columns)
 
     def _grown(self, places: list[int]) -> list[int]:
         for table in self._tables.values():
@@ -177,12 +183,16 @@ class HashMapBackend(KeyedStateBackend):
             raise StateTypeChanged(metadata.name, metadata.declaration, table.metadata.declaration)
 
     def _restore_chunk(self, chunk: StateChunk) -> None:
-        stored, values = pickle.loads(chunk.payload)
+        stored, values = unpickled(chunk)
         start, stop = chunk.span_in(self.key_groups)
         columns = stored_columns(stored, start, stop) if isinstance(stored, bytes) else None
-        keys = stored[start:stop] if columns is None else columns.values()
-        places = self.places_of(keys, columns)
         timers = self._timers.get(chunk.state)
+        keys: list[Any] = []
+        if isinstance(stored, list):
+            keys = stored[start:stop]
+        elif columns is not None and (timers is not None or not self._takes(columns)):
+            keys = columns.values()
+        places = self.places_of(keys, columns)
         if timers is not None:
             timers.add_all(map(Timer, values[start:stop], keys, places))
             return

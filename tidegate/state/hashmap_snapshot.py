@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.state.backend import FrozenState, StateChunk, StateMetadata
-from tidegate.state.chunks import pickled_chunks
+from tidegate.state.chunks import as_column, pickled_chunks
 from tidegate.state.hashmap_ttl import Lifetime
 from tidegate.state.key_groups import KeyGroupRange, key_groups_of
 from tidegate.state.key_slots import KeySnapshot
@@ -81,8 +81,9 @@ class FrozenHashMap(FrozenState):
     def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
         for part in self._parts:
             slots, values = part.entries()
-            name = part.metadata.name
-            yield from pickled_chunks(name, self._keys, self._groups, slots, values, key_groups)
+            yield from pickled_chunks(
+                part.metadata.name, self._keys, self._groups, slots, as_column(values), key_groups
+            )
 
     def release(self) -> None:
         for part in self._parts:

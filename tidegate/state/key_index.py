@@ -101,7 +101,7 @@ class ColumnIndex:
 
 
 class KeyIndex:
-    """Numbers keys of one or several columns 0, 1, 2, ...
+    """Numbers keys of one or several columns 0, 1, 2, ... in no particular order.
 
     With `is_tuple` a key is a tuple of the columns, be it of one alone: it hashes differently.
     """

@@ -22,7 +22,7 @@ _WHOLE_ROW: Final[dict[int, Any]] = {1: np.uint64, 2: np.complex128}
 
 
 class WordIndex:
-    """Numbers distinct keys 0, 1, 2, ... and finds the numbers of known ones.
+    """Numbers distinct keys 0, 1, 2, ... in no particular order, and finds them again.
 
     Open addressing with linear probing, in which each round looks at one cell for every key that
     is still searched for. The words are compared themselves, so nothing is ever mistaken.

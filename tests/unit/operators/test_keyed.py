@@ -324,8 +324,11 @@ def test_what_came_before_a_failure_goes_out_first(operator, before):
 
 
 def test_a_failing_key_selector_is_a_failure_at_its_record():
-    operator = KeyedMapOperator(lambda x: x, [select_key(lambda x: 1 / x)])
-    with OperatorHarness(operator) as harness:
+    class Itself(MapFunction):
+        def map(self, value):
+            return value
+
+    with OperatorHarness(KeyedMapOperator(Itself(), [select_key(lambda x: 1 / x)])) as harness:
         with pytest.raises(UserFunctionError, match=r"ZeroDivisionError.*\n.*\n.*record 0"):
             harness.process([2, 1, 0, 4])
         assert harness.output == [2, 1]

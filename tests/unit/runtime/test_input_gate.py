@@ -36,8 +36,8 @@ def names(deliveries):
     ]
 
 
-def snapshot(number, seconds=0.0, buffered=0, mode=CheckpointMode.EXACTLY_ONCE):
-    return TakeSnapshot(barrier(number, mode), seconds, buffered)
+def snapshot(number, seconds=0.0, buffered=0, mode=CheckpointMode.EXACTLY_ONCE, ended=()):
+    return TakeSnapshot(barrier(number, mode), seconds, buffered, frozenset(ended))
 
 
 @pytest.fixture
@@ -159,10 +159,7 @@ def test_an_input_ends_with_its_last_channel():
     gate = InputGate({A: 0, B: 0, C: 1})
     assert gate.feed(A, EndOfInput(), 0.0) == []
     assert gate.feed(C, EndOfInput(), 0.0) == [InputEnded(1)]
-    assert not gate.has_ended
-    assert gate.feed(B, EndOfInput(), 0.0) == [InputEnded(0)]
-    assert gate.has_ended
-    assert gate.ended_inputs == {0, 1}
+    assert gate.feed(B, EndOfInput(), 0.0) == [InputEnded(0, is_last=True)]
 
 
 def test_a_channel_that_has_ended_owes_no_barrier(gate):
@@ -180,30 +177,62 @@ def test_the_end_of_a_channel_may_be_what_an_alignment_waited_for(gate):
 def test_the_end_of_an_input_is_delivered_before_the_snapshot_it_allows():
     gate = InputGate({A: 0, C: 1})
     gate.feed(A, barrier(1), 0.0)
-    assert gate.feed(C, EndOfInput(), 0.0) == [InputEnded(1), snapshot(1)]
+    assert gate.feed(C, EndOfInput(), 0.0) == [InputEnded(1), snapshot(1, ended={1})]
 
 
 def test_an_end_behind_a_barrier_waits_like_a_record(gate):
     gate.feed(A, barrier(1), 0.0)
     gate.feed(A, EndOfInput(), 0.0)
-    gate.feed(B, EndOfInput(), 0.0)
-    assert gate.has_ended
-    assert gate.feed(A, barrier(2), 0.0) == [snapshot(2)]
+    assert gate.feed(B, EndOfInput(), 0.0) == [snapshot(1), InputEnded(0, is_last=True)]
+    assert gate.feed(A, barrier(2), 0.0) == [snapshot(2, ended={0})]
+
+
+def test_inputs_that_end_while_waiting_channels_are_drained_end_at_their_own_places():
+    gate = InputGate({A: 0, C: 1, B: 2})
+    for channel in (A, C):
+        for element in (barrier(1), batch(f"edge {channel.edge}"), EndOfInput()):
+            gate.feed(channel, element, 0.0)
+    assert names(gate.feed(B, EndOfInput(), 0.0)) == [
+        InputEnded(2),
+        snapshot(1, ended={2}),
+        ["edge 0"],
+        InputEnded(0),
+        ["edge 1"],
+        InputEnded(1, is_last=True),
+    ]
+
+
+def test_a_barrier_of_an_ended_channel_counts_when_the_others_end_without_it(gate):
+    gate.feed(A, EndOfInput(), 0.0)
+    assert gate.feed(A, barrier(1), 0.0) == []
+    assert names(gate.feed(B, batch("b"), 0.0)) == [["b"]]
+    assert gate.feed(B, EndOfInput(), 2.0) == [
+        InputEnded(0, is_last=True),
+        snapshot(1, 2.0, ended={0}),
+    ]
+
+
+def test_a_late_barrier_of_an_ended_channel_does_not_bring_an_aborted_checkpoint_back(gate):
+    gate.feed(A, EndOfInput(), 0.0)
+    gate.abort(1, 0.0)
+    gate.feed(B, barrier(1), 0.0)
+    assert gate.feed(A, barrier(1), 0.0) == []
+    assert gate.feed(B, EndOfInput(), 0.0) == [InputEnded(0, is_last=True)]
 
 
 def test_barriers_pass_when_all_channels_have_ended(gate):
     gate.feed(A, EndOfInput(), 0.0)
     gate.feed(B, EndOfInput(), 0.0)
-    assert gate.feed(A, barrier(1), 0.0) == [snapshot(1)]
+    assert gate.feed(A, barrier(1), 0.0) == [snapshot(1, ended={0})]
     assert gate.feed(B, barrier(1), 0.0) == []
-    assert gate.feed(B, barrier(2), 0.0) == [snapshot(2)]
+    assert gate.feed(B, barrier(2), 0.0) == [snapshot(2, ended={0})]
 
 
 def test_an_input_that_had_ended_before_a_restore_does_not_end_again():
     gate = InputGate({A: 0, C: 1}, ended_inputs={1})
     assert gate.feed(C, EndOfInput(), 0.0) == []
-    assert gate.feed(A, barrier(1), 0.0) == [snapshot(1)]
-    assert gate.feed(A, EndOfInput(), 0.0) == [InputEnded(0)]
+    assert gate.feed(A, barrier(1), 0.0) == [snapshot(1, ended={1})]
+    assert gate.feed(A, EndOfInput(), 0.0) == [InputEnded(0, is_last=True)]
 
 
 def test_records_behind_the_end_of_their_channel_are_a_violation(gate):

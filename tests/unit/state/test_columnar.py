@@ -8,6 +8,7 @@ from tidegate.core.errors import StateMisuse, StateTypeChanged
 from tidegate.state.column_store import ColumnStore
 from tidegate.state.columnar import ColumnarState, NumberColumn, ValueColumn
 from tidegate.state.key_groups import KeyGroupRange, key_group_of, range_of
+from tidegate.state.key_index import KeyIndex
 from tidegate.state.stable_hash import stable_hash
 
 GROUPS = 16
@@ -18,7 +19,8 @@ ALL = KeyGroupRange(0, GROUPS)
 
 def a_state(key_groups=ALL, declaration="sums", groups=GROUPS):
     columns = {"sum": NumberColumn(np.int64), "name": ValueColumn()}
-    return ColumnarState("s", declaration, [pa.string()], columns, key_groups, groups)
+    keys = KeyIndex([pa.string()], is_tuple=False)
+    return ColumnarState("s", declaration, keys, columns, key_groups, groups)
 
 
 def put(state, keys, sums):

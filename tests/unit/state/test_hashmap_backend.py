@@ -1,6 +1,7 @@
 import threading
 import time
 
+import pyarrow as pa
 import pytest
 
 from tidegate.core.errors import StateMisuse, StateTypeChanged
@@ -14,7 +15,9 @@ from tidegate.state.descriptors import (
 )
 from tidegate.state.hashmap_backend import HashMapBackend
 from tidegate.state.key_groups import KeyGroupRange, key_group_of, range_of
+from tidegate.state.keys import KeyColumns
 from tidegate.state.stable_hash import stable_hash
+from tidegate.types.instant import Instant
 from tidegate.types.typeinfo import Types
 
 GROUPS = 16
@@ -49,8 +52,9 @@ def restored(*frozen, subtask=0, parallelism=1):
     return backend
 
 
-def of_key(backend, key, state):
+def of_key(backend, key, state=None):
     backend.current_key = key
+    [backend.place] = backend.places_of([key])
     return state
 
 
@@ -162,22 +166,22 @@ def test_another_declaration_of_a_name_is_refused(changed):
 
 def test_all_kinds_of_state_and_timers_come_back_from_a_snapshot():
     backend = a_backend()
-    backend.current_key = "a"
+    of_key(backend, "a")
     backend.value_state(VALUE).update(1)
     backend.list_state(LIST).add_all([1, 2])
     backend.map_state(MAP).put("x", 1)
     backend.aggregating_state(AVERAGE).add(4)
-    backend.processing_timers.register(10, "a")
-    backend.event_timers.register(20, "a")
+    backend.processing_timers.register(10, "a", backend.place)
+    backend.event_timers.register(20, "a", backend.place)
 
     copy = restored(backend.freeze())
-    copy.current_key = "a"
+    of_key(copy, "a")
     assert copy.value_state(VALUE).value() == 1
     assert list(copy.list_state(LIST)) == [1, 2]
     assert list(copy.map_state(MAP).items()) == [("x", 1)]
     assert copy.aggregating_state(AVERAGE).get() == 4
-    assert copy.processing_timers.timers() == [(10, "a")]
-    assert copy.event_timers.timers() == [(20, "a")]
+    assert copy.processing_timers.timers() == [(10, "a", copy.place)]
+    assert copy.event_timers.timers() == [(20, "a", copy.place)]
 
 
 def test_a_handle_taken_before_the_restore_sees_what_was_restored():
@@ -195,14 +199,14 @@ def test_a_rescaled_subtask_takes_the_keys_of_its_key_groups():
     keys = [f"key-{i}" for i in range(100)]
     for i, key in enumerate(keys):
         of_key(backend, key, state).update(i)
-        backend.processing_timers.register(i, key)
+        backend.processing_timers.register(i, key, backend.place)
     frozen = backend.freeze()
     parts = [restored(frozen, subtask=i, parallelism=3) for i in range(3)]
     for i, part in enumerate(parts):
         groups = range_of(i, 3, GROUPS)
         expected = {k for k in keys if key_group_of(stable_hash(k), GROUPS) in groups}
         assert set(part.keys("value")) == expected
-        assert {key for _, key in part.processing_timers.timers()} == expected
+        assert {timer.key for timer in part.processing_timers.timers()} == expected
     together = restored(*(part.freeze() for part in parts))
     assert sorted(together.keys("value")) == sorted(keys)
 
@@ -225,7 +229,7 @@ def test_chunks_hold_neighbouring_key_groups_and_only_those_asked_for():
 @pytest.mark.parametrize("touch", ["value", "list", "add", "add_all", "map", "put", "aggregate"])
 def test_a_snapshot_does_not_see_what_is_changed_in_place(touch):
     backend = a_backend()
-    backend.current_key = "a"
+    of_key(backend, "a")
     value = backend.value_state(ValueStateDescriptor("v"))
     items, entries = backend.list_state(LIST), backend.map_state(MAP)
     average = backend.aggregating_state(AVERAGE)
@@ -252,7 +256,7 @@ def test_a_snapshot_does_not_see_what_is_changed_in_place(touch):
         case "aggregate":
             average.add(100)
     copy = restored(frozen)
-    copy.current_key = "a"
+    of_key(copy, "a")
     assert copy.value_state(ValueStateDescriptor("v")).value() == {"n": [1]}
     assert list(copy.list_state(LIST)) == [{"n": 1}]
     assert list(copy.map_state(MAP).items()) == [("x", [1])]
@@ -343,7 +347,8 @@ def test_a_snapshot_is_read_on_another_thread_while_records_flow():
 def test_freezing_a_million_keys_takes_less_than_100_milliseconds():
     backend = a_backend()
     table = backend.table(VALUE)
-    table.entries.update((f"key-{i}", i) for i in range(1_000_000))
+    backend.places_of([f"key-{i}" for i in range(1_000_000)])
+    table.values[:] = range(1_000_000)
     taken = []
     for _ in range(3):
         start = time.thread_time()
@@ -372,3 +377,121 @@ def test_a_state_that_nobody_asks_for_any_more_stays_in_later_snapshots():
     of_key(backend, "a", backend.value_state(VALUE)).update(1)
     again = restored(restored(backend.freeze()).freeze())
     assert of_key(again, "a", again.value_state(VALUE)).value() == 1
+
+
+def columns(*parts, is_tuple=False):
+    return KeyColumns([pa.array(part) for part in parts], is_tuple)
+
+
+def test_keys_that_are_columns_are_the_same_keys_as_their_values():
+    backend = a_backend()
+    state = backend.value_state(VALUE)
+    places = backend.places_of(["a", "b", "a"], columns(["a", "b", "a"]))
+    assert places[0] == places[2] != places[1]
+    for backend.place, value in zip(places, (1, 2, 3), strict=True):
+        state.update(value)
+    assert of_key(backend, "a", state).value() == 3
+    assert of_key(backend, "b", state).value() == 2
+    assert sorted(backend.keys("value")) == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_tuple", [False, True])
+def test_keys_that_are_columns_come_back_as_columns_or_as_values(is_tuple):
+    backend = a_backend()
+    state = backend.value_state(VALUE)
+    texts = [f"key-{i}" for i in range(100)]
+    keys = [(text,) for text in texts] if is_tuple else texts
+    places = backend.places_of(keys, columns(texts, is_tuple=is_tuple))
+    for i, backend.place in enumerate(places):
+        state.update(i)
+    backend.processing_timers.register(5, keys[7], places[7])
+
+    by_columns, by_values = restored(backend.freeze()), restored(backend.freeze())
+    places = by_columns.places_of(keys, columns(texts, is_tuple=is_tuple))
+    state = by_columns.value_state(VALUE)
+    for i, by_columns.place in enumerate(places):
+        assert state.value() == i
+    state = by_values.value_state(VALUE)
+    assert [of_key(by_values, key, state).value() for key in keys] == list(range(100))
+    for copy in (by_columns, by_values):
+        assert len(list(copy.keys("value"))) == 100
+        [timer] = copy.processing_timers.timers()
+        assert (timer.timestamp, timer.key) == (5, keys[7])
+    for subtask in range(3):
+        part = restored(backend.freeze(), subtask=subtask, parallelism=3)
+        groups = range_of(subtask, 3, GROUPS)
+        expected = {key for key in keys if key_group_of(stable_hash(key), GROUPS) in groups}
+        assert set(part.keys("value")) == expected
+
+
+def test_two_inputs_may_have_keys_of_different_types():
+    backend = a_backend()
+    state = backend.value_state(VALUE)
+    [backend.place] = backend.places_of([1], columns([1]))
+    state.update(5)
+    [backend.place] = backend.places_of([1.0], columns([1.0]))
+    assert state.value() == 5
+    [backend.place] = backend.places_of([("a", 1)], columns(["a"], [1], is_tuple=True))
+    assert state.value() is None
+
+
+def test_an_instant_is_kept_as_a_value_for_arrow_would_decode_it_differently():
+    backend = a_backend()
+    state = backend.value_state(VALUE)
+    key = Instant(5, 1)
+    nanos = pa.array([5_000_000_001]).cast(pa.timestamp("ns", tz="UTC"))
+    [backend.place] = backend.places_of([key], KeyColumns([nanos], False))
+    state.update(1)
+    assert list(backend.keys("value")) == [key]
+
+
+@pytest.mark.parametrize("form", ["values", "columns"])
+def test_keys_that_hold_nothing_any_more_are_forgotten(form):
+    backend = a_backend()
+    state = backend.value_state(VALUE)
+    backend.processing_timers.register(7, "waiting", backend.places_of(["waiting"])[0])
+    if form == "columns":
+        backend = a_backend()
+        state = backend.value_state(VALUE)
+        [place] = backend.places_of(["waiting"], columns(["waiting"]))
+        backend.processing_timers.register(7, "waiting", place)
+    for start in range(0, 50_000, 1_000):
+        keys = [f"key-{i}" for i in range(start, start + 1_000)]
+        places = backend.places_of(keys, columns(keys) if form == "columns" else None)
+        for i, backend.place in enumerate(places):
+            state.update(start + i)
+            if i % 100:
+                state.clear()
+        backend.clean_up(1_000)
+    assert len(backend._keys) < 10_000
+    expected = [f"key-{i}" for i in range(0, 50_000, 100)]
+    assert sorted(backend.keys("value")) == sorted(expected)
+    [timer] = backend.processing_timers.timers()
+    backend.place = timer.place
+    assert state.value() is None
+    state.update(-1)
+    places = backend.places_of(expected, columns(expected) if form == "columns" else None)
+    for i, backend.place in enumerate(places):
+        assert state.value() == 100 * i
+
+
+def test_no_key_is_forgotten_while_a_snapshot_is_read():
+    backend = a_backend()
+    state = backend.value_state(ValueStateDescriptor("v"))
+    of_key(backend, "a", state).update([1])
+    frozen = backend.freeze()
+    backend.places_of([str(i) for i in range(50_000)])
+    backend.clean_up(1)
+    assert len(backend._keys) == 50_001
+    of_key(backend, "a", state).value().append(2)
+    copy = restored(frozen)
+    assert of_key(copy, "a", copy.value_state(ValueStateDescriptor("v"))).value() == [1]
+    frozen.release()
+    backend.clean_up(1)
+    assert len(backend._keys) == 1
+    assert of_key(backend, "a", state).value() == [1, 2]
+
+
+def test_all_nans_are_one_key():
+    backend = a_backend()
+    assert len(set(backend.places_of([float("nan"), float("nan"), 1.0]))) == 2

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.state.test_hashmap_backend import Average
+from tests.unit.state.test_hashmap_backend import Average, of_key
 from tidegate.core.clock import ManualClock
 from tidegate.core.errors import StateTypeChanged
 from tidegate.state.descriptors import (
@@ -27,7 +27,7 @@ def clock():
 @pytest.fixture
 def backend(clock):
     backend = HashMapBackend(ALL, 16, clock)
-    backend.current_key = "a"
+    of_key(backend, "a")
     return backend
 
 
@@ -146,9 +146,9 @@ def test_a_snapshot_leaves_out_what_has_expired_and_keeps_the_age_of_the_rest(ba
     value.update(1)
     items.add(1)
     clock.advance(6)
-    backend.current_key = "b"
+    of_key(backend, "b")
     value.update(2)
-    backend.current_key = "a"
+    of_key(backend, "a")
     items.add(2)
     clock.advance(6)
 
@@ -157,9 +157,9 @@ def test_a_snapshot_leaves_out_what_has_expired_and_keeps_the_age_of_the_rest(ba
     assert list(copy.keys("v")) == ["b"]
     value = copy.value_state(lasting(ValueStateDescriptor("v")))
     items = copy.list_state(lasting(ListStateDescriptor("l")))
-    copy.current_key = "a"
+    of_key(copy, "a")
     assert list(items) == [2]
-    copy.current_key = "b"
+    of_key(copy, "b")
     assert value.value() == 2
     clock.advance(4)
     assert value.value() is None
@@ -180,7 +180,7 @@ def test_a_snapshot_does_not_see_later_changes_of_lasting_values(backend, clock)
 
     copy = HashMapBackend(ALL, 16, clock)
     copy.restore([frozen])
-    copy.current_key = "a"
+    of_key(copy, "a")
     assert copy.value_state(lasting(ValueStateDescriptor("v"))).value() == [1]
     assert list(copy.list_state(lasting(ListStateDescriptor("l")))) == [[1]]
     assert copy.map_state(lasting(MapStateDescriptor("m"))).get("x") == [1]
@@ -189,10 +189,10 @@ def test_a_snapshot_does_not_see_later_changes_of_lasting_values(backend, clock)
 def test_what_nobody_touches_is_cleaned_up_as_records_flow(backend, clock):
     state = backend.value_state(lasting(ValueStateDescriptor("v")))
     for key in range(100):
-        backend.current_key = key
+        of_key(backend, key)
         state.update(key)
     clock.advance(20)
-    backend.current_key = "new"
+    of_key(backend, "new")
     state.update(1)
     backend.clean_up(10)
     assert len(list(backend.keys("v"))) == 52  # looked at 50, of which one is new

@@ -7,108 +7,111 @@ from tidegate.state.key_index import KeyIndex, can_be_indexed
 from tidegate.state.stable_hash import stable_hash
 
 
-def slots_of(index, *columns):
-    return index.find_or_add([pa.array(column) for column in columns]).tolist()
+class Numbered:
+    """An index whose slots are shown in the order in which they first appear."""
+
+    def __init__(self, *kinds):
+        self.index = KeyIndex(kinds, is_tuple=len(kinds) > 1)
+        self.shown = {}
+
+    def __call__(self, *columns):
+        arrays = [c if isinstance(c, pa.Array) else pa.array(c) for c in columns]
+        slots = self.index.find_or_add(arrays)
+        for stored, asked in zip(self.index.keys().take(slots), arrays, strict=True):
+            assert repr(stored.to_pylist()) == repr(asked.to_pylist()).replace("-0.0", "0.0")
+        return [self.shown.setdefault(slot, len(self.shown)) for slot in slots.tolist()]
 
 
-def test_keys_are_numbered_as_they_first_appear():
-    index = KeyIndex([pa.string()])
-    assert slots_of(index, ["b", "a", "b"]) == [0, 1, 0]
-    assert slots_of(index, ["c", "a", "b"]) == [2, 1, 0]
-    assert len(index) == 3
+def test_each_key_has_one_number():
+    numbers = Numbered(pa.string())
+    assert numbers(["b", "a", "b"]) == [0, 1, 0]
+    assert numbers(["c", "a", "b"]) == [2, 1, 0]
+    assert sorted(numbers.shown) == [0, 1, 2]
 
 
 def test_null_is_a_key_like_any_other():
-    index = KeyIndex([pa.int64()])
-    assert slots_of(index, [0, None, 5, None]) == [0, 2, 1, 2]
-    assert slots_of(index, [None, 0, 7]) == [2, 0, 3]
-    assert index.keys().take(np.arange(4))[0].to_pylist() == [0, 5, None, 7]
+    numbers = Numbered(pa.int64())
+    assert numbers([0, None, 5, None]) == [0, 1, 2, 1]
+    assert numbers([None, 0, 7]) == [1, 0, 3]
+    assert len(numbers.index) == 4
 
 
 def test_the_zeros_of_floats_are_one_key_and_so_are_all_nans():
-    index = KeyIndex([pa.float64()])
-    assert slots_of(index, [0.0, -0.0, float("nan"), -float("nan"), 1.5]) == [0, 0, 1, 1, 2]
+    numbers = Numbered(pa.float64())
+    assert numbers([0.0, -0.0, float("nan"), -float("nan"), 1.5]) == [0, 0, 1, 1, 2]
 
 
 @pytest.mark.parametrize("lengths", [(0, 11, 12, 13, 40), (13,), (12,)])
 def test_text_of_any_length_is_told_apart(lengths):
     keys = [prefix + "x" * (length - 1) for length in lengths for prefix in ("a", "b") if length]
-    index = KeyIndex([pa.string()])
-    first = slots_of(index, [*keys, ""])
-    assert sorted(first) == list(range(len(keys) + 1))
-    assert slots_of(index, ["", *keys[::-1]]) == first[::-1]
+    numbers = Numbered(pa.string())
+    first = numbers([*keys, ""])
+    assert first == list(range(len(keys) + 1))
+    assert numbers(["", *keys[::-1]]) == first[::-1]
 
 
 def test_text_with_a_zero_byte_is_not_the_text_without():
-    index = KeyIndex([pa.string()])
-    assert slots_of(index, ["a", "a\0", "a\0\0", ""]) == [0, 1, 2, 3]
+    assert Numbered(pa.string())(["a", "a\0", "a\0\0", ""]) == [0, 1, 2, 3]
 
 
 def test_keys_whose_digests_collide_are_told_apart(monkeypatch):
     monkeypatch.setattr(key_words, "digest", lambda column: np.full(len(column), 7, np.uint64))
     keys = [f"same length {i:03}" for i in range(50)]
-    index = KeyIndex([pa.string()])
-    first = slots_of(index, keys[:30] + keys[:30])
-    assert first[:30] == first[30:]
-    again = slots_of(index, keys)
-    assert again[:30] == first[:30]
-    assert sorted(again) == list(range(50))
-    assert index.keys().take(np.array(again))[0].to_pylist() == keys
+    numbers = Numbered(pa.string())
+    assert numbers(keys[:30] + keys[:30]) == [*range(30), *range(30)]
+    assert numbers(keys) == list(range(50))
+    assert len(numbers.index) == 50
 
 
 def test_a_dictionary_is_looked_up_by_entries_that_occur():
-    index = KeyIndex([pa.string()])
+    numbers = Numbered(pa.string())
     column = pa.DictionaryArray.from_arrays(
         pa.array([2, 0, None, 2]), pa.array(["a", "never", "c"])
     )
-    assert index.find_or_add([column]).tolist() == [1, 0, 2, 1]
-    assert len(index) == 3
-    assert slots_of(index, ["c", None, "a"]) == [1, 2, 0]
+    assert numbers(column) == [0, 1, 2, 0]
+    assert len(numbers.index) == 3
+    assert numbers(["c", None, "a"]) == [0, 2, 1]
 
 
 @pytest.mark.parametrize("physical", [pa.large_string(), pa.string_view()])
 def test_the_same_text_in_another_physical_type_is_the_same_key(physical):
-    index = KeyIndex([pa.string()])
-    slots_of(index, ["a", "b"])
-    assert index.find_or_add([pa.array(["b", "a"], physical)]).tolist() == [1, 0]
+    numbers = Numbered(pa.string())
+    numbers(["a", "b"])
+    assert numbers(pa.array(["b", "a"], physical)) == [1, 0]
 
 
 def test_keys_of_several_columns_are_found_by_all_of_them():
-    index = KeyIndex([pa.string(), pa.int64(), pa.bool_()])
-    first = slots_of(index, ["a", "a", "b", "a"], [1, 2, 1, 1], [True, True, True, None])
-    assert sorted(first) == [0, 1, 2, 3]
-    assert slots_of(index, ["b", "a"], [1, 1], [True, True]) == [first[2], first[0]]
-    keys = [column.to_pylist() for column in index.keys().take(np.array(first))]
-    assert list(zip(*keys, strict=True)) == [
-        ("a", 1, True),
-        ("a", 2, True),
-        ("b", 1, True),
-        ("a", 1, None),
-    ]
-    assert index.keys().hashes()[first].tolist() == [
-        stable_hash(key) for key in zip(*keys, strict=True)
-    ]
+    numbers = Numbered(pa.string(), pa.int64(), pa.bool_())
+    parts = ["a", "a", "b", "a"], [1, 2, 1, 1], [True, True, True, None]
+    assert numbers(*parts) == [0, 1, 2, 3]
+    assert numbers(["b", "a"], [1, 1], [True, True]) == [2, 0]
+    hashes = numbers.index.keys().hashes()[list(numbers.shown)].tolist()
+    assert hashes == [stable_hash(key) for key in zip(*parts, strict=True)]
+
+
+def test_a_tuple_of_one_column_hashes_like_a_tuple():
+    index = KeyIndex([pa.string()], is_tuple=True)
+    index.find_or_add([pa.array(["a"])])
+    assert index.keys().hashes().tolist() == [stable_hash(("a",))]
 
 
 def test_frozen_keys_do_not_see_later_ones():
-    index = KeyIndex([pa.int64(), pa.int64()])
-    slots_of(index, [1, 2], [1, 2])
-    frozen = index.keys()
-    slots_of(index, list(range(5000)), list(range(5000)))
+    numbers = Numbered(pa.int64(), pa.int64())
+    numbers([1, 2], [1, 2])
+    frozen = numbers.index.keys()
+    numbers(range(5000), range(5000))
     assert len(frozen.hashes()) == 2
 
 
 def test_many_keys_in_many_batches_keep_their_numbers():
     rng = np.random.default_rng(0)
-    index = KeyIndex([pa.string()])
+    numbers = Numbered(pa.string())
     known = {}
     for _ in range(30):
         keys = [f"key-{i}" for i in rng.integers(0, 20_000, 3_000)]
-        for key, slot in zip(keys, slots_of(index, keys), strict=True):
+        for key, slot in zip(keys, numbers(keys), strict=True):
             assert known.setdefault(key, slot) == slot
-    assert sorted(known.values()) == list(range(len(index)))
-    stored = index.keys().take(np.arange(len(index)))[0].to_pylist()
-    assert {key: slot for slot, key in enumerate(stored)} == known
+    assert sorted(numbers.shown) == list(range(len(known)))
 
 
 @pytest.mark.parametrize(

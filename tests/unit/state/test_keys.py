@@ -142,3 +142,14 @@ def test_a_selection_of_fields_travels_pickled(key):
     assert selection.values(Batch.of_records(ROWS)) == select_key(key).values(
         Batch.of_records(ROWS)
     )
+
+
+def test_keys_are_those_of_the_records_that_arrive_not_of_those_that_were_sent():
+    typed = Types.ROW_NAMED(["weight"], [Types.FLOAT()])
+    sent = Batch.of_records([{"weight": 0.1}], arrow_format(typed))
+    arrived = pytest.approx(0.1, rel=1e-6)
+    for key in ("weight", lambda row: row.weight * 1):
+        [found] = select_key(key, typed).values(sent)
+        assert found == arrived
+        assert found != 0.1
+        assert select_key(key, typed).hashes(sent).tolist() == [stable_hash(found)]

@@ -18,8 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.core.errors import InternalError, NotSerializable, shorten
-from tidegate.core.ids import Attempt, EdgeId, StepNumber, SubtaskIndex, VertexId
-from tidegate.runtime.exchange.packet import Packet, PacketHeader
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import StreamElement
 from tidegate.types.arrow import ArrowFormat
@@ -112,36 +110,3 @@ def _decode_batch(
     else:
         raise InternalError(f"a packet holds an element of the unknown kind {kind}")
     return Batch(columns=columns, records=records, format=format, timestamps=timestamps)
-
-
-_HEADER = struct.Struct(">IQIIIII")
-TARGET_SUBTASK_OFFSET = _HEADER.size - 8
-"""Where a step task finds the number of the slot that a packet goes to."""
-
-
-def encode_header(header: PacketHeader) -> bytes:
-    """A packet on the wire is its header, of fixed size, followed by its body."""
-    return _HEADER.pack(
-        header.attempt,
-        header.step,
-        header.edge,
-        header.source,
-        header.target_vertex,
-        header.target_subtask,
-        header.sequence,
-    )
-
-
-def decode_packet(data: bytes | bytearray | memoryview) -> Packet:
-    """The packet of a frame; its body is a view of `data`."""
-    attempt, step, edge, source, vertex, subtask, sequence = _HEADER.unpack_from(data)
-    header = PacketHeader(
-        Attempt(attempt),
-        StepNumber(step),
-        EdgeId(edge),
-        SubtaskIndex(source),
-        VertexId(vertex),
-        SubtaskIndex(subtask),
-        sequence,
-    )
-    return Packet(header, memoryview(data)[_HEADER.size :])

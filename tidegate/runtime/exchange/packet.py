@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from tidegate.core.errors import SlotLost
 from tidegate.core.ids import Attempt, EdgeId, SlotIndex, StepNumber, SubtaskIndex, VertexId
 from tidegate.runtime.exchange.spill import Bytes, SpilledBytes
 
@@ -70,3 +72,52 @@ class FailureMark:
 
     slot: SlotIndex
     cause: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOutOfReach:
+    """What a step task says instead of a report when its slot did not answer."""
+
+    slot: SlotIndex
+    reason: str
+
+    def as_error(self) -> SlotLost:
+        return SlotLost(self.slot, self.reason)
+
+
+_HEADER: Final = struct.Struct(">IQIIIII")
+_TARGET_SUBTASK: Final = struct.Struct(">I")
+_TARGET_SUBTASK_OFFSET: Final = _HEADER.size - 8
+
+
+def encode_header(header: PacketHeader) -> bytes:
+    """A packet on the wire is its header, of fixed size, followed by its body."""
+    return _HEADER.pack(
+        header.attempt,
+        header.step,
+        header.edge,
+        header.source,
+        header.target_vertex,
+        header.target_subtask,
+        header.sequence,
+    )
+
+
+def decode_packet(data: bytes | bytearray | memoryview) -> Packet:
+    """The packet of a frame; its body is a view of `data`."""
+    attempt, step, edge, source, vertex, subtask, sequence = _HEADER.unpack_from(data)
+    header = PacketHeader(
+        Attempt(attempt),
+        StepNumber(step),
+        EdgeId(edge),
+        SubtaskIndex(source),
+        VertexId(vertex),
+        SubtaskIndex(subtask),
+        sequence,
+    )
+    return Packet(header, memoryview(data)[_HEADER.size :])
+
+
+def target_of(packet: bytes | bytearray) -> int:
+    """The slot that a packet on the wire goes to."""
+    return int(_TARGET_SUBTASK.unpack_from(packet, _TARGET_SUBTASK_OFFSET)[0])

@@ -7,15 +7,11 @@ slot  ▶ PACKET* · MARK* · REPORT          or    REFUSED(reason)
 from __future__ import annotations
 
 import pickle
-import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
 from tidegate.core.errors import ProtocolViolation
-from tidegate.core.ids import Level, PipelineId
-from tidegate.runtime.exchange.codec import TARGET_SUBTASK_OFFSET
-from tidegate.runtime.messages import StepRequest
 from tidegate.runtime.wire import Connection
 
 
@@ -31,15 +27,6 @@ class Frame(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class UnitOrder:
-    """Which unit the frames that follow are for."""
-
-    pipeline: PipelineId
-    level: Level
-    request: StepRequest
-
-
-@dataclass(frozen=True, slots=True)
 class UnitRefused(Exception):
     """The slot will not run the unit."""
 
@@ -48,12 +35,6 @@ class UnitRefused(Exception):
 
 Cargo = tuple[Frame, bytes | bytearray]
 """A packet or a mark, as opaque bytes."""
-_TARGET = struct.Struct(">I")
-
-
-def target_of(packet: bytes | bytearray) -> int:
-    """The slot that a packet goes to."""
-    return int(_TARGET.unpack_from(packet, TARGET_SUBTASK_OFFSET)[0])
 
 
 def send_unit(connection: Connection, order: bytes, cargo: Iterable[Cargo]) -> None:

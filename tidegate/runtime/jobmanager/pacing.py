@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -11,31 +12,36 @@ from tidegate.runtime.messages import SlotReport
 _FIRST_SLICE = 4096
 _FASTEST_GROWTH = 4.0
 _FASTEST_SHRINKING = 0.25
+_FIXED_COST_SHARE = 0.25
+_LONGEST_STEP = 2.0
 
 
 class SliceSize:
-    """Records a source subtask may put into a step, such that a full step takes the target time."""
+    """Records a source subtask may put into a step, such that a full step takes the target time.
+
+    A step costs something even when it carries nothing: what Spark needs to schedule it. Where that
+    eats up the target, on a slow or busy cluster, steps become longer instead of ever smaller.
+    """
 
     def __init__(self, target_seconds: float, maximum: int) -> None:
         self._target = target_seconds
         self._maximum = maximum
+        self._fixed_cost = math.inf
         self.records = min(_FIRST_SLICE, maximum)
 
     def observe(self, seconds: float, largest_slice: int) -> None:
         """A step took this long; `largest_slice` is what its busiest source subtask read.
 
-        A step that was not full says nothing about what a full one would take, unless it took
-        too long already.
+        A step that was not full says nothing about what a full one would take.
         """
-        is_full = largest_slice >= 0.9 * self.records
-        if not is_full and seconds <= self._target:
+        self._fixed_cost = min(self._fixed_cost, seconds)
+        if largest_slice < 0.9 * self.records:
             return
-        change = self._target / max(seconds, 1e-3)
+        desired = max(self._target, min(self._fixed_cost / _FIXED_COST_SHARE, _LONGEST_STEP))
+        work = max(seconds - self._fixed_cost, 1e-3)
+        change = (desired - min(self._fixed_cost, desired)) / work
         change = min(max(change, _FASTEST_SHRINKING), _FASTEST_GROWTH)
-        base = self.records if is_full else max(largest_slice, 1)
-        if not is_full and change * base > self.records:
-            return
-        self.records = max(1, min(int(base * change), self._maximum))
+        self.records = max(1, min(int(self.records * change), self._maximum))
 
 
 @dataclass(frozen=True, slots=True)

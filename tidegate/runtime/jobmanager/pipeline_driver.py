@@ -11,12 +11,12 @@ from tidegate.core.config import Settings
 from tidegate.core.errors import TidegateError, UserError
 from tidegate.core.ids import Attempt, PipelineId, SlotIndex, StepNumber
 from tidegate.graph.job_graph import Pipeline
-from tidegate.runtime.exchange.packet import FailureMark
+from tidegate.runtime.exchange.packet import FailureMark, SlotOutOfReach
 from tidegate.runtime.jobmanager.cluster import Exchange, StepBroken
 from tidegate.runtime.jobmanager.pacing import SliceSize, next_step
 from tidegate.runtime.jobmanager.region import Region, RunStep
 from tidegate.runtime.jobmanager.split_enumerator import SplitAssigner
-from tidegate.runtime.messages import SlotOutOfReach, SlotReport, StepOutcome, StepRequest
+from tidegate.runtime.messages import SlotReport, StepOutcome, StepRequest
 from tidegate.runtime.wire import Address
 
 _DISCOVERY_SECONDS = 1.0

@@ -39,6 +39,8 @@ class TakeSnapshot:
     barrier: Barrier
     alignment_seconds: float
     bytes_buffered: int
+    ended_inputs: frozenset[int] = frozenset()
+    """Inputs that have ended before the barrier: part of the snapshot, for the gate restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class InputEnded:
     """No record follows on any channel of this input."""
 
     input_index: int
+    is_last: bool = False
+    """All other inputs have ended before: no record follows at all, barriers still may."""
 
 
 Delivery = Records | TakeSnapshot | SnapshotAborted | AdvanceWatermark | InputEnded
@@ -92,16 +96,6 @@ class InputGate:
     def open_input(self, channel: Channel) -> int | None:
         """The input that batches of this channel may be handed to at once; None: `feed` them."""
         return self._open.get(channel)
-
-    @property
-    def ended_inputs(self) -> frozenset[int]:
-        """Inputs on which no record can come any more: part of a subtask's snapshot."""
-        return frozenset(self._ended_inputs)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether no record can come on any input; barriers still may."""
-        return not self._live
 
     @property
     def bytes_waiting(self) -> int:
@@ -163,8 +157,9 @@ class InputGate:
                     self._released.extend(channels)
                     self._bytes_buffered = 0
                 case Complete(barrier, first_barrier_at):
+                    seconds, ended = now - first_barrier_at, frozenset(self._ended_inputs)
                     self._deliveries.append(
-                        TakeSnapshot(barrier, now - first_barrier_at, self._bytes_buffered)
+                        TakeSnapshot(barrier, seconds, self._bytes_buffered, ended)
                     )
                 case Abort(checkpoint_id, reason):
                     self._deliveries.append(SnapshotAborted(checkpoint_id, reason))
@@ -197,5 +192,5 @@ class InputGate:
         index = self._inputs[channel]
         if not any(self._inputs[other] == index for other in self._live):
             self._ended_inputs.add(index)
-            self._deliveries.append(InputEnded(index))
+            self._deliveries.append(InputEnded(index, is_last=not self._live))
         self._apply(self._alignment.ended(channel), now)

@@ -170,9 +170,8 @@ class PipelineHost:
             for channel, elements in self._inputs_of(vertex.id, arrived.get(vertex.id, {})):
                 subtask.feed(channel, elements)
             subtask.end_slice(now)
-        return UnitAnswer(
-            tuple(self._outbox.take_packets()), tuple(self._marks.values()), self._report()
-        )
+        packets = tuple(self._outbox.take_packets())
+        return UnitAnswer(packets, tuple(self._marks.values()), self._report())
 
     def _begin(self, step: StepNumber) -> None:
         self._step = step

@@ -126,9 +126,7 @@ class _Slot:
 
 
 def _collect_garbage_rarely() -> None:
-    """Records are millions of short-lived tuples, never cyclic; looking for cycles in them costs
-    several times what making them does.
-    """
+    """Look for cycles seldom: among millions of short-lived records there are none to find."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 50, 100)

@@ -227,8 +227,9 @@ class _Hosted:
 
     def _as_answer(self, error: Exception) -> UnitAnswer:
         """Whoever waits for a unit that came to nothing gets a mark that fails the region."""
-        cause = InternalError(f"slot {self._slot}: {type(error).__name__}: {error}")
-        mark = FailureMark(self._slot, cause)
+        if not isinstance(error, TidegateError):
+            error = InternalError(f"slot {self._slot}: {type(error).__name__}: {error}")
+        mark = FailureMark(self._slot, error)
         return UnitAnswer((), (mark,), SlotReport(slot=self._slot, marks=(mark,)))
 
     def _open(self, attempt: Attempt) -> None:

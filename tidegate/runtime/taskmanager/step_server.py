@@ -5,10 +5,15 @@ from __future__ import annotations
 import pickle
 
 from tidegate.core.errors import ProtocolViolation
-from tidegate.runtime.exchange.codec import decode_packet, encode_header
-from tidegate.runtime.exchange.packet import FailureMark, Packet
+from tidegate.runtime.exchange.packet import (
+    FailureMark,
+    Packet,
+    decode_packet,
+    encode_header,
+)
 from tidegate.runtime.exchange.spill import loaded
-from tidegate.runtime.exchange.unit_protocol import Frame, UnitOrder
+from tidegate.runtime.exchange.unit_protocol import Frame
+from tidegate.runtime.messages import UnitOrder
 from tidegate.runtime.taskmanager.pipeline_host import UnitAnswer
 from tidegate.runtime.taskmanager.slot_host import SlotHost
 from tidegate.runtime.taskmanager.work_unit import UnitKey
@@ -25,9 +30,8 @@ class StepServer:
         """Answer units until the task closes the line."""
         while True:
             order, packets, marks = _receive_unit(connection)
-            key = UnitKey(order.request.attempt, order.request.step, order.level)
-            request = order.request if order.level == 0 else None
-            answer = self._host.run_unit(order.pipeline, key, packets, marks, request)
+            key = UnitKey(order.attempt, order.step, order.level)
+            answer = self._host.run_unit(order.pipeline, key, packets, marks, order.request)
             if isinstance(answer, UnitAnswer):
                 _send_answer(connection, answer)
             else:

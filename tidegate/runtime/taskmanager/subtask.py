@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 from tidegate.connectors.source import InputStatus
-from tidegate.core.errors import InternalError, TidegateError, UserFunctionError
+from tidegate.core.errors import (
+    ExternalError,
+    InternalError,
+    TidegateError,
+    UserFunctionError,
+)
 from tidegate.core.ids import CheckpointId
 from tidegate.graph.job_graph import Vertex
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
@@ -260,15 +265,14 @@ class Subtask:
                     self._on_abort(checkpoint_id, reason)
                 case AdvanceWatermark(watermark):
                     head.on_watermark(watermark)
-                case InputEnded(input_index):
-                    self._end_input(input_index)
+                case InputEnded(input_index, is_last):
+                    self._end_input(input_index, is_last)
                 case _:
                     assert_never(delivery)
 
-    def _end_input(self, input_index: int) -> None:
-        assert self._gate is not None
+    def _end_input(self, input_index: int, is_last: bool) -> None:
         self._operators[0].finish(input_index)
-        if self._gate.has_ended:
+        if is_last:
             self._finish(head_is_done=True)
 
     def _finish(self, *, head_is_done: bool = False) -> None:
@@ -288,7 +292,7 @@ class Subtask:
 
     def _as_failure(self, error: BaseException) -> TidegateError:
         """User code is wrapped where it is called; what arrives here bare came from between."""
-        if isinstance(error, UserFunctionError | InternalError):
+        if isinstance(error, UserFunctionError | ExternalError | InternalError):
             return error
         context = self._contexts[0]
         place = f"({context.subtask + 1}/{context.parallelism})"
