@@ -37,6 +37,7 @@ ORDERED = {
     Types.LONG(): st.integers(-(2**63), 2**63 - 1) | SMALL,
     ArrowTypeInfo(pa.uint64()): st.integers(0, 2**64 - 1) | st.integers(0, 3),
     Types.STRING(): TEXT,
+    Types.BIG_INT(): SMALL | st.integers(-(10**70), 10**70),
     Types.BOOLEAN(): st.booleans(),
     Types.SQL_DATE(): st.dates(dt.date(2020, 1, 1), dt.date(2020, 1, 4)),
     Types.SQL_TIMESTAMP(): st.datetimes(),

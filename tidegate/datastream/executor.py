@@ -12,6 +12,7 @@ from tidegate.datastream.spark_session import (
     is_active,
     is_ours,
     make_session,
+    prefer_this_python,
     refuse_spark_connect,
     ship_python_files,
     task_slots,
@@ -61,6 +62,7 @@ class SparkExecutor:
         is_narrow = self._given is None and spark is not None and _is_narrow(spark, graph.slots)
         if spark is None or is_narrow:
             spark = self._made = make_session(settings, graph.slots)
+        prefer_this_python(spark)
         ship_python_files(spark, settings.pipeline.python_files)
         return submit(graph, spark, settings)
 

@@ -87,6 +87,17 @@ def make_session(settings: Settings, parallelism: int) -> SparkSession:
     return spark
 
 
+def prefer_this_python(spark: SparkSession) -> None:
+    """Let workers on this machine run our interpreter, unless the user has chosen one.
+
+    PySpark takes the first `python3` of the PATH, which need not have the packages of this one.
+    """
+    context = spark.sparkContext
+    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
+    if not chosen and (context.master or "").startswith("local["):
+        context.pythonExec = sys.executable
+
+
 def ship_python_files(spark: SparkSession, paths: Sequence[str]) -> None:
     """Let Spark's workers import from these files."""
     for path in paths:

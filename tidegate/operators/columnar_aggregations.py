@@ -171,7 +171,9 @@ class SumAggregation(ColumnarAggregation):
         kind = self.format.schema.field(self.field).type
         self._is_float = pa.types.is_floating(kind)
         self._dtype = kind.to_pandas_dtype()
-        self._sums = NumberColumn(np.float64 if self._is_float else np.int64)
+        # Adding to -0.0 changes nothing, not even the sign of a zero.
+        self._nothing = -0.0 if self._is_float else 0
+        self._sums = NumberColumn(np.float64 if self._is_float else np.int64, self._nothing)
         self._seen = NumberColumn(np.bool_)
         self._firsts = FirstFields(self, self.field)
         self._reach = 0
@@ -184,7 +186,7 @@ class SumAggregation(ColumnarAggregation):
     def results(self, columns: Columns, slots: Slots, known: int) -> Columns:
         results = self._firsts.replace(columns, slots, known)
         field = self.plain(columns, self.field)
-        values = (field.fill_null(0) if field.null_count else field).to_numpy()
+        values = (field.fill_null(self._nothing) if field.null_count else field).to_numpy()
         segments = Segments(slots, len(self.state))
         running = running_sum(segments, values, self._sums.values)
         absent = self._absent(segments, field, slots)

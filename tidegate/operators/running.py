@@ -79,7 +79,9 @@ def running_sum(segments: Segments, values: Numbers, sums: Numbers) -> Numbers:
     """
     ordered = segments.ordered(values)
     if sums.dtype.kind == "f":
-        running = _running_float_sum(segments, ordered.astype(sums.dtype), sums)
+        # Infinities of both signs make NaN, and too much an infinity, as in Python: no warning.
+        with np.errstate(invalid="ignore", over="ignore"):
+            running = _running_float_sum(segments, ordered.astype(sums.dtype), sums)
     else:
         running = np.cumsum(ordered, dtype=sums.dtype)
         starts = segments.starts

@@ -58,10 +58,11 @@ class StateColumn(ABC):
 
 
 class NumberColumn(StateColumn):
-    """A number per slot, zero at first."""
+    """A number per slot."""
 
-    def __init__(self, dtype: npt.DTypeLike) -> None:
-        self._room = np.zeros(1024, dtype)
+    def __init__(self, dtype: npt.DTypeLike, initial: float = 0) -> None:
+        self._initial = initial
+        self._room = np.full(1024, initial, dtype)
         self.values = self._room[:0]
         """The number of every slot; to be changed in place."""
 
@@ -71,7 +72,7 @@ class NumberColumn(StateColumn):
 
     def grow(self, slots: int) -> None:
         if slots > len(self._room):
-            room = np.zeros(max(slots, 2 * len(self._room)), self._room.dtype)
+            room = np.full(max(slots, 2 * len(self._room)), self._initial, self._room.dtype)
             room[: len(self.values)] = self.values
             self._room = room
         self.values = self._room[:slots]

@@ -37,11 +37,8 @@ class KeyColumns(NamedTuple):
 
     @property
     def decode_alike(self) -> bool:
-        """Whether pyarrow makes of the columns what records hold; an Instant it does not know."""
-        return not any(
-            isinstance(kind, pa.TimestampType) and kind.unit == "ns" and kind.tz is not None
-            for kind in self.kinds
-        )
+        """Whether pyarrow makes of the columns what records hold; of a BIG_INT it would not."""
+        return not any(map(pa.types.is_decimal256, self.kinds))
 
 
 @dataclass(frozen=True, slots=True)

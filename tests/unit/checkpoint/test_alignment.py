@@ -69,3 +69,10 @@ def test_aborted_numbers_are_forgotten_once_no_channel_can_bring_them(alignment)
         for channel in "abc":
             assert alignment.barrier(channel, barrier(number), 0.0) == []
     assert alignment.remembered == 0
+
+
+def test_a_channel_that_has_ended_is_never_blocked(alignment):
+    alignment.ended("a")
+    assert alignment.barrier("a", barrier(1), 0.0) == []
+    assert alignment.barrier("b", barrier(1), 1.0) == [Block("b")]
+    assert alignment.barrier("c", barrier(1), 2.0) == [Complete(barrier(1), 0.0), Release(("b",))]

@@ -65,7 +65,7 @@ def notes():
     return Noting.notes
 
 
-class Tested:
+class Subject:
     """The subtask of one vertex of a job, with the channels that leave it."""
 
     def __init__(self, job, directory, vertex=0):
@@ -116,8 +116,8 @@ class Tested:
 
 @pytest.fixture
 def tested(tmp_path):
-    def build(*sinks, vertex=0, chaining=True):
-        return Tested(graph_of(*sinks, chaining=chaining), tmp_path, vertex)
+    def build(*sinks, vertex=0, parallelism=1):
+        return Subject(graph_of(*sinks, parallelism=parallelism), tmp_path, vertex)
 
     return build
 
@@ -298,7 +298,7 @@ def test_the_slower_input_sets_the_watermark(joined):
 
 def test_a_key_selector_fails_the_operator_that_emits(tested):
     keyed_stream = keyed(lambda record: record.missing, mapped(abs, read([1]), name="emits"))
-    subject = tested(collected(mapped(abs, keyed_stream)))
+    subject = tested(collected(mapped(abs, keyed_stream)), parallelism=2)
     subject.subtask.open()
     subject.run(1)
     assert subject.subtask.failure.args[0] == "emits"

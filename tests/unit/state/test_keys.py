@@ -102,6 +102,7 @@ def test_values_that_arrow_decodes_differently_are_taken_from_the_records():
     record = (Instant(1, 999), 2**70)
     batch = columnar([record], typed)
     assert select_key(0, typed).values(batch) == [record[0]]
+    assert [type(key) for key in select_key(1, typed).values(batch)] == [int]
     assert select_key((0, 1), typed).values(batch) == [record]
     assert select_key((0, 1), typed).hashes(batch).tolist() == [stable_hash(record)]
 

@@ -1,0 +1,77 @@
+"""What is measured: the workloads, and a case as one workload at one number of keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Workload(str, Enum):
+    """The workloads; their values are the names on the command line and in the JSON."""
+
+    SUM = "sum"
+    FUNCTION = "function"
+    MAP = "map"
+    LATENCY = "latency"
+    FLOOR = "floor"
+    SLOTS = "slots"
+    SOAK = "soak"
+
+    @property
+    def title(self) -> str:
+        return TITLES[self]
+
+    @property
+    def throughput(self) -> bool:
+        return self not in (Workload.LATENCY, Workload.FLOOR)
+
+
+TITLES = {
+    Workload.SUM: "(a) keyed running sum, the engine's own aggregation",
+    Workload.FUNCTION: "(b) keyed running sum, a Python function per record with state",
+    Workload.MAP: "(c) map only, a Python function per record",
+    Workload.LATENCY: "(e) event to sink at a fixed rate, keyed running sum",
+    Workload.FLOOR: "(d) floor of a warm two-stage step",
+    Workload.SLOTS: "cost per record of (a) by number of slots",
+    Workload.SOAK: "(g) soak of (a): cost per record as it goes on",
+}
+
+DEFAULT_WORKLOADS = (
+    Workload.SUM,
+    Workload.FUNCTION,
+    Workload.MAP,
+    Workload.FLOOR,
+    Workload.LATENCY,
+)
+DEFAULT_KEYS = (1_000, 1_000_000)
+FEW, MANY = DEFAULT_KEYS
+SLOT_COUNTS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload at a number of keys (and, for the workload `slots`, a number of slots)."""
+
+    workload: Workload
+    keys: int
+    slots: int | None = None
+
+    @property
+    def name(self) -> str:
+        slots = f", {self.slots} slots" if self.slots is not None else ""
+        return f"{self.workload.value} {self.keys:,} keys{slots}"
+
+
+def cases_of(workloads: list[Workload], keys: list[int]) -> list[Case]:
+    """Every workload at every number of keys that makes sense for it, in the order of the enum."""
+    cases: list[Case] = []
+    for workload in Workload:
+        if workload not in workloads:
+            continue
+        if workload in (Workload.SUM, Workload.FUNCTION):
+            cases += [Case(workload, number) for number in keys]
+        elif workload is Workload.SLOTS:
+            cases += [Case(workload, FEW, slots) for slots in SLOT_COUNTS]
+        else:
+            cases.append(Case(workload, FEW))
+    return cases

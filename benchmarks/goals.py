@@ -1,0 +1,82 @@
+"""What Tidegate has set itself to reach, as data: the only place where the goals stand.
+
+They are ratios within one run on one machine, or limits on a measure of Tidegate's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from benchmarks.cases import FEW, MANY, Case, Workload
+
+
+class Outcome(str, Enum):
+    REACHED = "reached"
+    MISSED = "missed"
+    UNKNOWN = "not measured"
+
+
+@dataclass(frozen=True)
+class RatioGoal:
+    """Tidegate's records per second over those of the fastest of some peers."""
+
+    case: Case
+    peers: tuple[str, ...]
+    at_least: float
+
+    def judge(self, ratio: float | None) -> Outcome:
+        if ratio is None:
+            return Outcome.UNKNOWN
+        return Outcome.REACHED if ratio >= self.at_least else Outcome.MISSED
+
+    @property
+    def text(self) -> str:
+        return f"{self.case.name}: at least {self.at_least:.3g} × {' / '.join(self.peers)}"
+
+
+@dataclass(frozen=True)
+class LimitGoal:
+    """An upper bound on one of Tidegate's own measures."""
+
+    case: Case
+    measure: str
+    below: float
+    unit: str
+
+    def judge(self, value: float | None) -> Outcome:
+        if value is None:
+            return Outcome.UNKNOWN
+        return Outcome.REACHED if value < self.below else Outcome.MISSED
+
+    @property
+    def text(self) -> str:
+        return f"{self.case.name}: {self.measure} below {self.below:g} {self.unit}".rstrip()
+
+
+Goal = RatioGoal | LimitGoal
+
+BYTEWAX = ("bytewax", "bytewax-large-batches")
+SPARK_PYTHON = ("spark-tws-rows", "spark-tws-pandas")
+A_THIRD = 1 / 3
+
+RATIO_GOALS: Sequence[RatioGoal] = (
+    RatioGoal(Case(Workload.SUM, FEW), ("flink-sql",), 2),
+    RatioGoal(Case(Workload.SUM, FEW), ("spark-native",), 1),
+    RatioGoal(Case(Workload.SUM, FEW), ("polars",), A_THIRD),
+    RatioGoal(Case(Workload.SUM, MANY), ("flink-sql",), 3),
+    RatioGoal(Case(Workload.SUM, MANY), ("spark-native",), 10),
+    RatioGoal(Case(Workload.SUM, MANY), ("polars",), A_THIRD),
+    RatioGoal(Case(Workload.FUNCTION, FEW), BYTEWAX, 2),
+    RatioGoal(Case(Workload.FUNCTION, FEW), SPARK_PYTHON, 8),
+    RatioGoal(Case(Workload.FUNCTION, MANY), BYTEWAX, 15),
+)
+
+LIMIT_GOALS: Sequence[LimitGoal] = (
+    LimitGoal(Case(Workload.SUM, MANY), "python_peak_mb", 1_000, "MB"),
+    LimitGoal(Case(Workload.FLOOR, FEW), "step_p50_ms", 100, "ms"),
+    LimitGoal(Case(Workload.LATENCY, FEW), "latency_p50_ms", 150, "ms"),
+    LimitGoal(Case(Workload.SOAK, FEW), "last_over_first_cost", 1.15, "×"),
+    LimitGoal(Case(Workload.SLOTS, FEW), "most_over_least_cost", 1.25, "×"),
+)

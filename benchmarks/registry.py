@@ -1,0 +1,151 @@
+"""The peers: which program measures what, in which environment, with which options.
+
+`rates` are records per second once reached on a quiet machine with two cores. They only set sizes:
+how many records a bounded run gets and with which batch a search for the right batch begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.cases import FEW, MANY, Case, Workload
+from benchmarks.environments import TIDEGATE
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Something a user could take, as the harness knows it."""
+
+    name: str
+    title: str
+    environment: str
+    modules: Mapping[Workload, str]
+    rates: Mapping[tuple[Workload, int], float]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def measures(self, case: Case) -> bool:
+        return case.workload in self.modules
+
+    def rate(self, case: Case) -> float:
+        """The rate a case is planned with; a number of keys in between counts as the larger."""
+        known = FEW if case.keys <= FEW else MANY
+        workload = case.workload
+        if workload in (Workload.SLOTS, Workload.SOAK):
+            workload = Workload.SUM
+        return self.rates.get((workload, known)) or self.rates.get((workload, FEW)) or 10_000.0
+
+
+PEERS: tuple[Peer, ...] = (
+    Peer(
+        name="tidegate",
+        title="Tidegate",
+        environment=TIDEGATE,
+        modules={
+            workload: "benchmarks.peers.tidegate_peer"
+            for workload in Workload
+        },
+        rates={
+            (Workload.SUM, FEW): 5e6,
+            (Workload.SUM, MANY): 1.5e6,
+            (Workload.FUNCTION, FEW): 0.9e6,
+            (Workload.FUNCTION, MANY): 0.4e6,
+            (Workload.MAP, FEW): 1e6,
+        },
+    ),
+    Peer(
+        name="flink-sql",
+        title="Flink SQL, a result per record",
+        environment="flink",
+        modules={Workload.SUM: "benchmarks.peers.flink_sql"},
+        rates={(Workload.SUM, FEW): 2.4e6, (Workload.SUM, MANY): 0.6e6},
+        options={"state_backend": "hashmap"},
+    ),
+    Peer(
+        name="spark-native",
+        title="Spark native aggregation (one result per key and batch)",
+        environment="spark",
+        modules={
+            Workload.SUM: "benchmarks.peers.spark_native",
+            Workload.LATENCY: "benchmarks.peers.spark_latency",
+        },
+        rates={(Workload.SUM, FEW): 6e6, (Workload.SUM, MANY): 0.1e6},
+    ),
+    Peer(
+        name="polars",
+        title="Polars, whole table in memory (ceiling)",
+        environment="polars",
+        modules={Workload.SUM: "benchmarks.peers.polars_table"},
+        rates={(Workload.SUM, FEW): 20e6, (Workload.SUM, MANY): 6e6},
+        options={"rows": 20_000_000},
+    ),
+    Peer(
+        name="bytewax",
+        title="Bytewax, batches of 1,000 (its connectors' default)",
+        environment="bytewax",
+        modules={
+            Workload.FUNCTION: "benchmarks.peers.bytewax_peer",
+            Workload.MAP: "benchmarks.peers.bytewax_peer",
+        },
+        rates={(Workload.FUNCTION, FEW): 0.43e6, (Workload.MAP, FEW): 5e6},
+        options={"batch": 1_000},
+    ),
+    Peer(
+        name="bytewax-large-batches",
+        title="Bytewax, batches of 100,000",
+        environment="bytewax",
+        modules={
+            Workload.FUNCTION: "benchmarks.peers.bytewax_peer",
+            Workload.MAP: "benchmarks.peers.bytewax_peer",
+        },
+        rates={(Workload.FUNCTION, FEW): 1e6, (Workload.MAP, FEW): 5e6},
+        options={"batch": 100_000},
+    ),
+    Peer(
+        name="spark-tws-rows",
+        title="Spark transformWithState (rows)",
+        environment="spark",
+        modules={Workload.FUNCTION: "benchmarks.peers.spark_tws"},
+        rates={(Workload.FUNCTION, FEW): 60_000, (Workload.FUNCTION, MANY): 2_000},
+        options={"way": "rows"},
+    ),
+    Peer(
+        name="spark-tws-pandas",
+        title="Spark transformWithStateInPandas",
+        environment="spark",
+        modules={Workload.FUNCTION: "benchmarks.peers.spark_tws"},
+        rates={(Workload.FUNCTION, FEW): 20_000, (Workload.FUNCTION, MANY): 1_000},
+        options={"way": "pandas"},
+    ),
+    Peer(
+        name="pyflink",
+        title="PyFlink DataStream, tuned",
+        environment="flink",
+        modules={
+            Workload.FUNCTION: "benchmarks.peers.flink_datastream",
+            Workload.MAP: "benchmarks.peers.flink_datastream",
+        },
+        rates={
+            (Workload.FUNCTION, FEW): 20_000,
+            (Workload.FUNCTION, MANY): 10_000,
+            (Workload.MAP, FEW): 50_000,
+        },
+        options={"execution_mode": "process", "bundle_size": 100_000},
+    ),
+    Peer(
+        name="spark-udf",
+        title="Spark Python UDF over Arrow",
+        environment="spark",
+        modules={Workload.MAP: "benchmarks.peers.spark_map"},
+        rates={(Workload.MAP, FEW): 1e6},
+    ),
+    Peer(
+        name="spark-two-stages",
+        title="Spark alone: two empty Python stages",
+        environment="spark",
+        modules={Workload.FLOOR: "benchmarks.peers.spark_floor"},
+        rates={},
+    ),
+)
+BY_NAME = {peer.name: peer for peer in PEERS}
