@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 
-class Workload(str, Enum):
+class Workload(StrEnum):
     """The workloads; their values are the names on the command line and in the JSON."""
 
     SUM = "sum"
@@ -18,15 +18,15 @@ class Workload(str, Enum):
     SOAK = "soak"
 
     @property
-    def title(self) -> str:
-        return TITLES[self]
+    def heading(self) -> str:
+        return HEADINGS[self]
 
     @property
     def throughput(self) -> bool:
         return self not in (Workload.LATENCY, Workload.FLOOR)
 
 
-TITLES = {
+HEADINGS = {
     Workload.SUM: "(a) keyed running sum, the engine's own aggregation",
     Workload.FUNCTION: "(b) keyed running sum, a Python function per record with state",
     Workload.MAP: "(c) map only, a Python function per record",

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from benchmarks.cases import FEW, MANY, Case, Workload
 
 
-class Outcome(str, Enum):
+class Outcome(StrEnum):
     REACHED = "reached"
     MISSED = "missed"
     UNKNOWN = "not measured"
@@ -33,7 +33,7 @@ class RatioGoal:
 
     @property
     def text(self) -> str:
-        return f"{self.case.name}: at least {self.at_least:.3g} × {' / '.join(self.peers)}"
+        return f"{self.case.name}: at least {self.at_least:.3g} x {' / '.join(self.peers)}"
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,6 @@ LIMIT_GOALS: Sequence[LimitGoal] = (
     LimitGoal(Case(Workload.SUM, MANY), "python_peak_mb", 1_000, "MB"),
     LimitGoal(Case(Workload.FLOOR, FEW), "step_p50_ms", 100, "ms"),
     LimitGoal(Case(Workload.LATENCY, FEW), "latency_p50_ms", 150, "ms"),
-    LimitGoal(Case(Workload.SOAK, FEW), "last_over_first_cost", 1.15, "×"),
-    LimitGoal(Case(Workload.SLOTS, FEW), "most_over_least_cost", 1.25, "×"),
+    LimitGoal(Case(Workload.SOAK, FEW), "last_over_first_cost", 1.15, "x"),
+    LimitGoal(Case(Workload.SLOTS, FEW), "most_over_least_cost", 1.25, "x"),
 )

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -223,9 +224,7 @@ def find_result(lines: Sequence[str]) -> dict[str, Any] | None:
     return None
 
 
-def _evaluate(
-    done: Measurement, answer: dict[str, Any], usage: list[Usage], order: Order
-) -> None:
+def _evaluate(done: Measurement, answer: dict[str, Any], usage: list[Usage], order: Order) -> None:
     done.records = answer["records"]
     done.commit_interval = answer["commit_interval"]
     done.notes = answer["notes"]
@@ -243,9 +242,7 @@ def _evaluate(
         done.measures["java_peak_mb"] = max(u.java_bytes for u in usage) / MEGABYTE
     if not done.samples:
         return
-    window = steady_window(
-        done.samples, order=order, total=done.records, bounded=answer["bounded"]
-    )
+    window = steady_window(done.samples, order=order, total=done.records, bounded=answer["bounded"])
     done.rate, done.window_seconds, done.steady = window.rate, window.seconds, window.steady
     done.measures.update(_cost(window, usage))
     if order.workload == Workload.SOAK.value:
@@ -264,9 +261,9 @@ def wrong_checks(answer: dict[str, Any], order: Order) -> list[str]:
                 f"{check['what']}: {check['checksum']} where {check['records']:,} records"
                 f" give {expected}"
             )
-    if answer["bounded"] and order.records and answer["samples"]:
-        if answer["records"] != order.records:
-            wrong.append(f"{answer['records']:,} records arrived of {order.records:,}")
+    counted = answer["bounded"] and answer["samples"]
+    if counted and answer["records"] != order.records:
+        wrong.append(f"{answer['records']:,} records arrived of {order.records:,}")
     return wrong
 
 
@@ -284,13 +281,11 @@ def _cost(window: Window, usage: list[Usage]) -> dict[str, float]:
 def soak_costs(samples: list[tuple[float, int]]) -> dict[str, float]:
     """Microseconds per record between the marks of the soak, and the last over the first."""
     costs: dict[str, float] = {}
-    for low, high in zip(SOAK_MARKS, SOAK_MARKS[1:], strict=False):
+    for low, high in pairwise(SOAK_MARKS):
         inside = [sample for sample in samples if low * 1e6 <= sample[1] <= high * 1e6]
         if len(inside) >= 2 and inside[-1][1] > inside[0][1]:
             seconds = inside[-1][0] - inside[0][0]
-            costs[f"us_from_{low}_to_{high}m"] = (
-                seconds / (inside[-1][1] - inside[0][1]) * 1e6
-            )
+            costs[f"us_from_{low}_to_{high}m"] = seconds / (inside[-1][1] - inside[0][1]) * 1e6
     if len(costs) >= 2:
         first, *_, last = costs.values()
         costs["last_over_first_cost"] = last / first

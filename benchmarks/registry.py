@@ -42,10 +42,7 @@ PEERS: tuple[Peer, ...] = (
         name="tidegate",
         title="Tidegate",
         environment=TIDEGATE,
-        modules={
-            workload: "benchmarks.peers.tidegate_peer"
-            for workload in Workload
-        },
+        modules=dict.fromkeys(Workload, "benchmarks.peers.tidegate_peer"),
         rates={
             (Workload.SUM, FEW): 5e6,
             (Workload.SUM, MANY): 1.5e6,

@@ -18,7 +18,8 @@ def longest_trips(spark: SparkSession) -> list[tuple[str, int]]:
 
 
 def main() -> None:
-    spark = SparkSession.builder.master("local[4]").appName("dataframes").getOrCreate()
+    builder = SparkSession.builder.master("local[4]").appName("dataframes")
+    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     for city, kilometres in longest_trips(spark):
         print(f"{city}: {kilometres} km")
     spark.stop()

@@ -39,9 +39,7 @@ class Tally:
 class CyclePartition(StatefulSourcePartition[Record, int]):
     """The endless stream of the rule, cut from a list that holds one round of it."""
 
-    def __init__(
-        self, keys: int, batch: int, resume: int | None, pace: Pace, tally: Tally
-    ) -> None:
+    def __init__(self, keys: int, batch: int, resume: int | None, pace: Pace, tally: Tally) -> None:
         rounds = -(-max(keys, batch * 10) // keys)
         self._records: list[Record] = [(key, 1) for key in key_cycle(keys)] * rounds
         self._batch = batch

@@ -42,9 +42,7 @@ class RunningSum(KeyedProcessFunction):
     def open(self, runtime_context: RuntimeContext) -> None:
         self._state = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
 
-    def process_element(
-        self, value: Row, ctx: KeyedProcessFunction.Context
-    ) -> Iterator[Row]:
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
         total = (self._state.value() or 0) + value[1]
         self._state.update(total)
         self._emitted += total

@@ -42,7 +42,8 @@ def warm_up(query: StreamingQuery, feeder: Feeder, order: Order) -> float:
         time.sleep(0.2)
         now, progress = time.time(), query.lastProgress
         elapsed = now - feeder.start
-        behind = now - feeder.due(arrivals(progress, feeder)[0].stop) if progress is not None else elapsed
+        done = arrivals(progress, feeder)[0].stop if progress is not None else 0
+        behind = now - feeder.due(done)
         caught_up = elapsed >= max(order.warm_seconds, WARM_SECONDS) and behind < CAUGHT_UP
         if caught_up or elapsed >= max(order.warm_limit, 2 * WARM_SECONDS):
             return now
@@ -60,9 +61,7 @@ def main() -> None:
         .selectExpr("cast(split(value, ',') as array<bigint>) as due")
         .selectExpr("explode(sequence(due[0], due[1])) as i")
     )
-    stream = numbers.selectExpr(
-        f"{sql_key('i', order.keys)} as key", f"{sql_value('i')} as value"
-    )
+    stream = numbers.selectExpr(f"{sql_key('i', order.keys)} as key", f"{sql_value('i')} as value")
     checkpoint = Path(order.scratch) / "latency"
     query = (
         spark_native.running_sum(stream)
@@ -85,8 +84,8 @@ def main() -> None:
             yield from (at - feeder.due(i) for i in numbers if feeder.due(i) >= warm_at)
 
     done = arrivals(batches[-1], feeder)[0].stop
-    measured = [p for p in batches if arrivals(p, feeder)[1] >= warm_at]
-    between = (arrivals(measured[-1], feeder)[1] - arrivals(measured[0], feeder)[1]) / (len(measured) - 1)
+    written = [at for at in (arrivals(p, feeder)[1] for p in batches) if at >= warm_at]
+    between = (written[-1] - written[0]) / (len(written) - 1) if len(written) > 1 else None
     report(
         Result(
             records=done,
@@ -97,6 +96,7 @@ def main() -> None:
                     spark_native.checksum_of_state(spark, checkpoint),
                 )
             ],
+            bounded=False,
             commits=len(batches),
             commit_interval=between,
             measures=latency_measures(latencies()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyspark
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from benchmarks.peers import spark_stream
 from benchmarks.peers.protocol import Check, Order, Result, leave, report
@@ -17,9 +17,9 @@ def map_records(stream: DataFrame) -> DataFrame:
         return value * 2 + 1
 
     assert function(1) == mapped(1)
-    python_map = F.udf(function, "bigint", useArrow=True)
+    python_map = sf.udf(function, "bigint", useArrow=True)
     out = stream.select("key", python_map("value").alias("total"))
-    return out.observe("out", F.count(F.lit(1)).alias("emitted"), F.sum("total").alias("total"))
+    return out.observe("out", sf.count(sf.lit(1)).alias("emitted"), sf.sum("total").alias("total"))
 
 
 def main() -> None:

@@ -10,17 +10,15 @@ from pathlib import Path
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from benchmarks.peers import spark_stream
 from benchmarks.peers.protocol import Check, Order, Result, leave, report
 
 
 def running_sum(stream: DataFrame) -> DataFrame:
-    sums = stream.groupBy("key").agg(F.sum("value").alias("total"))
-    return sums.observe(
-        "out", F.count(F.lit(1)).alias("emitted"), F.sum("total").alias("total")
-    )
+    sums = stream.groupBy("key").agg(sf.sum("value").alias("total"))
+    return sums.observe("out", sf.count(sf.lit(1)).alias("emitted"), sf.sum("total").alias("total"))
 
 
 def checksum_of_state(spark: SparkSession, checkpoint: Path) -> int:

@@ -115,9 +115,7 @@ def records(spark: SparkSession, order: Order, batch_rows: int) -> DataFrame:
     return counter.selectExpr(f"{key} as key", f"{value} as value")
 
 
-def run(
-    spark: SparkSession, order: Order, program: Callable[[DataFrame], DataFrame]
-) -> Run:
+def run(spark: SparkSession, order: Order, program: Callable[[DataFrame], DataFrame]) -> Run:
     """Run a program on the stream until it has been steady for long enough.
 
     The program's frame must be observed as "out" with `emitted` and `total`.

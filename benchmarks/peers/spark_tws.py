@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pyspark
 from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from benchmarks.peers import spark_stream
@@ -25,7 +25,12 @@ class RunningSumOfRows(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._total = handle.getValueState("total", "total bigint")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+    def handleInputRows(
+        self,
+        key: Any,
+        rows: Iterator[Any],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[Any]:
         saved = self._total.get()
         total = saved[0] if saved is not None else 0
         for row in rows:
@@ -41,7 +46,12 @@ class RunningSumOfFrames(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._total = handle.getValueState("total", "total bigint")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+    def handleInputRows(
+        self,
+        key: Any,
+        rows: Iterator[Any],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[Any]:
         saved = self._total.get()
         total = saved[0] if saved is not None else 0
         for frame in rows:
@@ -62,17 +72,13 @@ def running_sum(stream: DataFrame, way: str) -> DataFrame:
         sums = groups.transformWithState(RunningSumOfRows(), EMITTED, "Update", "None")
     else:
         sums = groups.transformWithStateInPandas(RunningSumOfFrames(), EMITTED, "Update", "None")
-    return sums.observe(
-        "out", F.count(F.lit(1)).alias("emitted"), F.sum("total").alias("total")
-    )
+    return sums.observe("out", sf.count(sf.lit(1)).alias("emitted"), sf.sum("total").alias("total"))
 
 
 def main() -> None:
     order = Order.from_arguments()
     spark = spark_stream.session(order)
-    run = spark_stream.run(
-        spark, order, lambda stream: running_sum(stream, order.options["way"])
-    )
+    run = spark_stream.run(spark, order, lambda stream: running_sum(stream, order.options["way"]))
     emitted = sum(batch.total for batch in run.batches)
     report(
         Result(

@@ -7,7 +7,7 @@ import pytest
 from tests.api.results import collect
 from tidegate.common import JobStatus, RestartStrategies, Types
 from tidegate.core.errors import GraphError, JobCanceled, NotSerializable, UserFunctionError
-from tidegate.datastream import MapFunction
+from tidegate.datastream import EmbeddedRocksDBStateBackend, MapFunction
 from tidegate.datastream.connectors import DataGeneratorSource
 from tidegate.testing.environments import mini_environment
 
@@ -46,6 +46,16 @@ def test_a_job_client_watches_and_cancels_a_job(env):
     assert client.get_job_status().result() is JobStatus.CANCELED
     with pytest.raises(JobCanceled, match="'endless' was cancelled"):
         client.get_job_execution_result().result(30)
+
+
+def test_the_name_of_a_job_is_its_own(env):
+    env.configure({"pipeline.name": "configured"})
+    for name, expected in (("given", "given"), (None, "configured")):
+        endless(env).add_sink(lambda n: None)
+        client = env.execute_async(name)
+        client.cancel().result(30)
+        with pytest.raises(JobCanceled, match=f"'{expected}' was cancelled"):
+            client.wait(30)
 
 
 def test_a_limit_ends_the_collection_and_the_job(env):
@@ -97,11 +107,12 @@ def test_a_uid_belongs_to_one_operator(env):
         env.execute()
 
 
-def test_enabled_checkpointing_says_that_none_are_taken_yet(env, caplog):
-    env.enable_checkpointing(1000)
+def test_what_is_set_but_not_there_yet_is_said_when_the_job_starts(env, caplog):
+    env.enable_checkpointing(1000).set_state_backend(EmbeddedRocksDBStateBackend())
     env.set_restart_strategy(RestartStrategies.no_restart())
     assert collect(env.from_collection([1])) == [1]
     assert "takes no checkpoints yet" in caplog.text
+    assert "the RocksDB state backend is not there yet" in caplog.text
 
 
 def test_chaining_changes_nothing_but_the_number_of_vertices():

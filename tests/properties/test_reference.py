@@ -18,9 +18,7 @@ def run_program(program, slice_records):
     )
     handle = run(graph, settings_of({"tidegate.step.max-records": slice_records}))
     handle.result(PATIENCE)
-    return {
-        name: list(handle.collected(name, program.format_of(name))) for name in program.sinks
-    }
+    return {name: list(handle.collected(name, program.format_of(name))) for name in program.sinks}
 
 
 @pytest.mark.slow
@@ -36,4 +34,4 @@ def test_a_program_computes_what_the_interpreter_says(program, slice_records):
         else:
             assert Counter(results[name]) == Counter(expected.records), name
     # However many read a stream, what makes it runs once.
-    assert INVOCATIONS == reference.calls
+    assert reference.calls == INVOCATIONS

@@ -18,7 +18,7 @@ from tests.programs import wait_until
 
 @pytest.fixture(scope="session")
 def temporary() -> Iterator[Path]:
-    """Where driver, slots and Spark put their temporary files; short, for sockets have names too."""
+    """Where driver, slots and Spark put temporary files; short, for sockets have names too."""
     directory = Path(tempfile.mkdtemp(prefix="tg-"))
     before = tempfile.tempdir, os.environ.get("TMPDIR")
     tempfile.tempdir = os.environ["TMPDIR"] = str(directory)

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -175,7 +176,7 @@ def test_a_function_that_raises_in_open_fails_the_job_with_its_name(run):
 
 
 def test_a_record_that_cannot_travel_is_named(run):
-    stream = mapped(lambda x: (x, open(os.devnull)), read([41]), name="opens")  # noqa: SIM115
+    stream = mapped(lambda x: (x, Path(os.devnull).open()), read([41]), name="opens")  # noqa: SIM115
     there = mapped(lambda pair: pair[0], Upstream(stream, Broadcast()))
     failure = fails(run(graph_of(collected(there), parallelism=2)), UserFunctionError)
     assert "record (41, <_io.TextIOWrapper" in str(failure)
@@ -191,23 +192,21 @@ def test_a_lock_in_a_function_is_refused_before_anything_starts(spark, traces):
             return x
 
     job = graph_of(collected(mapped(guarded, read(range(3)), name="guarded")), parallelism=2)
-    with pytest.raises(NotSerializable, match="operator 'guarded'.*lock"):
+    with pytest.raises(NotSerializable, match=r"operator 'guarded'.*lock"):
         submit(job, spark, settings_of())
     assert traces.are_gone()
 
 
 def test_too_few_task_slots_are_refused_at_once(spark, traces):
     job = graph_of(collected(read(range(3))), parallelism=4)
-    with pytest.raises(NotEnoughTaskSlots, match="runs 4 task.* needs 5, better 8"):
+    with pytest.raises(NotEnoughTaskSlots, match=r"runs 4 task.* needs 5, better 8"):
         submit(job, spark, settings_of())
     assert traces.are_gone()
 
 
 def test_a_step_leaves_no_shuffle_files(run, temporary):
     stream = mapped(lambda x: x + 1, Upstream(read(NumberSequenceSource(1, 500)), Rebalance()))
-    handle = run(
-        graph_of(collected(stream), parallelism=2), {"tidegate.step.max-records": 25}
-    )
+    handle = run(graph_of(collected(stream), parallelism=2), {"tidegate.step.max-records": 25})
     results_of(handle)
     assert handle.progress().steps >= 10
     shuffled = [path.name for path in (temporary / "spark").rglob("shuffle_*")]

@@ -1,1 +1,1 @@
-"""The vocabulary of every layer: ids, errors, clocks, settings. Imports nothing else of Tidegate."""
+"""The vocabulary of every layer: ids, errors, clocks, settings. Imports nothing else of ours."""

@@ -75,7 +75,7 @@ class PipelineSettings:
         "python.files",
         LIST,
         (),
-        "Python files, packages and zip archives that the slots import from.",
+        "Python files and zip archives that the slots import from.",
     )
 
 
@@ -226,12 +226,6 @@ class EngineSettings:
         4_000_000,
         "Most records that a source subtask puts into one step.",
     )
-    idle_poll: timedelta = option(
-        "tidegate.step.idle-poll-interval",
-        duration(_MILLISECOND),
-        timedelta(milliseconds=20),
-        "How often an idle source is asked whether it has records.",
-    )
     step_attempts: int = option(
         "tidegate.step.attempts",
         integer(1),
@@ -249,7 +243,7 @@ class EngineSettings:
         "tidegate.slot.host",
         TEXT,
         None,
-        "Where slots listen on a cluster. Default: the executor's address on the way to the driver.",
+        "Where slots listen on a cluster. Default: the executor's address towards the driver.",
     )
     slot_ports: tuple[int, ...] = option(
         "tidegate.slot.port-range",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -19,6 +20,7 @@ from tidegate.connectors.files import FileSource
 from tidegate.connectors.sequence import NumberSequenceSource
 from tidegate.connectors.source import Source
 from tidegate.core.errors import GraphError
+from tidegate.core.modes import StateBackendType
 from tidegate.datastream.closeable_iterator import CloseableIterator
 from tidegate.datastream.data_stream import DataStream
 from tidegate.datastream.declared_types import TypeLike, declared_type, format_of
@@ -186,14 +188,16 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self._program.add(transformation)
 
     def _submit(self, job_name: str | None) -> JobHandle:
-        if job_name is not None:
-            self._configuration.set("pipeline.name", job_name)
         settings = self._configuration.settings()
+        if job_name is not None:
+            settings = replace(settings, pipeline=replace(settings.pipeline, name=job_name))
         if settings.checkpointing.is_enabled:
             _log.warning(
                 "checkpointing is enabled, but this version of Tidegate takes no checkpoints yet: "
                 "a failure loses the state of the job"
             )
+        if settings.state.backend is StateBackendType.ROCKSDB:
+            _log.warning("the RocksDB state backend is not there yet: state is kept in memory")
         program, self._program = self._program, Program()
         graph, settings = program.translate(settings, self.get_parallelism())
         return self._executor.submit(graph, settings)

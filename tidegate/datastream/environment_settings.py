@@ -141,7 +141,7 @@ class EnvironmentSettings:
         return directory
 
     def add_python_file(self, file_path: str) -> None:
-        """Let the slots import from a Python file, a package directory or a zip archive."""
+        """Let the slots import from a Python file or a zip archive."""
         files = self._configuration.get("python.files")
         self._configuration.set("python.files", (*files, str(file_path)))
 

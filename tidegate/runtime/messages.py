@@ -53,9 +53,11 @@ class DeployFailed:
 
 @dataclass(frozen=True, slots=True)
 class Undeployed:
-    """The subtasks of the pipeline are closed, after a cancel or before a new attempt."""
+    """The subtasks of the pipeline are closed: it was cancelled, has failed or is finished."""
 
     pipeline: PipelineId
+    failure: TidegateError | None = None
+    """What user code raised while it was closed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,25 +205,26 @@ def to_slot(message: object) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Modules:
-    """The modules beside the user's script."""
+    """The modules beside the user's script, and where the driver looks for others."""
 
     directory: str
+    search_path: tuple[str, ...]
     machine: str
     archive: bytes
 
     def install(self, work_directory: Path) -> None:
-        path = self.directory
+        path, more = self.directory, self.search_path
         if self.machine != this_machine() or not Path(path).is_dir():
-            path = str(work_directory / "modules")
+            path, more = str(work_directory / "modules"), ()
             with zipfile.ZipFile(io.BytesIO(self.archive)) as archive:
                 archive.extractall(path)
         if path not in sys.path:
             sys.path.insert(0, path)
+        sys.path.extend(entry for entry in more if entry not in sys.path)
 
 
 def _local_modules() -> _Modules:
-    main_file = getattr(sys.modules["__main__"], "__file__", None)
-    directory = Path(main_file).resolve().parent if main_file else Path.cwd()
+    directory = _program_directory()
     installed = [Path(p).resolve() for p in sysconfig.get_paths().values()]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -233,5 +234,18 @@ def _local_modules() -> _Modules:
                 continue
             path = Path(file).resolve()
             if path.is_relative_to(directory) and not any(map(path.is_relative_to, installed)):
-                archive.write(path, path.relative_to(directory))
-    return _Modules(str(directory), this_machine(), buffer.getvalue())
+                place = Path(*name.split("."))
+                is_package = path.name == "__init__.py"
+                archive.write(path, place / path.name if is_package else f"{place}.py")
+    search_path = tuple(str(Path(entry).resolve()) for entry in sys.path)
+    return _Modules(str(directory), search_path, this_machine(), buffer.getvalue())
+
+
+def _program_directory() -> Path:
+    """Where the main module's own imports begin: its directory, or that of its package."""
+    main = sys.modules["__main__"]
+    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if not file:
+        return Path.cwd()
+    depth = spec.name.count(".") if spec is not None else 0
+    return Path(file).resolve().parents[depth]

@@ -18,6 +18,7 @@ class ColumnStore:
     def __init__(self) -> None:
         self._chunks: list[pa.Array[Any]] = []
         self._size = 0
+        self._taken = 0
 
     def __len__(self) -> int:
         return self._size
@@ -45,6 +46,11 @@ class ColumnStore:
 
     def take(self, places: npt.NDArray[np.intp]) -> pa.Array[Any]:
         """The values at `places`, in that order; there is at least one value."""
+        self._taken += len(places)
+        # Taking from one chunk is cheaper. When as many were taken as there are, joining pays.
+        if self._taken > self._size and len(self._chunks) > 1 and self.nbytes <= _LARGEST_CHUNK:
+            self._chunks = [pa.concat_arrays(self._chunks)]
+            self._taken = 0
         return take_from(self._chunks, places)
 
 

@@ -78,9 +78,10 @@ def due(*reports, now=100.0, barriers=False, discovery=None):
 
 
 def test_the_next_step_is_due_at_once_while_any_source_has_more():
-    assert due(
-        report(InputStatus.NOTHING_AVAILABLE), report(InputStatus.MORE_AVAILABLE)
-    ) == NextStep.now()
+    assert (
+        due(report(InputStatus.NOTHING_AVAILABLE), report(InputStatus.MORE_AVAILABLE))
+        == NextStep.now()
+    )
 
 
 def test_a_barrier_is_a_reason_for_a_step():

@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -13,11 +15,11 @@ from tidegate.graph.partitioning import (
     Shuffle,
 )
 from tidegate.operators.functions import KeySelector
+from tidegate.operators.stateless import MapOperator
 from tidegate.runtime.exchange.partitioner import create_partitioner, rescale_targets
 from tidegate.state.keys import select_key
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
-from tidegate.operators.stateless import MapOperator
 
 
 def partitioner(partitioning, *, subtask=0, parallelism=1, targets=3):
@@ -115,7 +117,7 @@ def test_a_target_that_does_not_exist_is_refused_with_its_key(wrong):
 
 def test_a_key_selector_is_opened_and_closed_with_its_channel():
     class Selector(KeySelector):
-        events = []
+        events: ClassVar = []
 
         def open(self, runtime_context):
             self.events.append(("open", runtime_context.get_index_of_this_subtask()))

@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 import pytest
 
 from tests.programs import apply, collected, graph_of, keyed, mapped, read
@@ -91,7 +93,9 @@ def test_a_slice_is_all_that_a_step_reads(pipeline):
 
 def test_packets_for_a_later_level_wait_for_it(pipeline):
     source = read(range(4))
-    long = mapped(lambda x: x + 100, Upstream(mapped(abs, Upstream(source, Rebalance())), Rebalance()))
+    long = mapped(
+        lambda x: x + 100, Upstream(mapped(abs, Upstream(source, Rebalance())), Rebalance())
+    )
     both = apply(MapOperator(abs), Upstream(source, Rebalance()), Upstream(long, Rebalance()))
     subject = pipeline(collected(both))
     assert subject.job.vertices[-1].level == 3
@@ -132,7 +136,12 @@ def test_order_within_a_channel_is_kept_over_packets(pipeline, monkeypatch):
     subject.step(records=50)
     subject.step(2, records=250)
     for slot in (0, 1):
-        got = [r for _, subtask, records in subject.outside.delivered for r in records if subtask == slot]
+        got = [
+            r
+            for _, subtask, records in subject.outside.delivered
+            for r in records
+            if subtask == slot
+        ]
         assert got == list(range(300))
 
 
@@ -165,7 +174,7 @@ def test_a_mark_is_part_of_every_answer_from_then_on(pipeline):
 
 
 class Opening(MapFunction):
-    events = []
+    events: ClassVar = []
 
     def __init__(self, name, *, fails=False):
         self.name = name

@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 import pytest
 
 from tests.programs import apply, collected, graph_of, keyed, mapped, read
@@ -25,7 +27,7 @@ ALL_RECORDS = (1000, 1 << 20, ())
 class Noting(Operator):
     """Notes what happens to it, in one list for all of them, and passes records on."""
 
-    notes = []
+    notes: ClassVar = []
 
     def __init__(self, name, *, fails=()):
         self.name = name
@@ -154,9 +156,9 @@ def test_what_was_opened_is_closed_when_opening_fails(tested, notes):
 def test_a_failure_while_closing_does_not_keep_the_others_open(tested, notes):
     subtask = tested(chain_of_notes(Noting("a", fails=["close"]), Noting("b"))).subtask
     subtask.open()
-    subtask.close()
+    failure = subtask.close()
     assert notes[-2:] == ["a close", "b close"]
-    assert subtask.failure.cause == "ValueError: close"
+    assert failure.cause == "ValueError: close"
 
 
 def test_a_slice_runs_through_the_whole_chain(tested, notes):
@@ -222,9 +224,7 @@ def test_a_barrier_comes_behind_the_records_of_its_slice(tested, notes):
     subject = tested(collected(Upstream(chain_of_notes(Noting("a"), Noting("b")), Rebalance())))
     subject.subtask.open()
     barrier = Barrier(CheckpointId(1), 0.0)
-    subject.subtask.run_slice(
-        1, 1 << 20, [barrier], SplitAssignment(splits=(RangeSplit(0, 2),))
-    )
+    subject.subtask.run_slice(1, 1 << 20, [barrier], SplitAssignment(splits=(RangeSplit(0, 2),)))
     assert notes[2:] == ["a 1", "b 1", "a flush", "b flush", "a snapshot", "b snapshot"]
     assert subject.sent() == [[1], barrier]
     ((taken, snapshots, _, _),) = subject.snapshots
@@ -246,9 +246,7 @@ def test_a_finished_source_still_forwards_barriers(tested):
 def joined(tested):
     """A vertex with two inputs: edges 0 and 1 of the job lead to it."""
     left, right = read([], name="left"), read([], name="right")
-    both = apply(
-        Noting("both"), Upstream(left), Upstream(right, input_index=1), name="both"
-    )
+    both = apply(Noting("both"), Upstream(left), Upstream(right, input_index=1), name="both")
     subject = tested(collected(Upstream(both, Rebalance())), vertex=2)
     subject.subtask.open()
     subject.left, subject.right = Channel(0, 0), Channel(1, 0)

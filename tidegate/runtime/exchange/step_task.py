@@ -41,16 +41,19 @@ class StageTask:
         cargo = [item[1] for item in shipments if isinstance(item, tuple)]
         for order in self.orders:
             is_last_order = order is self.orders[-1]
+            marks: list[Cargo] = []
             for frame, payload in self._run_unit(slot, order, cargo):
                 if frame is Frame.REPORT:
                     if self.is_last and is_last_order:
                         yield bytes(payload)
                 elif frame is Frame.PACKET:
                     yield target_of(payload), (frame, payload)
+                elif not is_last_order:
+                    marks.append((frame, payload))
                 elif not self.is_last:
                     for target in range(len(self.addresses)):
                         yield target, (frame, payload)
-            cargo = []
+            cargo = marks
 
     def _run_unit(self, slot: int, order: bytes, cargo: Iterable[Cargo]) -> Iterator[Cargo]:
         address = self.addresses[slot]

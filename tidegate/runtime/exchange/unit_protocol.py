@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 
 from tidegate.core.errors import ProtocolViolation
@@ -26,11 +25,8 @@ class Frame(IntEnum):
     REFUSED = 6
 
 
-@dataclass(frozen=True, slots=True)
 class UnitRefused(Exception):
-    """The slot will not run the unit."""
-
-    reason: str
+    """The slot will not run the unit; its text says why."""
 
 
 Cargo = tuple[Frame, bytes | bytearray]

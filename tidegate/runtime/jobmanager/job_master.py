@@ -244,7 +244,9 @@ class JobMaster:
                     driver.begin_attempt()
             case DeployFailed(pipeline, attempt, error):
                 self._act(pipeline, self._drivers[pipeline].region.fail(attempt, error))
-            case Undeployed(pipeline):
+            case Undeployed(pipeline, failure):
+                if failure is not None:
+                    self._fail(failure)
                 self._closed(pipeline, slot)
             case Wake(pipeline):
                 self._drivers[pipeline].wake()
@@ -269,11 +271,10 @@ class JobMaster:
                 ExternalError(f"slot {incarnation.slot} cannot serve this job: {difference}")
             )
             return
-        instructions = self._pool.registered(incarnation, self._now())
+        self._carry_out(self._pool.registered(incarnation, self._now()))
         if self._pool.is_current(incarnation):
             self._addresses[incarnation.slot] = message.address
             self._cluster.send(incarnation, Accepted(self._package, self._lease))
-        self._carry_out(instructions)
 
     def _slot_job_ended(self, slot: SlotIndex, reason: str) -> None:
         _log.debug("the Spark job of slot %s ended: %s", slot, reason)
@@ -285,7 +286,8 @@ class JobMaster:
 
     def _launch_what_can_be(self) -> None:
         """Start slots only while there is room for all of them and the steps between them."""
-        if not self._to_launch or self._now() < self._look_for_room_at:
+        is_ending = self._failure is not None or self._is_canceled
+        if is_ending or not self._to_launch or self._now() < self._look_for_room_at:
             return
         self._shortage = self._cluster.shortage()
         if self._shortage is not None:
@@ -422,7 +424,9 @@ class JobMaster:
             if slot in driver.region.slots and driver.region.attempt > 0:
                 self._closing.add((driver.pipeline.id, slot))
                 self._cluster.send(incarnation, Undeploy(driver.pipeline.id))
-        self._closing_deadline = self._now() + self._engine.cancellation_timeout.total_seconds()
+        if self._failure is not None or self._is_canceled:
+            patience = self._engine.cancellation_timeout.total_seconds()
+            self._closing_deadline = self._now() + patience
 
     def _closed(self, pipeline: PipelineId, slot: SlotIndex) -> None:
         self._closing.discard((pipeline, slot))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.core.clock import Clock
+from tidegate.core.errors import TidegateError
 from tidegate.core.ids import (
     Attempt,
     CheckpointId,
@@ -211,9 +212,10 @@ class PipelineHost:
         for subtask in self._subtasks.values():
             subtask.complete(checkpoint_id)
 
-    def close(self) -> None:
-        for vertex in self._vertices:
-            self._subtasks[vertex.id].close()
+    def close(self) -> TidegateError | None:
+        """Close all subtasks; returns the first failure of user code in doing so."""
+        failures = [self._subtasks[vertex.id].close() for vertex in self._vertices]
+        return next((failure for failure in failures if failure is not None), None)
 
     def _run_source(self, subtask: Subtask, request: StepRequest) -> None:
         vertex = subtask.vertex.id

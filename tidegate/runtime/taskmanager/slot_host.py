@@ -213,9 +213,9 @@ class _Hosted:
         request: StepRequest | None,
     ) -> None:
         host = self._host
-        if host is None or host.attempt != key.attempt:
-            return
         try:
+            if host is None or host.attempt != key.attempt:
+                raise InternalError(f"attempt {key.attempt} is not open")
             answer = host.run(key.step, key.level, packets, marks, request)
         except Exception as error:
             answer = self._as_answer(error)
@@ -247,15 +247,14 @@ class _Hosted:
         self._flush_console()
         self._send(Deployed(self._pipeline, attempt))
 
-    def _close(self) -> None:
-        if self._host is not None:
-            self._host.close()
-            self._host = None
+    def _close(self) -> TidegateError | None:
+        host, self._host = self._host, None
+        return None if host is None else host.close()
 
     def _close_and_tell(self) -> None:
-        self._close()
+        failure = self._close()
         self._flush_console()
-        self._send(Undeployed(self._pipeline))
+        self._send(Undeployed(self._pipeline, failure))
 
     def _look_around(self) -> None:
         """While idle: tell the driver, once, that a step would find something to do."""

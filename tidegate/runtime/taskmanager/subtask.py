@@ -241,16 +241,18 @@ class Subtask:
             self.failure = self._as_failure(error)
             return True
 
-    def close(self) -> None:
-        """Close what was opened; the first failure of user code is kept, the rest goes on."""
+    def close(self) -> TidegateError | None:
+        """Close everything that was opened; returns the first failure of user code in doing so."""
+        first: TidegateError | None = None
         closings = [operator.close for operator in reversed(self._opened)]
         closings += [writer.close for _, _, writer in self._writers]
         for close in closings:
             try:
                 close()
             except USER_FAILURES as error:
-                self.failure = self.failure or self._as_failure(error)
+                first = first or self._as_failure(error)
         self._opened.clear()
+        return first
 
     def _deliver(self, deliveries: Iterable[Delivery]) -> None:
         head = self._operators[0]

@@ -1,0 +1,77 @@
+"""Writes the tables of docs/configuration.md from the options themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidegate.core.config import GROUPS, WITHOUT_EFFECT
+from tidegate.core.options import Option, options_of
+
+PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
+MARK = "<!-- From here on the page is written by scripts/configuration_page.py. -->"
+SECTIONS = {
+    "pipeline": ("The job", "The shape of the job graph, and what functions can read."),
+    "checkpointing": (
+        "Checkpoints",
+        (
+            "Values are checked and kept; this version takes no checkpoints yet and says so when a "
+            "job starts."
+        ),
+    ),
+    "state": (
+        "State",
+        "Where keyed state lives while the job runs. This version keeps it in memory.",
+    ),
+    "restart": ("Restarts", "What happens after a failure."),
+    "engine": ("Slots and steps", "How the engine runs; the defaults suit most jobs."),
+    "spark": (
+        "Spark",
+        (
+            "The session that Tidegate makes where none is given. Keys that begin with `spark.` "
+            "are Spark's own and are handed on to it."
+        ),
+    ),
+}
+
+
+def page(current: str) -> str:
+    """The page with the text above the mark as it is and the tables as the options are now."""
+    prose, _, _ = current.partition(MARK)
+    sections = [_section(name) for name in GROUPS]
+    return "\n".join([prose.rstrip(), "", MARK, "", *sections, _without_effect()])
+
+
+def _section(name: str) -> str:
+    title, text = SECTIONS[name]
+    lines = [_line(option) for option in options_of(GROUPS[name]).values()]
+    head = "| key | kind | default | meaning | older spellings |\n|---|---|---|---|---|"
+    return "\n".join([f"## {title}", "", text, "", head, *lines, ""])
+
+
+def _line(option: Option) -> str:
+    default = "" if option.default in (None, {}, ()) else f"`{option.format(option.default)}`"
+    older = ", ".join(f"`{key}`" for key in option.older_keys)
+    kind = option.kind.name.replace("|", "/")
+    return f"| `{option.key}` | {kind} | {default} | {option.description} | {older} |"
+
+
+def _without_effect() -> str:
+    lines = [f"| `{key}` | {reason} |" for key, reason in WITHOUT_EFFECT.items()]
+    return "\n".join(
+        [
+            "## Settings of Flink without effect here",
+            "",
+            (
+                "They are accepted, so that programs need no change, and a word in the log says "
+                "why nothing follows from them."
+            ),
+            "",
+            "| key, or beginning of keys | why |\n|---|---|",
+            *lines,
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))
