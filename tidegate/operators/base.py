@@ -15,7 +15,7 @@ from tidegate.stream.elements import Barrier, Watermark
 
 
 class Output(Protocol):
-    """Where an operator emits: the next operators of its chain and the channels to other vertices."""
+    """Where an operator emits: the next operators of its chain, and channels to other vertices."""
 
     def emit(self, batch: Batch) -> None: ...
 

@@ -83,7 +83,7 @@ class Batch:
         """The records at `indices`, in that order; columns stay columns."""
         timestamps = None if self.timestamps is None else self.timestamps[indices]
         if self._columns is not None:
-            taken = self._columns.take(pa.array(indices))
+            taken = self._columns.take(indices)
             return Batch(columns=taken, format=self.format, timestamps=timestamps)
         assert self._records is not None
         records = self._records
@@ -102,7 +102,7 @@ class Batch:
         timestamps = np.concatenate(stamps) if len(stamps) == len(batches) else None
         format = batches[0].format
         if format is not None and all(b.is_columnar for b in batches):
-            joined = pa.concat_batches([b.columns for b in batches])
-            return cls(columns=joined, format=format, timestamps=timestamps)
+            table = pa.Table.from_batches([b.columns for b in batches]).combine_chunks()
+            return cls(columns=table.to_batches()[0], format=format, timestamps=timestamps)
         records = [record for b in batches for record in b.records]
         return cls(records=records, format=format, timestamps=timestamps)

@@ -17,7 +17,7 @@ from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.config import Settings
 from tidegate.core.ids import Level, SlotIndex, new_job_id
 from tidegate.graph.job_graph import JobGraph, Pipeline
-from tidegate.runtime.exchange.packet import FailureMark, Packet
+from tidegate.runtime.exchange.packet import FailureMark, Packet, SlotOutOfReach
 from tidegate.runtime.incarnation import Incarnation
 from tidegate.runtime.job_handle import Collectors, JobHandle
 from tidegate.runtime.jobmanager.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
@@ -28,7 +28,6 @@ from tidegate.runtime.messages import (
     Register,
     SlotHeartbeat,
     SlotMessage,
-    SlotOutOfReach,
     StepOutcome,
     StepRequest,
 )
