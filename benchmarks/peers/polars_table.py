@@ -33,6 +33,7 @@ def main() -> None:
     pace = Pace(order)
     done = 0
     samples = [(time.time(), 0)]
+    sums = frame.clear()
     while not pace.enough(done):
         sums = frame.select(totals)
         done += rows

@@ -6,7 +6,7 @@ It uses public calls only and does nothing of use; Tidegate's own step can be ju
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyspark
 
@@ -22,20 +22,20 @@ def main() -> None:
     context = spark_stream.session(order).sparkContext
     slots = order.parallelism
 
-    def emit(slot: int, rows: Iterator[int]) -> Iterator[tuple[int, bytes]]:
+    def emit(slot: int, rows: Iterable[int]) -> Iterable[tuple[int, bytes]]:
         for _ in rows:
             pass
         return ((target, bytes(PACKET)) for target in range(slots))
 
-    def receive(slot: int, packets: Iterator[tuple[int, bytes]]) -> Iterator[int]:
+    def receive(slot: int, packets: Iterable[tuple[int, bytes]]) -> Iterator[int]:
         yield sum(len(packet) for _, packet in packets)
 
     def step() -> float:
         begun = time.perf_counter()
         sources = context.parallelize(range(slots), slots)
         shuffled = sources.mapPartitionsWithIndex(emit).partitionBy(slots, lambda slot: slot)
-        moved = sum(shuffled.mapPartitionsWithIndex(receive).collect())
-        assert moved == slots * slots * PACKET
+        moved = shuffled.mapPartitionsWithIndex(receive).collect()
+        assert moved == [slots * PACKET] * slots
         return time.perf_counter() - begun
 
     for _ in range(WARM_STEPS):

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import add
 from typing import Any
 
 from hypothesis import strategies as st
@@ -28,10 +30,14 @@ from tidegate.graph.partitioning import (
     Rescale,
     Shuffle,
 )
+from tidegate.operators.aggregation_kinds import Aggregation
+from tidegate.operators.aggregations import aggregation_operator
 from tidegate.operators.base import Operator, OperatorContext, Output
 from tidegate.operators.co import CoMapOperator
+from tidegate.operators.columnar_aggregations import SumAggregation
 from tidegate.operators.endpoints import SinkOperator
 from tidegate.operators.functions import CoMapFunction, ProcessFunction
+from tidegate.operators.keyed import KeyedReduceOperator
 from tidegate.operators.output_tag import OutputTag
 from tidegate.operators.stateless import (
     FilterOperator,
@@ -115,6 +121,13 @@ def remainder(value: int) -> int:
 
 def modulo(key: int, targets: int) -> int:
     return key % targets
+
+
+def running_sums(records: list[int], key: Callable[[int], int]) -> Iterator[int]:
+    totals: Counter[int] = Counter()
+    for record in records:
+        totals[key(record)] += record
+        yield totals[key(record)]
 
 
 class RunningTotal(Operator):
@@ -217,6 +230,10 @@ def _results(operator: Operator | None, records: list[int], index: int) -> Any:
             return [record * 10 + index for record in records]
         case RunningTotal():
             return list(operator.results(records, {}))
+        case KeyedReduceOperator():
+            return list(running_sums(records, remainder))
+        case SumAggregation():
+            return list(running_sums(records, int))
         case SinkOperator():
             return records
     raise NotImplementedError(operator)
@@ -339,11 +356,18 @@ class _Drawer:
     def keyed(self, settings: dict[str, Any]) -> None:
         transformation, tag = self.draw(st.sampled_from(self.outputs))
         self.read.add((transformation, tag))
-        key = select_key(remainder)
+        declared = transformation.output_type if tag is None else None
+        # What tells the order can only be foretold where there is one.
+        is_ordered = self.reference.run(transformation, tag).is_ordered
+        key, kept = select_key(remainder), None
+        operator: Operator = RunningTotal(key, sums=is_ordered)
+        if self.draw(st.booleans()) and declared is not None:
+            key, kept = select_key(0, declared), declared
+            operator = aggregation_operator(Aggregation.SUM, 0, key, declared)
+        elif self.draw(st.booleans()) and is_ordered:
+            operator = KeyedReduceOperator(add, [key], None)
         up = Upstream(transformation, ByKeyGroup(key), tag)
-        # A sum tells the order, so it can only be foretold where there is one.
-        sums = self.reference.run(transformation, tag).is_ordered
-        new = apply(RunningTotal(key, sums=sums), up, is_keyed=True, **settings)
+        new = apply(operator, up, is_keyed=True, output_type=kept, **settings)
         self.outputs.append((new, None))
 
     def sinks(self) -> dict[str, Transformation]:

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from tidegate.core.modes import CheckpointingMode
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import (
     Barrier,
     BarrierKind,
-    CheckpointMode,
     EndOfInput,
     StreamElement,
     Watermark,
@@ -119,7 +119,7 @@ def barriers() -> st.SearchStrategy[Barrier]:
         st.integers(1, 2**40),
         st.floats(0, 2e9),
         st.sampled_from(BarrierKind),
-        st.sampled_from(CheckpointMode),
+        st.sampled_from(CheckpointingMode),
         st.none() | st.integers(1, 2**40),
     )
 

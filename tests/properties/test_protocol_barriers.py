@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegate.core.modes import CheckpointingMode
 from tidegate.runtime.exchange.packet import Channel
 from tidegate.runtime.taskmanager.input_gate import (
     InputEnded,
@@ -18,9 +19,9 @@ from tidegate.runtime.taskmanager.input_gate import (
     TakeSnapshot,
 )
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, CheckpointMode, EndOfInput
+from tidegate.stream.elements import Barrier, EndOfInput
 
-EXACT, LOOSE = CheckpointMode.EXACTLY_ONCE, CheckpointMode.AT_LEAST_ONCE
+EXACT, LOOSE = CheckpointingMode.EXACTLY_ONCE, CheckpointingMode.AT_LEAST_ONCE
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tidegate.core.ids import CheckpointId
-from tidegate.stream.elements import Barrier, CheckpointMode
+from tidegate.core.modes import CheckpointingMode
+from tidegate.stream.elements import Barrier
 
 C = TypeVar("C", bound=Hashable)
 
@@ -143,7 +144,7 @@ class Alignment(Generic[C]):
         arriving.owed.discard(channel)
         if not arriving.owed:
             return self._complete(arriving)
-        if barrier.mode is CheckpointMode.EXACTLY_ONCE and channel in self._highest:
+        if barrier.mode is CheckpointingMode.EXACTLY_ONCE and channel in self._highest:
             arriving.blocked.append(channel)
             return [Block(channel)]
         return []

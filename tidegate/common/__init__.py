@@ -7,7 +7,6 @@ from tidegate.common.execution_config import ExecutionConfig
 from tidegate.common.job_client import JobClient
 from tidegate.common.job_execution_result import JobExecutionResult
 from tidegate.common.job_id import JobID
-from tidegate.common.job_status import JobStatus
 from tidegate.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from tidegate.common.serialization import (
     ByteArraySchema,
@@ -20,6 +19,7 @@ from tidegate.common.time import Duration, Instant, Time
 from tidegate.common.typeinfo import TypeInformation, Types
 from tidegate.common.types import Row, RowKind
 from tidegate.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from tidegate.runtime.jobmanager.job_status import JobStatus
 
 __all__ = [
     "ByteArraySchema",

@@ -12,8 +12,8 @@ from typing import Any, NoReturn, Protocol
 from tidegate.common.completable_future import CompletableFuture
 from tidegate.common.job_execution_result import JobExecutionResult
 from tidegate.common.job_id import JobID
-from tidegate.common.job_status import JobStatus
 from tidegate.core.errors import GraphError, TidegateError
+from tidegate.runtime.jobmanager.job_status import JobStatus
 from tidegate.types.arrow import ArrowFormat
 
 

@@ -225,12 +225,15 @@ class _Modules:
 
 def _local_modules() -> _Modules:
     directory = _program_directory()
-    installed = [Path(p).resolve() for p in sysconfig.get_paths().values()]
+    places = tuple(sysconfig.get_paths().values())
+    installed = [Path(place).resolve() for place in places]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
             if name.split(".")[0] in ("__main__", "tidegate") or not file or file[-3:] != ".py":
+                continue
+            if file.startswith(places):
                 continue
             path = Path(file).resolve()
             if path.is_relative_to(directory) and not any(map(path.is_relative_to, installed)):

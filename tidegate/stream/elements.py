@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from tidegate.core.ids import CheckpointId
+from tidegate.core.modes import CheckpointingMode
 from tidegate.stream.batch import Batch
 
 
@@ -18,13 +19,6 @@ class BarrierKind(Enum):
     """A savepoint behind which nothing is emitted any more."""
 
 
-class CheckpointMode(Enum):
-    """Whether channels wait for each other at a barrier."""
-
-    EXACTLY_ONCE = auto()
-    AT_LEAST_ONCE = auto()
-
-
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """Divides every channel into the records of checkpoint n and those of n + 1."""
@@ -32,7 +26,7 @@ class Barrier:
     checkpoint_id: CheckpointId
     triggered_at: float
     kind: BarrierKind = BarrierKind.CHECKPOINT
-    mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE
+    mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     base: CheckpointId | None = None
     """The completed checkpoint that an incremental snapshot may build on."""
 

@@ -1,10 +1,11 @@
 import pytest
 
 from tidegate.checkpoint.alignment import Abort, Alignment, Block, Complete, Release
-from tidegate.stream.elements import Barrier, CheckpointMode
+from tidegate.core.modes import CheckpointingMode
+from tidegate.stream.elements import Barrier
 
 
-def barrier(number, mode=CheckpointMode.EXACTLY_ONCE):
+def barrier(number, mode=CheckpointingMode.EXACTLY_ONCE):
     return Barrier(number, 0.0, mode=mode)
 
 
@@ -25,14 +26,14 @@ def test_a_channel_is_blocked_until_the_last_one_brings_the_barrier(alignment):
 
 
 def test_at_least_once_blocks_nobody(alignment):
-    loose = barrier(1, CheckpointMode.AT_LEAST_ONCE)
+    loose = barrier(1, CheckpointingMode.AT_LEAST_ONCE)
     assert alignment.barrier("a", loose, 1.0) == []
     assert alignment.barrier("b", loose, 2.0) == []
     assert alignment.barrier("c", loose, 3.0) == [Complete(loose, 1.0)]
 
 
 def test_several_loose_barriers_are_in_flight_at_once(alignment):
-    loose = [barrier(n, CheckpointMode.AT_LEAST_ONCE) for n in (1, 2)]
+    loose = [barrier(n, CheckpointingMode.AT_LEAST_ONCE) for n in (1, 2)]
     for channel in "ab":
         for each in loose:
             alignment.barrier(channel, each, 0.0)

@@ -1,6 +1,7 @@
 import pytest
 
 from tidegate.core.errors import ProtocolViolation
+from tidegate.core.modes import CheckpointingMode
 from tidegate.runtime.exchange.packet import Channel
 from tidegate.runtime.taskmanager.input_gate import (
     AdvanceWatermark,
@@ -11,7 +12,7 @@ from tidegate.runtime.taskmanager.input_gate import (
     TakeSnapshot,
 )
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, CheckpointMode, EndOfInput, Watermark
+from tidegate.stream.elements import Barrier, EndOfInput, Watermark
 
 A, B, C = Channel(0, 0), Channel(0, 1), Channel(1, 0)
 
@@ -20,12 +21,12 @@ def batch(*records):
     return Batch.of_records(list(records))
 
 
-def barrier(number, mode=CheckpointMode.EXACTLY_ONCE):
+def barrier(number, mode=CheckpointingMode.EXACTLY_ONCE):
     return Barrier(number, 0.0, mode=mode)
 
 
 def loose(number):
-    return barrier(number, CheckpointMode.AT_LEAST_ONCE)
+    return barrier(number, CheckpointingMode.AT_LEAST_ONCE)
 
 
 def names(deliveries):
@@ -36,7 +37,7 @@ def names(deliveries):
     ]
 
 
-def snapshot(number, seconds=0.0, buffered=0, mode=CheckpointMode.EXACTLY_ONCE, ended=()):
+def snapshot(number, seconds=0.0, buffered=0, mode=CheckpointingMode.EXACTLY_ONCE, ended=()):
     return TakeSnapshot(barrier(number, mode), seconds, buffered, frozenset(ended))
 
 
@@ -90,14 +91,14 @@ def test_without_blocking_the_snapshot_is_taken_at_the_last_barrier(gate):
     assert gate.feed(A, loose(1), 0.0) == []
     assert names(gate.feed(A, batch("after"), 0.0)) == [["after"]]
     assert names(gate.feed(B, batch("before"), 0.0)) == [["before"]]
-    assert gate.feed(B, loose(1), 1.0) == [snapshot(1, 1.0, mode=CheckpointMode.AT_LEAST_ONCE)]
+    assert gate.feed(B, loose(1), 1.0) == [snapshot(1, 1.0, mode=CheckpointingMode.AT_LEAST_ONCE)]
 
 
 def test_a_savepoint_aligns_in_a_job_that_does_not(gate):
     gate.feed(A, loose(1), 0.0)
     gate.feed(A, barrier(2), 0.0)
     assert gate.feed(A, batch("after both"), 0.0) == []
-    assert gate.feed(B, loose(1), 0.0) == [snapshot(1, mode=CheckpointMode.AT_LEAST_ONCE)]
+    assert gate.feed(B, loose(1), 0.0) == [snapshot(1, mode=CheckpointingMode.AT_LEAST_ONCE)]
     assert names(gate.feed(B, barrier(2), 0.0)) == [snapshot(2), ["after both"]]
 
 

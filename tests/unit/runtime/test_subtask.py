@@ -7,6 +7,7 @@ from tidegate.connectors.collection import RangeSplit
 from tidegate.connectors.source import InputStatus
 from tidegate.core.errors import ExternalError, UserFunctionError
 from tidegate.core.ids import CheckpointId
+from tidegate.core.modes import CheckpointingMode
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
 from tidegate.operators.base import Operator, OperatorSnapshot
@@ -18,7 +19,7 @@ from tidegate.runtime.taskmanager.input_gate import InputGate
 from tidegate.runtime.taskmanager.outbox import ChannelWriter, Outbox, channels_into
 from tidegate.runtime.taskmanager.subtask import Subtask
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, CheckpointMode, EndOfInput, Watermark
+from tidegate.stream.elements import Barrier, EndOfInput, Watermark
 from tidegate.testing.harness import OperatorHarness
 
 ALL_RECORDS = (1000, 1 << 20, ())
@@ -265,7 +266,7 @@ def test_records_wait_behind_a_barrier_that_others_owe(joined, notes):
 
 
 def test_nobody_waits_at_barriers_that_allow_repetition(joined, notes):
-    barrier = Barrier(CheckpointId(1), 0.0, mode=CheckpointMode.AT_LEAST_ONCE)
+    barrier = Barrier(CheckpointId(1), 0.0, mode=CheckpointingMode.AT_LEAST_ONCE)
     joined.subtask.feed(joined.left, [barrier, Batch.of_records(["l"])])
     joined.subtask.feed(joined.right, [barrier])
     assert notes == ["both open", "both l", "both flush", "both snapshot"]
