@@ -14,6 +14,7 @@ from tidegate.common.job_execution_result import JobExecutionResult
 from tidegate.common.job_id import JobID
 from tidegate.core.errors import GraphError, TidegateError
 from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.runtime.jobmanager.progress import Progress
 from tidegate.types.arrow import ArrowFormat
 
 
@@ -28,6 +29,9 @@ class JobHandle(Protocol):
 
     def result(self, timeout: float | None = None) -> object:
         """Wait for the end of the job; raises what it failed with, or JobCanceled."""
+
+    def progress(self) -> Progress:
+        """What the job has done so far."""
 
     def cancel(self) -> None:
         """Ask for the end of the job; `result` tells when it has come."""
@@ -49,6 +53,10 @@ class JobClient:
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
         return CompletableFuture.completed(JobStatus[self._job.status().name])
+
+    def get_progress(self) -> Progress:
+        """Records in and out, lag, steps: what the live line shows."""
+        return self._job.progress()
 
     def cancel(self) -> CompletableFuture[None]:
         """Cancel the job; the future is done when nothing of it runs any more."""

@@ -1,3 +1,4 @@
+import queue
 import threading
 import time
 from collections import Counter
@@ -17,6 +18,7 @@ from tests.programs import (
 )
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.sequence import NumberSequenceSource
+from tidegate.connectors.source import InputStatus, Poll
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import (
     ExternalError,
@@ -32,9 +34,10 @@ from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
 from tidegate.operators.functions import MapFunction
 from tidegate.runtime.exchange.codec import decode
-from tidegate.runtime.jobmanager.cluster import SlotJobEnded, StepBroken
+from tidegate.runtime.jobmanager.cluster import FromSlot, SlotJobEnded, StepBroken
 from tidegate.runtime.jobmanager.job_master import DriverOutputs, JobMaster
 from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.runtime.messages import Wake
 from tidegate.runtime.shipping import pack
 from tidegate.testing import mini_cluster
 from tidegate.testing.mini_cluster import MiniCluster
@@ -443,3 +446,60 @@ def test_two_streams_in_one_job_are_stepped_apart(start):
     seen = Watched.calls["endless", "map"]
     wait_until(lambda: Watched.calls["endless", "map"] > seen + 100)
     assert job.status is JobStatus.RUNNING
+
+
+class Late(CollectionSource):
+    """Has its second record only once the test lets it."""
+
+    is_there = threading.Event()
+
+    def __init__(self):
+        super().__init__(["early", "late"])
+
+    def create_reader(self, context):
+        reader = super().create_reader(context)
+        poll, seen = reader.poll, []
+
+        def poll_one(max_records):
+            if seen and not self.is_there.is_set():
+                return Poll(None, InputStatus.NOTHING_AVAILABLE)
+            found = poll(1)
+            seen.append(found)
+            still_to_come = len(seen) == 1
+            return Poll(
+                found.batch, InputStatus.NOTHING_AVAILABLE if still_to_come else found.status
+            )
+
+        reader.poll = poll_one
+        reader.is_available = self.is_there.is_set
+        return reader
+
+
+class SlowToReturn(MiniCluster):
+    """The step is through in the slots long before the driver hears of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = queue.SimpleQueue()
+
+    def start(self, post):
+        def watch(event):
+            post(event)
+            if isinstance(event, FromSlot) and isinstance(event.message, Wake):
+                self.calls.put(event)
+
+        super().start(watch)
+
+    def run_step(self, pipeline, request, slots):
+        outcomes = super().run_step(pipeline, request, slots)
+        if request.step == 1:
+            Late.is_there.set()
+            self.calls.get(timeout=PATIENCE)
+        return outcomes
+
+
+def test_a_call_that_comes_before_the_step_is_seen_to_end_is_not_lost(start):
+    Late.is_there.clear()
+    job = start(exchanged(read(Late(), parallelism=1)), cluster=SlowToReturn(), parallelism=1)
+    job.result()
+    assert job.records() == ["early", "late"]

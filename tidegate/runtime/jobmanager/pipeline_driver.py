@@ -98,7 +98,8 @@ class PipelineDriver:
 
     def start_step(self, order: RunStep, slots: Mapping[SlotIndex, Address]) -> None:
         """Run a step, or run it again; its end is posted."""
-        self.due = None
+        if order.tries == 1:
+            self.due = None
         assert self._assigner is not None
         self._thread.submit(self._run, order, dict(slots), self._assigner)
 
@@ -123,12 +124,14 @@ class PipelineDriver:
         self._slice.observe(event.seconds, max(slices, default=0))
         self.step_seconds = event.seconds
         assert self._assigner is not None
-        self.due = next_step(
+        planned = next_step(
             self.reports.values(),
             now=now,
             has_barriers=False,
             discovery_seconds=_DISCOVERY_SECONDS if self._assigner.may_find_more else None,
         ).at
+        # A slot calls once: what it found while this step was on its way back counts as well.
+        self.due = planned if self.due is None else self.due
         return failures
 
     @property
