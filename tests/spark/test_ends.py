@@ -18,7 +18,7 @@ from tests.programs import (
     wait_until,
 )
 from tidegate.connectors.sequence import NumberSequenceSource
-from tidegate.core.errors import JobCanceled, SlotLost
+from tidegate.core.errors import ExternalError, JobCanceled, SlotLost
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
 from tidegate.runtime.jobmanager.job_status import JobStatus
@@ -104,3 +104,18 @@ def test_a_job_with_restarts_survives_a_killed_slot(spark, traces):
     assert {number for number, _ in seen} == set(range(1, 2001))
     assert len({pid for _, pid in seen}) >= 3, "the killed slot was started again"
     assert first[1] not in {pid for _, pid in seen[-100:]}
+
+
+def test_jobs_of_one_session_do_not_take_the_last_core_from_each_others_steps(spark, traces):
+    first = submit(endless_job(with_process), spark, settings_of(SMALL_STEPS))
+    next(first.collected("results", None))
+    short = graph_of(collected(mapped(abs, Upstream(read([-1]), Rebalance()))), parallelism=2)
+    refused = submit(short, spark, settings_of({"tidegate.slot.start-timeout": "1 s"}))
+    with pytest.raises(ExternalError, match=r"other jobs hold 2 of the 4 task slots"):
+        refused.result(PATIENCE)
+    waiting = submit(short, spark, settings_of())
+    steps = first.progress().steps
+    wait_until(lambda: first.progress().steps > steps + 3)
+    canceled_within(first, 20)
+    waiting.result(PATIENCE)
+    assert list(waiting.collected("results", None)) == [1]

@@ -21,6 +21,8 @@ from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark
 from tidegate.types.arrow import ArrowFormat
 
+_LARGEST_POLL = 1 << 18
+"""Larger batches gain nothing and leave the processor's caches."""
 _FIRST_POLL = 1024
 """How many records are asked for before their size is known."""
 _SAMPLE = 32
@@ -85,7 +87,8 @@ class SourceOperator(Operator):
     def _how_many(self, records: int, size: int) -> int:
         if self._bytes_per_record is None:
             return min(records, _FIRST_POLL)
-        return max(1, min(records, int(size / max(self._bytes_per_record, 1.0))))
+        fitting = int(size / max(self._bytes_per_record, 1.0))
+        return max(1, min(records, fitting, _LARGEST_POLL))
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         with _as_user_code(self._user_code):

@@ -17,7 +17,12 @@ from pyspark import InheritableThread
 
 from tidegate.core.clock import SystemClock
 from tidegate.core.config import Settings
-from tidegate.core.errors import LineClosed, NotEnoughTaskSlots, UnsuitableSpark
+from tidegate.core.errors import (
+    ExternalError,
+    LineClosed,
+    NotEnoughTaskSlots,
+    UnsuitableSpark,
+)
 from tidegate.core.ids import JobId, SlotIndex, new_job_id
 from tidegate.graph.job_graph import JobGraph
 from tidegate.runtime.control import ControlLine
@@ -39,6 +44,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tidegate.spark")
 _FAREWELL_SECONDS = 3.0
+_reserving = threading.Lock()
+_reserved: weakref.WeakSet[SparkCluster] = weakref.WeakSet()
+"""The jobs of this process that hold task slots: Spark itself knows only how many it has."""
 
 
 def submit(graph: JobGraph, spark: SparkSession, settings: Settings) -> JobHandle:
@@ -104,13 +112,27 @@ class SparkCluster:
         self._post = post
         self._listener.serve(self._secret, self._serve)
 
-    def shortage(self) -> NotEnoughTaskSlots | None:
+    def shortage(self) -> ExternalError | None:
         available = self._slots + 1
         with spark_may_be_gone():
             available = task_slots(self._context)
-        if available > self._slots:
-            return None
-        return NotEnoughTaskSlots(master_of(self._context), available, self._slots)
+        with _reserving:
+            taken = sum(
+                other._slots
+                for other in _reserved
+                if other is not self and other._context is self._context
+            )
+            if available - taken > self._slots:
+                _reserved.add(self)
+                return None
+        master = master_of(self._context)
+        if available <= self._slots:
+            return NotEnoughTaskSlots(master, available, self._slots)
+        return ExternalError(
+            f"slots of other jobs hold {taken} of the {available} task slots of the Spark master "
+            f"{master}, and one must stay free for steps: {self._slots} more do not fit; wait for "
+            "those jobs, lower the parallelism, or give Spark more cores"
+        )
 
     def launch(self, slot: SlotIndex, number: int) -> None:
         task = SlotTask(
@@ -150,6 +172,8 @@ class SparkCluster:
             if thread.is_alive() and self._is_alive():
                 self.kill(slot)
                 thread.join(_FAREWELL_SECONDS)
+        with _reserving:
+            _reserved.discard(self)
         self._listener.close()
         for line in list(self._lines.values()):
             line.close()

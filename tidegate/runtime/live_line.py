@@ -36,7 +36,13 @@ class Console:
         """Print a line of the job's own output."""
         with self._lock:
             self._erase()
-            self._out.write(f"{line}\n")
+            try:
+                self._out.write(f"{line}\n")
+            except UnicodeEncodeError:
+                # Half a surrogate pair, or a terminal that does not know the letter.
+                encoding = self._out.encoding or "ascii"
+                shown = line.encode(encoding, "backslashreplace").decode(encoding)
+                self._out.write(f"{shown}\n")
             self._out.flush()
 
     def follow(self, name: str, progress: Callable[[], Progress]) -> None:

@@ -1,0 +1,66 @@
+import io
+import threading
+
+import pytest
+
+from tests.programs import wait_until
+from tidegate.core.modes import LiveLine
+from tidegate.runtime.jobmanager.progress import Progress
+from tidegate.runtime.live_line import Console
+
+
+def progress(records=0):
+    return Progress(records_in=records, records_out=records, lag=None, steps=1, step_seconds=0.1)
+
+
+@pytest.fixture
+def streams():
+    return io.StringIO(), io.StringIO()
+
+
+def test_lines_of_the_job_go_to_standard_output(streams):
+    out, err = streams
+    console = Console(LiveLine.AUTO, out, err)
+    console.print("(a,1)")
+    console.print("(b,2)")
+    console.close()
+    assert out.getvalue() == "(a,1)\n(b,2)\n"
+    assert err.getvalue() == ""
+
+
+def test_a_live_line_is_drawn_and_wiped_before_the_jobs_own_lines(streams, monkeypatch):
+    monkeypatch.setattr("tidegate.runtime.live_line._REDRAW_SECONDS", 0.01)
+    out, err = streams
+    console = Console(LiveLine.ON, out, err)
+    console.follow("count", lambda: progress(10))
+    wait_until(lambda: "count: " in err.getvalue(), 10)
+    console.print("(a,1)")
+    console.close()
+    assert out.getvalue() == "(a,1)\n"
+    assert err.getvalue().endswith("\r\x1b[K"), "nothing of it stays"
+
+
+def test_without_a_terminal_nothing_is_drawn(streams):
+    out, err = streams
+    console = Console(LiveLine.AUTO, out, err)
+    console.follow("count", progress)
+    console.close()
+    assert (out.getvalue(), err.getvalue()) == ("", "")
+
+
+def test_a_console_that_is_off_starts_no_thread(streams):
+    console = Console(LiveLine.OFF, *streams)
+    before = threading.active_count()
+    console.follow("count", progress)
+    assert threading.active_count() == before
+    console.close()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"), [("utf-8", "\\ud800 ä"), ("ascii", "\\ud800 \\xe4")]
+)
+def test_what_the_terminal_cannot_show_is_shown_as_an_escape(encoding, shown):
+    raw = io.BytesIO()
+    console = Console(LiveLine.OFF, io.TextIOWrapper(raw, encoding=encoding), io.StringIO())
+    console.print("\ud800 ä")
+    assert raw.getvalue().decode(encoding) == f"{shown}\n"
