@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tests.programs import wait_until
@@ -34,6 +35,8 @@ def temporary() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def spark(temporary: Path) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()  # that of another folder's tests
     session = (
         SparkSession.builder.master("local[4]")
         .config("spark.driver.host", "127.0.0.1")
