@@ -37,7 +37,7 @@ class Collectors:
         return self._queues.setdefault(name, queue.SimpleQueue())
 
     def outputs(self, console: Console) -> DriverOutputs:
-        return DriverOutputs(console=console.print, collect=self.put)
+        return DriverOutputs(console=console.print, collect=self.put, drain=console.drain)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import queue
 import sys
 import threading
 from collections.abc import Callable
@@ -31,19 +32,43 @@ class Console:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._lines: queue.SimpleQueue[str | threading.Event | None] = queue.SimpleQueue()
+        self._writer = threading.Thread(
+            target=self._write_lines, name="tidegate-console", daemon=True
+        )
+        self._writer.start()
 
     def print(self, line: str) -> None:
-        """Print a line of the job's own output."""
-        with self._lock:
-            self._erase()
-            try:
-                self._out.write(f"{line}\n")
-            except UnicodeEncodeError:
-                # Half a surrogate pair, or a terminal that does not know the letter.
-                encoding = self._out.encoding or "ascii"
-                shown = line.encode(encoding, "backslashreplace").decode(encoding)
-                self._out.write(f"{shown}\n")
-            self._out.flush()
+        """Print a line of the job's own output, soon: a paused terminal must not pause the job."""
+        self._lines.put(line)
+
+    def drain(self) -> None:
+        """Wait until everything that was printed so far is out."""
+        arrived = threading.Event()
+        self._lines.put(arrived)
+        arrived.wait()
+
+    def _write_lines(self) -> None:
+        while (line := self._lines.get()) is not None:
+            if isinstance(line, threading.Event):
+                line.set()
+                continue
+            with self._lock:
+                self._erase()
+                try:
+                    self._write(line)
+                except (OSError, ValueError):
+                    _log.debug("nobody reads the job's output any more: %s", line)
+
+    def _write(self, line: str) -> None:
+        try:
+            self._out.write(f"{line}\n")
+        except UnicodeEncodeError:
+            # Half a surrogate pair, or a terminal that does not know the letter.
+            encoding = self._out.encoding or "ascii"
+            shown = line.encode(encoding, "backslashreplace").decode(encoding)
+            self._out.write(f"{shown}\n")
+        self._out.flush()
 
     def follow(self, name: str, progress: Callable[[], Progress]) -> None:
         """Begin to show how far the job is, until `close`."""
@@ -55,6 +80,8 @@ class Console:
         self._thread.start()
 
     def close(self) -> None:
+        self._lines.put(None)
+        self._writer.join()
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

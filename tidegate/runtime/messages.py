@@ -216,6 +216,8 @@ class SlotReport:
     finished: frozenset[VertexId] = frozenset()
     """Vertices whose subtask here has ended."""
     next_timer: float | None = None
+    busy_seconds: float = 0.0
+    """How long the slot worked for this step."""
 
 
 StepOutcome = SlotReport | SlotOutOfReach

@@ -63,4 +63,5 @@ def test_what_the_terminal_cannot_show_is_shown_as_an_escape(encoding, shown):
     raw = io.BytesIO()
     console = Console(LiveLine.OFF, io.TextIOWrapper(raw, encoding=encoding), io.StringIO())
     console.print("\ud800 ä")
+    console.drain()
     assert raw.getvalue().decode(encoding) == f"{shown}\n"

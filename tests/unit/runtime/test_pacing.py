@@ -12,15 +12,16 @@ def size():
     return SliceSize(TARGET, maximum=1_000_000)
 
 
-def full(size, seconds):
-    size.observe(seconds, size.records)
+def full(size, seconds, busy=0.0):
+    size.observe(seconds, busy, size.records)
     return size.records
 
 
 def settled(size, *, fixed, rate, steps=30):
     """How long a full step takes in the end, where it costs something even with no records."""
     for _ in range(steps):
-        full(size, fixed + size.records / rate)
+        work = size.records / rate
+        full(size, fixed + work, work)
     return fixed + size.records / rate
 
 
@@ -39,8 +40,8 @@ def test_slices_shrink_at_most_to_a_quarter(size):
 
 def test_a_step_that_was_not_full_says_nothing_about_a_full_one(size):
     first = size.records
-    size.observe(0.001, first // 2)
-    size.observe(5.0, first // 2)
+    size.observe(0.001, 0.0, first // 2)
+    size.observe(5.0, 4.9, first // 2)
     assert size.records == first
 
 
@@ -55,7 +56,7 @@ def test_slices_stay_within_their_bounds():
     assert SliceSize(TARGET, maximum=10).records == 10
 
 
-@pytest.mark.parametrize("rate", [100_000, 1_000_000])
+@pytest.mark.parametrize("rate", [3_000, 30_000, 100_000, 1_000_000])
 def test_a_full_step_comes_to_take_the_target_time(size, rate):
     assert settled(size, fixed=0.05, rate=rate) == pytest.approx(TARGET, rel=0.1)
 

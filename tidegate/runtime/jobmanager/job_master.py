@@ -92,6 +92,8 @@ class DriverOutputs:
 
     console: Callable[[str], None]
     collect: Callable[[Collected], None]
+    drain: Callable[[], None] = lambda: None
+    """Returns when everything that was printed has arrived; called before the job has a result."""
 
 
 class JobMaster:
@@ -318,6 +320,7 @@ class JobMaster:
 
     def _slot_gone(self, slot: SlotIndex, reason: str) -> None:
         self._addresses.pop(slot, None)
+        self._slots_deadline = self._now() + self._engine.slot_start_timeout.total_seconds()
         for pipeline in [p for p, s in self._closing if s == slot]:
             self._closed(pipeline, slot)
         for pipeline, driver in self._drivers.items():
@@ -450,6 +453,7 @@ class JobMaster:
         except Exception:
             # Whoever waits for the result gets it, whatever state Spark is in.
             _log.exception("something of the job could not be released")
+        self._outputs.drain()
         if self._failure is not None:
             self.result.set_exception(self._failure)
         elif self._is_canceled:

@@ -29,12 +29,13 @@ class SliceSize:
         self._fixed_cost = math.inf
         self.records = min(_FIRST_SLICE, maximum)
 
-    def observe(self, seconds: float, largest_slice: int) -> None:
-        """A step took this long; `largest_slice` is what its busiest source subtask read.
+    def observe(self, seconds: float, busy_seconds: float, largest_slice: int) -> None:
+        """A step took this long, for `busy_seconds` of which its busiest slot worked.
 
-        A step that was not full says nothing about what a full one would take.
+        `largest_slice` is what its busiest source subtask read. A step that was not full says
+        nothing about what a full one would take.
         """
-        self._fixed_cost = min(self._fixed_cost, seconds)
+        self._fixed_cost = min(self._fixed_cost, max(0.0, seconds - busy_seconds))
         if largest_slice < 0.9 * self.records:
             return
         desired = max(self._target, min(self._fixed_cost / _FIXED_COST_SHARE, _LONGEST_STEP))

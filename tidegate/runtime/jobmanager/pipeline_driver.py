@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from tidegate.core.config import Settings
 from tidegate.core.errors import TidegateError, UserError
@@ -81,7 +83,11 @@ class PipelineDriver:
         self._assigner: SplitAssigner | None = None
         self._request: StepRequest | None = None
         self._slice = self._fresh_slice()
-        self._thread = ThreadPoolExecutor(1, f"tidegate-steps-{pipeline.id}")
+        self._steps: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        # A daemon, unlike the threads of an executor: a step that never returns holds up nobody.
+        threading.Thread(
+            target=self._run_steps, name=f"tidegate-steps-{pipeline.id}", daemon=True
+        ).start()
 
     def begin_attempt(self) -> None:
         """The region runs: its first step is due, and its splits are enumerated anew."""
@@ -101,7 +107,7 @@ class PipelineDriver:
         if order.tries == 1:
             self.due = None
         assert self._assigner is not None
-        self._thread.submit(self._run, order, dict(slots), self._assigner)
+        self._steps.put(partial(self._run, order, dict(slots), self._assigner))
 
     def cancel_step(self) -> None:
         self._exchange.cancel_step(self.pipeline)
@@ -121,7 +127,8 @@ class PipelineDriver:
         slices = [
             source.records for report in self.reports.values() for source in report.sources.values()
         ]
-        self._slice.observe(event.seconds, max(slices, default=0))
+        busy = [report.busy_seconds for report in self.reports.values()]
+        self._slice.observe(event.seconds, max(busy, default=0.0), max(slices, default=0))
         self.step_seconds = event.seconds
         assert self._assigner is not None
         planned = next_step(
@@ -148,8 +155,12 @@ class PipelineDriver:
         )
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._steps.put(None)
         self._close_assigner()
+
+    def _run_steps(self) -> None:
+        while (step := self._steps.get()) is not None:
+            step()
 
     def _run(
         self, order: RunStep, slots: dict[SlotIndex, Address], assigner: SplitAssigner

@@ -89,6 +89,7 @@ class ChannelWriter:
         self._is_open = False
         self._channel = Channel(edge.id, subtask)
         self._vertex = target.id
+        self._format = edge.format
         self._outbox = outbox
         self._targets = targets_of(edge, subtask, source.parallelism, target.parallelism)
         self._partitioner = create_partitioner(
@@ -106,6 +107,10 @@ class ChannelWriter:
             self._partitioner.open(context)
 
     def write(self, batch: Batch) -> None:
+        if batch.format is not self._format and batch.format != self._format:
+            # The edge's type is what the other end decodes by.
+            stamps = batch.timestamps
+            batch = Batch(records=batch.records, format=self._format, timestamps=stamps)
         try:
             shares = self._partitioner.split(batch)
         except USER_FAILURES as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,7 @@ class PipelineHost:
         self._marks: dict[SlotIndex, FailureMark] = {}
         self._sources: dict[VertexId, SourceReport] = {}
         self._step = StepNumber(0)
+        self._busy_seconds = 0.0
         self._vertices = [
             vertex
             for vertex in package.graph.vertices
@@ -157,6 +159,7 @@ class PipelineHost:
 
         `request` comes with level 0, where the sources are.
         """
+        started = time.monotonic()
         if step != self._step:
             self._begin(step)
         self._marks.update((mark.slot, mark) for mark in marks)
@@ -172,10 +175,12 @@ class PipelineHost:
                 subtask.feed(channel, elements)
             subtask.end_slice(now)
         packets = tuple(self._outbox.take_packets())
+        self._busy_seconds += time.monotonic() - started
         return UnitAnswer(packets, tuple(self._marks.values()), self._report())
 
     def _begin(self, step: StepNumber) -> None:
         self._step = step
+        self._busy_seconds = 0.0
         self._spill.end_step()
         self._outbox.begin_step(step)
         self._sources.clear()
@@ -252,6 +257,7 @@ class PipelineHost:
             records_out={id: s.records_out for id, s in subtasks.items()},
             finished=frozenset(id for id, s in subtasks.items() if s.is_finished),
             next_timer=min(timers, default=None),
+            busy_seconds=self._busy_seconds,
         )
 
 
