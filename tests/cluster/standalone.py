@@ -33,9 +33,7 @@ def standalone_cluster(directory: Path, workers: int, cores: int) -> Iterator[st
     """Start a master and workers; yields the master's address."""
     port, processes = _free_port(), []
     try:
-        processes.append(
-            _start("master.Master", directory / "master.log", "--port", str(port))
-        )
+        processes.append(_start("master.Master", directory / "master.log", "--port", str(port)))
         _wait_for_port(port)
         processes.extend(
             _start(
@@ -73,9 +71,7 @@ def _start(role: str, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
     command = [str(spark_class), f"org.apache.spark.deploy.{role}"]
     command += ["--host", _HOST, "--webui-port", "0", *arguments]
     with log.open("wb") as output:
-        return subprocess.Popen(
-            command, env=environment(), stdout=output, stderr=subprocess.STDOUT
-        )
+        return subprocess.Popen(command, env=environment(), stdout=output, stderr=subprocess.STDOUT)
 
 
 def _free_port() -> int:
