@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -74,10 +77,16 @@ def benchmark(
     peers = _peers(peer)
     for case in cases:
         check_size(0, case.keys)
+    # As an exception the signal lets the peer that is running be ended too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+    def save(done: list[Measurement], missing: dict[str, str]) -> None:
+        report.write_json(json_path, report.as_json(sizes, done, missing))
+
     measurements, left_out = _measure_all(
-        console, cases, peers, sizes, EnvironmentCache(cache), repeat, thorough=not quick
+        console, cases, peers, sizes, EnvironmentCache(cache), repeat, save, thorough=not quick
     )
-    report.write_json(json_path, report.as_json(sizes, measurements, left_out))
+    save(measurements, left_out)
     _show(console, cases, measurements, left_out, chart_path)
     console.print(f"measurements: {json_path}", highlight=False)
     if any(one.failure is not None for one in measurements):
@@ -120,6 +129,7 @@ def _measure_all(
     sizes: Sizes,
     environments: EnvironmentCache,
     repeat: int,
+    save: Callable[[list[Measurement], dict[str, str]], None],
     *,
     thorough: bool,
 ) -> tuple[list[Measurement], dict[str, str]]:
@@ -141,6 +151,8 @@ def _measure_all(
                     console.print(f"  [yellow]left out:[/] {reason}", highlight=False)
                     continue
                 measurements.append(one)
+                # A run takes long; one that is broken off keeps what it has measured.
+                save(measurements, left_out)
                 console.print(f"  {_in_short(one)}", highlight=False)
     return measurements, left_out
 

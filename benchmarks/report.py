@@ -163,7 +163,9 @@ def as_json(
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(content, indent=1) + "\n")
+    part.replace(path)
 
 
 def read_measurements(path: Path) -> tuple[list[Measurement], dict[str, str]]:
