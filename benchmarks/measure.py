@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from enum import Enum, auto
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -67,12 +68,18 @@ class Usage:
     java_bytes: int
 
 
+class Kind(Enum):
+    PYTHON = auto()
+    JAVA = auto()
+    OTHER = auto()
+
+
 class Watcher:
     """Samples CPU and memory of a process tree from outside, by kind of process."""
 
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
-        self._seen: dict[psutil.Process, tuple[bool, float]] = {}
+        self._seen: dict[psutil.Process, tuple[Kind, float]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.usage: list[Usage] = []
@@ -101,24 +108,45 @@ class Watcher:
             tree = [self._root, *self._root.children(recursive=True)]
         except psutil.NoSuchProcess:
             return
-        memory = {True: 0, False: 0}
+        memory = dict.fromkeys(Kind, 0)
         for process in tree:
             try:
-                java = process.name().startswith("java")
+                kind = kind_of(process.name())
                 times = process.cpu_times()
-                memory[java] += _memory(process, java)
+                memory[kind] += _memory(process, kind)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
-            self._seen[process] = (java, times.user + times.system)
-        cpu = {True: 0.0, False: 0.0}
-        for java, seconds in self._seen.values():
-            cpu[java] += seconds
-        self.usage.append(Usage(time.time(), cpu[False], cpu[True], memory[False], memory[True]))
+            self._seen[process] = (kind, times.user + times.system)
+        cpu = dict.fromkeys(Kind, 0.0)
+        for kind, seconds in self._seen.values():
+            cpu[kind] += seconds
+        self.usage.append(
+            Usage(
+                at=time.time(),
+                python_cpu=cpu[Kind.PYTHON],
+                java_cpu=cpu[Kind.JAVA],
+                python_bytes=memory[Kind.PYTHON],
+                java_bytes=memory[Kind.JAVA],
+            )
+        )
 
 
-def _memory(process: psutil.Process, java: bool) -> int:
+def kind_of(name: str) -> Kind:
+    """What a process is, by its name.
+
+    A child that a JVM is about to start bears the name of a thread and, until it becomes another
+    program, all of the JVM's memory: counted as anything it would count a gigabyte twice.
+    """
+    if name.startswith("python"):
+        return Kind.PYTHON
+    return Kind.JAVA if name == "java" else Kind.OTHER
+
+
+def _memory(process: psutil.Process, kind: Kind) -> int:
     """Resident memory; of Python the proportional share, as forked workers share pages."""
-    if java:
+    if kind is Kind.OTHER:
+        return 0
+    if kind is Kind.JAVA:
         return int(process.memory_info().rss)
     full = process.memory_full_info()
     return int(getattr(full, "pss", 0) or full.rss)

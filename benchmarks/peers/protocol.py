@@ -170,10 +170,17 @@ def steady_window(
 
 
 def spread_measures(name: str, seconds: Iterable[float]) -> dict[str, float]:
-    """Median, 99th percentile and largest of some durations, in milliseconds."""
+    """Median, 99th percentile and largest of some durations, in milliseconds.
+
+    Raises:
+        ValueError: there are none, or one is negative: its two ends were read from clocks that
+            do not agree, and then the others cannot be trusted either.
+    """
     ordered = sorted(seconds)
     if not ordered:
         raise ValueError(f"no {name} was measured")
+    if ordered[0] < 0:
+        raise ValueError(f"a {name} of {ordered[0] * 1000:.1f} ms: it cannot end before it began")
     return {
         f"{name}_p50_ms": _quantile(ordered, 0.5) * 1000,
         f"{name}_p99_ms": _quantile(ordered, 0.99) * 1000,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 import tidegate
+from benchmarks.peers.feeder import Feeder
 from benchmarks.peers.protocol import (
     Check,
     Meter,
@@ -19,22 +20,24 @@ from benchmarks.peers.protocol import (
     report,
     spread_measures,
 )
+from benchmarks.peers.rule import key_cycle
 from benchmarks.peers.tidegate_program import (
     PAIR,
-    STAMPED,
-    LatencySink,
+    AnnouncedRecords,
+    ArrivalSink,
     Records,
     RunningSum,
-    StampedRecords,
     TallySink,
     map_record,
 )
 from tidegate.common import Configuration
 from tidegate.connectors.datagen import DataGeneratorSource
+from tidegate.connectors.socket import SocketSource
 from tidegate.datastream import DataStream, StreamExecutionEnvironment
 from tidegate.runtime.job_handle import JobHandle
 
 WARM_STEPS = 100
+LATENCY_WARM_SECONDS = 20.0
 NO_CHECKPOINTS = "this version takes no checkpoints"
 
 
@@ -84,29 +87,30 @@ def throughput(order: Order) -> Result:
 
 
 def latency(order: Order) -> Result:
+    """The feeder's records, as Spark's peer gets them, so that both know when one was due."""
     env = environment(order)
-    seconds = max(order.warm_seconds, 20.0) + order.seconds
-    source = DataGeneratorSource(
-        StampedRecords(order.keys, order.rate / order.parallelism),
-        type_info=STAMPED,
-        count=int(order.rate * seconds),
-        rate=order.rate,
-        columnar=True,
-    )
-    records = env.from_source(source, source_name="records")
-    results = records.key_by(lambda record: record[0]).process(RunningSum(), STAMPED)
-    results.sink_to(LatencySink())
+    feeder = Feeder(order.rate)
+    lines = env.from_source(SocketSource("127.0.0.1", feeder.port), source_name="lines")
+    records = lines.flat_map(AnnouncedRecords(order.keys), PAIR)
+    results = records.key_by(lambda pair: pair[0]).sum(1)
+    results.sink_to(ArrivalSink())
     job = start(results, env)
-    tallies = list(job.collected("tally", None))
-    count, total = (sum(part) for part in zip(*tallies, strict=True))
-    noted = list(job.collected("latencies", None))
-    warm_at = min(due for due, _ in noted) + seconds - order.seconds
+    feeder.wait_for_client(120)
+    warm_at = feeder.start + max(order.warm_seconds, LATENCY_WARM_SECONDS)
+    time.sleep(max(0.0, warm_at + order.seconds - time.time()))
+    feeder.stop()
+    arrivals = list(job.collected("arrivals", None))
+    # A round of `keys` records touches every key once, so key and total name the record.
+    position = {key: number for number, key in enumerate(key_cycle(order.keys))}
+    dues = [feeder.due((total - 1) * order.keys + position[key]) for _, key, total in arrivals]
+    took = [at - due for (at, _, _), due in zip(arrivals, dues, strict=True) if due >= warm_at]
+    count, total = len(arrivals), sum(total for _, _, total in arrivals)
     return Result(
         records=count,
         checks=[Check("sum of all emitted results", count, total)],
         bounded=False,
-        measures=latency_measures(took for due, took in noted if due >= warm_at),
-        notes=[NO_CHECKPOINTS],
+        measures=latency_measures(took),
+        notes=[NO_CHECKPOINTS, f"feeder late by at most {feeder.worst_delay * 1000:.0f} ms"],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.peers.rule import key_cycle, mapped
+from benchmarks.peers.rule import key_cycle, key_of, mapped
 from tidegate.common import Types
 from tidegate.connectors.sink import Sink, SinkWriter, WriterContext
 from tidegate.datastream.functions import KeyedProcessFunction, RuntimeContext
@@ -18,7 +19,6 @@ from tidegate.datastream.state import ValueStateDescriptor
 from tidegate.stream.batch import Batch
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
-STAMPED = Types.TUPLE([Types.STRING(), Types.LONG(), Types.DOUBLE()])
 _PREPARED = 2_000_000
 
 
@@ -44,26 +44,20 @@ class Records:
         return pa.RecordBatch.from_arrays(columns, names=["f0", "f1"])
 
 
-class StampedRecords(Records):
-    """The same with the moment at which each record is due, at a rate per reader."""
+class AnnouncedRecords:
+    """Makes the records that a line of the feeder announces."""
 
-    def __init__(self, keys: int, rate: float) -> None:
-        super().__init__(keys)
-        self._rate = rate
-        self._begun: tuple[float, int] | None = None
+    def __init__(self, keys: int) -> None:
+        self._keys = keys
 
-    def __call__(self, start: int, count: int) -> pa.RecordBatch:
-        batch = super().__call__(start, count)
-        if self._begun is None:
-            self._begun = time.time(), start
-        at, first = self._begun
-        numbers = np.arange(start, start + batch.num_rows)
-        due = pa.array(at + (numbers - first) / self._rate)
-        return pa.RecordBatch.from_arrays([*batch.columns, due], names=["f0", "f1", "f2"])
+    def __call__(self, line: str) -> Iterator[tuple[str, int]]:
+        first, last = map(int, line.split(","))
+        for number in range(first, last + 1):
+            yield key_of(number, self._keys), 1
 
 
 class RunningSum(KeyedProcessFunction):
-    """A Python function per record with keyed state; further fields are passed on."""
+    """A Python function per record with keyed state."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
@@ -71,7 +65,7 @@ class RunningSum(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
         total = (self._total.value() or 0) + value[1]
         self._total.update(total)
-        yield (value[0], total, *value[2:])
+        yield value[0], total
 
 
 def map_record(record: tuple[str, int]) -> tuple[str, int]:
@@ -101,26 +95,23 @@ class _TallyWriter(SinkWriter):
             self._context.deliver("tally", Batch.of_records([(self._count, self._total)]))
 
 
-class LatencySink(Sink):
-    """Notes for every record when it was due and how long it took to get here."""
+class ArrivalSink(Sink):
+    """Notes every result and when it arrived."""
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        return _LatencyWriter(context)
+        return _ArrivalWriter(context)
 
 
-class _LatencyWriter(SinkWriter):
+class _ArrivalWriter(SinkWriter):
     def __init__(self, context: WriterContext) -> None:
         self._context = context
-        self._noted: list[tuple[float, float]] = []
-        self._total = 0
+        self._arrivals: list[tuple[float, str, int]] = []
 
     def write(self, batch: Batch) -> None:
         now = time.time()
-        self._noted += [(due, now - due) for _, _, due in batch.records]
-        self._total += sum(total for _, total, _ in batch.records)
+        self._arrivals += [(now, key, total) for key, total in batch.records]
 
     def flush(self, end_of_input: bool = False) -> None:
         if end_of_input:
             assert self._context.deliver is not None
-            self._context.deliver("tally", Batch.of_records([(len(self._noted), self._total)]))
-            self._context.deliver("latencies", Batch.of_records(self._noted))
+            self._context.deliver("arrivals", Batch.of_records(self._arrivals))

@@ -7,7 +7,15 @@ import pytest
 from benchmarks.cases import FEW, MANY, Case, Workload, cases_of
 from benchmarks.environments import CannotBeHad, Environment, EnvironmentCache
 from benchmarks.goals import LIMIT_GOALS, RATIO_GOALS, Outcome
-from benchmarks.measure import Measurement, find_result, measure, soak_costs, wrong_checks
+from benchmarks.measure import (
+    Kind,
+    Measurement,
+    find_result,
+    kind_of,
+    measure,
+    soak_costs,
+    wrong_checks,
+)
 from benchmarks.peers.protocol import Order
 from benchmarks.peers.rule import running_sum_checksum
 from benchmarks.plan import QUICK, Sizes, order_for
@@ -171,3 +179,18 @@ def test_measurements_survive_the_json_file(tmp_path: Path) -> None:
 
 def test_names_of_peers_are_unique() -> None:
     assert len(BY_NAME) == len(PEERS)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("python", Kind.PYTHON),
+        ("python3.11", Kind.PYTHON),
+        ("java", Kind.JAVA),
+        ("stream executio", Kind.OTHER),
+        ("Executor task l", Kind.OTHER),
+        ("bash", Kind.OTHER),
+    ],
+)
+def test_a_child_that_a_jvm_is_starting_counts_as_neither(name: str, kind: Kind) -> None:
+    assert kind_of(name) is kind

@@ -86,3 +86,8 @@ def test_spread_is_told_in_milliseconds() -> None:
     assert spread["step_p50_ms"] == pytest.approx(50)
     assert spread["step_p99_ms"] == pytest.approx(99)
     assert spread["step_max_ms"] == pytest.approx(99)
+
+
+def test_a_duration_that_ends_before_it_began_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot end before it began"):
+        spread_measures("latency", [0.2, -0.001, 0.3])

@@ -181,7 +181,7 @@ class SumAggregation(ColumnarAggregation):
 
     def restore(self, snapshots: list[OperatorSnapshot]) -> None:
         super().restore(snapshots)
-        self._reach = _magnitude(self._sums.values)
+        self._reach = 0 if self._is_float else _magnitude(self._sums.values)
 
     def results(self, columns: Columns, slots: Slots, known: int) -> Columns:
         results = self._firsts.replace(columns, slots, known)

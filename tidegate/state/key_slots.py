@@ -74,8 +74,7 @@ class ObjectKeys(KeySlots):
         return found
 
     def _add(self, key: Any) -> int:
-        if key != key:
-            key = _ONE_NAN
+        key = _with_one_nan(key)
         slot = self._slots.setdefault(key, len(self._keys))
         if slot == len(self._keys):
             self._keys.append(key)
@@ -90,6 +89,16 @@ class ObjectKeys(KeySlots):
     def only(self, slots: Slots) -> tuple[ObjectKeys, Slots]:
         keys = self._keys
         return ObjectKeys([keys[slot] for slot in slots.tolist()]), np.arange(len(slots))
+
+
+def _with_one_nan(key: Any) -> Any:
+    """The key with every NaN in it the same object: a dict finds it again by that alone."""
+    if isinstance(key, tuple):
+        parts = [_with_one_nan(part) for part in key]
+        if all(part is before for part, before in zip(parts, key, strict=True)):
+            return key
+        return key._make(parts) if hasattr(key, "_make") else tuple(parts)
+    return _ONE_NAN if key != key else key
 
 
 class _FrozenObjectKeys(KeySnapshot):
