@@ -8,13 +8,20 @@ from pyspark.sql import SparkSession
 
 from tidegate.common import Types
 from tidegate.datastream import StreamExecutionEnvironment
+from tidegate.datastream.functions import MapFunction, RuntimeContext
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
 
-def executor() -> int:
-    """The JVM that this Python worker belongs to."""
-    return next(p.pid for p in psutil.Process().parents() if "java" in p.name())
+class WithExecutor(MapFunction):
+    """Adds the JVM that the slot's Python worker belongs to."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        parents = psutil.Process().parents()
+        self.executor = next(process.pid for process in parents if "java" in process.name())
+
+    def map(self, value: tuple[str, int]) -> tuple[str, int, int]:
+        return (*value, self.executor)
 
 
 def main(master: str, records: int) -> None:
@@ -40,7 +47,7 @@ def main(master: str, records: int) -> None:
         numbers.map(lambda i: (f"k{i % 10}", i), PAIR)
         .key_by(lambda pair: pair[0])
         .sum(1)
-        .map(lambda pair: (pair[0], pair[1], executor()))
+        .map(WithExecutor())
     )
     with sums.execute_and_collect() as results:
         totals: dict[str, int] = {}
