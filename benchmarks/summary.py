@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.cases import Case, Workload
+from benchmarks.cases import SLOT_COUNTS, Case, Workload
 from benchmarks.goals import LIMIT_GOALS, RATIO_GOALS, Goal, LimitGoal, Outcome
 from benchmarks.measure import Measurement
 
@@ -95,7 +95,7 @@ class Summary:
             and case.startswith(Workload.SLOTS.value + " ")
             and "cpu_us" in line.measures
         ]
-        return max(costs) / min(costs) if len(costs) >= 2 else None
+        return max(costs) / min(costs) if len(costs) == len(SLOT_COUNTS) else None
 
 
 def _line(peer: str, case: str, group: list[Measurement]) -> Line:

@@ -83,24 +83,41 @@ def test_a_goal_without_a_measurement_is_neither_reached_nor_missed() -> None:
     assert {verdict.outcome for verdict in Summary([]).verdicts()} == {Outcome.UNKNOWN}
 
 
-def test_slots_are_judged_by_the_spread_of_their_cost() -> None:
-    costs = {1: 1.0, 2: 1.1, 4: 1.2}
+def slot_spread(costs: dict[int, float]) -> float | None:
     summary = Summary(
         [
             measured("tidegate", 1.0, Case(Workload.SLOTS, FEW, slots), cpu_us=cost)
             for slots, cost in costs.items()
         ]
     )
-    verdict = next(v for v in summary.verdicts() if "most_over_least" in v.goal.text)
-    assert verdict.value == pytest.approx(1.2)
+    return next(v.value for v in summary.verdicts() if "most_over_least" in v.goal.text)
+
+
+def test_slots_are_judged_by_the_spread_of_their_cost() -> None:
+    assert slot_spread({1: 1.0, 2: 1.1, 3: 1.1, 4: 1.2}) == pytest.approx(1.2)
+
+
+def test_slots_are_not_judged_while_one_of_them_is_missing() -> None:
+    assert slot_spread({2: 1.1, 3: 1.1, 4: 1.2}) is None
+
+
+def soak_samples(millions: int) -> list[tuple[float, int]]:
+    """A tenth of a microsecond a record up to 300 million, twice that afterwards."""
+    fast = [(m / 10, m * 1_000_000) for m in range(0, min(millions, 300) + 1, 5)]
+    slow = [(30 + (m - 300) / 5, m * 1_000_000) for m in range(305, millions + 1, 5)]
+    return fast + slow
 
 
 def test_the_soak_compares_its_last_stretch_with_its_first() -> None:
-    samples = [(million / 10, million * 1_000_000) for million in range(0, 101, 5)]
-    samples += [(10 + (million - 100) / 5, million * 1_000_000) for million in range(105, 301, 5)]
-    costs = soak_costs(samples)
+    costs = soak_costs(soak_samples(1_000))
     assert costs["us_from_10_to_30m"] == pytest.approx(0.1)
     assert costs["last_over_first_cost"] == pytest.approx(2, rel=0.03)
+
+
+def test_a_soak_that_was_broken_off_is_not_judged() -> None:
+    costs = soak_costs(soak_samples(400))
+    assert "us_from_300_to_1000m" in costs
+    assert "last_over_first_cost" not in costs
 
 
 def test_a_wrong_total_is_found() -> None:
