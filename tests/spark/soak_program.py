@@ -57,7 +57,7 @@ def main(total: int, every: int) -> None:
     settings.set_string("tidegate.step.max-records", "1")
     env = StreamExecutionEnvironment.get_execution_environment(settings, spark=spark)
     env.set_parallelism(2)
-    source = DataGeneratorSource(lambda i: (f"k{i % 7}", i), type_info=PAIR)
+    source = DataGeneratorSource(lambda i: (f"k{i % 7}", 1), type_info=PAIR)
     stream = env.from_source(source, source_name="numbers")
     stream.key_by(lambda pair: pair[0]).sum(1).add_sink(lambda pair: None)
     job = env.execute_async("soak")
@@ -67,6 +67,8 @@ def main(total: int, every: int) -> None:
         if steps >= due:
             print(json.dumps(sample(steps, local)), flush=True)
             due += every
+        if job.get_job_status().result().is_terminal:
+            job.wait()
         time.sleep(0.2)
     job.cancel().result()
     spark.stop()
