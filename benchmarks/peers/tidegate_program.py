@@ -29,13 +29,13 @@ class Records:
         self._number_of_keys = keys
 
     @cached_property
-    def _keys(self) -> pa.Array:
+    def _keys(self) -> pa.Array[Any]:
         rounds = -(-_PREPARED // self._number_of_keys)
         once = pa.array(key_cycle(self._number_of_keys))
         return pa.concat_arrays([once] * rounds)
 
     @cached_property
-    def _ones(self) -> pa.Array:
+    def _ones(self) -> pa.Array[Any]:
         return pa.array(np.ones(len(self._keys), np.int64))
 
     def __call__(self, start: int, count: int) -> pa.RecordBatch:
