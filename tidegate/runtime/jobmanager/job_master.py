@@ -6,7 +6,7 @@ import logging
 import queue
 import random
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ from tidegate.runtime.wire import Address
 _log = logging.getLogger("tidegate.job")
 _LONGEST_WAIT = 1.0
 _LOOK_FOR_ROOM_SECONDS = 1.0
-_FALSE_STARTS = 3
+_MOST_FAILED_STARTS = 3
 """How often a slot may end before it is ready until the job gives it up."""
 
 
@@ -125,7 +125,6 @@ class JobMaster:
         self._to_launch: deque[Launch] = deque()
         self._look_for_room_at = 0.0
         self._shortage: TidegateError | None = None
-        self._false_starts: Counter[SlotIndex] = Counter()
         self._addresses: dict[SlotIndex, Address] = {}
         self._drivers = {
             pipeline.id: PipelineDriver(pipeline, exchange, settings, self._inbox.put)
@@ -280,11 +279,10 @@ class JobMaster:
 
     def _slot_job_ended(self, slot: SlotIndex, reason: str) -> None:
         _log.debug("the Spark job of slot %s ended: %s", slot, reason)
-        if slot not in self._pool.ready():
-            self._false_starts[slot] += 1
-            if self._false_starts[slot] >= _FALSE_STARTS:
-                self._fail(ExternalError(f"slot {slot} cannot be started: {reason}"))
         self._carry_out(self._pool.job_ended(slot, self._now()))
+        for missing in self._pool.missing():
+            if missing.slot == slot and missing.failed_starts >= _MOST_FAILED_STARTS:
+                self._fail(ExternalError(f"slot {slot} cannot be started: {reason}"))
 
     def _launch_what_can_be(self) -> None:
         """Start slots only while there is room for all of them and the steps between them."""
@@ -312,7 +310,6 @@ class JobMaster:
                     self._cluster.send(incarnation, Refused(reason))
                 case SlotReady(incarnation):
                     _log.debug("%s is ready", incarnation)
-                    self._false_starts[incarnation.slot] = 0
                 case SlotGone(incarnation, reason):
                     self._slot_gone(incarnation.slot, reason)
                 case _:
