@@ -37,6 +37,10 @@ def test_dataframes_go_in_and_come_out():
     [
         ("keyed_average.py", ["average> (1,4)", "average> (1,5)", "average> (2,30)"]),
         (
+            "count_between_ones.py",
+            ["4     2 3 4 5", "5     3 4 5 6 7", "6     4 5 3 9 9 2"],
+        ),
+        (
             "page_views.py",
             ["App01: 4 views by 3 visitors", "App02: 3 views by 2 visitors"],
         ),

@@ -7,7 +7,7 @@ import pytest
 from tests.api.results import collect
 from tidegate.common import JobStatus, RestartStrategies, Types
 from tidegate.core.errors import GraphError, JobCanceled, NotSerializable, UserFunctionError
-from tidegate.datastream import EmbeddedRocksDBStateBackend, MapFunction
+from tidegate.datastream import JobManagerCheckpointStorage, MapFunction
 from tidegate.datastream.connectors import DataGeneratorSource
 from tidegate.testing.environments import mini_environment
 
@@ -107,12 +107,16 @@ def test_a_uid_belongs_to_one_operator(env):
         env.execute()
 
 
-def test_what_is_set_but_not_there_yet_is_said_when_the_job_starts(env, caplog):
-    env.enable_checkpointing(1000).set_state_backend(EmbeddedRocksDBStateBackend())
-    env.set_restart_strategy(RestartStrategies.no_restart())
+def test_checkpoints_that_end_with_the_driver_are_warned_of_unless_they_are_meant(env, caplog):
     assert collect(env.from_collection([1])) == [1]
-    assert "takes no checkpoints yet" in caplog.text
-    assert "the RocksDB state backend is not there yet" in caplog.text
+    assert caplog.text == ""
+    env.enable_checkpointing(1000)
+    assert collect(env.from_collection([1])) == [1]
+    assert "kept in the memory of the driver" in caplog.text
+    caplog.clear()
+    env.get_checkpoint_config().set_checkpoint_storage(JobManagerCheckpointStorage())
+    assert collect(env.from_collection([1])) == [1]
+    assert "memory of the driver" not in caplog.text
 
 
 def test_chaining_changes_nothing_but_the_number_of_vertices():

@@ -96,7 +96,8 @@ def test_ctrl_c_ends_a_driver_and_leaves_nothing(start_endless, program, own_tem
     os.killpg(driver.pid, signal.SIGINT)
     _, err = driver.communicate(timeout=60)
     assert driver.returncode != 0
-    assert err.strip().splitlines()[-1] == "KeyboardInterrupt", err
+    # Not always the last line: a worker of Spark's may be cut off in the middle of a traceback.
+    assert "KeyboardInterrupt" in err.splitlines(), err
     wait_until(lambda: are_gone(family), 30)
     assert list(own_temporary.glob("tidegate-*")) == []
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tidegate.checkpoint.plan import SubtaskId
-from tidegate.core.ids import Attempt, CheckpointId
+from tidegate.core.ids import Attempt, CheckpointId, VertexId
 from tidegate.stream.elements import BarrierKind
 
 H = TypeVar("H")
@@ -36,6 +36,8 @@ class CompletedCheckpoint(Generic[H]):
     triggered_at: float
     completed_at: float
     snapshots: Mapping[SubtaskId, H]
+    enumerators: Mapping[VertexId, bytes]
+    """What the split enumerators of sources knew, pickled."""
     finished: frozenset[SubtaskId]
     size: int
 
@@ -60,6 +62,10 @@ class RetainedCheckpoints(Generic[H]):
     def latest(self) -> CompletedCheckpoint[H] | None:
         """Where a recovery begins."""
         return self._kept[-1] if self._kept else None
+
+    def drop(self, checkpoint_id: CheckpointId) -> None:
+        """It cannot be read: never go back to it."""
+        self._kept = [each for each in self._kept if each.checkpoint_id != checkpoint_id]
 
     def add(self, completed: CompletedCheckpoint[H]) -> tuple[CompletedCheckpoint[H], ...]:
         """Keep a checkpoint that was just published; returns those that are to be discarded.

@@ -9,13 +9,14 @@ From the moment publication begins nothing may be deleted or aborted until its r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
 from tidegate.checkpoint.completed import Acknowledgement, CompletedCheckpoint
 from tidegate.checkpoint.plan import CheckpointPlan, SubtaskId
 from tidegate.core.errors import ProtocolViolation
-from tidegate.core.ids import CheckpointId
+from tidegate.core.ids import CheckpointId, VertexId
 from tidegate.stream.elements import BarrierKind
 
 H = TypeVar("H")
@@ -86,6 +87,7 @@ class PendingCheckpoint(Generic[H]):
         self._state = PendingState.COLLECTING
         self._abort_reason: AbortReason | None = None
         self._acknowledged: dict[SubtaskId, Acknowledgement[H]] = {}
+        self._enumerators: dict[VertexId, bytes] = {}
 
     @property
     def state(self) -> PendingState:
@@ -104,6 +106,15 @@ class PendingCheckpoint(Generic[H]):
     def is_ready(self) -> bool:
         """Whether publication can begin."""
         return self._state is PendingState.COLLECTING and not self.missing
+
+    @property
+    def acknowledged(self) -> int:
+        """How many have acknowledged."""
+        return len(self._acknowledged)
+
+    def enumerated(self, states: Mapping[VertexId, bytes]) -> None:
+        """Split enumerators were asked what they know, where their readers put the barrier."""
+        self._enumerators.update(states)
 
     def acknowledge(self, ack: Acknowledgement[H]) -> AckResult:
         """Note that a subtask has written its part."""
@@ -136,6 +147,7 @@ class PendingCheckpoint(Generic[H]):
             triggered_at=self.triggered_at,
             completed_at=now,
             snapshots={subtask: ack.snapshot for subtask, ack in acks.items()},
+            enumerators=dict(self._enumerators),
             finished=self.plan.finished | {s for s, ack in acks.items() if ack.finished},
             size=sum(ack.size for ack in acks.values()),
         )

@@ -16,9 +16,9 @@ from pyarrow import csv as arrow_csv
 from pyarrow import fs
 from pyarrow import parquet as pq
 
-from tidegate.connectors.file_system import resolve
 from tidegate.connectors.sink import Sink, SinkWriter, WriterContext
 from tidegate.core.errors import ConfigError, ExternalError
+from tidegate.storage.locations import resolve
 from tidegate.stream.batch import Batch
 from tidegate.types.row import Row
 

@@ -7,14 +7,13 @@ import gzip
 import io
 import lzma
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import IO, cast
-from urllib.parse import quote
 
-import pyarrow as pa
 from pyarrow import fs
 
-from tidegate.core.errors import ExternalError, UnreadableInput
+from tidegate.core.errors import UnreadableInput
+from tidegate.storage.locations import below, resolve
 
 _COMPRESSED = (".gz", ".bz2", ".xz")
 
@@ -25,16 +24,6 @@ class FoundFile:
 
     path: str
     size: int
-
-
-def resolve(path: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a path or URL, and the path there."""
-    if "://" not in path:
-        return fs.LocalFileSystem(), str(Path(path).absolute())
-    try:
-        return fs.FileSystem.from_uri(path)
-    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
-        raise ExternalError(f"{path}: no file system for it: {error}") from None
 
 
 def find_files(path: str) -> list[FoundFile]:
@@ -49,10 +38,10 @@ def find_files(path: str) -> list[FoundFile]:
         )
     if found.is_file:
         return [FoundFile(path, found.size)]
-    below = file_system.get_file_info(fs.FileSelector(inner, recursive=True))
+    listed = file_system.get_file_info(fs.FileSelector(inner, recursive=True))
     return [
-        FoundFile(_below(path, info.path[len(inner) :].lstrip("/")), info.size)
-        for info in sorted(below, key=lambda info: info.path)
+        FoundFile(below(path, info.path[len(inner) :].lstrip("/")), info.size)
+        for info in sorted(listed, key=lambda info: info.path)
         if info.is_file and not _is_hidden(info.path, inner)
     ]
 
@@ -103,14 +92,6 @@ def read_fully(file: IO[bytes], size: int) -> bytes:
         parts.write(block)
         block = file.read(size - parts.tell())
     return parts.getvalue()
-
-
-def _below(root: str, inner: str) -> str:
-    """The path or URL of a file in a directory; a URL keeps its settings behind the "?"."""
-    if "://" not in root:
-        return str(Path(root).absolute() / inner)
-    address, mark, settings = root.partition("?")
-    return f"{address.rstrip('/')}/{quote(inner)}{mark}{settings}"
 
 
 def _suffix(path: str) -> str:

@@ -10,9 +10,10 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 
 from tidegate.connectors.file_formats import FileFormat
-from tidegate.connectors.file_system import FoundFile, resolve
+from tidegate.connectors.file_system import FoundFile
 from tidegate.connectors.splits import Cursor
 from tidegate.core.errors import MissingField, UnreadableInput
+from tidegate.storage.locations import resolve
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.infer import as_type_info, typed_schema_from_arrow

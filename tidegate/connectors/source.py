@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
 from tidegate.core.clock import Clock
+from tidegate.core.ids import CheckpointId
+from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.typeinfo import TypeInformation
@@ -62,6 +64,9 @@ class ReaderContext:
     operator_name: str = ""
     attempt: int = 1
     """How often the region of the source was deployed."""
+    operator_state: OperatorStateStore = field(default_factory=OperatorStateStore)
+    """What the reader remembers beside its splits, restored already. At a barrier it is stored
+    as it is when `SourceReader.snapshot` returns."""
 
 
 class SourceReader(ABC):
@@ -96,8 +101,11 @@ class SourceReader(ABC):
         """How many records wait to be read, where that is known: the lag."""
         return None
 
-    def notify_complete(self, checkpoint_id: int, splits: Sequence[Any]) -> None:
+    def notify_complete(self, checkpoint_id: CheckpointId, splits: Sequence[Any]) -> None:
         """The checkpoint with this snapshot is durable."""
+
+    def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
+        """The checkpoint will never complete."""
 
     def close(self) -> None:
         """Release everything; called once, also after an `open` that raised."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+from tidegate.core.errors import ConfigError
 from tidegate.core.memory_size import MemorySize
 from tidegate.core.modes import (
     CheckpointingMode,
@@ -151,6 +152,14 @@ class CheckpointSettings:
         "Start even if the savepoint holds state that no operator takes.",
         ("execution.savepoint.ignore-unclaimed-state",),
     )
+
+    def __post_init__(self) -> None:
+        if self.storage is CheckpointStorageType.FILESYSTEM and self.directory is None:
+            raise ConfigError(
+                "execution.checkpointing.storage",
+                self.storage.value,
+                "say where, by execution.checkpointing.dir",
+            )
 
     @property
     def is_enabled(self) -> bool:

@@ -9,15 +9,26 @@
     │   ├── NotSerializable      a function or record that cannot travel to a slot
     │   ├── UnsupportedKey       a key whose hash would not be the same in every process
     │   ├── StateTypeChanged     a state is declared with another type than it holds
+    │   ├── StateNotClaimed      a checkpoint holds state that no operator takes over
     │   ├── StateMisuse          state is used where or how it cannot be
+    │   ├── StateTooLarge        more state than the driver's memory takes in a checkpoint
+    │   ├── NoCheckpoint         a job shall start from a checkpoint that is not there
     │   ├── UnreadableInput      a source found what it cannot read
     │   ├── UserFunctionError    user code raised while processing a record
     │   └── JobCanceled          the result of a job was awaited, but it was cancelled
     ├── ExternalError        the surroundings must change: Spark, disk, network
     │   ├── NotEnoughTaskSlots   the Spark master cannot run slots + 1 tasks
     │   ├── UnsuitableSpark      a Spark setting that would break slots
+    │   ├── LocalStateFailed     the database of a state backend on local disk cannot be used
     │   ├── SlotLost             the process of a slot ended
     │   ├── StepFailed           Spark could not run a step
+    │   ├── CheckpointFailed     more checkpoints failed in a row than are tolerated
+    │   ├── StorageError         the storage of checkpoints fails
+    │   │   └── BlobNotFound         there is nothing at this place
+    │   ├── CorruptCheckpoint    what a checkpoint stored is not what is found
+    │   ├── UnsupportedFormat    a checkpoint of a newer Tidegate
+    │   ├── CheckpointAborted    a checkpoint was given up while a subtask still wrote
+    │   ├── DirectoryTaken       another driver owns the job's directory
     │   ├── LineClosed           the other end of a connection is gone
     │   └── NotAuthorized        the other end of a connection does not know the job's secret
     └── InternalError        Tidegate is wrong: please report
@@ -139,8 +150,57 @@ class StateTypeChanged(UserError, TypeError):
         )
 
 
+class StateNotClaimed(UserError):
+    """A checkpoint holds state of operators that the program does not have."""
+
+    def __init__(
+        self, checkpoint: str, job_name: str, operators: tuple[str, ...], is_other: bool
+    ) -> None:
+        super().__init__(checkpoint, job_name, operators, is_other)
+
+    def __str__(self) -> str:
+        checkpoint, job_name, operators, is_other = self.args
+        names = ", ".join(operators)
+        if is_other:
+            return (
+                f"{checkpoint} is of the job {job_name!r} and holds nothing that this program "
+                f"knows, but state of {names}: give the checkpoint of this job"
+            )
+        return (
+            f"{checkpoint} holds state of {names}, which this program does not have: give the "
+            "operators their old uid(), or set execution.state-recovery.ignore-unclaimed-state "
+            "to leave that state behind"
+        )
+
+
 class StateMisuse(UserError, RuntimeError):
     """State is used where there is none, or a value is put into it that it cannot hold."""
+
+
+class StateTooLarge(UserError):
+    """More state of a subtask than the memory of the driver takes in a checkpoint."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(size, limit)
+
+    def __str__(self) -> str:
+        size, limit = self.args
+        return (
+            f"a subtask has at least {size} bytes of state, but checkpoints in the memory of the "
+            f"driver take {limit} of a subtask: write them to files "
+            "(execution.checkpointing.dir), or raise tidegate.checkpoint.max-state-in-memory"
+        )
+
+
+class NoCheckpoint(UserError, LookupError):
+    """There is no checkpoint at the place from which a job shall start."""
+
+    def __init__(self, place: str, found: str, advice: str) -> None:
+        super().__init__(place, found, advice)
+
+    def __str__(self) -> str:
+        place, found, advice = self.args
+        return f"{place}: {found}; {advice}"
 
 
 class UnreadableInput(UserError, ValueError):
@@ -212,6 +272,17 @@ class UnsuitableSpark(ExternalError):
         return f"Spark runs with {setting}={value}: {advice}"
 
 
+class LocalStateFailed(ExternalError):
+    """The local database of a state backend failed: its directory, the reason, and the way out."""
+
+    def __init__(self, directory: str, reason: str, advice: str) -> None:
+        super().__init__(directory, reason, advice)
+
+    def __str__(self) -> str:
+        directory, reason, advice = self.args
+        return f"state on local disk in {directory}: {reason}; {advice}"
+
+
 class SlotLost(ExternalError):
     """The process of a slot ended before its job did."""
 
@@ -232,6 +303,85 @@ class StepFailed(ExternalError):
     def __str__(self) -> str:
         pipeline, step, tries, reason = self.args
         return f"step {step} of pipeline {pipeline} failed {tries} time(s) in Spark: {reason}"
+
+
+class CheckpointFailed(ExternalError):
+    """More checkpoints failed in a row than are tolerated; the last one and why."""
+
+    def __init__(self, checkpoint_id: int, reason: str, tolerated: int) -> None:
+        super().__init__(checkpoint_id, reason, tolerated)
+
+    def __str__(self) -> str:
+        checkpoint_id, reason, tolerated = self.args
+        return (
+            f"checkpoint {checkpoint_id} failed: {reason}\n"
+            f"{tolerated} failed checkpoint(s) in a row are tolerated "
+            "(execution.checkpointing.tolerable-failed-checkpoints)"
+        )
+
+
+class StorageError(ExternalError):
+    """The storage of checkpoints fails: where, why, and the way out."""
+
+    def __init__(self, place: str, problem: str, advice: str) -> None:
+        super().__init__(place, problem, advice)
+
+    def __str__(self) -> str:
+        place, problem, advice = self.args
+        return f"{place}: {problem}; {advice}"
+
+
+class BlobNotFound(StorageError):
+    """There is nothing at this place."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place, "there is no such file", "it was deleted, or never written")
+
+
+class CorruptCheckpoint(ExternalError):
+    """What was stored is not what is found."""
+
+    def __init__(self, place: str, expected: str, found: str) -> None:
+        super().__init__(place, expected, found)
+
+    def __str__(self) -> str:
+        place, expected, found = self.args
+        return (
+            f"{place} is corrupt: expected {expected}, found {found}; an older checkpoint of the "
+            "job can be used in its place"
+        )
+
+
+class UnsupportedFormat(ExternalError):
+    """A checkpoint in a format that only a newer Tidegate knows."""
+
+    def __init__(self, place: str, version: int, supported: int) -> None:
+        super().__init__(place, version, supported)
+
+    def __str__(self) -> str:
+        place, version, supported = self.args
+        return (
+            f"{place} has the checkpoint format {version}, this Tidegate reads up to {supported}: "
+            "use the version of Tidegate that wrote it, or a newer one"
+        )
+
+
+class CheckpointAborted(ExternalError):
+    """A checkpoint was given up while a subtask still wrote its part."""
+
+
+class DirectoryTaken(ExternalError):
+    """Another driver has taken over the directory of the job."""
+
+    def __init__(self, directory: str, epoch: int) -> None:
+        super().__init__(directory, epoch)
+
+    def __str__(self) -> str:
+        directory, epoch = self.args
+        return (
+            f"{directory} is no longer owned by this driver (epoch {epoch}): another one runs the "
+            "same job and goes on with its checkpoints; stop one of the two"
+        )
 
 
 class LineClosed(ExternalError):

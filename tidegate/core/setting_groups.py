@@ -102,6 +102,12 @@ class StateSettings:
         (),
         "Local directories for RocksDB. Default: the temporary directory.",
     )
+    rocksdb_memory: MemorySize = option(
+        "state.backend.rocksdb.memory.fixed-per-operator",
+        MEMORY,
+        MemorySize(256 << 20),
+        "Memory of each keyed operator of a slot for RocksDB and for the keys in use.",
+    )
     rocksdb_transfer_threads: int = option(
         "state.backend.rocksdb.checkpoint.transfer.thread.num",
         integer(1),

@@ -11,6 +11,12 @@ from tidegate.datastream.declared_types import KeyLike, TypeLike, declared_type,
 from tidegate.datastream.keyed_stream import KeyedStream
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.operators.base import Operator
+from tidegate.operators.checkpointed import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from tidegate.operators.co import CoFlatMapOperator, CoProcessOperator
 from tidegate.operators.functions import (
     CoFlatMapFunction,
@@ -86,20 +92,36 @@ class ConnectedStreams:
     def _transform(
         self, name: str, operator: Operator, type_info: TypeInformation | None
     ) -> DataStream:
-        environment = self.stream1.get_execution_environment()
-        second = tuple(replace(upstream, input_index=1) for upstream in self.stream2._upstreams)
-        transformation = Transformation(
-            name=name,
-            operator=operator,
-            inputs=(*self.stream1._upstreams, *second),
-            output_type=type_info,
-            is_keyed=self._keys() is not None,
+        is_keyed = self._keys() is not None
+        return two_input_stream(
+            self.stream1, self.stream2, name, operator, type_info, is_keyed=is_keyed
         )
-        environment._register(transformation)
-        return DataStream(environment, (Upstream(transformation),), type_info)
 
 
-class _WithoutNone(CoFlatMapFunction):
+def two_input_stream(
+    stream1: DataStream,
+    stream2: DataStream,
+    name: str,
+    operator: Operator,
+    type_info: TypeInformation | None,
+    *,
+    is_keyed: bool,
+) -> DataStream:
+    """The output of an operator on two streams."""
+    environment = stream1.get_execution_environment()
+    second = tuple(replace(upstream, input_index=1) for upstream in stream2._upstreams)
+    transformation = Transformation(
+        name=name,
+        operator=operator,
+        inputs=(*stream1._upstreams, *second),
+        output_type=type_info,
+        is_keyed=is_keyed,
+    )
+    environment._register(transformation)
+    return DataStream(environment, (Upstream(transformation),), type_info)
+
+
+class _WithoutNone(CoFlatMapFunction, CheckpointedFunction, CheckpointListener):
     """A CoMapFunction whose results are let out unless they are None, as in PyFlink."""
 
     def __init__(self, function: CoMapFunction) -> None:
@@ -115,6 +137,22 @@ class _WithoutNone(CoFlatMapFunction):
     def flat_map2(self, value: Any) -> Sequence[Any]:
         result = self._function.map2(value)
         return () if result is None else (result,)
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        if isinstance(self._function, CheckpointedFunction):
+            self._function.initialize_state(context)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        if isinstance(self._function, CheckpointedFunction):
+            self._function.snapshot_state(context)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        if isinstance(self._function, CheckpointListener):
+            self._function.notify_checkpoint_complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        if isinstance(self._function, CheckpointListener):
+            self._function.notify_checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
         self._function.close()

@@ -51,7 +51,7 @@ from tidegate.operators.stateless import (
     ProcessOperator,
     ProjectOperator,
 )
-from tidegate.state.descriptors import StateDescriptor
+from tidegate.state.descriptors import MapStateDescriptor
 from tidegate.state.keys import KeySelection
 from tidegate.types.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     import pyspark.sql
 
     from tidegate.common.execution_config import ExecutionConfig
+    from tidegate.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from tidegate.datastream.closeable_iterator import CloseableIterator
     from tidegate.datastream.connected_streams import ConnectedStreams
     from tidegate.datastream.environment import StreamExecutionEnvironment
@@ -168,10 +169,22 @@ class DataStream(OperatorSettings):
         united = (*self._upstreams, *(up for other in streams for up in other._upstreams))
         return DataStream(self._environment, united, self._type)
 
-    def connect(self, ds: DataStream) -> ConnectedStreams:
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    def connect(
+        self, ds: DataStream | BroadcastStream
+    ) -> ConnectedStreams | BroadcastConnectedStream:
         """This stream and another one, of any types, for functions that see both."""
+        from tidegate.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
         from tidegate.datastream.connected_streams import ConnectedStreams
 
+        if isinstance(ds, BroadcastStream):
+            self._check_same_environment(ds.input_stream)
+            return BroadcastConnectedStream(self, ds)
         self._check_same_environment(ds)
         return ConnectedStreams(self, ds)
 
@@ -223,14 +236,31 @@ class DataStream(OperatorSettings):
         """Send the records to the subtask of the same number."""
         return self._with(Forward())
 
-    def broadcast(self, *broadcast_state_descriptors: StateDescriptor) -> DataStream:
-        """Send every record to all subtasks of the next operator."""
-        if broadcast_state_descriptors:
-            raise GraphError(
-                "broadcast state is not there yet: call broadcast() without descriptors, connect() "
-                "the result and keep what it brings in the function"
-            )
-        return self._with(Broadcast())
+    @overload
+    def broadcast(self) -> DataStream: ...
+
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        /,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream: ...
+
+    def broadcast(
+        self, *broadcast_state_descriptors: MapStateDescriptor
+    ) -> DataStream | BroadcastStream:
+        """Send every record to all subtasks of the next operator.
+
+        With descriptors the result is connected to another stream, for a function that keeps what
+        the records bring in these states: maps that are the same in every subtask.
+        """
+        from tidegate.datastream.broadcast_stream import BroadcastStream
+
+        stream = self._with(Broadcast())
+        if not broadcast_state_descriptors:
+            return stream
+        return BroadcastStream(stream, broadcast_state_descriptors)
 
     def global_(self) -> DataStream:
         """Send all records to the first subtask of the next operator."""

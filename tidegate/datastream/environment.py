@@ -20,7 +20,6 @@ from tidegate.connectors.files import FileSource
 from tidegate.connectors.sequence import NumberSequenceSource
 from tidegate.connectors.source import Source
 from tidegate.core.errors import GraphError
-from tidegate.core.modes import StateBackendType
 from tidegate.datastream.closeable_iterator import CloseableIterator
 from tidegate.datastream.data_stream import DataStream
 from tidegate.datastream.declared_types import TypeLike, declared_type, format_of
@@ -191,16 +190,18 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         settings = self._configuration.settings()
         if job_name is not None:
             settings = replace(settings, pipeline=replace(settings.pipeline, name=job_name))
-        if settings.checkpointing.is_enabled:
+        if settings.checkpointing.is_enabled and self._checkpoint_storage_is_open():
             _log.warning(
-                "checkpointing is enabled, but this version of Tidegate takes no checkpoints yet: "
-                "a failure loses the state of the job"
+                "no checkpoint storage is set, so checkpoints are kept in the memory of the driver "
+                "and end with it: set a directory by execution.checkpointing.dir, or "
+                "JobManagerCheckpointStorage() if this is meant"
             )
-        if settings.state.backend is StateBackendType.ROCKSDB:
-            _log.warning("the RocksDB state backend is not there yet: state is kept in memory")
         program, self._program = self._program, Program()
         graph, settings = program.translate(settings, self.get_parallelism())
         return self._executor.submit(graph, settings)
+
+    def _checkpoint_storage_is_open(self) -> bool:
+        return self.get_checkpoint_config().get_checkpoint_storage() is None
 
     def _collect(self, stream: DataStream, job_name: str | None) -> CloseableIterator:
         self._collectors += 1

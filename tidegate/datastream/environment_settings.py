@@ -102,8 +102,12 @@ class EnvironmentSettings:
     def get_state_backend(self) -> StateBackend:
         if self._configuration.get("state.backend.type") is StateBackendType.HASHMAP:
             return HashMapStateBackend()
-        incremental = self._configuration.get("execution.checkpointing.incremental")
-        return EmbeddedRocksDBStateBackend(incremental)
+        configuration = self._configuration
+        return EmbeddedRocksDBStateBackend(
+            configuration.get("execution.checkpointing.incremental"),
+            configuration.get("state.backend.rocksdb.localdir"),
+            configuration.get("state.backend.rocksdb.checkpoint.transfer.thread.num"),
+        )
 
     def enable_checkpointing(
         self, interval: DurationLike, mode: CheckpointingMode | None = None

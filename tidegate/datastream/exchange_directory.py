@@ -8,8 +8,8 @@ import uuid
 
 from pyarrow import fs
 
-from tidegate.connectors.file_system import resolve
 from tidegate.core.setting_groups import SparkSettings
+from tidegate.storage.locations import resolve
 
 
 class ExchangeDirectory:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from tidegate.core.modes import StateBackendType
 
@@ -24,13 +25,29 @@ class HashMapStateBackend(StateBackend):
         return [("state.backend.type", StateBackendType.HASHMAP)]
 
 
+class PredefinedOptions(Enum):
+    """Flink's sets of options for RocksDB."""
+
+    DEFAULT = auto()
+    SPINNING_DISK_OPTIMIZED = auto()
+    SPINNING_DISK_OPTIMIZED_HIGH_MEM = auto()
+    FLASH_SSD_OPTIMIZED = auto()
+
+
 @dataclass(slots=True)
 class EmbeddedRocksDBStateBackend(StateBackend):
-    """Keyed state in RocksDB on the local disk of the slots; it may exceed their memory."""
+    """Keyed state in RocksDB on the local disk of the slots; it may exceed their memory.
+
+    With incremental checkpoints only what changed since the last one is written. They are off
+    unless asked for, here or by execution.checkpointing.incremental, as in Flink.
+    """
 
     enable_incremental_checkpointing: bool | None = None
     _directories: tuple[str, ...] = field(default=(), repr=False)
     _transfer_threads: int | None = field(default=None, repr=False)
+    _predefined_options: PredefinedOptions = field(
+        default=PredefinedOptions.DEFAULT, repr=False, compare=False
+    )
 
     def set_db_storage_paths(self, *paths: str) -> None:
         self._directories = paths
@@ -46,6 +63,13 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
     def get_number_of_transfer_threads(self) -> int:
         return self._transfer_threads or 4
+
+    def set_predefined_options(self, options: PredefinedOptions) -> None:
+        """Accepted for Flink's programs: there is one set of options, for any disk."""
+        self._predefined_options = options
+
+    def get_predefined_options(self) -> PredefinedOptions:
+        return self._predefined_options
 
     def settings(self) -> list[tuple[str, object]]:
         chosen: list[tuple[str, object]] = [("state.backend.type", StateBackendType.ROCKSDB)]

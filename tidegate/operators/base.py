@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
+from tidegate.state.backend import KeyedStateImage
 from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark
 
@@ -45,6 +48,11 @@ class OperatorContext:
     """Prints a line where the user of the job sees it: on the driver's standard output."""
     deliver: Callable[[str, Batch], None] | None = None
     """Hands a batch to the collector of this name in the driver."""
+    operator_state: OperatorStateStore = field(default_factory=OperatorStateStore)
+    """State of the operator as a whole, restored already. The subtask freezes it at a barrier,
+    right after `Operator.snapshot`."""
+    directory: Path | None = None
+    """For files that need not outlive the attempt; None: a backend that needs one makes its own."""
 
 
 class Operator(ABC):
@@ -105,9 +113,7 @@ class Operator(ABC):
 class OperatorSnapshot:
     """Frozen state of one operator of one subtask."""
 
-    keyed: Any = None
-    """Frozen keyed state by key group (`tidegate.state.backend.FrozenState`)."""
-    operator: Any = None
-    """Frozen operator state (list, union list, broadcast) by name."""
+    keyed: KeyedStateImage | None = None
+    """Keyed state: a `FrozenState` when it was just frozen, a stored image on restore."""
     source_splits: tuple[Any, ...] = ()
     """For sources: the splits with the positions from which reading goes on."""

@@ -14,7 +14,7 @@ from tidegate.core.errors import InternalError, TidegateError
 from tidegate.core.ids import CheckpointId
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.functions import SinkFunction, bound_method
-from tidegate.operators.source_function import FunctionSource
+from tidegate.operators.source_function import FunctionReader, FunctionSource
 from tidegate.operators.unkeyed import UnkeyedContext
 from tidegate.operators.user_code import USER_FAILURES, FunctionOperator, UserCode
 from tidegate.stream.batch import Batch
@@ -64,6 +64,7 @@ class SourceOperator(Operator):
             format=self.format,
             operator_name=context.name,
             attempt=context.attempt,
+            operator_state=context.operator_state,
         )
         if isinstance(self.source, FunctionSource):
             return self.source.create_function_reader(reader_context, context)
@@ -106,16 +107,15 @@ class SourceOperator(Operator):
         with _as_user_code(self._user_code):
             return self._reader.pending_records()
 
-    def splits(self) -> list[Any]:
-        """The unfinished splits with the positions reached."""
-        with _as_user_code(self._user_code):
-            return self._reader.snapshot()
-
     def process(self, batch: Batch, input_index: int = 0) -> None:
         raise InternalError(f"a source has no input, but got {len(batch)} record(s)")
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
-        splits = tuple(self.splits())
+        with _as_user_code(self._user_code):
+            if isinstance(self._reader, FunctionReader):
+                splits = tuple(self._reader.snapshot_at(barrier))
+            else:
+                splits = tuple(self._reader.snapshot())
         self._unconfirmed[barrier.checkpoint_id] = splits
         return OperatorSnapshot(source_splits=splits)
 
@@ -131,6 +131,8 @@ class SourceOperator(Operator):
 
     def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
         self._unconfirmed.pop(checkpoint_id, None)
+        with _as_user_code(self._user_code):
+            self._reader.notify_aborted(checkpoint_id)
 
     def _forget(self, checkpoint_id: CheckpointId) -> None:
         """Forget this checkpoint and the older ones, which it subsumes."""
@@ -162,6 +164,7 @@ class SinkOperator(Operator):
                     operator_name=context.name,
                     console=context.console,
                     deliver=context.deliver,
+                    operator_state=context.operator_state,
                 )
             )
             self._writer.open()
@@ -173,6 +176,19 @@ class SinkOperator(Operator):
     def flush(self) -> None:
         with _as_user_code(self._user_code):
             self._writer.flush()
+
+    def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
+        with _as_user_code(self._user_code):
+            self._writer.snapshot(barrier.checkpoint_id)
+        return OperatorSnapshot()
+
+    def notify_complete(self, checkpoint_id: CheckpointId) -> None:
+        with _as_user_code(self._user_code):
+            self._writer.notify_complete(checkpoint_id)
+
+    def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
+        with _as_user_code(self._user_code):
+            self._writer.notify_aborted(checkpoint_id)
 
     def finish(self, input_index: int = 0) -> None:
         with _as_user_code(self._user_code):

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from enum import Enum, auto
 from typing import Any
 
 from tidegate.operators.output_tag import OutputTag
 from tidegate.operators.runtime_context import KeyedStateStore, RuntimeContext
+from tidegate.state.descriptors import MapStateDescriptor, StateDescriptor
+from tidegate.state.handles import BroadcastState, ReadOnlyBroadcastState
 
 __all__ = [
     "AggregateFunction",
@@ -31,6 +34,7 @@ __all__ = [
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
+    "KeyedStateFunction",
     "KeyedStateStore",
     "MapFunction",
     "OutputTag",
@@ -259,18 +263,28 @@ class BaseBroadcastProcessFunction(Function):
         @abstractmethod
         def current_watermark(self) -> int: ...
 
-        @abstractmethod
-        def get_broadcast_state(self, state_descriptor: Any) -> Any: ...
-
     class Context(BaseContext):
         """Given to broadcast records: the state may be changed, alike in every subtask."""
+
+        @abstractmethod
+        def get_broadcast_state(
+            self, state_descriptor: MapStateDescriptor
+        ) -> BroadcastState[Any, Any]: ...
 
     class ReadOnlyContext(BaseContext):
         """Given to the other records: the state may be read."""
 
+        @abstractmethod
+        def get_broadcast_state(
+            self, state_descriptor: MapStateDescriptor
+        ) -> ReadOnlyBroadcastState[Any, Any]: ...
+
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction):
-    """A stream joined with one that every subtask sees whole."""
+    """A stream joined with one that every subtask sees whole.
+
+    Nothing says which of the two comes first: keep what must wait for a broadcast record.
+    """
 
     @abstractmethod
     def process_element(
@@ -280,11 +294,33 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction):
     @abstractmethod
     def process_broadcast_element(
         self, value: Any, ctx: BaseBroadcastProcessFunction.Context
-    ) -> Any: ...
+    ) -> Any:
+        """Change the state by what is in the record and the state alone.
+
+        Every subtask does the same then, in whatever order the records of the other stream come.
+        """
+
+
+class KeyedStateFunction(Function):
+    """What `apply_to_keyed_state` does to the state of each key."""
+
+    @abstractmethod
+    def process(self, key: Any, state: Any) -> None: ...
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
     """A keyed stream joined with one that every subtask sees whole."""
+
+    class Context(BaseBroadcastProcessFunction.Context):
+        """Given to broadcast records, which have no key."""
+
+        @abstractmethod
+        def apply_to_keyed_state(
+            self,
+            state_descriptor: StateDescriptor,
+            function: KeyedStateFunction | Callable[[Any, Any], None],
+        ) -> None:
+            """Call `function(key, state)` for every key of the subtask that has such a state."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, _KeyedContext):
         """Valid only during the call it is given to."""
@@ -302,18 +338,31 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
 
     @abstractmethod
     def process_broadcast_element(
-        self, value: Any, ctx: BaseBroadcastProcessFunction.Context
-    ) -> Any: ...
+        self, value: Any, ctx: KeyedBroadcastProcessFunction.Context
+    ) -> Any:
+        """As in BroadcastProcessFunction; state by key is reached by `apply_to_keyed_state`."""
 
     def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Any:
         """A timer of the current key is due; results as in `process_element`."""
 
 
 class SourceFunction(Function):
-    """A source as a loop. It has no positions: after a failure it starts from its beginning."""
+    """A source as a loop.
+
+    After a failure it starts from its beginning, unless it is a CheckpointedFunction too: then it
+    emits a record, and changes what `snapshot_state` reads, under the checkpoint lock.
+
+        with ctx.get_checkpoint_lock():
+            ctx.collect(self.position)
+            self.position += 1
+    """
 
     class SourceContext(ABC):
         """Where the loop puts its records; may be used from the thread that calls `run` only."""
+
+        @abstractmethod
+        def get_checkpoint_lock(self) -> AbstractContextManager[None]:
+            """Held while a snapshot is taken; do not wait for anything while you hold it."""
 
         @abstractmethod
         def collect(self, value: Any) -> None:

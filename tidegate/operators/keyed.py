@@ -33,10 +33,11 @@ from tidegate.operators.keyed_context import (
 from tidegate.operators.results import emit_outcome, emit_tagged_outcome
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.operators.user_code import USER_FAILURES, FunctionOperator, Outcome, Timestamps
+from tidegate.state.backends import create_keyed_backend
 from tidegate.state.copies import private_copy
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.hashmap_backend import HashMapBackend
 from tidegate.state.keys import KeySelection
+from tidegate.state.slot_backend import SlotBackend
 from tidegate.state.stable_hash import stable_hash
 from tidegate.state.timers import TimerQueue
 from tidegate.stream.batch import Batch
@@ -56,7 +57,7 @@ class KeyedRecords(NamedTuple):
 class KeyedOperator(FunctionOperator):
     """Has a key for each input, and state by key."""
 
-    backend: HashMapBackend
+    backend: SlotBackend
     uses_key = True
     """Whether the function can tell which key a record has."""
 
@@ -67,7 +68,13 @@ class KeyedOperator(FunctionOperator):
         self.keys = tuple(keys)
 
     def open(self, context: OperatorContext, output: Output) -> None:
-        self.backend = HashMapBackend(context.key_groups, context.max_parallelism, context.clock)
+        self.backend = create_keyed_backend(
+            context.settings,
+            context.key_groups,
+            context.max_parallelism,
+            context.clock,
+            context.directory,
+        )
         super().open(context, output)
         with self.user_code.guard():
             for key in self.keys:
@@ -111,15 +118,19 @@ class KeyedOperator(FunctionOperator):
         emit_outcome(self.output, outcome, self.format)
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
+        super().snapshot(barrier)
         return OperatorSnapshot(keyed=self.backend.freeze())
 
     def restore(self, snapshots: list[OperatorSnapshot]) -> None:
         self.backend.restore(found.keyed for found in snapshots if found.keyed is not None)
 
     def close(self) -> None:
-        super().close()
-        for key in self.keys:
-            key.close()
+        try:
+            super().close()
+            for key in self.keys:
+                key.close()
+        finally:
+            self.backend.close()
 
 
 class KeyedMapOperator(KeyedOperator):
@@ -250,12 +261,12 @@ class KeyedProcessOperator(KeyedOperator):
 
     def __init__(
         self,
-        function: KeyedProcessFunction | KeyedCoProcessFunction,
+        function: Function,
         keys: Sequence[KeySelection],
         format: ArrowFormat | None = None,
         side_formats: dict[str, ArrowFormat | None] | None = None,
     ) -> None:
-        expected = KeyedProcessFunction if len(keys) == 1 else KeyedCoProcessFunction
+        expected = self.contract(len(keys))
         if not isinstance(function, expected):
             raise TypeError(f"process() here needs a {expected.__name__}, got {function!r}")
         super().__init__(function, keys, format)
@@ -265,13 +276,26 @@ class KeyedProcessOperator(KeyedOperator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._timers = KeyedTimers(self.backend, context.clock)
-        self._context = KeyedContext(self.backend, self._timers)
-        self._timer_context = KeyedTimerContext(self.backend, self._timers)
+        self._context, self._timer_context = self.contexts(context, self._timers)
+        self._functions = self.functions()
+
+    @staticmethod
+    def contract(inputs: int) -> type[Function]:
+        """What the function must be, by the number of keyed inputs."""
+        return KeyedProcessFunction if inputs == 1 else KeyedCoProcessFunction
+
+    def contexts(
+        self, context: OperatorContext, timers: KeyedTimers
+    ) -> tuple[KeyedContext, KeyedTimerContext]:
+        """What the function is given with every record, and with every timer."""
+        return KeyedContext(self.backend, timers), KeyedTimerContext(self.backend, timers)
+
+    def functions(self) -> tuple[Callable[[Any, Any], Any], ...]:
+        """What is called for the records of each keyed input."""
         function = self.function
         if isinstance(function, KeyedProcessFunction):
-            self._functions = (function.process_element,)
-        else:
-            self._functions = (function.process_element1, function.process_element2)
+            return (function.process_element,)
+        return function.process_element1, function.process_element2
 
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         places, keys, records, stamps = keyed
@@ -323,17 +347,21 @@ class KeyedProcessOperator(KeyedOperator):
         context.domain = domain
         results: list[Any] = []
         stamps: list[int] = []
-        failure = None
-        while failure is None and (timer := timers.pop_due(now)) is not None:
-            timestamp, backend.current_key, backend.place = timer
-            context.current = timestamp
-            try:
-                found = on_timer(timestamp, context)
-                if found is not None:
-                    results.extend(found)
-            except USER_FAILURES as error:
-                failure = self.user_code.failure(error)
-            stamps.extend([timestamp] * (len(results) - len(stamps)))
+        failure, fired = None, 0
+        while failure is None and (due := timers.next_due()) is not None and due <= now:
+            ready = backend.ready_timers(timers, now)
+            while failure is None and (timer := timers.pop_due(ready)) is not None:
+                timestamp, backend.current_key, backend.place = timer
+                context.current = timestamp
+                fired += 1
+                try:
+                    found = on_timer(timestamp, context)
+                    if found is not None:
+                        results.extend(found)
+                except USER_FAILURES as error:
+                    failure = self.user_code.failure(error)
+                stamps.extend([timestamp] * (len(results) - len(stamps)))
+            backend.clean_up(fired)
         times = np.array(stamps, np.int64) if domain is TimeDomain.EVENT_TIME else None
         self.emit(Outcome(results, times, failure))
 

@@ -1,11 +1,18 @@
-"""SourceFunctions as sources: a loop on its own thread fills a queue that the reader empties."""
+"""SourceFunctions as sources: a loop on its own thread fills a queue that the reader empties.
+
+The function is ahead of what was delivered. So a snapshot holds beside the function's state the
+records that still wait in the queue, both taken under the checkpoint lock: whoever restores them
+delivers these first and then runs the function from its state, and no record is lost or repeated.
+"""
 
 from __future__ import annotations
 
 import threading
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,14 +28,45 @@ from tidegate.connectors.source import (
 )
 from tidegate.connectors.splits import KnownSplits
 from tidegate.core.errors import InternalError
+from tidegate.core.ids import CheckpointId
 from tidegate.operators.base import OperatorContext
+from tidegate.operators.checkpoint_lock import CheckpointLock
+from tidegate.operators.checkpointed import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from tidegate.operators.functions import SourceFunction
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.operators.user_code import USER_FAILURES, UserCode
+from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch
+from tidegate.stream.elements import Barrier
 
 _QUEUED_RECORDS = 10_000
 _JOIN_SECONDS = 10.0
+
+
+_Emitted = tuple[Any, int | None]
+"""A record and its timestamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRun:
+    """The only split: the run of the function, and what it has emitted but not delivered."""
+
+    queued: tuple[_Emitted, ...] = ()
+    is_over: bool = False
+    """Whether the function has returned, so that nothing but the queue is left."""
+
+
+class FunctionReader(SourceReader):
+    """A reader that runs a function of the user, which wants to know about checkpoints."""
+
+    @abstractmethod
+    def snapshot_at(self, barrier: Barrier) -> list[Any]:
+        """What a checkpoint holds of the reader; called in place of `snapshot`."""
 
 
 class FunctionSource(Source):
@@ -37,7 +75,7 @@ class FunctionSource(Source):
     @abstractmethod
     def create_function_reader(
         self, context: ReaderContext, operator: OperatorContext
-    ) -> SourceReader:
+    ) -> FunctionReader:
         """A new reader, in a slot."""
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
@@ -45,7 +83,10 @@ class FunctionSource(Source):
 
 
 class SourceFunctionSource(FunctionSource):
-    """One reader that runs the function; there is nothing to seek, so a restart runs it anew."""
+    """One reader that runs the function.
+
+    There is nothing to seek: where the function is no CheckpointedFunction a restart runs it anew.
+    """
 
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
 
@@ -55,11 +96,11 @@ class SourceFunctionSource(FunctionSource):
         self.function = function
 
     def create_enumerator(self) -> SplitEnumerator:
-        return KnownSplits(lambda parallelism: ["run"])
+        return KnownSplits(lambda parallelism: [FunctionRun()])
 
     def create_function_reader(
         self, context: ReaderContext, operator: OperatorContext
-    ) -> SourceReader:
+    ) -> FunctionReader:
         return SourceFunctionReader(self.function, context, operator)
 
     def max_readers(self) -> int | None:
@@ -71,15 +112,23 @@ class _Canceled(BaseException):
 
 
 class _Mailing(SourceFunction.SourceContext):
-    """Records on their way from the thread of the function to the reader, at most so many."""
+    """Records on their way from the thread of the function to the reader, at most so many.
+
+    Under the checkpoint lock there may be more while a snapshot waits for the lock: a function
+    that waited for room would never let it go.
+    """
 
     def __init__(self) -> None:
-        self._items: deque[tuple[Any, int | None]] = deque()
+        self._items: deque[_Emitted] = deque()
         self._has_room = threading.Condition()
         self._canceled = False
+        self.lock = CheckpointLock(self._look_again)
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def get_checkpoint_lock(self) -> AbstractContextManager[None]:
+        return self.lock
 
     def collect(self, value: Any) -> None:
         self._put((value, None))
@@ -87,31 +136,43 @@ class _Mailing(SourceFunction.SourceContext):
     def collect_with_timestamp(self, value: Any, timestamp: int) -> None:
         self._put((value, timestamp))
 
-    def _put(self, item: tuple[Any, int | None]) -> None:
+    def _put(self, item: _Emitted) -> None:
         if len(self._items) >= _QUEUED_RECORDS:
             with self._has_room:
-                self._has_room.wait_for(
-                    lambda: self._canceled or len(self._items) < _QUEUED_RECORDS
-                )
+                self._has_room.wait_for(self._may_go_on)
         if self._canceled:
             raise _Canceled
         self._items.append(item)
 
-    def take(self, max_records: int) -> list[tuple[Any, int | None]]:
+    def _may_go_on(self) -> bool:
+        has_room = len(self._items) < _QUEUED_RECORDS
+        return self._canceled or has_room or self.lock.must_be_released
+
+    def put_first(self, items: Iterable[_Emitted]) -> None:
+        """Records that were emitted before the function runs."""
+        self._items.extend(items)
+
+    def waiting(self) -> tuple[_Emitted, ...]:
+        """What was not taken yet; the checkpoint lock is held."""
+        return tuple(self._items)
+
+    def take(self, max_records: int) -> list[_Emitted]:
         """Up to so many records; only the reader takes."""
         pop = self._items.popleft
         taken = [pop() for _ in range(min(max_records, len(self._items)))]
-        with self._has_room:
-            self._has_room.notify()
+        self._look_again()
         return taken
 
     def cancel(self) -> None:
+        self._canceled = True
+        self._look_again()
+
+    def _look_again(self) -> None:
         with self._has_room:
-            self._canceled = True
             self._has_room.notify()
 
 
-class SourceFunctionReader(SourceReader):
+class SourceFunctionReader(FunctionReader):
     """Runs the function once its only split is there."""
 
     def __init__(
@@ -123,24 +184,37 @@ class SourceFunctionReader(SourceReader):
         self._user_code = UserCode(operator)
         self._mailing = _Mailing()
         self._thread: threading.Thread | None = None
-        self._splits: list[Any] = []
+        self._has_run = False
+        """Whether the split is there: in one subtask only."""
+        self._states = OperatorStateStore()
+        """The function's own, because it may change them whenever no snapshot holds the lock."""
         self._ended = threading.Event()
         self._failure: BaseException | None = None
         self._no_more = False
         self._opened = False
 
     def open(self) -> None:
+        told = RuntimeContext(self._operator)
+        restored = self._context.operator_state
+        if restored.is_restored:
+            self._states.restore(restored.freeze())
         with self._user_code.guard():
-            self._function.open(RuntimeContext(self._operator))
+            if isinstance(self._function, CheckpointedFunction):
+                found = FunctionInitializationContext(self._states, told)
+                self._function.initialize_state(found)
+            self._function.open(told)
         self._opened = True
 
-    def add_splits(self, splits: Sequence[Any]) -> None:
-        self._splits.extend(splits)
-        if self._splits and self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name=f"source {self._context.operator_name}", daemon=True
-            )
-            self._thread.start()
+    def add_splits(self, splits: Sequence[FunctionRun]) -> None:
+        for split in splits:
+            self._has_run = True
+            self._mailing.put_first(split.queued)
+            if split.is_over:
+                self._ended.set()
+            else:
+                name = f"source {self._context.operator_name}"
+                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+                self._thread.start()
 
     def no_more_splits(self) -> None:
         self._no_more = True
@@ -156,7 +230,7 @@ class SourceFunctionReader(SourceReader):
             self._ended.set()
 
     def poll(self, max_records: int) -> Poll:
-        ended = self._ended.is_set() or (self._thread is None and self._no_more)
+        ended = self._ended.is_set() or (not self._has_run and self._no_more)
         items = self._mailing.take(max_records)
         if items:
             more = len(self._mailing) > 0
@@ -168,19 +242,44 @@ class SourceFunctionReader(SourceReader):
             raise self._user_code.failure(self._failure)
         return Poll(None, InputStatus.END_OF_INPUT)
 
-    def _batch(self, items: list[tuple[Any, int | None]]) -> Batch:
+    def _batch(self, items: list[_Emitted]) -> Batch:
         values = [value for value, _ in items]
         stamps = [stamp for _, stamp in items if stamp is not None]
         timestamps = np.array(stamps, dtype=np.int64) if len(stamps) == len(items) else None
         return Batch(records=values, format=self._context.format, timestamps=timestamps)
 
     def is_available(self) -> bool:
-        if self._thread is None:
+        if not self._has_run:
             return self._no_more
         return len(self._mailing) > 0 or self._ended.is_set()
 
-    def snapshot(self) -> list[Any]:
-        return [] if self._ended.is_set() and not len(self._mailing) else list(self._splits)
+    def snapshot_at(self, barrier: Barrier) -> list[FunctionRun]:
+        if not isinstance(self._function, CheckpointedFunction):
+            return self.snapshot()
+        with self._mailing.lock.held_by_snapshot():
+            is_over = self._ended.is_set()
+            if self._failure is not None:
+                # What it was about to change is half changed: no state to go on from.
+                raise self._user_code.failure(self._failure)
+            with self._user_code.guard():
+                self._function.snapshot_state(FunctionSnapshotContext(barrier))
+            self._context.operator_state.restore(self._states.freeze())
+            queued = self._mailing.waiting()
+        return [FunctionRun(queued, is_over)] if self._has_run and (queued or not is_over) else []
+
+    def snapshot(self) -> list[FunctionRun]:
+        is_over = self._ended.is_set() and not len(self._mailing)
+        return [FunctionRun()] if self._has_run and not is_over else []
+
+    def notify_complete(self, checkpoint_id: CheckpointId, splits: Sequence[Any]) -> None:
+        if isinstance(self._function, CheckpointListener):
+            with self._user_code.guard():
+                self._function.notify_checkpoint_complete(checkpoint_id)
+
+    def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
+        if isinstance(self._function, CheckpointListener):
+            with self._user_code.guard():
+                self._function.notify_checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
         self._mailing.cancel()

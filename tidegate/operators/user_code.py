@@ -20,9 +20,17 @@ from tidegate.core.errors import (
     UserFunctionError,
     shorten,
 )
-from tidegate.operators.base import Operator, OperatorContext, Output
+from tidegate.core.ids import CheckpointId
+from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
+from tidegate.operators.checkpointed import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from tidegate.operators.functions import Function
 from tidegate.operators.runtime_context import RuntimeContext
+from tidegate.stream.elements import Barrier
 from tidegate.types.arrow import ArrowFormat
 
 USER_FAILURES: Final = (Exception, SystemExit)
@@ -167,7 +175,7 @@ def _repeated(timestamps: Timestamps | None, ends: list[int], results: int) -> T
 
 
 class FunctionOperator(Operator):
-    """An operator around one function of the user, opened and closed with it."""
+    """An operator around one function of the user, which lives and is checkpointed with it."""
 
     function: Any
     format: ArrowFormat | None
@@ -181,14 +189,35 @@ class FunctionOperator(Operator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self.user_code = UserCode(context)
-        if isinstance(self.function, Function):
-            with self.user_code.guard():
-                self.function.open(self.runtime_context(context))
+        told = self.runtime_context(context)
+        with self.user_code.guard():
+            if isinstance(self.function, CheckpointedFunction):
+                found = FunctionInitializationContext(context.operator_state, told)
+                self.function.initialize_state(found)
+            if isinstance(self.function, Function):
+                self.function.open(told)
         self._opened = True
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         """What the function is told; keyed operators give it their state."""
         return RuntimeContext(context)
+
+    def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
+        """Let the function put what it knows into its operator state."""
+        if isinstance(self.function, CheckpointedFunction):
+            with self.user_code.guard():
+                self.function.snapshot_state(FunctionSnapshotContext(barrier))
+        return OperatorSnapshot()
+
+    def notify_complete(self, checkpoint_id: CheckpointId) -> None:
+        if isinstance(self.function, CheckpointListener):
+            with self.user_code.guard():
+                self.function.notify_checkpoint_complete(checkpoint_id)
+
+    def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
+        if isinstance(self.function, CheckpointListener):
+            with self.user_code.guard():
+                self.function.notify_checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
         if self._opened and isinstance(self.function, Function):

@@ -23,12 +23,13 @@ from tidegate.core.errors import (
     NotEnoughTaskSlots,
     UnsuitableSpark,
 )
-from tidegate.core.ids import JobId, SlotIndex, new_job_id
+from tidegate.core.ids import JobId, SlotIndex
 from tidegate.graph.job_graph import JobGraph
 from tidegate.runtime.control import ControlLine
 from tidegate.runtime.exchange.shuffle import ShuffleExchange
 from tidegate.runtime.incarnation import Incarnation
 from tidegate.runtime.job_handle import Collectors, JobHandle
+from tidegate.runtime.jobmanager.checkpoints import JobCheckpoints
 from tidegate.runtime.jobmanager.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
 from tidegate.runtime.jobmanager.job_master import JobMaster
 from tidegate.runtime.live_line import Console
@@ -56,22 +57,26 @@ def submit(graph: JobGraph, spark: SparkSession, settings: Settings) -> JobHandl
         NotEnoughTaskSlots: the master can never run it.
         UnsuitableSpark: a setting of the session would break slots.
         NotSerializable: something of the program cannot travel to the slots.
+        StorageError, CorruptCheckpoint, StateNotClaimed: where checkpoints are to be written or
+            read is not fit for it.
     """
     context = spark.sparkContext
     _check_session(context, graph.slots)
-    job_id = new_job_id()
+    clock = SystemClock()
+    checkpoints = JobCheckpoints.open(graph, settings, clock)
+    job_id = checkpoints.job_id
     package = pack(job_id, graph, settings.as_mapping())
     secret = secrets.token_bytes(32)
     collectors = Collectors()
     console = Console(settings.engine.live_line)
     master = JobMaster(
-        job_id,
         graph,
         package,
         settings,
+        checkpoints,
         SparkCluster(context, job_id, graph.slots, secret, settings),
         ShuffleExchange(context, job_id, secret),
-        SystemClock(),
+        clock,
         collectors.outputs(console),
     )
     master.start()

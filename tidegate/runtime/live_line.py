@@ -6,9 +6,11 @@ import logging
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TextIO
 
+from tidegate.checkpoint.statistics import CheckpointRecord
 from tidegate.core.modes import LiveLine
 from tidegate.runtime.jobmanager.progress import Progress
 
@@ -93,7 +95,7 @@ class Console:
         before = progress()
         while not self._stop.wait(seconds):
             now = progress()
-            text = f"{name}: {describe(before, now, seconds)}"
+            text = f"{name}: {describe(before, now, seconds, time.time())}"
             before = now
             if not self._is_live:
                 _log.info("%s", text)
@@ -111,7 +113,7 @@ class Console:
             self._is_drawn = False
 
 
-def describe(before: Progress, now: Progress, seconds: float) -> str:
+def describe(before: Progress, now: Progress, seconds: float, wall: float) -> str:
     """One line about the time between two looks at a job."""
     parts = [
         f"{_rate(now.records_in - before.records_in, seconds)} in",
@@ -122,7 +124,24 @@ def describe(before: Progress, now: Progress, seconds: float) -> str:
         parts.append(f"{now.lag:,} behind")
     if now.step_seconds is not None:
         parts.append(f"step {now.steps:,} took {1000 * now.step_seconds:.0f} ms")
+    if now.checkpoint is not None:
+        parts.append(_checkpoint(now.checkpoint, wall))
     return " · ".join(parts)
+
+
+def _checkpoint(record: CheckpointRecord, wall: float) -> str:
+    taken, ended = record.duration or 0.0, record.ended_at or wall
+    return (
+        f"checkpoint {record.checkpoint_id}: {_size(record.size)} in {1000 * taken:.0f} ms, "
+        f"{max(0.0, wall - ended):.0f} s ago"
+    )
+
+
+def _size(number: int) -> str:
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number} B"
 
 
 def _rate(records: int, seconds: float) -> str:

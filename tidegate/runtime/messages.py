@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.checkpoint.plan import SubtaskId
+from tidegate.checkpoint.restore import SubtaskRestore
+from tidegate.checkpoint.statistics import SubtaskStatistics
 from tidegate.connectors.source import InputStatus
 from tidegate.core.errors import TidegateError
 from tidegate.core.ids import (
     Attempt,
+    CheckpointId,
     Level,
     PipelineId,
     SlotIndex,
@@ -19,6 +23,8 @@ from tidegate.core.ids import (
 from tidegate.runtime.exchange.packet import FailureMark, SlotOutOfReach
 from tidegate.runtime.incarnation import Incarnation
 from tidegate.runtime.wire import Address
+from tidegate.state.snapshot import SubtaskSnapshot
+from tidegate.state.snapshot_reader import CheckpointLocation
 from tidegate.stream.elements import Barrier
 
 # --- slot to driver -----------------------------------------------------------------------------
@@ -40,6 +46,8 @@ class Deployed:
 
     pipeline: PipelineId
     attempt: Attempt
+    seeks: tuple[str, ...] = ()
+    """In words, from where its sources go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,41 @@ class SlotHeartbeat:
     """From `SlotState.beat`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointAcknowledged:
+    """A subtask has written its part of a checkpoint."""
+
+    checkpoint_id: CheckpointId
+    subtask: SubtaskId
+    attempt: Attempt
+    snapshot: SubtaskSnapshot
+    is_finished: bool
+    statistics: SubtaskStatistics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointDeclined:
+    """A subtask cannot take part in a checkpoint."""
+
+    checkpoint_id: CheckpointId
+    subtask: SubtaskId
+    attempt: Attempt
+    error: TidegateError
+    is_skipped: bool = False
+    """A newer barrier overtook this one's."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointNotified:
+    """The subtasks of the pipeline in this slot know that a checkpoint is complete."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    checkpoint_id: CheckpointId
+    failure: TidegateError | None = None
+    """What was to be done then could not be done."""
+
+
 SlotMessage = (
     Register
     | Deployed
@@ -100,6 +143,9 @@ SlotMessage = (
     | ConsoleLines
     | Collected
     | SlotHeartbeat
+    | CheckpointAcknowledged
+    | CheckpointDeclined
+    | CheckpointNotified
 )
 
 # --- driver to slot -----------------------------------------------------------------------------
@@ -120,12 +166,38 @@ class Accepted:
     lease_seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPlace:
+    """Where subtasks write their state."""
+
+    directory: str | None
+    """The URL of the job's directory; None: everything is sent to the driver."""
+    inline_threshold: int
+    """State of a subtask up to so many bytes is sent to the driver."""
+    limit: int
+    """Bytes of a subtask's state that the driver takes where there is no directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreOrder:
+    """The checkpoint to go on from, and what the subtasks of one slot take over from it."""
+
+    checkpoint_id: CheckpointId
+    location: CheckpointLocation | None
+    """Where its files are; None: it is in the driver's memory and has none."""
+    subtasks: dict[VertexId, SubtaskRestore]
+
+
 @dataclass(frozen=True, slots=True)
 class Deploy:
     """Open the subtasks of a pipeline under a new attempt; an older attempt is closed first."""
 
     pipeline: PipelineId
     attempt: Attempt
+    snapshots: SnapshotPlace | None = None
+    """Where to write state; None: no checkpoints are taken."""
+    restore: RestoreOrder | None = None
+    """What to go on from; None: from nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +205,24 @@ class Undeploy:
     """Close the subtasks of a pipeline."""
 
     pipeline: PipelineId
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCompleted:
+    """A checkpoint, and so each one before it, is durable. May be repeated."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAborted:
+    """A checkpoint will never complete."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +237,16 @@ class Shutdown:
     """Close everything and exit."""
 
 
-DriverMessage = Refused | Accepted | Deploy | Undeploy | DriverHeartbeat | Shutdown
+DriverMessage = (
+    Refused
+    | Accepted
+    | Deploy
+    | Undeploy
+    | CheckpointCompleted
+    | CheckpointAborted
+    | DriverHeartbeat
+    | Shutdown
+)
 
 # --- inside a step ------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from pathlib import Path
 from typing import Any
 
 from tidegate.core.errors import StateMisuse, StateTypeChanged
@@ -71,11 +72,29 @@ class StateChunk:
         return before, before + within
 
 
+@dataclass(frozen=True, slots=True)
+class NativeFile:
+    """A file of the database of a backend, on the local disk."""
+
+    name: str
+    path: Path
+    is_immutable: bool
+    """Under this name the database never has another content: checkpoints may share the file."""
+
+
 class KeyedStateImage(ABC):
     """The keyed state of one operator of one subtask at one moment, to be read in chunks."""
 
     metadata: tuple[StateMetadata, ...]
     max_parallelism: int
+    key_groups: KeyGroupRange
+    """Of the subtask whose state it is."""
+    native_form: str | None = None
+    """Which backend can take the image over as files, see `fetch`; None: chunks alone."""
+
+    def fetch(self, directory: Path) -> None:
+        """Put the native files into a directory that does not exist yet."""
+        raise StateMisuse("this image has no native files")
 
     @abstractmethod
     def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
@@ -87,6 +106,13 @@ class KeyedStateImage(ABC):
 
 class FrozenState(KeyedStateImage):
     """State that was just frozen. Until it is released, changing the live state costs more."""
+
+    def native_files(self) -> Sequence[NativeFile]:
+        """The files to store where `native_form` is set, in place of chunks.
+
+        Called once, on another thread; what is slow about a snapshot happens here.
+        """
+        return ()
 
     @abstractmethod
     def release(self) -> None:
@@ -126,6 +152,14 @@ class KeyedStateBackend(ABC):
     def aggregating_state(
         self, descriptor: AggregatingStateDescriptor
     ) -> AggregatingState[Any, Any]: ...
+
+    def ready_timers(self, timers: TimerQueue, now: int) -> int:
+        """Bring the state of timers that are due to their places.
+
+        Returns:
+            Up to which time it was done: fire those, clean up, and ask again.
+        """
+        return now
 
     @abstractmethod
     def keys(self, state: str) -> Iterable[Any]:

@@ -52,13 +52,21 @@ def pickled_chunks(
     order, ordered_groups = in_group_order(groups[slots], key_groups)
     for start in range(0, len(order), ENTRIES_PER_CHUNK):
         places = order[start : start + ENTRIES_PER_CHUNK]
-        stored: list[Any] | bytes
+        chosen: Values
         if isinstance(values, list):
-            stored = [values[place] for place in places.tolist()]
+            chosen = [values[place] for place in places.tolist()]
         else:
-            stored = to_bytes([values.take(places)], ["value"])
+            chosen = values.take(places)
         runs = runs_of(ordered_groups[start : start + ENTRIES_PER_CHUNK])
-        yield StateChunk(state, runs, _pickled(state, keys.stored(slots[places]), stored))
+        yield chunk_of(state, runs, keys.stored(slots[places]), chosen)
+
+
+def chunk_of(
+    state: str, groups: tuple[tuple[int, int], ...], keys: StoredKeys, values: Values
+) -> StateChunk:
+    """A chunk of entries that are in the order of their key groups already."""
+    stored = values if isinstance(values, list) else to_bytes([values], ["value"])
+    return StateChunk(state, groups, _pickled(state, keys, stored))
 
 
 def unpickled(chunk: StateChunk) -> tuple[StoredKeys, list[Any]]:

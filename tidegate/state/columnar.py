@@ -178,6 +178,7 @@ class ColumnarState:
     def freeze(self) -> FrozenState:
         return _FrozenColumns(
             self.metadata,
+            self._key_groups,
             self._max_parallelism,
             self._key_names,
             self._index.keys(),
@@ -209,12 +210,14 @@ class _FrozenColumns(FrozenState):
     def __init__(
         self,
         metadata: StateMetadata,
+        key_groups: KeyGroupRange,
         max_parallelism: int,
         key_names: Iterable[str],
         keys: FrozenKeys,
         columns: Mapping[str, FrozenColumn],
     ) -> None:
         self.metadata = (metadata,)
+        self.key_groups = key_groups
         self.max_parallelism = max_parallelism
         self._names = [*key_names, *columns]
         self._keys = keys

@@ -2,82 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from tidegate.core.clock import Clock, SystemClock
+from tidegate.core.clock import Clock
 from tidegate.core.errors import StateTypeChanged
 from tidegate.state.backend import (
     FrozenState,
-    KeyedStateBackend,
     KeyedStateImage,
     StateChunk,
     StateMetadata,
-    check_declaration,
     check_max_parallelism_unchanged,
 )
 from tidegate.state.chunks import unpickled
-from tidegate.state.descriptors import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    StateDescriptor,
-    ValueStateDescriptor,
-)
-from tidegate.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
-from tidegate.state.hashmap_handles import (
-    HashMapAggregatingState,
-    HashMapListState,
-    HashMapMapState,
-    HashMapReducingState,
-    HashMapValueState,
-)
 from tidegate.state.hashmap_snapshot import FrozenHashMap, FrozenPart, FrozenTable, FrozenTimers
-from tidegate.state.hashmap_ttl import (
-    Lifetime,
-    TtlAggregatingState,
-    TtlListState,
-    TtlMapState,
-    TtlReducingState,
-    TtlValueState,
-)
+from tidegate.state.hashmap_ttl import Lifetime
 from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.key_index import can_be_indexed
-from tidegate.state.key_slots import ColumnKeys, ObjectKeys, stored_columns
-from tidegate.state.keys import KeyColumns
+from tidegate.state.key_slots import ObjectKeys, stored_columns
+from tidegate.state.slot_backend import EVENT_TIMERS, PROCESSING_TIMERS, SlotBackend
 from tidegate.state.tables import Table, filled_slots
-from tidegate.state.timers import Timer, TimerQueue
+from tidegate.state.timers import Timer
 
-PROCESSING_TIMERS: Final = "_timers/processing-time"
-EVENT_TIMERS: Final = "_timers/event-time"
 _FEW_SLOTS: Final = 1 << 12
 """So many keys may stay numbered although they hold nothing any more."""
 
 
-class HashMapBackend(KeyedStateBackend):
-    """A list for each state, by the slots of the keys.
-
-    Keys that are columns of a typed stream are found by an index over whole columns, all others
-    by a dict. Key groups are computed only when a snapshot is read.
-    """
+class HashMapBackend(SlotBackend):
+    """All keys and values in memory. Key groups are computed only when a snapshot is read."""
 
     def __init__(
         self, key_groups: KeyGroupRange, max_parallelism: int, clock: Clock | None = None
     ) -> None:
-        self.key_groups = key_groups
-        self.max_parallelism = max_parallelism
-        self.current_key: Any = None
-        self.place: int = -1
-        self.processing_timers = TimerQueue()
-        self.event_timers = TimerQueue()
-        self._clock = clock or SystemClock()
-        self._keys: ObjectKeys | ColumnKeys | None = None
-        """None until it is known what the keys are."""
-        self._tables: dict[str, Table] = {}
+        super().__init__(key_groups, max_parallelism, clock)
         self._timers = {
             PROCESSING_TIMERS: self.processing_timers,
             EVENT_TIMERS: self.event_timers,
@@ -85,69 +44,8 @@ class HashMapBackend(KeyedStateBackend):
         self._swept: dict[str, _Sweep] = {}
         self._roomy = _FEW_SLOTS
 
-    def places_of(self, keys: Sequence[Any], columns: KeyColumns | None = None) -> list[int]:
-        if columns is not None and self._takes(columns):
-            if self._keys is None:
-                self._keys = ColumnKeys.like(columns)
-            assert isinstance(self._keys, ColumnKeys)
-            return self._grown(self._keys.find_or_add(columns))
-        if not isinstance(self._keys, ObjectKeys):
-            # Two inputs may have keys of different types: what is equal must be found as equal.
-            self._keys = ObjectKeys([] if self._keys is None else self._keys.values())
-        return self._grown(self._keys.find_or_add(keys))
-
-    def _takes(self, columns: KeyColumns) -> bool:
-        """Whether keys can be found by these columns."""
-        if self._keys is None:
-            return columns.decode_alike and can_be_indexed(columns.kinds)
-        return isinstance(self._keys, ColumnKeys) and self._keys.takes(columns)
-
-    def _grown(self, places: list[int]) -> list[int]:
-        for table in self._tables.values():
-            table.grow(self._slots())
-        return places
-
-    def value_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        table = self.table(descriptor)
-        if table.ttl is not None:
-            return TtlValueState(self, table, Lifetime(table.ttl, self._clock))
-        return HashMapValueState(self, table)
-
-    def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
-        table = self.table(descriptor)
-        if table.ttl is not None:
-            return TtlListState(self, table, Lifetime(table.ttl, self._clock))
-        return HashMapListState(self, table)
-
-    def map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        table = self.table(descriptor)
-        if table.ttl is not None:
-            return TtlMapState(self, table, Lifetime(table.ttl, self._clock))
-        return HashMapMapState(self, table)
-
-    def reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        table = self.table(descriptor)
-        if table.ttl is not None:
-            return TtlReducingState(self, table, Lifetime(table.ttl, self._clock), descriptor)
-        return HashMapReducingState(self, table, descriptor)
-
-    def aggregating_state(
-        self, descriptor: AggregatingStateDescriptor
-    ) -> AggregatingState[Any, Any]:
-        table = self.table(descriptor)
-        if table.ttl is not None:
-            return TtlAggregatingState(self, table, Lifetime(table.ttl, self._clock), descriptor)
-        return HashMapAggregatingState(self, table, descriptor)
-
-    def table(self, descriptor: StateDescriptor) -> Table:
-        """The values of a state, for operators that loop over records by themselves."""
-        table = self._tables.get(descriptor.name)
-        if table is None:
-            metadata = StateMetadata(descriptor.name, descriptor.declaration)
-            table = self._tables[descriptor.name] = Table(metadata, self._slots())
-        check_declaration(table.metadata, descriptor)
-        table.ttl = descriptor.ttl_config
-        return table
+    def _new_table(self, metadata: StateMetadata) -> Table:
+        return Table(metadata, self._slots())
 
     def keys(self, state: str) -> Iterable[Any]:
         table = self._tables.get(state)
@@ -164,7 +62,7 @@ class HashMapBackend(KeyedStateBackend):
             if timers:
                 parts.append(FrozenTimers(name, timers))
         keys = ObjectKeys() if self._keys is None else self._keys
-        return FrozenHashMap(parts, keys.freeze(), self.max_parallelism)
+        return FrozenHashMap(parts, keys.freeze(), self.key_groups, self.max_parallelism)
 
     def restore(self, images: Iterable[KeyedStateImage]) -> None:
         for image in images:
@@ -246,12 +144,6 @@ class HashMapBackend(KeyedStateBackend):
         for queue in self._timers.values():
             queue.move(lambda place: int(places[place]))
         self._swept.clear()
-
-    def _slots(self) -> int:
-        return 0 if self._keys is None else len(self._keys)
-
-    def _lifetime(self, table: Table) -> Lifetime | None:
-        return None if table.ttl is None else Lifetime(table.ttl, self._clock)
 
 
 @dataclass(slots=True)

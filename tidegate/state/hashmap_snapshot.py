@@ -72,8 +72,15 @@ class FrozenTimers(FrozenPart):
 class FrozenHashMap(FrozenState):
     """All states and timers of a backend."""
 
-    def __init__(self, parts: list[FrozenPart], keys: KeySnapshot, max_parallelism: int) -> None:
+    def __init__(
+        self,
+        parts: list[FrozenPart],
+        keys: KeySnapshot,
+        key_groups: KeyGroupRange,
+        max_parallelism: int,
+    ) -> None:
         self.metadata = tuple(part.metadata for part in parts)
+        self.key_groups = key_groups
         self.max_parallelism = max_parallelism
         self._parts = parts
         self._keys = keys

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidegate.state.column_bytes import from_bytes, to_bytes
 from tidegate.state.hash_columns import Hashes, hash_values
 from tidegate.state.key_index import FrozenKeys, KeyIndex
-from tidegate.state.keys import KeyColumns
+from tidegate.state.keys import KeyColumns, KeySchema
 from tidegate.state.word_index import Slots
 
 StoredKeys = list[Any] | bytes
@@ -44,6 +44,10 @@ class KeySlots(ABC):
     @abstractmethod
     def values(self) -> list[Any]:
         """All keys, in the order of their slots."""
+
+    @abstractmethod
+    def tail(self, start: int) -> tuple[list[Any], Hashes]:
+        """The keys from a slot on, of which there is at least one, and their stable hashes."""
 
     @abstractmethod
     def freeze(self) -> KeySnapshot:
@@ -82,6 +86,10 @@ class ObjectKeys(KeySlots):
 
     def values(self) -> list[Any]:
         return self._keys.copy()
+
+    def tail(self, start: int) -> tuple[list[Any], Hashes]:
+        keys = self._keys[start:]
+        return keys, hash_values(keys)
 
     def freeze(self) -> KeySnapshot:
         return _FrozenObjectKeys(self._keys.copy())
@@ -145,6 +153,14 @@ class ColumnKeys(KeySlots):
         columns = self._index.keys().take(np.arange(len(self)))
         return KeyColumns(columns, self._is_tuple).values()
 
+    @property
+    def schema(self) -> KeySchema:
+        return KeySchema(tuple(self._kinds), self._is_tuple)
+
+    def tail(self, start: int) -> tuple[list[Any], Hashes]:
+        keys = KeyColumns(self._index.keys().take(np.arange(start, len(self))), self._is_tuple)
+        return keys.values(), keys.hashes()
+
     def freeze(self) -> KeySnapshot:
         return _FrozenColumnKeys(self._index.keys(), self._is_tuple)
 
@@ -164,9 +180,13 @@ class _FrozenColumnKeys(KeySnapshot):
         return self._keys.hashes()
 
     def stored(self, slots: Slots) -> StoredKeys:
-        columns = self._keys.take(slots)
-        names = [f"part{place}" for place in range(len(columns))] if self._is_tuple else ["key"]
-        return to_bytes(columns, names)
+        return stored_keys(KeyColumns(self._keys.take(slots), self._is_tuple))
+
+
+def stored_keys(keys: KeyColumns) -> bytes:
+    """Keys that are columns, as they are stored."""
+    parts = [f"part{place}" for place in range(len(keys.columns))]
+    return to_bytes(keys.columns, parts if keys.is_tuple else ["key"])
 
 
 def stored_columns(stored: bytes, start: int, stop: int) -> KeyColumns:

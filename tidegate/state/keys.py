@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -35,10 +35,28 @@ class KeyColumns(NamedTuple):
         parts = [column.to_pylist() for column in self.columns]
         return list(zip(*parts, strict=True)) if self.is_tuple else parts[0]
 
+    def hashes(self) -> Hashes:
+        """The stable hash of every key."""
+        return hash_columns(self.columns) if self.is_tuple else hash_column(self.columns[0])
+
     @property
     def decode_alike(self) -> bool:
         """Whether pyarrow makes of the columns what records hold; of a BIG_INT it would not."""
         return not any(map(pa.types.is_decimal256, self.kinds))
+
+
+@dataclass(frozen=True, slots=True)
+class KeySchema:
+    """What keys that are columns are."""
+
+    kinds: tuple[pa.DataType, ...]
+    is_tuple: bool
+
+    def columns(self, keys: Sequence[Any]) -> KeyColumns:
+        """Python values, of which there is at least one, as the columns they came from."""
+        parts = zip(*keys, strict=True) if self.is_tuple else [keys]
+        columns = [pa.array(list(p), kind) for p, kind in zip(parts, self.kinds, strict=True)]
+        return KeyColumns(columns, self.is_tuple)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +110,7 @@ class KeySelection:
     def hashes(self, batch: Batch) -> Hashes:
         """The stable hash of every record's key."""
         keys = self.key_columns(batch)
-        if keys is None:
-            return hash_values(self.values(batch))
-        return hash_columns(keys.columns) if keys.is_tuple else hash_column(keys.columns[0])
+        return hash_values(self.values(batch)) if keys is None else keys.hashes()
 
 
 def select_key(key: Key, type_info: TypeInformation | None = None) -> KeySelection:

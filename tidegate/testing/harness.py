@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -14,10 +15,19 @@ from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
 from tidegate.operators.endpoints import SliceReport, SourceOperator
 from tidegate.state.key_groups import default_max_parallelism, range_of
+from tidegate.state.operator_state import FrozenOperatorState, OperatorStateStore
+from tidegate.state.redistribution import redistribute
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, BarrierKind, Watermark
 from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.typeinfo import TypeInformation
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessSnapshot(OperatorSnapshot):
+    """All that a checkpoint holds of one subtask of one operator."""
+
+    operator_states: tuple[FrozenOperatorState, ...] = ()
 
 
 class OperatorHarness:
@@ -26,6 +36,12 @@ class OperatorHarness:
         with OperatorHarness(MapOperator(lambda x: x + 1)) as harness:
             harness.process([1, 2])
             assert harness.output == [2, 3]
+
+    A function with state is checked over a checkpoint by going on from a snapshot:
+
+        snapshot = harness.snapshot()
+        with harness.restore(snapshot) as restored:
+            restored.process([3])
 
     The operator is copied by pickling, as it is on its way to a slot, unless `copy` is false.
     Not simulated: channels, alignment, the conversion of records that travel.
@@ -43,9 +59,10 @@ class OperatorHarness:
         settings: Mapping[str, Any] | None = None,
         clock: ManualClock | None = None,
         attempt: int = 1,
-        restore_from: Sequence[OperatorSnapshot | None] = (),
+        restore_from: Sequence[HarnessSnapshot] = (),
         copy: bool = True,
     ) -> None:
+        self._given = operator
         self.operator: Operator = pickle.loads(cloudpickle.dumps(operator)) if copy else operator
         self.clock = clock or ManualClock()
         self.batches: list[Batch] = []
@@ -70,11 +87,14 @@ class OperatorHarness:
             clock=self.clock,
             console=self._print,
             deliver=self._deliver,
+            operator_state=OperatorStateStore(),
         )
+        if restore_from:
+            states = redistribute([found.operator_states for found in restore_from], parallelism)
+            self.context.operator_state.restore(states[subtask])
         self.operator.open(self.context, self)
-        snapshots = [snapshot for snapshot in restore_from if snapshot is not None]
-        if snapshots:
-            self.operator.restore(snapshots)
+        if restore_from:
+            self.operator.restore(list(restore_from))
 
     def emit(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -140,17 +160,47 @@ class OperatorHarness:
             self.operator.no_more_splits()
         enumerator.close()
 
-    def snapshot(self, kind: BarrierKind = BarrierKind.CHECKPOINT) -> OperatorSnapshot | None:
-        """What a checkpoint here would hold; a new harness takes it as `restore_from`."""
+    def snapshot(self, kind: BarrierKind = BarrierKind.CHECKPOINT) -> HarnessSnapshot:
+        """What a checkpoint here would hold: see `restore`."""
         self._checkpoints += 1
         self.operator.flush()
-        return self.operator.snapshot(
-            Barrier(CheckpointId(self._checkpoints), self.clock.time(), kind)
+        barrier = Barrier(CheckpointId(self._checkpoints), self.clock.time(), kind)
+        found = self.operator.snapshot(barrier) or OperatorSnapshot()
+        return HarnessSnapshot(
+            keyed=found.keyed,
+            source_splits=found.source_splits,
+            operator_states=self.context.operator_state.freeze(),
         )
 
     def complete_checkpoint(self) -> None:
         """Tell the operator that its last snapshot is durable."""
         self.operator.notify_complete(CheckpointId(self._checkpoints))
+
+    def abort_checkpoint(self) -> None:
+        """Tell the operator that its last snapshot will never be durable."""
+        self.operator.notify_aborted(CheckpointId(self._checkpoints))
+
+    def restore(
+        self, *snapshots: HarnessSnapshot, parallelism: int | None = None, subtask: int = 0
+    ) -> OperatorHarness:
+        """A new copy of the operator that goes on from snapshots of all its subtasks.
+
+        With another parallelism it takes its share of them, as one of so many subtasks.
+        """
+        assert self._given is not self.operator, "an operator that was not copied starts once only"
+        context = self.context
+        return OperatorHarness(
+            self._given,
+            parallelism=parallelism or len(snapshots),
+            subtask=subtask,
+            max_parallelism=context.max_parallelism,
+            name=context.name,
+            uid=context.uid,
+            settings=context.settings,
+            clock=self.clock,
+            attempt=context.attempt + 1,
+            restore_from=snapshots,
+        )
 
     def flush(self) -> None:
         self.operator.flush()

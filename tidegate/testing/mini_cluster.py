@@ -15,11 +15,12 @@ from pathlib import Path
 
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.config import Settings
-from tidegate.core.ids import Level, SlotIndex, new_job_id
+from tidegate.core.ids import Level, SlotIndex
 from tidegate.graph.job_graph import JobGraph, Pipeline
 from tidegate.runtime.exchange.packet import FailureMark, Packet, SlotOutOfReach
 from tidegate.runtime.incarnation import Incarnation
 from tidegate.runtime.job_handle import Collectors, JobHandle
+from tidegate.runtime.jobmanager.checkpoints import JobCheckpoints
 from tidegate.runtime.jobmanager.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
 from tidegate.runtime.jobmanager.job_master import JobMaster
 from tidegate.runtime.live_line import Console
@@ -183,15 +184,16 @@ def run(graph: JobGraph, settings: Settings | None = None) -> JobHandle:
     cluster = MiniCluster()
     collectors = Collectors()
     console = Console(settings.engine.live_line)
-    job_id = new_job_id()
+    clock = SystemClock()
+    checkpoints = JobCheckpoints.open(graph, settings, clock)
     master = JobMaster(
-        job_id,
         graph,
-        pack(job_id, graph, settings.as_mapping()),
+        pack(checkpoints.job_id, graph, settings.as_mapping()),
         settings,
+        checkpoints,
         cluster,
         cluster,
-        SystemClock(),
+        clock,
         collectors.outputs(console),
     )
     master.start()

@@ -9,6 +9,7 @@ def completed(number, kind=BarrierKind.CHECKPOINT):
         triggered_at=0.0,
         completed_at=1.0,
         snapshots={},
+        enumerators={},
         finished=frozenset(),
         size=0,
     )

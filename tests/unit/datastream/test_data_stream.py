@@ -9,7 +9,6 @@ from tidegate.datastream import (
     ProcessFunction,
     SlotSharingGroup,
 )
-from tidegate.datastream.state import MapStateDescriptor
 from tidegate.graph.logical import ChainingStrategy
 from tidegate.graph.partitioning import (
     Broadcast,
@@ -122,11 +121,6 @@ def test_the_partitioning_nearest_to_the_reader_wins(pairs, call, partitioning):
     stream = getattr(pairs.shuffle(), call)()
     assert stream._upstreams[0].partitioning == partitioning
     assert transformation(stream.map(str)).inputs == stream._upstreams
-
-
-def test_broadcast_state_says_that_it_is_not_there_yet(pairs):
-    with pytest.raises(GraphError, match="broadcast state is not there yet"):
-        pairs.broadcast(MapStateDescriptor("rules", Types.STRING(), Types.LONG()))
 
 
 def test_a_custom_partitioning_has_a_key_and_a_partitioner(pairs):

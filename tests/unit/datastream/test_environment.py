@@ -14,6 +14,7 @@ from tidegate.datastream import (
     FileSystemCheckpointStorage,
     HashMapStateBackend,
     JobManagerCheckpointStorage,
+    PredefinedOptions,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
@@ -134,6 +135,77 @@ def test_the_last_checkpoint_storage_that_is_set_wins(env):
     assert settings_of(env).checkpointing.directory is None
 
 
+def test_a_file_system_storage_without_a_directory_is_refused(env):
+    env.configure({"execution.checkpointing.storage": "filesystem"})
+    with pytest.raises(ConfigError, match=r"'filesystem': say where, by execution.checkpoint"):
+        settings_of(env)
+    with pytest.raises(ConfigError, match=r"execution.checkpointing.dir = None"):
+        env.get_checkpoint_config().set_checkpoint_storage(FileSystemCheckpointStorage(None))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            lambda env, config: config.set_checkpoint_interval(0),
+            "execution.checkpointing.interval = 0: give a duration of at least 10 ms",
+        ),
+        (
+            lambda env, config: config.set_checkpoint_timeout(5),
+            "execution.checkpointing.timeout = 5: give a duration of at least 10 ms",
+        ),
+        (
+            lambda env, config: config.set_min_pause_between_checkpoints(-1),
+            "execution.checkpointing.min-pause = -1: give a duration of at least 0 ms",
+        ),
+        (
+            lambda env, config: config.set_max_concurrent_checkpoints(0),
+            "execution.checkpointing.max-concurrent-checkpoints = 0: "
+            "give a whole number of at least 1",
+        ),
+        (
+            lambda env, config: config.set_tolerable_checkpoint_failure_number(-1),
+            "execution.checkpointing.tolerable-failed-checkpoints = -1: "
+            "give a whole number of at least 0",
+        ),
+        (
+            lambda env, config: config.set_checkpoint_storage_dir(" "),
+            "execution.checkpointing.dir = ' ': give text that is not empty",
+        ),
+        (
+            lambda env, config: env.set_max_parallelism(32769),
+            "pipeline.max-parallelism = 32769: give a whole number from 1 to 32768",
+        ),
+        (
+            lambda env, config: env.set_max_parallelism(0),
+            "pipeline.max-parallelism = 0: give a whole number from 1 to 32768",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused_where_it_is_set(env, change, problem):
+    with pytest.raises(ConfigError) as refusal:
+        change(env, env.get_checkpoint_config())
+    assert str(refusal.value) == problem
+
+
+def test_incremental_checkpoints_are_the_users_choice(env):
+    env.set_state_backend(EmbeddedRocksDBStateBackend())
+    assert not settings_of(env).checkpointing.incremental
+    env.configure({"state.backend.incremental": "true"})
+    env.set_state_backend(EmbeddedRocksDBStateBackend())
+    assert settings_of(env).checkpointing.incremental
+    env.set_state_backend(EmbeddedRocksDBStateBackend(enable_incremental_checkpointing=False))
+    assert not settings_of(env).checkpointing.incremental
+
+
+def test_predefined_options_of_rocksdb_are_accepted():
+    backend = EmbeddedRocksDBStateBackend()
+    assert backend.get_predefined_options() is PredefinedOptions.DEFAULT
+    backend.set_predefined_options(PredefinedOptions.FLASH_SSD_OPTIMIZED)
+    assert backend.get_predefined_options() is PredefinedOptions.FLASH_SSD_OPTIMIZED
+    assert backend == EmbeddedRocksDBStateBackend()
+
+
 def test_state_backends_are_values_that_choose_settings(env):
     assert env.get_state_backend() == HashMapStateBackend()
     backend = EmbeddedRocksDBStateBackend(True)
@@ -145,7 +217,7 @@ def test_state_backends_are_values_that_choose_settings(env):
     assert settings.state.rocksdb_directories == ("/fast", "/faster")
     assert settings.state.rocksdb_transfer_threads == 8
     assert settings.checkpointing.incremental
-    assert env.get_state_backend() == EmbeddedRocksDBStateBackend(True)
+    assert env.get_state_backend() == backend
 
 
 def test_the_execution_config_is_a_view_of_the_settings(env):

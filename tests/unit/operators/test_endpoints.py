@@ -16,7 +16,7 @@ from tidegate.operators.endpoints import (
     size_of,
 )
 from tidegate.operators.functions import SinkFunction, SourceFunction
-from tidegate.operators.source_function import SourceFunctionSource
+from tidegate.operators.source_function import FunctionRun, SourceFunctionSource
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness, as_batch
 from tidegate.types.arrow import arrow_format
@@ -195,7 +195,7 @@ def test_a_source_function_runs_to_its_end():
     with source_harness(SourceFunctionSource(Lines()), name="Lines") as harness:
         drain(harness)
         assert harness.output == [f"Lines {i}" for i in range(5)]
-        assert harness.operator.splits() == []
+        assert harness.snapshot().source_splits == ()
 
 
 def test_a_source_function_waits_while_nobody_reads_and_stops_when_closed():
@@ -203,7 +203,7 @@ def test_a_source_function_waits_while_nobody_reads_and_stops_when_closed():
     while len(harness.output) < 15_000:
         harness.run_slice(max_records=5_000)
     assert harness.output == list(range(len(harness.output)))
-    assert harness.operator.splits() == ["run"]
+    assert harness.snapshot().source_splits == (FunctionRun(),)
     reader = harness.operator._reader
     harness.close()
     assert not reader._thread.is_alive()

@@ -10,7 +10,7 @@ from tidegate.core.clock import ManualClock
 from tidegate.core.ids import new_job_id
 from tidegate.graph.job_graph import JobGraph
 from tidegate.runtime.jobmanager.split_enumerator import SplitAssigner
-from tidegate.runtime.messages import StepRequest
+from tidegate.runtime.messages import SlotMessage, StepRequest
 from tidegate.runtime.shipping import pack
 from tidegate.runtime.taskmanager.pipeline_host import UnitAnswer
 
@@ -25,7 +25,7 @@ class Requests:
     def __init__(self, job: JobGraph, attempt: int = 1) -> None:
         self._pipeline = job.pipelines[0]
         self._attempt = attempt
-        self._assigner = SplitAssigner(self._pipeline)
+        self._assigner = SplitAssigner(self._pipeline, {})
         self._assigner.open()
 
     def make(self, step: int = 1, *, records: int = 1000, barriers: Any = ()) -> StepRequest:
@@ -48,6 +48,7 @@ class Surroundings:
         self.directory = directory
         self.console: list[str] = []
         self.delivered: list[tuple[str, int, list[Any]]] = []
+        self.sent: list[SlotMessage] = []
 
     def deliver(self, collector: str, subtask: int, batch: Any) -> None:
         self.delivered.append((collector, subtask, list(batch.records)))

@@ -35,6 +35,7 @@ from tidegate.graph.partitioning import Rebalance
 from tidegate.operators.functions import MapFunction
 from tidegate.runtime.exchange.codec import decode
 from tidegate.runtime.jobmanager.cluster import FromSlot, SlotJobEnded, StepBroken
+from tidegate.runtime.jobmanager.checkpoints import JobCheckpoints
 from tidegate.runtime.jobmanager.job_master import DriverOutputs, JobMaster
 from tidegate.runtime.jobmanager.job_status import JobStatus
 from tidegate.runtime.messages import Wake
@@ -59,15 +60,16 @@ class Job:
         self.console = []
         self.payloads = []
         values = settings_of(settings)
-        job_id = new_job_id()
+        clock = SystemClock()
+        checkpoints = JobCheckpoints.open(graph, values, clock)
         self.master = JobMaster(
-            job_id,
             graph,
-            pack(job_id, graph, values.as_mapping()),
+            pack(checkpoints.job_id, graph, values.as_mapping()),
             values,
+            checkpoints,
             self.cluster,
             self.cluster,
-            SystemClock(),
+            clock,
             DriverOutputs(console=self.console.append, collect=self.payloads.append),
         )
         self.master.start()

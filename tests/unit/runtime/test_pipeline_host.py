@@ -27,6 +27,7 @@ class Pipeline:
             deliver=self.outside.deliver,
             directory=directory,
             spill_threshold=budget,
+            send=self.outside.sent.append,
         )
         package = shipped(job)
         self.hosts = [

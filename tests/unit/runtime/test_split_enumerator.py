@@ -49,7 +49,7 @@ def pipeline(*sources, parallelism=2):
 @pytest.fixture
 def opened():
     def create(*sources):
-        assigner = SplitAssigner(pipeline(*sources))
+        assigner = SplitAssigner(pipeline(*sources), {})
         assert not assigner.is_open
         assigner.open()
         assert assigner.is_open
@@ -101,7 +101,7 @@ def test_enumerators_are_closed_with_the_attempt(opened):
 def test_all_that_were_created_are_closed_even_if_one_could_not_be_opened():
     good, bad = Scripted({}), Scripted({})
     bad.enumerator.open = lambda: (_ for _ in ()).throw(OSError("no broker"))
-    assigner = SplitAssigner(pipeline(good, bad))
+    assigner = SplitAssigner(pipeline(good, bad), {})
     with pytest.raises(OSError, match="no broker"):
         assigner.open()
     assigner.close()

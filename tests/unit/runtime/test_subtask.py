@@ -1,3 +1,4 @@
+import pickle
 from typing import ClassVar
 
 import pytest
@@ -53,7 +54,7 @@ class Noting(Operator):
 
     def snapshot(self, barrier):
         self.note("snapshot")
-        return OperatorSnapshot(operator=self.name)
+        return OperatorSnapshot(source_splits=(self.name,))
 
     def finish(self, input_index=0):
         self.note(f"finish {input_index}")
@@ -71,12 +72,12 @@ def notes():
 class Subject:
     """The subtask of one vertex of a job, with the channels that leave it."""
 
-    def __init__(self, job, directory, vertex=0):
+    def __init__(self, job, directory, vertex=0, *, was_finished=False):
         self.vertex = job.vertices[vertex]
         self.outbox = Outbox(0, 1, SpillStore(directory, 1 << 20))
         self.outbox.begin_step(1)
         self.snapshots = []
-        self.aborted = []
+        self.declined = []
         contexts = [
             OperatorHarness(MapOperator(abs), name=chained.name, uid=chained.uid).context
             for chained in self.vertex.chain
@@ -100,9 +101,15 @@ class Subject:
             contexts,
             writers,
             InputGate(self.channels) if self.channels else None,
-            on_snapshot=lambda *snapshot: self.snapshots.append(snapshot),
-            on_abort=lambda *aborted: self.aborted.append(aborted),
+            self,
+            was_finished=was_finished,
         )
+
+    def snapshot(self, frozen):
+        self.snapshots.append(frozen)
+
+    def decline(self, checkpoint_id, error, *, skipped):
+        self.declined.append((checkpoint_id, str(error), skipped))
 
     def sent(self, vertex=1):
         elements = self.outbox.take_local(vertex)
@@ -221,16 +228,42 @@ def test_a_failure_of_the_surroundings_stays_one(tested):
     assert subject.subtask.failure.args == ("disk full",)
 
 
-def test_a_barrier_comes_behind_the_records_of_its_slice(tested, notes):
+def test_a_barrier_comes_before_the_records_of_its_slice(tested, notes):
     subject = tested(collected(Upstream(chain_of_notes(Noting("a"), Noting("b")), Rebalance())))
     subject.subtask.open()
     barrier = Barrier(CheckpointId(1), 0.0)
     subject.subtask.run_slice(1, 1 << 20, [barrier], SplitAssignment(splits=(RangeSplit(0, 2),)))
-    assert notes[2:] == ["a 1", "b 1", "a flush", "b flush", "a snapshot", "b snapshot"]
-    assert subject.sent() == [[1], barrier]
-    ((taken, snapshots, _, _),) = subject.snapshots
-    assert taken == barrier
-    assert [snapshot and snapshot.operator for snapshot in snapshots[1:]] == ["a", "b"]
+    assert notes[2:] == ["a flush", "b flush", "a snapshot", "b snapshot", "a 1", "b 1"]
+    assert subject.sent() == [barrier, [1]]
+    (frozen,) = subject.snapshots
+    assert frozen.barrier == barrier
+    splits = [[pickle.loads(split) for split in each.source_splits] for each in frozen.operators]
+    assert splits == [[RangeSplit(0, 2)], ["a"], ["b"]]
+
+
+def test_a_snapshot_that_fails_is_declined_and_the_barrier_travels_on(tested, notes):
+    failing = Noting("a", fails=["snapshot"])
+    subject = tested(collected(Upstream(chain_of_notes(failing), Rebalance())))
+    subject.subtask.open()
+    barrier = Barrier(CheckpointId(1), 0.0)
+    subject.subtask.run_slice(1, 1 << 20, [barrier], SplitAssignment(splits=(RangeSplit(0, 2),)))
+    assert subject.sent() == [barrier, [1]]
+    ((checkpoint_id, reason, skipped),) = subject.declined
+    assert (checkpoint_id, skipped) == (1, False)
+    assert "ValueError: snapshot" in reason
+    assert subject.subtask.failure is None
+
+
+def test_what_had_ended_before_a_restore_is_not_opened_but_ends_again(tmp_path, notes):
+    job = graph_of(collected(Upstream(chain_of_notes(Noting("a")), Rebalance())), parallelism=1)
+    subject = Subject(job, tmp_path, was_finished=True)
+    subject.subtask.open()
+    barrier = Barrier(CheckpointId(1), 0.0)
+    subject.subtask.run_slice(10, 1 << 20, [barrier], SplitAssignment(no_more=True))
+    assert subject.sent() == [EndOfInput(), barrier]
+    assert notes == []
+    (frozen,) = subject.snapshots
+    assert (frozen.operators, frozen.is_finished) == ((), True)
 
 
 def test_a_finished_source_still_forwards_barriers(tested):

@@ -1,8 +1,11 @@
 import pytest
 
 from tidegate.core.errors import UserFunctionError
-from tidegate.operators.base import Operator, OperatorSnapshot
+from tidegate.operators.base import Operator
+from tidegate.operators.checkpointed import CheckpointedFunction
+from tidegate.operators.functions import MapFunction
 from tidegate.operators.stateless import MapOperator
+from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.typeinfo import Types
@@ -24,12 +27,6 @@ class Ticker(Operator):
         self.output.emit(Batch.of_records([now]))
         self.due = now + 1.0
 
-    def snapshot(self, barrier):
-        return OperatorSnapshot(operator=(barrier.checkpoint_id, self.count))
-
-    def restore(self, snapshots):
-        self.count = sum(snapshot.operator[1] for snapshot in snapshots)
-
 
 def test_time_stops_at_every_timer_on_its_way():
     harness = OperatorHarness(Ticker())
@@ -41,13 +38,52 @@ def test_time_stops_at_every_timer_on_its_way():
     assert harness.output == []
 
 
+class Counter(MapFunction, CheckpointedFunction):
+    """How many records there were."""
+
+    def initialize_state(self, context):
+        store = context.get_operator_state_store()
+        self.counts = store.get_list_state(ListStateDescriptor("counts"))
+        self.count = sum(self.counts)
+
+    def map(self, value):
+        self.count += 1
+        return self.count
+
+    def snapshot_state(self, context):
+        self.counts.update([self.count])
+
+
 def test_a_snapshot_is_restored_into_a_new_harness():
-    first = OperatorHarness(Ticker())
-    first.process([1, 2])
-    second = OperatorHarness(Ticker())
-    second.process([3])
-    snapshots = [first.snapshot(), second.snapshot(), None]
-    assert OperatorHarness(Ticker(), restore_from=snapshots).operator.count == 3
+    with OperatorHarness(MapOperator(Counter()), name="Counter", uid="c") as harness:
+        harness.process(["a", "b"])
+        snapshot = harness.snapshot()
+        harness.process(["c"])
+    with harness.restore(snapshot) as restored:
+        restored.process(["d"])
+        assert (harness.output, restored.output) == ([1, 2, 3], [3])
+        assert (restored.context.name, restored.context.uid) == ("Counter", "c")
+        assert restored.context.attempt == 2
+
+
+def test_snapshots_of_several_subtasks_are_restored_together():
+    first, second = (
+        OperatorHarness(MapOperator(Counter()), parallelism=2, subtask=i) for i in (0, 1)
+    )
+    first.process(["a", "b"])
+    second.process(["c"])
+    both = [first.snapshot(), second.snapshot()]
+    assert first.restore(*both, parallelism=1).operator.function.count == 3
+    assert first.restore(*both, subtask=1).operator.function.count == 1
+    again = OperatorHarness(MapOperator(Counter()), restore_from=both)
+    assert again.operator.function.count == 3
+
+
+def test_an_operator_that_was_not_copied_cannot_start_again():
+    with OperatorHarness(MapOperator(Counter()), copy=False) as harness:
+        snapshot = harness.snapshot()
+        with pytest.raises(AssertionError, match="starts once only"):
+            harness.restore(snapshot)
 
 
 def test_the_operator_is_a_copy_unless_asked_otherwise():

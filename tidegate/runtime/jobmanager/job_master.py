@@ -7,22 +7,40 @@ import queue
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import assert_never
 
+from tidegate.checkpoint.coordinator import FailJob, NotifyAborted, NotifyComplete, Trigger
+from tidegate.checkpoint.plan import PipelineFacts, PipelineProgress, SubtaskId
 from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
 from tidegate.core.errors import (
+    CorruptCheckpoint,
     ExternalError,
     InternalError,
     JobCanceled,
     TidegateError,
 )
-from tidegate.core.ids import JobId, PipelineId, SlotIndex
+from tidegate.core.ids import (
+    Attempt,
+    CheckpointId,
+    JobId,
+    PipelineId,
+    SlotIndex,
+    SubtaskIndex,
+)
 from tidegate.graph.job_graph import JobGraph
 from tidegate.runtime.incarnation import Incarnation
+from tidegate.runtime.jobmanager.checkpoints import (
+    CheckpointBegun,
+    CheckpointEvent,
+    Completed,
+    Effect,
+    JobCheckpoints,
+    PublicationSettled,
+)
 from tidegate.runtime.jobmanager.cluster import (
     Cluster,
     ClusterEvent,
@@ -36,12 +54,13 @@ from tidegate.runtime.jobmanager.job_status import JobStatus, status_of
 from tidegate.runtime.jobmanager.pipeline_driver import (
     EnumerationFailed,
     PipelineDriver,
+    SourcesTriggered,
     StepBroke,
     StepEvent,
     StepThrough,
 )
 from tidegate.runtime.jobmanager.progress import Progress, progress_of
-from tidegate.runtime.jobmanager.region import RegionFails, RegionState, RunStep
+from tidegate.runtime.jobmanager.region import Region, RegionFails, RegionState, RunStep
 from tidegate.runtime.jobmanager.restart_strategy import GiveUp, create_strategy
 from tidegate.runtime.jobmanager.slot_pool import (
     CancelLaunch,
@@ -54,6 +73,11 @@ from tidegate.runtime.jobmanager.slot_pool import (
 )
 from tidegate.runtime.messages import (
     Accepted,
+    CheckpointAborted,
+    CheckpointAcknowledged,
+    CheckpointCompleted,
+    CheckpointDeclined,
+    CheckpointNotified,
     Collected,
     ConsoleLines,
     Deploy,
@@ -83,7 +107,7 @@ class CancelRequested:
     """The user wants the job to end."""
 
 
-Event = ClusterEvent | StepEvent | CancelRequested
+Event = ClusterEvent | StepEvent | CheckpointEvent | CancelRequested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,16 +125,16 @@ class JobMaster:
 
     def __init__(
         self,
-        job_id: JobId,
         graph: JobGraph,
         package: bytes,
         settings: Settings,
+        checkpoints: JobCheckpoints,
         cluster: Cluster,
         exchange: Exchange,
         clock: Clock,
         outputs: DriverOutputs,
     ) -> None:
-        self.job_id = job_id
+        self.checkpoints = checkpoints
         self.result: Future[None] = Future()
         """Done when the job has ended and nothing of it is left running."""
         self._graph = graph
@@ -137,12 +161,19 @@ class JobMaster:
         )
         self._failover = settings.restart.failover
         self._redeploy_at: dict[PipelineId, float] = {}
+        self._look_again_at: float | None = None
+        self._ending: dict[PipelineId, tuple[CheckpointId, set[SlotIndex]]] = {}
+        """Pipelines that have ended: the checkpoint that says so, and who has not yet heard it."""
         self._closing: set[tuple[PipelineId, SlotIndex]] = set()
         self._closing_deadline: float | None = None
         self._slots_deadline: float | None = None
         self._failure: TidegateError | None = None
         self._is_canceled = False
         self._thread = threading.Thread(target=self._run, name="tidegate-job", daemon=True)
+
+    @property
+    def job_id(self) -> JobId:
+        return self.checkpoints.job_id
 
     def start(self) -> None:
         self._thread.start()
@@ -166,12 +197,13 @@ class JobMaster:
 
     def progress(self) -> Progress:
         """May be read by any thread."""
-        return progress_of(self._drivers.values())
+        return progress_of(self._drivers.values(), self.checkpoints.history.latest_completed)
 
     # --- the loop ---------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
+            self.checkpoints.start(self._inbox.put)
             self._cluster.start(self._inbox.put)
             self._slots_deadline = self._now() + self._engine.slot_start_timeout.total_seconds()
             self._carry_out(self._pool.start(self._now()))
@@ -200,6 +232,8 @@ class JobMaster:
             if driver.due is not None and driver.region.step_in_flight is None
         ]
         waits += [at - now for at in self._redeploy_at.values()]
+        if self._look_again_at is not None:
+            waits.append(self._look_again_at - now)
         if (tick := self._pool.next_tick()) is not None:
             waits.append(tick - now)
         return max(0.0, min(waits))
@@ -208,6 +242,8 @@ class JobMaster:
         self._carry_out(self._pool.tick(self._now()))
         self._launch_what_can_be()
         self._deploy_what_can_be()
+        self._look_at_checkpoints()
+        self._finish_what_has_ended()
         self._start_due_steps()
         self._give_up_waiting()
 
@@ -231,6 +267,10 @@ class JobMaster:
                 )
             case EnumerationFailed(pipeline, attempt, error):
                 self._act(pipeline, self._drivers[pipeline].region.fail(attempt, error))
+            case SourcesTriggered(checkpoint_id, enumerators):
+                self.checkpoints.sources_triggered(checkpoint_id, enumerators)
+            case CheckpointBegun() | PublicationSettled():
+                self._apply(self.checkpoints.handle(event))
             case CancelRequested():
                 self._cancel()
             case _:
@@ -239,12 +279,21 @@ class JobMaster:
     def _handle_slot(self, incarnation: Incarnation, message: object) -> None:
         slot = incarnation.slot
         match message:
-            case Deployed(pipeline, attempt):
-                driver = self._drivers[pipeline]
-                if driver.region.deployed(slot, attempt):
-                    driver.begin_attempt()
+            case Deployed(pipeline, attempt, seeks):
+                for seek in seeks:
+                    _log.info("%s", seek)
+                self._drivers[pipeline].deployed(slot, attempt)
             case DeployFailed(pipeline, attempt, error):
-                self._act(pipeline, self._drivers[pipeline].region.fail(attempt, error))
+                self._deploy_failed(pipeline, attempt, error)
+            case CheckpointAcknowledged():
+                self._apply(self.checkpoints.acknowledged(message))
+            case CheckpointDeclined():
+                self._apply(self.checkpoints.declined(message))
+            case CheckpointNotified(pipeline, attempt, checkpoint_id, failure):
+                if failure is not None:
+                    self._act(pipeline, self._drivers[pipeline].region.fail(attempt, failure))
+                else:
+                    self._notified(pipeline, attempt, checkpoint_id, slot)
             case Undeployed(pipeline, failure):
                 if failure is not None:
                     self._fail(failure)
@@ -342,6 +391,8 @@ class JobMaster:
     # --- pipelines --------------------------------------------------------------------------
 
     def _deploy_what_can_be(self) -> None:
+        if self._failure is not None or not self.checkpoints.is_settled:
+            return
         ready = self._pool.ready()
         for pipeline, driver in self._drivers.items():
             region = driver.region
@@ -349,11 +400,43 @@ class JobMaster:
                 region.state is RegionState.RESTARTING
                 and self._now() >= self._redeploy_at.get(pipeline, 0.0)
             )
-            if waits and region.slots <= ready.keys() and self._failure is None:
+            if waits and region.slots <= ready.keys():
                 self._redeploy_at.pop(pipeline, None)
-                order = region.deploy()
-                for slot in sorted(order.slots):
-                    self._cluster.send(ready[slot], Deploy(pipeline, order.attempt))
+                self._deploy(driver, ready)
+
+    def _deploy(self, driver: PipelineDriver, ready: Mapping[SlotIndex, Incarnation]) -> None:
+        pipeline = driver.pipeline.id
+        point = self.checkpoints.restore_point()
+        try:
+            orders = {} if point is None else self.checkpoints.orders(point, pipeline)
+        except TidegateError as error:
+            self._fail(error)
+            return
+        if point is not None:
+            self.checkpoints.restored(point)
+        order = driver.deploy(
+            None if point is None else point.metadata.checkpoint_id,
+            {} if point is None else self.checkpoints.enumerators(point, pipeline),
+        )
+        for slot in sorted(order.slots):
+            self._cluster.send(
+                ready[slot],
+                Deploy(pipeline, order.attempt, self.checkpoints.place, orders.get(slot)),
+            )
+
+    def _deploy_failed(self, pipeline: PipelineId, attempt: Attempt, error: TidegateError) -> None:
+        driver = self._drivers[pipeline]
+        region = driver.region
+        is_current = region.state is RegionState.DEPLOYING and region.attempt == attempt
+        if (
+            isinstance(error, CorruptCheckpoint)
+            and is_current
+            and driver.restored_from is not None
+            and self.checkpoints.give_up(driver.restored_from, error)
+        ):
+            region.restart()
+            return
+        self._act(pipeline, region.fail(attempt, error))
 
     def _start_due_steps(self) -> None:
         for driver in self._drivers.values():
@@ -372,7 +455,11 @@ class JobMaster:
             return
         failures = driver.observe(event, self._clock.time())
         self._act(event.pipeline, driver.region.step_through(event.attempt, event.step, failures))
-        if driver.region.state is RegionState.RUNNING and driver.is_finished:
+        if (
+            driver.region.state is RegionState.RUNNING
+            and driver.is_finished
+            and not self.checkpoints.is_enabled
+        ):
             driver.region.finish()
             self._close_subtasks(driver)
 
@@ -387,6 +474,7 @@ class JobMaster:
 
     def _region_failed(self, pipeline: PipelineId, cause: TidegateError) -> None:
         now = self._now()
+        self._apply(self.checkpoints.region_failed())
         decision = self._restart.failed(now)
         if isinstance(decision, GiveUp):
             self._fail(cause)
@@ -396,7 +484,91 @@ class JobMaster:
         for id in regions_to_reset(self._failover, pipeline, states):
             if self._drivers[id].region.restart() is not None:
                 self._drivers[id].cancel_step()
+            self._ending.pop(id, None)
             self._redeploy_at[id] = decision.at
+
+    # --- checkpoints ------------------------------------------------------------------------
+
+    def _look_at_checkpoints(self) -> None:
+        if self._failure is not None or self._is_canceled:
+            self._look_again_at = None
+            self._ending.clear()
+            return
+        if any(d.is_finished and d.pipeline.id not in self._ending for d in self._running()):
+            self.checkpoints.request_final()
+        effects, self._look_again_at = self.checkpoints.look(
+            {id: _facts(driver.region) for id, driver in self._drivers.items()}
+        )
+        self._apply(effects)
+
+    def _apply(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Trigger(barrier, pipelines):
+                    for pipeline in pipelines:
+                        self._drivers[pipeline].trigger(barrier)
+                case NotifyComplete(completed):
+                    self._completed(completed)
+                case NotifyAborted(checkpoint_id):
+                    for driver in self._running():
+                        self._tell(driver, CheckpointAborted, checkpoint_id)
+                        driver.wake()
+                case FailJob(cause):
+                    for driver in self._running():
+                        region = driver.region
+                        self._act(driver.pipeline.id, region.fail(region.attempt, cause))
+                case _:
+                    assert_never(effect)
+
+    def _completed(self, completed: Completed) -> None:
+        number = completed.checkpoint_id
+        for driver in self._running():
+            pipeline = driver.pipeline
+            if driver.is_finished and all(
+                SubtaskId(vertex.id, SubtaskIndex(i)) in completed.finished
+                for vertex in pipeline.vertices
+                for i in range(vertex.parallelism)
+            ):
+                self._ending.setdefault(pipeline.id, (number, set(driver.region.slots)))
+            self._tell(driver, CheckpointCompleted, number)
+
+    def _notified(
+        self,
+        pipeline: PipelineId,
+        attempt: Attempt,
+        checkpoint_id: CheckpointId,
+        slot: SlotIndex,
+    ) -> None:
+        """A pipeline that has ended is finished when all its slots know that it is saved."""
+        driver = self._drivers[pipeline]
+        final, unaware = self._ending.get(pipeline, (None, set()))
+        if final is None or attempt != driver.region.attempt or checkpoint_id < final:
+            return
+        unaware.discard(slot)
+
+    def _finish_what_has_ended(self) -> None:
+        for pipeline, (_, unaware) in list(self._ending.items()):
+            driver = self._drivers[pipeline]
+            if not unaware and driver.region.step_in_flight is None:
+                del self._ending[pipeline]
+                driver.region.finish()
+                self._close_subtasks(driver)
+
+    def _running(self) -> list[PipelineDriver]:
+        return [d for d in self._drivers.values() if d.region.state is RegionState.RUNNING]
+
+    def _tell(
+        self,
+        driver: PipelineDriver,
+        message: type[CheckpointCompleted] | type[CheckpointAborted],
+        checkpoint_id: CheckpointId,
+    ) -> None:
+        for slot, incarnation in self._pool.ready().items():
+            if slot in driver.region.slots:
+                self._cluster.send(
+                    incarnation,
+                    message(driver.pipeline.id, driver.region.attempt, checkpoint_id),
+                )
 
     # --- the end ----------------------------------------------------------------------------
 
@@ -411,6 +583,7 @@ class JobMaster:
             self._stop_everything()
 
     def _stop_everything(self) -> None:
+        self.checkpoints.stop()
         for driver in self._drivers.values():
             if driver.region.state is RegionState.FAILING:
                 driver.region.give_up()
@@ -467,3 +640,21 @@ class JobMaster:
                 driver.close()
         finally:
             self._cluster.close()
+            self.checkpoints.close(self._final_status)
+
+    @property
+    def _final_status(self) -> JobStatus:
+        if self._failure is not None:
+            return JobStatus.FAILED
+        return JobStatus.CANCELED if self._is_canceled else JobStatus.FINISHED
+
+
+def _facts(region: Region) -> PipelineFacts:
+    match region.state:
+        case RegionState.RUNNING:
+            progress = PipelineProgress.RUNNING
+        case RegionState.FINISHED:
+            progress = PipelineProgress.FINISHED
+        case _:
+            progress = PipelineProgress.UNAVAILABLE
+    return PipelineFacts(progress, region.attempt)

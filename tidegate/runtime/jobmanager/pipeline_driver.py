@@ -11,15 +11,23 @@ from functools import partial
 
 from tidegate.core.config import Settings
 from tidegate.core.errors import TidegateError, UserError
-from tidegate.core.ids import Attempt, PipelineId, SlotIndex, StepNumber
+from tidegate.core.ids import (
+    Attempt,
+    CheckpointId,
+    PipelineId,
+    SlotIndex,
+    StepNumber,
+    VertexId,
+)
 from tidegate.graph.job_graph import Pipeline
 from tidegate.runtime.exchange.packet import FailureMark, SlotOutOfReach
 from tidegate.runtime.jobmanager.cluster import Exchange, StepBroken
 from tidegate.runtime.jobmanager.pacing import SliceSize, next_step
-from tidegate.runtime.jobmanager.region import Region, RunStep
+from tidegate.runtime.jobmanager.region import DeployTo, Region, RunStep
 from tidegate.runtime.jobmanager.split_enumerator import SplitAssigner
 from tidegate.runtime.messages import SlotReport, StepOutcome, StepRequest
 from tidegate.runtime.wire import Address
+from tidegate.stream.elements import Barrier
 
 _DISCOVERY_SECONDS = 1.0
 
@@ -54,7 +62,15 @@ class EnumerationFailed:
     error: TidegateError
 
 
-StepEvent = StepThrough | StepBroke | EnumerationFailed
+@dataclass(frozen=True, slots=True)
+class SourcesTriggered:
+    """A checkpoint rides in the request of a step; what the split enumerators knew then."""
+
+    checkpoint_id: CheckpointId
+    enumerators: Mapping[VertexId, bytes]
+
+
+StepEvent = StepThrough | StepBroke | EnumerationFailed | SourcesTriggered
 
 
 class PipelineDriver:
@@ -77,11 +93,14 @@ class PipelineDriver:
         """When the next step shall begin, in wall-clock seconds; None until something calls."""
         self.reports: dict[SlotIndex, SlotReport] = {}
         self.step_seconds: float | None = None
+        self.restored_from: CheckpointId | None = None
+        """The checkpoint that the present attempt goes on from."""
         self._exchange = exchange
         self._engine = settings.engine
         self._post = post
         self._assigner: SplitAssigner | None = None
         self._request: StepRequest | None = None
+        self._barriers: list[Barrier] = []
         self._slice = self._fresh_slice()
         self._steps: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         # A daemon, unlike the threads of an executor: a step that never returns holds up nobody.
@@ -89,10 +108,20 @@ class PipelineDriver:
             target=self._run_steps, name=f"tidegate-steps-{pipeline.id}", daemon=True
         ).start()
 
-    def begin_attempt(self) -> None:
-        """The region runs: its first step is due, and its splits are enumerated anew."""
+    def deploy(
+        self, restored_from: CheckpointId | None, enumerators: Mapping[VertexId, bytes]
+    ) -> DeployTo:
+        """Begin a new attempt, from a checkpoint and what its split enumerators knew."""
+        self.restored_from = restored_from
         self._close_assigner()
-        self._assigner = SplitAssigner(self.pipeline)
+        self._assigner = SplitAssigner(self.pipeline, enumerators)
+        return self.region.deploy()
+
+    def deployed(self, slot: SlotIndex, attempt: Attempt) -> None:
+        """A slot opened its subtasks; when all have, the first step is due."""
+        if not self.region.deployed(slot, attempt):
+            return
+        self._barriers.clear()
         self._slice = self._fresh_slice()
         self._request = None
         self.reports.clear()
@@ -102,12 +131,19 @@ class PipelineDriver:
         """A slot has found something to do."""
         self.due = 0.0
 
+    def trigger(self, barrier: Barrier) -> None:
+        """Send a barrier down the sources with the next step, which is due now."""
+        self._barriers.append(barrier)
+        self.due = 0.0
+
     def start_step(self, order: RunStep, slots: Mapping[SlotIndex, Address]) -> None:
         """Run a step, or run it again; its end is posted."""
+        barriers: tuple[Barrier, ...] = ()
         if order.tries == 1:
             self.due = None
+            barriers, self._barriers = tuple(self._barriers), []
         assert self._assigner is not None
-        self._steps.put(partial(self._run, order, dict(slots), self._assigner))
+        self._steps.put(partial(self._run, order, dict(slots), self._assigner, barriers))
 
     def cancel_step(self) -> None:
         self._exchange.cancel_step(self.pipeline)
@@ -134,7 +170,7 @@ class PipelineDriver:
         planned = next_step(
             self.reports.values(),
             now=now,
-            has_barriers=False,
+            has_barriers=bool(self._barriers),
             discovery_seconds=_DISCOVERY_SECONDS if self._assigner.may_find_more else None,
         ).at
         # A slot calls once: what it found while this step was on its way back counts as well.
@@ -163,10 +199,14 @@ class PipelineDriver:
             step()
 
     def _run(
-        self, order: RunStep, slots: dict[SlotIndex, Address], assigner: SplitAssigner
+        self,
+        order: RunStep,
+        slots: dict[SlotIndex, Address],
+        assigner: SplitAssigner,
+        barriers: tuple[Barrier, ...],
     ) -> None:
         try:
-            request = self._request_for(order, assigner)
+            request = self._request_for(order, assigner, barriers)
         except Exception as error:
             failure = (
                 error
@@ -188,7 +228,9 @@ class PipelineDriver:
         seconds = time.monotonic() - started
         self._post(StepThrough(self.pipeline.id, order.attempt, order.step, outcomes, seconds))
 
-    def _request_for(self, order: RunStep, assigner: SplitAssigner) -> StepRequest:
+    def _request_for(
+        self, order: RunStep, assigner: SplitAssigner, barriers: tuple[Barrier, ...]
+    ) -> StepRequest:
         """The same request again when the step is repeated: its splits are assigned already."""
         request = self._request
         if request is None or (request.attempt, request.step) != (order.attempt, order.step):
@@ -200,8 +242,11 @@ class PipelineDriver:
                 step=order.step,
                 slice_records=self._slice.records,
                 slice_bytes=self._engine.max_slice_bytes.get_bytes(),
+                barriers=barriers,
                 assignments=assigner.assign(),
             )
+            for barrier in barriers:
+                self._post(SourcesTriggered(barrier.checkpoint_id, assigner.snapshot()))
             self._request = request
         return request
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tidegate.checkpoint.statistics import CheckpointRecord
 from tidegate.runtime.jobmanager.pipeline_driver import PipelineDriver
 
 
@@ -21,9 +22,13 @@ class Progress:
     steps: int
     step_seconds: float | None
     """Of the last step of the slowest pipeline."""
+    checkpoint: CheckpointRecord | None = None
+    """The last one that completed."""
 
 
-def progress_of(drivers: Iterable[PipelineDriver]) -> Progress:
+def progress_of(
+    drivers: Iterable[PipelineDriver], checkpoint: CheckpointRecord | None = None
+) -> Progress:
     read = taken = steps = 0
     lags: list[int | None] = []
     seconds: list[float] = []
@@ -47,4 +52,5 @@ def progress_of(drivers: Iterable[PipelineDriver]) -> Progress:
         lag=sum(known) if known and len(known) == len(lags) else None,
         steps=steps,
         step_seconds=max(seconds, default=None),
+        checkpoint=checkpoint,
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Mapping
+
 from tidegate.connectors.source import SplitEnumerator
 from tidegate.core.ids import SubtaskIndex, VertexId
 from tidegate.graph.job_graph import Pipeline
@@ -13,8 +16,9 @@ Assignments = dict[tuple[VertexId, SubtaskIndex], SplitAssignment]
 class SplitAssigner:
     """Asks the enumerators before each step; lives as long as one attempt of the pipeline."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, restored: Mapping[VertexId, bytes]) -> None:
         self._vertices = pipeline.sources
+        self._restored = restored
         self._enumerators: dict[VertexId, SplitEnumerator] = {}
         self._told_all: set[VertexId] = set()
 
@@ -24,6 +28,8 @@ class SplitAssigner:
             enumerator = vertex.source.create_enumerator()
             self._enumerators[vertex.id] = enumerator
             enumerator.open()
+            if vertex.id in self._restored:
+                enumerator.restore(pickle.loads(self._restored[vertex.id]))
 
     @property
     def is_open(self) -> bool:
@@ -51,6 +57,13 @@ class SplitAssigner:
             if no_more:
                 self._told_all.add(vertex.id)
         return assignments
+
+    def snapshot(self) -> dict[VertexId, bytes]:
+        """What the enumerators know, pickled: every split they gave out is with its reader."""
+        return {
+            id: pickle.dumps(enumerator.snapshot(), protocol=5)
+            for id, enumerator in self._enumerators.items()
+        }
 
     def close(self) -> None:
         for enumerator in self._enumerators.values():

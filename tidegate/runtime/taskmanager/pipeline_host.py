@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate.checkpoint.plan import SubtaskId
+from tidegate.checkpoint.restore import SubtaskRestore
 from tidegate.core.clock import Clock
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import TidegateError, shorten
 from tidegate.core.ids import (
     Attempt,
     CheckpointId,
     Level,
+    OperatorId,
     PipelineId,
     SlotIndex,
     StepNumber,
@@ -20,16 +23,27 @@ from tidegate.core.ids import (
     VertexId,
 )
 from tidegate.graph.job_graph import Edge, JobGraph, Vertex
-from tidegate.operators.base import OperatorContext
+from tidegate.operators.base import OperatorContext, OperatorSnapshot
 from tidegate.runtime.exchange.codec import decode
 from tidegate.runtime.exchange.packet import Channel, FailureMark, Packet
 from tidegate.runtime.exchange.spill import SpillStore, loaded
-from tidegate.runtime.messages import SlotReport, SourceReport, StepRequest, SubtaskFailure
+from tidegate.runtime.messages import (
+    RestoreOrder,
+    SlotMessage,
+    SlotReport,
+    SnapshotPlace,
+    SourceReport,
+    StepRequest,
+    SubtaskFailure,
+)
 from tidegate.runtime.shipping import JobPackage
 from tidegate.runtime.taskmanager.input_gate import InputGate
 from tidegate.runtime.taskmanager.outbox import ChannelWriter, Outbox, channels_into
-from tidegate.runtime.taskmanager.subtask import Subtask
-from tidegate.state.key_groups import range_of
+from tidegate.runtime.taskmanager.restored_state import RestoredState
+from tidegate.runtime.taskmanager.snapshotter import Snapshotter
+from tidegate.runtime.taskmanager.subtask import CheckpointPort, FrozenSubtask, Subtask
+from tidegate.state.key_groups import KeyGroupRange, range_of
+from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import StreamElement
 
@@ -54,6 +68,7 @@ class HostServices:
     directory: Path
     """For files that need not outlive the slot."""
     spill_threshold: int
+    send: Callable[[SlotMessage], None]
 
 
 class PipelineHost:
@@ -66,11 +81,24 @@ class PipelineHost:
         attempt: Attempt,
         slot: SlotIndex,
         services: HostServices,
+        snapshots: SnapshotPlace | None = None,
+        restore: RestoreOrder | None = None,
     ) -> None:
         self.attempt = attempt
         self._slot = slot
         self._clock = services.clock
         self._graph = package.graph
+        self._restored = None if restore is None else RestoredState(restore)
+        self._snapshotter = (
+            None if snapshots is None else Snapshotter(attempt, snapshots, services.send)
+        )
+        self._is_same_directory = (
+            restore is not None
+            and restore.location is not None
+            and snapshots is not None
+            and restore.location.job_directory == snapshots.directory
+        )
+        self._aborted: list[CheckpointId] = []
         self._spill = SpillStore(services.directory, services.spill_threshold)
         self._outbox = Outbox(slot, attempt, self._spill)
         self._parked: dict[Level, list[Packet]] = {}
@@ -91,6 +119,7 @@ class PipelineHost:
     def _build(self, vertex: Vertex, package: JobPackage, services: HostServices) -> Subtask:
         graph, slot = package.graph, self._slot
         subtask = SubtaskIndex(slot)
+        restored = None if self._restored is None else self._restored.subtask(vertex.id)
 
         def deliver(collector: str, batch: Batch) -> None:
             services.deliver(collector, subtask, batch)
@@ -110,6 +139,8 @@ class PipelineHost:
                 clock=services.clock,
                 console=services.console,
                 deliver=deliver,
+                operator_state=self._operator_state(vertex, chained.operator_id),
+                directory=services.directory,
             )
             for chained in vertex.chain
         ]
@@ -126,13 +157,23 @@ class PipelineHost:
             [package.operator(chained.operator_id) for chained in vertex.chain],
             contexts,
             writers,
-            _gate_of(vertex, graph, slot),
-            on_snapshot=lambda *_: None,
-            on_abort=lambda *_: None,
+            _gate_of(vertex, graph, slot, restored),
+            _Port(self._snapshotter, SubtaskId(vertex.id, subtask), contexts[0].key_groups),
+            was_finished=restored is not None and restored.is_finished,
         )
 
+    def _operator_state(self, vertex: Vertex, operator_id: OperatorId) -> OperatorStateStore:
+        store = OperatorStateStore()
+        if self._restored is not None:
+            store.restore(
+                self._restored.operator_states(
+                    vertex.id, operator_id, SubtaskIndex(self._slot), vertex.parallelism
+                )
+            )
+        return store
+
     def open(self) -> None:
-        """Open all subtasks, the last first.
+        """Open all subtasks, the last first; each takes over its part of the checkpoint.
 
         Raises:
             TidegateError: user code failed; everything is closed again.
@@ -140,12 +181,43 @@ class PipelineHost:
         opened: list[Subtask] = []
         try:
             for vertex in reversed(self._vertices):
-                self._subtasks[vertex.id].open()
+                self._subtasks[vertex.id].open(self._snapshots_for(vertex))
                 opened.append(self._subtasks[vertex.id])
         except Exception:
             for subtask in opened:
                 subtask.close()
+            if self._snapshotter is not None:
+                self._snapshotter.close()
             raise
+
+    @property
+    def seeks(self) -> tuple[str, ...]:
+        """In words, from where its sources go on."""
+        if self._restored is None:
+            return ()
+        return tuple(
+            f"source {vertex.chain[0].name!r} ({self._slot + 1}/{vertex.parallelism}) seeks to "
+            f"{shorten(split)}"
+            for vertex in self._vertices
+            for split in self._restored.splits(vertex.id, vertex.chain[0].operator_id)
+        )
+
+    def _snapshots_for(self, vertex: Vertex) -> dict[OperatorId, list[OperatorSnapshot]] | None:
+        restored = self._restored
+        if restored is None:
+            return None
+        subtask = SubtaskIndex(self._slot)
+        own = range_of(subtask, vertex.parallelism, vertex.max_parallelism)
+        for operator_id, found in restored.subtask(vertex.id).operators.items():
+            is_whole = len(found.keyed) == 1 and found.keyed[0].key_groups == own
+            if self._snapshotter is not None and self._is_same_directory and is_whole:
+                self._snapshotter.remember(
+                    restored.checkpoint_id,
+                    SubtaskId(vertex.id, subtask),
+                    operator_id,
+                    found.keyed[0],
+                )
+        return restored.snapshots(vertex.id)
 
     def run(
         self,
@@ -184,6 +256,11 @@ class PipelineHost:
         self._spill.end_step()
         self._outbox.begin_step(step)
         self._sources.clear()
+        # Only here: what is released now travels with the levels of this step, in their order.
+        for checkpoint_id in self._aborted:
+            for subtask in self._subtasks.values():
+                subtask.abort(checkpoint_id)
+        self._aborted.clear()
 
     def _sort(
         self, level: Level, packets: Iterable[Packet]
@@ -210,15 +287,24 @@ class PipelineHost:
         return False
 
     def abort_checkpoint(self, checkpoint_id: CheckpointId) -> None:
-        for subtask in self._subtasks.values():
-            subtask.abort(checkpoint_id)
+        """It is given up: what was held back for it goes on with the next step."""
+        if self._snapshotter is not None:
+            self._snapshotter.abort(checkpoint_id)
+        self._aborted.append(checkpoint_id)
 
-    def complete_checkpoint(self, checkpoint_id: CheckpointId) -> None:
+    def complete_checkpoint(self, checkpoint_id: CheckpointId) -> TidegateError | None:
+        """It is durable; returns what failed in doing what was to be done then."""
+        if self._snapshotter is not None:
+            self._snapshotter.complete(checkpoint_id)
         for subtask in self._subtasks.values():
             subtask.complete(checkpoint_id)
+        failures = [subtask.failure for subtask in self._subtasks.values()]
+        return next((failure for failure in failures if failure is not None), None)
 
     def close(self) -> TidegateError | None:
         """Close all subtasks; returns the first failure of user code in doing so."""
+        if self._snapshotter is not None:
+            self._snapshotter.close()
         failures = [self._subtasks[vertex.id].close() for vertex in self._vertices]
         return next((failure for failure in failures if failure is not None), None)
 
@@ -261,10 +347,32 @@ class PipelineHost:
         )
 
 
-def _gate_of(vertex: Vertex, graph: JobGraph, slot: SlotIndex) -> InputGate | None:
+class _Port(CheckpointPort):
+    """The way of one subtask to whoever writes its state."""
+
+    def __init__(
+        self, snapshotter: Snapshotter | None, subtask: SubtaskId, key_groups: KeyGroupRange
+    ) -> None:
+        self._snapshotter = snapshotter
+        self._subtask = subtask
+        self._key_groups = key_groups
+
+    def snapshot(self, frozen: FrozenSubtask) -> None:
+        assert self._snapshotter is not None, "a barrier came although no checkpoints are taken"
+        self._snapshotter.write(self._subtask, self._key_groups, frozen)
+
+    def decline(self, checkpoint_id: CheckpointId, error: TidegateError, *, skipped: bool) -> None:
+        assert self._snapshotter is not None, "a barrier came although no checkpoints are taken"
+        self._snapshotter.decline(self._subtask, checkpoint_id, error, skipped)
+
+
+def _gate_of(
+    vertex: Vertex, graph: JobGraph, slot: SlotIndex, restored: SubtaskRestore | None
+) -> InputGate | None:
     channels: dict[Channel, int] = {}
     for edge in graph.edges_into(vertex.id):
         senders = graph.vertices[edge.source].parallelism
         for channel in channels_into(edge, slot, senders, vertex.parallelism):
             channels[channel] = edge.input_index
-    return InputGate(channels) if channels else None
+    ended = frozenset() if restored is None else restored.ended_inputs
+    return InputGate(channels, ended_inputs=ended) if channels else None

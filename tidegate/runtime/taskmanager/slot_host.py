@@ -13,11 +13,14 @@ from typing import assert_never
 
 from tidegate.core.clock import Clock
 from tidegate.core.errors import InternalError, TidegateError, UserError
-from tidegate.core.ids import Attempt, PipelineId, SlotIndex, SubtaskIndex
+from tidegate.core.ids import Attempt, CheckpointId, PipelineId, SlotIndex, SubtaskIndex
 from tidegate.runtime.exchange.codec import encode
 from tidegate.runtime.exchange.packet import FailureMark, Packet
 from tidegate.runtime.messages import (
     Accepted,
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointNotified,
     Collected,
     ConsoleLines,
     Deploy,
@@ -79,8 +82,12 @@ class SlotHost:
         match message:
             case Accepted(package, _):
                 self._shipped = package
-            case Deploy(pipeline, attempt):
-                self._deploy(pipeline, attempt)
+            case Deploy():
+                self._deploy(message)
+            case CheckpointCompleted(pipeline, attempt, checkpoint_id):
+                self._hosted(pipeline, lambda hosted: hosted.complete(attempt, checkpoint_id))
+            case CheckpointAborted(pipeline, attempt, checkpoint_id):
+                self._hosted(pipeline, lambda hosted: hosted.abort(attempt, checkpoint_id))
             case Undeploy(pipeline):
                 self._undeploy(pipeline)
             case Shutdown() | Refused():
@@ -116,18 +123,29 @@ class SlotHost:
         stopped = [hosted.mailbox.stop(timeout) for hosted in pipelines]
         return all(stopped)
 
-    def _deploy(self, pipeline: PipelineId, attempt: Attempt) -> None:
+    def _hosted(self, pipeline: PipelineId, act: Callable[[_Hosted], None]) -> None:
+        if (hosted := self._pipelines.get(pipeline)) is not None:
+            act(hosted)
+
+    def _deploy(self, order: Deploy) -> None:
+        pipeline = order.pipeline
         try:
             package = self._unpacked()
         except Exception as error:
-            self._send(DeployFailed(pipeline, attempt, _unreadable(self._slot, error)))
+            self._send(DeployFailed(pipeline, order.attempt, _unreadable(self._slot, error)))
             return
         with self._lock:
             if pipeline not in self._pipelines:
                 self._pipelines[pipeline] = _Hosted(
-                    package, pipeline, self._slot, self._send, self._clock, self._work_directory
+                    package,
+                    pipeline,
+                    self._slot,
+                    self._send,
+                    self._clock,
+                    self._work_directory,
+                    self._may_act,
                 )
-        self._pipelines[pipeline].deploy(attempt)
+        self._pipelines[pipeline].deploy(order)
 
     def _undeploy(self, pipeline: PipelineId) -> None:
         hosted = self._pipelines.get(pipeline)
@@ -155,7 +173,9 @@ class _Hosted:
         send: Callable[[SlotMessage], None],
         clock: Clock,
         work_directory: Path,
+        may_act: Callable[[], bool],
     ) -> None:
+        self._may_act = may_act
         self._package = package
         self._pipeline = pipeline
         self._slot = slot
@@ -166,6 +186,7 @@ class _Hosted:
             console=self._print,
             deliver=self._deliver,
             directory=work_directory,
+            send=send,
             spill_threshold=package.settings["tidegate.slot.spill-threshold"].get_bytes(),
         )
         self._host: PipelineHost | None = None
@@ -174,11 +195,17 @@ class _Hosted:
         self._awake = True
         self.mailbox = Mailbox(f"tidegate-pipeline-{pipeline}", self._look_around, _IDLE_SECONDS)
 
-    def deploy(self, attempt: Attempt) -> None:
+    def deploy(self, order: Deploy) -> None:
         with self._changed:
-            self._units.reset(attempt)
+            self._units.reset(order.attempt)
             self._changed.notify_all()
-        self.mailbox.post(lambda: self._open(attempt))
+        self.mailbox.post(lambda: self._open(order))
+
+    def complete(self, attempt: Attempt, checkpoint_id: CheckpointId) -> None:
+        self.mailbox.post(lambda: self._complete(attempt, checkpoint_id))
+
+    def abort(self, attempt: Attempt, checkpoint_id: CheckpointId) -> None:
+        self.mailbox.post(lambda: self._abort(attempt, checkpoint_id))
 
     def undeploy(self) -> None:
         with self._changed:
@@ -232,10 +259,30 @@ class _Hosted:
         mark = FailureMark(self._slot, error)
         return UnitAnswer((), (mark,), SlotReport(slot=self._slot, marks=(mark,)))
 
-    def _open(self, attempt: Attempt) -> None:
+    def _complete(self, attempt: Attempt, checkpoint_id: CheckpointId) -> None:
+        host = self._host
+        if host is not None and host.attempt == attempt and self._may_act():
+            failure = host.complete_checkpoint(checkpoint_id)
+            self._flush_console()
+            self._send(CheckpointNotified(self._pipeline, attempt, checkpoint_id, failure))
+
+    def _abort(self, attempt: Attempt, checkpoint_id: CheckpointId) -> None:
+        if self._host is not None and self._host.attempt == attempt:
+            self._host.abort_checkpoint(checkpoint_id)
+
+    def _open(self, order: Deploy) -> None:
+        attempt = order.attempt
         self._close()
         try:
-            host = PipelineHost(self._package, self._pipeline, attempt, self._slot, self._services)
+            host = PipelineHost(
+                self._package,
+                self._pipeline,
+                attempt,
+                self._slot,
+                self._services,
+                order.snapshots,
+                order.restore,
+            )
             host.open()
         except Exception as error:
             failure = error if isinstance(error, TidegateError) else _unreadable(self._slot, error)
@@ -245,7 +292,7 @@ class _Hosted:
         self._host = host
         self._awake = True
         self._flush_console()
-        self._send(Deployed(self._pipeline, attempt))
+        self._send(Deployed(self._pipeline, attempt, host.seeks))
 
     def _close(self) -> TidegateError | None:
         host, self._host = self._host, None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import assert_never
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, assert_never
 
 from tidegate.connectors.source import InputStatus
 from tidegate.core.errors import (
@@ -13,7 +15,7 @@ from tidegate.core.errors import (
     TidegateError,
     UserFunctionError,
 )
-from tidegate.core.ids import CheckpointId
+from tidegate.core.ids import CheckpointId, OperatorId
 from tidegate.graph.job_graph import Vertex
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
 from tidegate.operators.endpoints import SourceOperator
@@ -30,11 +32,50 @@ from tidegate.runtime.taskmanager.input_gate import (
     TakeSnapshot,
 )
 from tidegate.runtime.taskmanager.outbox import ChannelWriter
+from tidegate.state.backend import FrozenState
+from tidegate.state.operator_state import FrozenOperatorState
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, EndOfInput, StreamElement, Watermark
 
-Snapshots = Callable[[Barrier, Sequence[OperatorSnapshot | None], float, int], None]
-"""Takes the frozen state of all operators with alignment time and bytes buffered."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenOperator:
+    """The state of one operator at a barrier."""
+
+    operator_id: OperatorId
+    keyed: FrozenState | None
+    states: tuple[FrozenOperatorState, ...]
+    source_splits: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenSubtask:
+    """The state of a subtask at a barrier, and what it took to get there. Times in seconds."""
+
+    barrier: Barrier
+    operators: tuple[FrozenOperator, ...]
+    ended_inputs: frozenset[int]
+    is_finished: bool
+    start_delay: float
+    alignment: float
+    alignment_bytes: int
+    sync: float
+
+    def release(self) -> None:
+        """Nobody will read it any more."""
+        for operator in self.operators:
+            if operator.keyed is not None:
+                operator.keyed.release()
+
+
+class CheckpointPort(Protocol):
+    """Where a subtask hands over its part of a checkpoint."""
+
+    def snapshot(self, frozen: FrozenSubtask) -> None:
+        """Write the state, then acknowledge."""
+
+    def decline(self, checkpoint_id: CheckpointId, error: TidegateError, *, skipped: bool) -> None:
+        """The subtask cannot take part; `skipped`: a newer barrier overtook this one's."""
 
 
 class ChainOutput:
@@ -84,19 +125,22 @@ class Subtask:
         contexts: Sequence[OperatorContext],
         writers: Sequence[tuple[int, str | None, ChannelWriter]],
         gate: InputGate | None,
-        on_snapshot: Snapshots,
-        on_abort: Callable[[CheckpointId, str], None],
+        checkpoints: CheckpointPort,
+        *,
+        was_finished: bool = False,
     ) -> None:
         self.vertex = vertex
         self.failure: TidegateError | None = None
-        self.is_finished = False
+        self.is_finished = was_finished
+        self._was_finished = was_finished
+        """Whether it had ended in the checkpoint restored: then its operators are never opened."""
+        self._owes_end = was_finished
         self.records_in = 0
         self._operators = operators
         self._contexts = contexts
         self._writers = writers
         self._gate = gate
-        self._on_snapshot = on_snapshot
-        self._on_abort = on_abort
+        self._checkpoints = checkpoints
         self._opened: list[Operator] = []
         self._outputs = self._wire()
 
@@ -122,8 +166,8 @@ class Subtask:
         """What the last operators of the chain emitted, to channels or into the outside world."""
         return self._outputs[-1].records
 
-    def open(self) -> None:
-        """Open the operators, the last first, as in Flink.
+    def open(self, restored: Mapping[OperatorId, list[OperatorSnapshot]] | None = None) -> None:
+        """Open the operators, the last first, as in Flink; each takes over its state at once.
 
         Raises:
             TidegateError: user code failed; what was opened is closed again.
@@ -131,11 +175,15 @@ class Subtask:
         try:
             for index, _, writer in self._writers:
                 writer.open(self._contexts[index])
+            if self._was_finished:
+                return
             for operator, context, output in reversed(
                 list(zip(self._operators, self._contexts, self._outputs, strict=True))
             ):
                 self._opened.append(operator)
                 operator.open(context, output)
+                if restored is not None and context.operator_id in restored:
+                    operator.restore(restored[context.operator_id])
         except USER_FAILURES as error:
             failure = self._as_failure(error)
             self.close()
@@ -148,26 +196,30 @@ class Subtask:
         barriers: Iterable[Barrier],
         assignment: SplitAssignment | None,
     ) -> SourceReport:
-        """Read and emit one slice of the source, then the barriers that were asked for."""
+        """Send the barriers that were asked for, then read and emit one slice of the source.
+
+        Behind the barriers, so that a checkpoint need not wait for a whole slice.
+        """
         source = self.source
         assert source is not None
         if self.failure is not None:
             return SourceReport(0, InputStatus.NOTHING_AVAILABLE, None)
         records, status, pending = 0, InputStatus.END_OF_INPUT, None
         try:
+            if not self.is_finished and assignment is not None:
+                source.add_splits(assignment.splits)
+                if assignment.no_more:
+                    source.no_more_splits()
+            self._end_again()
+            for barrier in barriers:
+                self._take_snapshot(barrier, 0.0, 0, frozenset())
             if not self.is_finished:
-                if assignment is not None:
-                    source.add_splits(assignment.splits)
-                    if assignment.no_more:
-                        source.no_more_splits()
                 report = source.run_slice(max_records, max_bytes)
                 records, status = report.records, report.status
                 self.records_in += records
                 if status is InputStatus.END_OF_INPUT:
                     self._finish()
-            for barrier in barriers:
-                self._take_snapshot(barrier, 0.0, 0)
-            pending = source.pending_records()
+                pending = source.pending_records()
         except USER_FAILURES as error:
             self.failure = self._as_failure(error)
         return SourceReport(records, status, pending)
@@ -196,7 +248,7 @@ class Subtask:
         try:
             if self._gate is not None:
                 self._deliver(self._gate.abort(checkpoint_id, time.monotonic()))
-            for operator in self._operators:
+            for operator in reversed(self._opened):
                 operator.notify_aborted(checkpoint_id)
         except USER_FAILURES as error:
             self.failure = self._as_failure(error)
@@ -204,13 +256,14 @@ class Subtask:
     def complete(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint is durable."""
         try:
-            for operator in self._operators:
+            for operator in reversed(self._opened):
                 operator.notify_complete(checkpoint_id)
         except USER_FAILURES as error:
             self.failure = self._as_failure(error)
 
     def end_slice(self, now: float) -> None:
         """Fire due timers and emit what is held back: the unit is about to be sealed."""
+        self._end_again()
         if self.failure is not None or self.is_finished:
             return
         try:
@@ -261,10 +314,10 @@ class Subtask:
                 case Records(input_index, batch):
                     self.records_in += len(batch)
                     head.process(batch, input_index)
-                case TakeSnapshot(barrier, alignment_seconds, bytes_buffered):
-                    self._take_snapshot(barrier, alignment_seconds, bytes_buffered)
+                case TakeSnapshot(barrier, alignment, alignment_bytes, ended_inputs):
+                    self._take_snapshot(barrier, alignment, alignment_bytes, ended_inputs)
                 case SnapshotAborted(checkpoint_id, reason):
-                    self._on_abort(checkpoint_id, reason)
+                    self._checkpoints.decline(checkpoint_id, InternalError(reason), skipped=True)
                 case AdvanceWatermark(watermark):
                     head.on_watermark(watermark)
                 case InputEnded(input_index, is_last):
@@ -284,13 +337,49 @@ class Subtask:
             writer.broadcast(EndOfInput())
         self.is_finished = True
 
-    def _take_snapshot(self, barrier: Barrier, seconds: float, bytes_buffered: int) -> None:
-        for operator in self._operators:
+    def _end_again(self) -> None:
+        """What had ended in the checkpoint restored says so to those who had not heard it."""
+        if self._owes_end:
+            self._owes_end = False
+            for _, _, writer in self._writers:
+                writer.broadcast(EndOfInput())
+
+    def _take_snapshot(
+        self,
+        barrier: Barrier,
+        alignment: float,
+        alignment_bytes: int,
+        ended_inputs: frozenset[int],
+    ) -> None:
+        for operator in reversed(self._opened):
             operator.flush()
-        snapshots = [operator.snapshot(barrier) for operator in self._operators]
+        start_delay = time.time() - barrier.triggered_at - alignment
+        started = time.monotonic()
+        frozen: list[FrozenOperator] = []
+        failure: TidegateError | None = None
+        try:
+            for operator, context in zip(self._operators, self._contexts, strict=True):
+                if not self._was_finished:
+                    frozen.append(_frozen(operator, context, barrier))
+        except USER_FAILURES as error:
+            failure = self._as_failure(error)
         for _, _, writer in self._writers:
             writer.broadcast(barrier)
-        self._on_snapshot(barrier, snapshots, seconds, bytes_buffered)
+        subtask = FrozenSubtask(
+            barrier=barrier,
+            operators=tuple(frozen),
+            ended_inputs=ended_inputs,
+            is_finished=self.is_finished,
+            start_delay=max(0.0, start_delay),
+            alignment=alignment,
+            alignment_bytes=alignment_bytes,
+            sync=time.monotonic() - started,
+        )
+        if failure is None:
+            self._checkpoints.snapshot(subtask)
+        else:
+            subtask.release()
+            self._checkpoints.decline(barrier.checkpoint_id, failure, skipped=False)
 
     def _as_failure(self, error: BaseException) -> TidegateError:
         """User code is wrapped where it is called; what arrives here bare came from between."""
@@ -300,6 +389,17 @@ class Subtask:
         place = f"({context.subtask + 1}/{context.parallelism})"
         trace = user_traceback(error)
         return UserFunctionError(self.vertex.name, context.uid, place, None, trace)
+
+
+def _frozen(operator: Operator, context: OperatorContext, barrier: Barrier) -> FrozenOperator:
+    snapshot = operator.snapshot(barrier) or OperatorSnapshot()
+    assert snapshot.keyed is None or isinstance(snapshot.keyed, FrozenState)
+    return FrozenOperator(
+        operator_id=context.operator_id,
+        keyed=snapshot.keyed,
+        states=context.operator_state.freeze(),
+        source_splits=tuple(pickle.dumps(split, protocol=5) for split in snapshot.source_splits),
+    )
 
 
 def _size_of(element: StreamElement) -> int:

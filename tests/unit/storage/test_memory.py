@@ -1,0 +1,10 @@
+import pytest
+
+from tests.blob_store_contract import BlobStoreContract
+from tidegate.storage.memory import MemoryStore
+
+
+class TestMemoryStore(BlobStoreContract):
+    @pytest.fixture
+    def store(self):
+        return MemoryStore()

@@ -1,0 +1,50 @@
+"""Names in the directory of a job."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tidegate.core.ids import CheckpointId
+
+METADATA: Final = "_metadata"
+SHARED: Final = "shared"
+LAST_ID: Final = "last-id"
+_CHECKPOINT: Final = re.compile(r"chk-(\d+)")
+_OWNER: Final = re.compile(r"owner-(\d+)")
+_TEMPORARY: Final = re.compile(r"(.*/)?[^/]*\.[0-9a-f]{16}\.tmp")
+
+
+def directory_of(checkpoint_id: int) -> str:
+    """The name of a checkpoint's directory in that of its job."""
+    return f"chk-{checkpoint_id}"
+
+
+def id_of(directory: str) -> CheckpointId | None:
+    """The checkpoint of a directory of this name; None: it is another kind of directory."""
+    found = _CHECKPOINT.fullmatch(directory)
+    return CheckpointId(int(found[1])) if found else None
+
+
+def owner_of(epoch: int) -> str:
+    """The name of the file by which a driver owns the directory."""
+    return f"owner-{epoch}"
+
+
+def epoch_of(path: str) -> int | None:
+    """The epoch of an owner's file; None: it is another one."""
+    found = _OWNER.fullmatch(path)
+    return int(found[1]) if found else None
+
+
+def is_temporary(path: str) -> bool:
+    """Whether a store left it that was interrupted in the middle of a `put`."""
+    return _TEMPORARY.fullmatch(path) is not None
+
+
+def is_ours(path: str) -> bool:
+    """Whether a blob belongs to the layout, so that it may be deleted with the job."""
+    directory, _, inner = path.partition("/")
+    if inner:
+        return directory == SHARED or id_of(directory) is not None
+    return path == LAST_ID or epoch_of(path) is not None or is_temporary(path)

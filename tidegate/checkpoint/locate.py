@@ -1,0 +1,166 @@
+"""Finds checkpoints to start from, by path or by job, without owning their directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidegate.checkpoint.layout import METADATA, directory_of, id_of
+from tidegate.checkpoint.metadata import CheckpointMetadata, decode
+from tidegate.checkpoint.store import Unreadable
+from tidegate.core.errors import (
+    BlobNotFound,
+    CorruptCheckpoint,
+    NoCheckpoint,
+    UnsupportedFormat,
+)
+from tidegate.core.ids import CheckpointId
+from tidegate.state.snapshot_reader import CheckpointLocation, FileResolver, place_of, resolver_in
+from tidegate.storage.blob_store import BlobStore
+from tidegate.storage.filesystem import open_store
+from tidegate.storage.locations import below, parent_and_name, shown
+from tidegate.storage.subdirectory import Subdirectory
+
+_GIVE = "give the path of a chk-<n> directory, or of a job's directory that has some"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCheckpoint:
+    """A checkpoint that a job can start from."""
+
+    store: BlobStore
+    """Of the directory in which its own and the shared files are."""
+    name: str
+    """Its name in there, such as "chk-7"."""
+    metadata: CheckpointMetadata
+    skipped: tuple[Unreadable, ...] = ()
+    """Later ones that cannot be read."""
+
+    @property
+    def directory(self) -> str:
+        """The path or URL of the store."""
+        return self.store.url
+
+    @property
+    def path(self) -> str:
+        """Its path or URL, without credentials."""
+        return shown(below(self.store.url, self.name))
+
+    @property
+    def location(self) -> CheckpointLocation:
+        """For the slots that restore from it."""
+        return CheckpointLocation(self.store.url, self.name)
+
+    @property
+    def resolver(self) -> FileResolver:
+        return resolver_in(self.store, self.name)
+
+
+def open_checkpoint(path: str) -> FoundCheckpoint:
+    """The checkpoint at a path or URL: `…/chk-7`, its `_metadata`, or the latest of a job.
+
+    Raises:
+        NoCheckpoint: there is none.
+        CorruptCheckpoint: there is one, but it has changed.
+        UnsupportedFormat: a newer Tidegate wrote it.
+        StorageError: it cannot be read.
+    """
+    directory, name = parent_and_name(path)
+    if name == METADATA:
+        directory, name = parent_and_name(directory)
+    store = open_store(directory)
+    if store.exists(f"{name}/{METADATA}"):
+        return _open(store, name)
+    latest = next(iter(candidates(path)), None)
+    if latest is not None:
+        return open_checkpoint(latest)
+    raise _nothing(store, name, path)
+
+
+def candidates(path: str) -> list[str]:
+    """The checkpoints of a job's directory as paths or URLs, the latest first."""
+    return [below(path, directory_of(id)) for id in _ids(open_store(path).list())]
+
+
+def find_latest(
+    base: BlobStore, *, job_name: str | None = None, job_id: str | None = None
+) -> FoundCheckpoint | None:
+    """The latest readable checkpoint of a job below the directory that all jobs share.
+
+    Args:
+        base: the store of `execution.checkpointing.dir`.
+        job_name: the job; of those with this name the one that has completed a checkpoint last.
+        job_id: the job, if its id is known.
+    """
+    jobs = {job_id} if job_id else {path.partition("/")[0] for path in base.list() if "/" in path}
+    found: list[FoundCheckpoint] = []
+    for job in jobs:
+        latest = _latest(Subdirectory(base, job), job_name)
+        if latest is not None:
+            found.append(latest)
+    return max(found, key=lambda each: each.metadata.completed_at, default=None)
+
+
+def check_files(found: FoundCheckpoint) -> None:
+    """Raise CorruptCheckpoint if a file that the checkpoint names is missing or too short.
+
+    The content of files is verified by those who read it.
+    """
+    ends: dict[str, int] = {}
+    places: dict[str, str] = {}
+    for segment in found.metadata.file_segments:
+        _, path = found.resolver(segment.file)
+        ends[path] = max(ends.get(path, 0), segment.offset + segment.size)
+        places[path] = place_of(segment.file, found.resolver)
+    for path, end in ends.items():
+        try:
+            size = found.store.size(path)
+        except BlobNotFound:
+            raise CorruptCheckpoint(places[path], f"a file of {end} bytes", "none") from None
+        if size < end:
+            raise CorruptCheckpoint(places[path], f"{end} bytes", f"{size}")
+
+
+def _latest(store: BlobStore, job_name: str | None) -> FoundCheckpoint | None:
+    skipped: list[Unreadable] = []
+    for id in _ids(store.list()):
+        name = directory_of(id)
+        try:
+            found = _open(store, name)
+        except (CorruptCheckpoint, UnsupportedFormat) as error:
+            skipped.append(Unreadable(shown(below(store.url, name)), error))
+            continue
+        except BlobNotFound:
+            continue
+        if job_name is not None and found.metadata.job_name != job_name:
+            return None
+        return FoundCheckpoint(store, name, found.metadata, tuple(skipped))
+    return None
+
+
+def _ids(paths: Iterable[str]) -> list[CheckpointId]:
+    """The completed checkpoints among the blobs of a job, the latest first."""
+    parts = (path.split("/") for path in paths)
+    ids = (id_of(part[0]) for part in parts if len(part) == 2 and part[1] == METADATA)
+    return sorted((id for id in ids if id is not None), reverse=True)
+
+
+def _open(store: BlobStore, name: str) -> FoundCheckpoint:
+    path = f"{name}/{METADATA}"
+    where = shown(below(store.url, path))
+    return FoundCheckpoint(store, name, decode(store.read(path), where))
+
+
+def _nothing(store: BlobStore, name: str, path: str) -> NoCheckpoint:
+    if store.exists(name):
+        return NoCheckpoint(shown(path), "it is a file, not a checkpoint", _GIVE)
+    present = list(store.list(name))
+    if not present:
+        return NoCheckpoint(shown(path), "there is no such directory, or it is empty", _GIVE)
+    if id_of(name) is not None:
+        return NoCheckpoint(
+            shown(path),
+            f"it has {len(present)} file(s) but no {METADATA}, so it was never completed",
+            "give an earlier checkpoint of the job",
+        )
+    return NoCheckpoint(shown(path), "it holds no checkpoint", _GIVE)

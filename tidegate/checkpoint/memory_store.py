@@ -1,0 +1,61 @@
+"""The checkpoints of one job in the memory of its driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidegate.checkpoint.metadata import CheckpointMetadata
+from tidegate.checkpoint.store import Retained
+from tidegate.core.ids import CheckpointId
+from tidegate.state.snapshot import SubtaskSnapshot
+
+
+class MemoryCheckpointStore:
+    """Offers what `CheckpointStore` offers; nothing survives the driver, and nobody else has it."""
+
+    directory = None
+
+    def __init__(self) -> None:
+        self._kept: dict[CheckpointId, CheckpointMetadata] = {}
+        self._highest = CheckpointId(0)
+
+    @property
+    def highest_id(self) -> CheckpointId:
+        return self._highest
+
+    def retained(self) -> Retained:
+        return Retained(tuple(self._kept[id] for id in sorted(self._kept)), ())
+
+    def still_owned(self) -> bool:
+        return True
+
+    def begin(self, checkpoint_id: CheckpointId, base: CheckpointId | None = None) -> None:
+        self._highest = max(self._highest, checkpoint_id)
+
+    def publish(self, metadata: CheckpointMetadata) -> str:
+        self._kept[metadata.checkpoint_id] = metadata
+        return self.path_of(metadata.checkpoint_id)
+
+    def is_published(self, checkpoint_id: CheckpointId) -> bool:
+        return checkpoint_id in self._kept
+
+    def discard(self, checkpoint_id: CheckpointId) -> None:
+        self._kept.pop(checkpoint_id, None)
+
+    def abandon(
+        self,
+        checkpoint_id: CheckpointId,
+        snapshots: Iterable[SubtaskSnapshot],
+        *,
+        is_whole: bool = True,
+    ) -> None:
+        """Nothing was written anywhere."""
+
+    def clean_leftovers(self) -> list[str]:
+        return []
+
+    def remove_if_empty(self) -> None:
+        """There is nothing to remove."""
+
+    def path_of(self, checkpoint_id: CheckpointId) -> str:
+        return f"<checkpoint {checkpoint_id} in the memory of the driver>"

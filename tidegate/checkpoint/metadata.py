@@ -1,0 +1,299 @@
+"""The published form of a checkpoint: what `_metadata` holds.
+
+    8 bytes   TIDEGATE
+    4 bytes   format version             numbers are little-endian and unsigned
+    8 bytes   length of the document
+    8 bytes   length of the binary part
+    …         the document: JSON in UTF-8
+    …         the binary part: state that is kept inline, one blob after the other
+    8 bytes   xxh3 (64 bits) of all bytes before
+
+This frame stays as it is in every version. Fields that the document has beyond those known here
+are ignored. Nothing is ever unpickled: pickled state stays bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from xxhash import xxh3_64_intdigest
+
+from tidegate.core.errors import CorruptCheckpoint, UnsupportedFormat
+from tidegate.core.ids import CheckpointId, JobId, OperatorId
+from tidegate.state.backend import PayloadForm, StateMetadata
+from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.snapshot import (
+    ChunkHandle,
+    FileScope,
+    FileSegment,
+    InlineBytes,
+    KeyedStateHandle,
+    NativeFileHandle,
+    OperatorHandle,
+    Segment,
+    StoredFile,
+)
+from tidegate.stream.elements import BarrierKind
+
+FORMAT_VERSION: Final = 1
+_MAGIC: Final = b"TIDEGATE"
+_HEADER: Final = struct.Struct("<8sIQQ")
+_CHECKSUM: Final = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRecord:
+    """What a checkpoint holds of one operator."""
+
+    operator_id: OperatorId
+    uid: str | None
+    name: str
+    parallelism: int
+    max_parallelism: int
+    subtasks: Mapping[int, OperatorHandle]
+    ended_inputs: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    """By subtask; for the head of a vertex alone."""
+    finished: frozenset[int] = frozenset()
+    """Subtasks that have done their work and are not run again."""
+    enumerator: bytes | None = None
+    """What the split enumerator of a source knew, pickled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointMetadata:
+    """A completed checkpoint."""
+
+    format_version: int = FORMAT_VERSION
+    job_id: JobId
+    job_name: str
+    checkpoint_id: CheckpointId
+    kind: BarrierKind
+    triggered_at: float
+    """Seconds of the wall clock, like `completed_at`."""
+    completed_at: float
+    operators: Mapping[OperatorId, OperatorRecord]
+
+    @property
+    def files(self) -> frozenset[StoredFile]:
+        """Every file that it needs."""
+        return frozenset(segment.file for segment in self.file_segments)
+
+    @property
+    def shared_files(self) -> frozenset[str]:
+        """The names of those files that other checkpoints may need too."""
+        return frozenset(file.name for file in self.files if file.scope is FileScope.SHARED)
+
+    @property
+    def file_segments(self) -> list[FileSegment]:
+        return [
+            segment
+            for record in self.operators.values()
+            for handle in record.subtasks.values()
+            for segment in handle.segments
+            if isinstance(segment, FileSegment)
+        ]
+
+
+def encode(metadata: CheckpointMetadata) -> bytes:
+    writer = _Writer()
+    document = json.dumps(writer.document(metadata), separators=(",", ":")).encode()
+    binary = b"".join(writer.blobs)
+    header = _HEADER.pack(_MAGIC, metadata.format_version, len(document), len(binary))
+    frame = b"".join((header, document, binary))
+    return frame + _CHECKSUM.pack(xxh3_64_intdigest(frame))
+
+
+def decode(data: bytes, where: str) -> CheckpointMetadata:
+    """The checkpoint that bytes hold.
+
+    Args:
+        data: the content of a `_metadata` file.
+        where: its path or URL, for messages.
+
+    Raises:
+        CorruptCheckpoint: it is none, it is cut off, or something in it has changed.
+        UnsupportedFormat: a newer Tidegate wrote it.
+    """
+    if data[: len(_MAGIC)] != _MAGIC[: len(data)] or not data:
+        raise CorruptCheckpoint(where, "the metadata of a checkpoint", "another kind of file")
+    if len(data) < _HEADER.size:
+        raise CorruptCheckpoint(where, f"at least {_HEADER.size} bytes", f"{len(data)}")
+    _, version, document_size, binary_size = _HEADER.unpack_from(data)
+    size = _HEADER.size + document_size + binary_size + _CHECKSUM.size
+    if len(data) != size:
+        raise CorruptCheckpoint(where, f"{size} bytes", f"{len(data)}")
+    frame, (checksum,) = data[: -_CHECKSUM.size], _CHECKSUM.unpack(data[-_CHECKSUM.size :])
+    if (found := xxh3_64_intdigest(frame)) != checksum:
+        raise CorruptCheckpoint(where, f"the checksum {checksum:016x}", f"{found:016x}")
+    if version > FORMAT_VERSION:
+        raise UnsupportedFormat(where, version, FORMAT_VERSION)
+    end = _HEADER.size + document_size
+    try:
+        return _Reader(frame[end:]).metadata(version, json.loads(frame[_HEADER.size : end]))
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        problem = f"{type(error).__name__}: {error}"
+        raise CorruptCheckpoint(where, f"a document of format {version}", problem) from None
+
+
+class _Writer:
+    """Handles → what JSON can hold, and the bytes that it cannot."""
+
+    def __init__(self) -> None:
+        self.blobs: list[bytes] = []
+        self._size = 0
+
+    def document(self, metadata: CheckpointMetadata) -> dict[str, Any]:
+        return {
+            "job_id": metadata.job_id,
+            "job_name": metadata.job_name,
+            "checkpoint_id": metadata.checkpoint_id,
+            "kind": metadata.kind.name.lower(),
+            "triggered_at": metadata.triggered_at,
+            "completed_at": metadata.completed_at,
+            "operators": [self._record(record) for record in metadata.operators.values()],
+        }
+
+    def _record(self, record: OperatorRecord) -> dict[str, Any]:
+        return {
+            "operator_id": record.operator_id,
+            "uid": record.uid,
+            "name": record.name,
+            "parallelism": record.parallelism,
+            "max_parallelism": record.max_parallelism,
+            "subtasks": {str(i): self._handle(each) for i, each in record.subtasks.items()},
+            "ended_inputs": {str(i): sorted(each) for i, each in record.ended_inputs.items()},
+            "finished": sorted(record.finished),
+            "enumerator": None if record.enumerator is None else self._blob(record.enumerator),
+        }
+
+    def _handle(self, handle: OperatorHandle) -> dict[str, Any]:
+        return {
+            "operator_id": handle.operator_id,
+            "keyed": None if handle.keyed is None else self._keyed(handle.keyed),
+            "operator": None if handle.operator is None else self._segment(handle.operator),
+            "source_splits": [self._blob(split) for split in handle.source_splits],
+        }
+
+    def _keyed(self, keyed: KeyedStateHandle) -> dict[str, Any]:
+        return {
+            "states": [
+                {"name": each.name, "declaration": each.declaration, "form": each.form.name.lower()}
+                for each in keyed.metadata
+            ],
+            "max_parallelism": keyed.max_parallelism,
+            "key_groups": [keyed.key_groups.start, keyed.key_groups.stop],
+            "chunks": [
+                {
+                    "state": chunk.state,
+                    "groups": chunk.groups,
+                    "payload": self._segment(chunk.payload),
+                }
+                for chunk in keyed.chunks
+            ],
+            "native_form": keyed.native_form,
+            "native_files": [
+                {"name": file.name, "content": self._segment(file.content)}
+                for file in keyed.native_files
+            ],
+        }
+
+    def _segment(self, segment: Segment) -> list[Any]:
+        match segment:
+            case InlineBytes(data):
+                return ["inline", *self._blob(data)]
+            case FileSegment(file, offset, size, checksum):
+                return [file.scope.value, file.name, offset, size, f"{checksum:016x}"]
+
+    def _blob(self, data: bytes) -> list[int]:
+        self.blobs.append(data)
+        self._size += len(data)
+        return [self._size - len(data), len(data)]
+
+
+class _Reader:
+    """What JSON holds → handles, with the bytes that stand beside it."""
+
+    def __init__(self, binary: bytes) -> None:
+        self._binary = binary
+
+    def metadata(self, version: int, document: Any) -> CheckpointMetadata:
+        records = [self._record(each) for each in document["operators"]]
+        return CheckpointMetadata(
+            format_version=version,
+            job_id=JobId(document["job_id"]),
+            job_name=document["job_name"],
+            checkpoint_id=CheckpointId(document["checkpoint_id"]),
+            kind=BarrierKind[document["kind"].upper()],
+            triggered_at=document["triggered_at"],
+            completed_at=document["completed_at"],
+            operators={record.operator_id: record for record in records},
+        )
+
+    def _record(self, found: Any) -> OperatorRecord:
+        enumerator = found["enumerator"]
+        return OperatorRecord(
+            operator_id=OperatorId(found["operator_id"]),
+            uid=found["uid"],
+            name=found["name"],
+            parallelism=found["parallelism"],
+            max_parallelism=found["max_parallelism"],
+            subtasks={int(i): self._handle(each) for i, each in found["subtasks"].items()},
+            ended_inputs={int(i): frozenset(each) for i, each in found["ended_inputs"].items()},
+            finished=frozenset(found["finished"]),
+            enumerator=None if enumerator is None else self._blob(*enumerator),
+        )
+
+    def _handle(self, found: Any) -> OperatorHandle:
+        keyed, operator = found["keyed"], found["operator"]
+        return OperatorHandle(
+            operator_id=OperatorId(found["operator_id"]),
+            keyed=None if keyed is None else self._keyed(keyed),
+            operator=None if operator is None else self._segment(operator),
+            source_splits=tuple(self._blob(*each) for each in found["source_splits"]),
+        )
+
+    def _keyed(self, found: Any) -> KeyedStateHandle:
+        return KeyedStateHandle(
+            metadata=tuple(
+                StateMetadata(each["name"], each["declaration"], PayloadForm[each["form"].upper()])
+                for each in found["states"]
+            ),
+            max_parallelism=found["max_parallelism"],
+            key_groups=KeyGroupRange(*found["key_groups"]),
+            chunks=tuple(
+                ChunkHandle(
+                    each["state"],
+                    tuple((group, count) for group, count in each["groups"]),
+                    self._segment(each["payload"]),
+                )
+                for each in found["chunks"]
+            ),
+            native_form=found["native_form"],
+            native_files=tuple(
+                NativeFileHandle(_file_name(each["name"]), self._segment(each["content"]))
+                for each in found["native_files"]
+            ),
+        )
+
+    def _segment(self, found: Any) -> Segment:
+        if found[0] == "inline":
+            return InlineBytes(self._blob(*found[1:]))
+        scope, name, offset, size, checksum = found
+        file = StoredFile(FileScope(scope), _file_name(name))
+        return FileSegment(file, offset, size, int(checksum, 16))
+
+    def _blob(self, offset: int, size: int) -> bytes:
+        if not 0 <= offset <= offset + size <= len(self._binary):
+            raise ValueError(f"{size} bytes from {offset} on of {len(self._binary)}")
+        return self._binary[offset : offset + size]
+
+
+def _file_name(name: str) -> str:
+    """A name that stays in its directory."""
+    if name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
+        raise ValueError(f"{name!r} is no file name")
+    return name

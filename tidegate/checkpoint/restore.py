@@ -1,0 +1,113 @@
+"""Which subtask takes over what of a checkpoint. Pure; the parallelism may be another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
+from tidegate.core.errors import StateNotClaimed
+from tidegate.core.ids import OperatorId, SubtaskIndex
+from tidegate.state.backend import check_max_parallelism_unchanged
+from tidegate.state.key_groups import range_of
+from tidegate.state.snapshot import KeyedStateHandle, Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRestore:
+    """What one operator of one subtask takes over."""
+
+    keyed: tuple[KeyedStateHandle, ...] = ()
+    """Each holds some of its key groups."""
+    operator: tuple[Segment | None, ...] = ()
+    """The operator states of all subtasks there were, from which its own are dealt."""
+    source_splits: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtaskRestore:
+    """What one subtask takes over."""
+
+    operators: Mapping[OperatorId, OperatorRestore] = field(default_factory=dict)
+    ended_inputs: frozenset[int] = frozenset()
+    is_finished: bool = False
+    """It has done its work: it is not opened again."""
+
+
+def restore_subtask(
+    metadata: CheckpointMetadata,
+    chain: Sequence[OperatorId],
+    subtask: SubtaskIndex,
+    parallelism: int,
+    max_parallelism: int,
+) -> SubtaskRestore:
+    """What the subtask of a vertex finds in a checkpoint; operators that are new find nothing."""
+    records = [record for id in chain if (record := metadata.operators.get(id)) is not None]
+    if not records:
+        return SubtaskRestore()
+    return SubtaskRestore(
+        operators={
+            record.operator_id: _restore_operator(record, subtask, parallelism, max_parallelism)
+            for record in records
+        },
+        ended_inputs=_ended_inputs(records[0], subtask, parallelism),
+        is_finished=all(_is_finished(record, subtask, parallelism) for record in records),
+    )
+
+
+def check_all_claimed(
+    metadata: CheckpointMetadata, operators: Iterable[OperatorId], where: str
+) -> None:
+    """Raise StateNotClaimed if the checkpoint has state of operators that there are none of."""
+    known = set(operators)
+    lost = [
+        f"{record.name!r} (uid {record.uid or record.operator_id})"
+        for record in metadata.operators.values()
+        if record.operator_id not in known and _has_state(record)
+    ]
+    if lost:
+        is_other = known.isdisjoint(metadata.operators)
+        raise StateNotClaimed(where, metadata.job_name, tuple(lost), is_other)
+
+
+def _has_state(record: OperatorRecord) -> bool:
+    return record.enumerator is not None or any(
+        handle.segments or handle.source_splits for handle in record.subtasks.values()
+    )
+
+
+def _restore_operator(
+    record: OperatorRecord, subtask: SubtaskIndex, parallelism: int, max_parallelism: int
+) -> OperatorRestore:
+    handles = [record.subtasks.get(i) for i in range(record.parallelism)]
+    found = [handle for handle in handles if handle is not None]
+    stored = [handle.keyed for handle in found if handle.keyed is not None]
+    for keyed in stored:
+        check_max_parallelism_unchanged(keyed.max_parallelism, max_parallelism)
+    mine = range_of(subtask, parallelism, max_parallelism)
+    own = handles[subtask] if record.parallelism == parallelism else None
+    if own is not None:
+        splits = own.source_splits
+    else:
+        all_splits = [split for handle in found for split in handle.source_splits]
+        splits = tuple(all_splits[subtask::parallelism])
+    return OperatorRestore(
+        keyed=tuple(keyed for keyed in stored if len(keyed.key_groups.intersection(mine))),
+        operator=tuple(None if handle is None else handle.operator for handle in handles),
+        source_splits=splits,
+    )
+
+
+def _is_finished(record: OperatorRecord, subtask: SubtaskIndex, parallelism: int) -> bool:
+    if record.parallelism == parallelism:
+        return subtask in record.finished
+    return len(record.finished) == record.parallelism
+
+
+def _ended_inputs(
+    record: OperatorRecord, subtask: SubtaskIndex, parallelism: int
+) -> frozenset[int]:
+    if record.parallelism == parallelism:
+        return record.ended_inputs.get(subtask, frozenset())
+    ended = [record.ended_inputs.get(i, frozenset()) for i in range(record.parallelism)]
+    return frozenset.intersection(*ended)

@@ -1,0 +1,285 @@
+"""The checkpoints of one job in their directory, in Flink's layout.
+
+<dir>/<job id>/chk-<n>/_metadata     published last, at once: this makes it a checkpoint
+               chk-<n>/<file>        state of this checkpoint alone
+               shared/<file>         state that several checkpoints may name
+               taskowned/            nothing yet; never cleaned
+               last-id               the highest checkpoint id that was ever begun
+               owner-<epoch>         the driver that may write here
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from xxhash import xxh3_64_intdigest
+
+from tidegate.checkpoint.layout import (
+    LAST_ID,
+    METADATA,
+    SHARED,
+    directory_of,
+    id_of,
+    is_ours,
+    is_temporary,
+)
+from tidegate.checkpoint.metadata import CheckpointMetadata, decode, encode
+from tidegate.checkpoint.ownership import Ownership
+from tidegate.checkpoint.shared_files import SharedFiles
+from tidegate.core.errors import (
+    BlobNotFound,
+    CorruptCheckpoint,
+    DirectoryTaken,
+    StorageError,
+    TidegateError,
+    UnsupportedFormat,
+)
+from tidegate.core.ids import CheckpointId
+from tidegate.state.snapshot import FileScope, SubtaskSnapshot, path_of
+from tidegate.storage.blob_store import BlobStore
+from tidegate.storage.locations import below, shown
+
+_NO_ID: Final = CheckpointId(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A checkpoint that is there but cannot be used."""
+
+    path: str
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What is found in a directory, oldest first."""
+
+    checkpoints: tuple[CheckpointMetadata, ...]
+    unreadable: tuple[Unreadable, ...]
+
+
+class CheckpointStore:
+    """Publishes, finds and deletes the checkpoints of one job.
+
+    Whoever makes one owns the directory from then on. Methods may be called by any thread.
+    """
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._shared = SharedFiles()
+        self._garbage: set[str] = set()
+        """Paths that nobody needs but that could not be deleted yet."""
+        self._attempted: dict[CheckpointId, int] = {}
+        """The checksum of the metadata that this driver has tried to publish."""
+        present = list(store.list())
+        self._ownership = Ownership.claim(store, present)
+        ids = (id_of(path.partition("/")[0]) for path in present)
+        self._highest = max((id for id in ids if id is not None), default=_NO_ID)
+        if LAST_ID in present:
+            self._highest = max(self._highest, _parsed_id(store.read(LAST_ID)))
+        self._retained = self._read_all(present)
+        for metadata in self._retained.checkpoints:
+            self._shared.register(metadata.checkpoint_id, metadata.shared_files)
+
+    @property
+    def directory(self) -> str:
+        """The path or URL of the job's directory, for `open_store` in the slots."""
+        return self._store.url
+
+    @property
+    def highest_id(self) -> CheckpointId:
+        """The highest checkpoint id that was ever used in the directory; 0 for none."""
+        return self._highest
+
+    def retained(self) -> Retained:
+        """The checkpoints that were there when the directory was taken over."""
+        return self._retained
+
+    def still_owned(self) -> bool:
+        """Whether no other driver has taken the directory over; if not, stop."""
+        return self._ownership.still_owned()
+
+    def begin(self, checkpoint_id: CheckpointId, base: CheckpointId | None = None) -> None:
+        """A checkpoint is about to be triggered: its id is used up from now on.
+
+        The shared files of the checkpoint that it builds on stay until it is published or
+        abandoned, even if that one is discarded.
+
+        Raises:
+            DirectoryTaken: another driver owns the directory.
+        """
+        self._check_owned()
+        with self._lock:
+            if base is not None:
+                self._shared.hold(checkpoint_id, base)
+            self._highest = max(self._highest, checkpoint_id)
+        try:
+            self._store.put(LAST_ID, str(self._highest).encode())
+        except StorageError:
+            self._settle(checkpoint_id)
+            raise
+
+    def publish(self, metadata: CheckpointMetadata) -> str:
+        """Make a checkpoint durable; returns its path or URL. May be repeated.
+
+        Raises:
+            StorageError: it is unknown whether it is published; ask `is_published`.
+            DirectoryTaken: another driver owns the directory; it is not published.
+        """
+        self._check_owned()
+        checkpoint_id = metadata.checkpoint_id
+        data = encode(metadata)
+        with self._lock:
+            self._shared.register(checkpoint_id, metadata.shared_files)
+            self._attempted[checkpoint_id] = xxh3_64_intdigest(data)
+        is_new = self._store.create_if_absent(_metadata_path(checkpoint_id), data)
+        if not is_new and not self.is_published(checkpoint_id):
+            raise DirectoryTaken(self._shown(), self._ownership.epoch)
+        self._settle(checkpoint_id)
+        return self.path_of(checkpoint_id)
+
+    def is_published(self, checkpoint_id: CheckpointId) -> bool:
+        """Whether the checkpoint that was last tried to publish under this id is there."""
+        try:
+            found = self._store.read(_metadata_path(checkpoint_id))
+        except BlobNotFound:
+            return False
+        with self._lock:
+            return xxh3_64_intdigest(found) == self._attempted.get(checkpoint_id)
+
+    def discard(self, checkpoint_id: CheckpointId) -> None:
+        """Delete a checkpoint, with the shared files that no other needs. May be repeated."""
+        self._store.delete(_metadata_path(checkpoint_id))
+        with self._lock:
+            self._attempted.pop(checkpoint_id, None)
+            unneeded = self._shared.release(checkpoint_id)
+        self._delete([directory_of(checkpoint_id), *(f"{SHARED}/{name}" for name in unneeded)])
+
+    def abandon(
+        self,
+        checkpoint_id: CheckpointId,
+        snapshots: Iterable[SubtaskSnapshot],
+        *,
+        is_whole: bool = True,
+    ) -> None:
+        """Delete what was written for a checkpoint that is not, and never will be, published.
+
+        Args:
+            checkpoint_id: its id.
+            snapshots: what subtasks have told of it.
+            is_whole: the checkpoint is given up; else only these snapshots are, such as late ones.
+        """
+        files = {file for snapshot in snapshots for file in snapshot.files}
+        with self._lock:
+            unneeded = {f.name for f in files if f.scope is FileScope.SHARED}
+            if is_whole:
+                self._attempted.pop(checkpoint_id, None)
+                unneeded |= self._shared.release(checkpoint_id)
+                unneeded |= self._shared.settle(checkpoint_id)
+            unneeded = set(self._shared.unneeded(unneeded))
+        directory = directory_of(checkpoint_id)
+        own = [path_of(f, directory) for f in files if f.scope is FileScope.EXCLUSIVE]
+        self._delete([*([directory] if is_whole else own), *(f"{SHARED}/{n}" for n in unneeded)])
+
+    def clean_leftovers(self) -> list[str]:
+        """Delete what no retained checkpoint names; at the start, before the first checkpoint.
+
+        What an unreadable checkpoint names is not known: as long as there is one its directory
+        stays, and every shared file.
+
+        Returns:
+            The paths that were deleted.
+        """
+        known = {
+            path_of(file, directory_of(metadata.checkpoint_id))
+            for metadata in self._retained.checkpoints
+            for file in metadata.files
+        }
+        known |= {_metadata_path(each.checkpoint_id) for each in self._retained.checkpoints}
+        unknown = {each.path.rstrip("/").rpartition("/")[2] for each in self._retained.unreadable}
+        leftovers = [
+            path
+            for path in self._store.list()
+            if path not in known
+            and (
+                is_temporary(path)
+                or (path.startswith(f"{SHARED}/") and not unknown)
+                or (
+                    id_of(directory := path.partition("/")[0]) is not None
+                    and directory not in unknown
+                )
+            )
+        ]
+        self._delete(leftovers)
+        return leftovers
+
+    def remove_if_empty(self) -> None:
+        """Delete the directory, unless it holds a checkpoint or somebody else's files."""
+        if not self.still_owned():
+            return
+        present = list(self._store.list())
+        if all(is_ours(path) and not path.endswith(f"/{METADATA}") for path in present):
+            self._store.delete("")
+
+    def path_of(self, checkpoint_id: CheckpointId) -> str:
+        """The path or URL of a checkpoint, without credentials."""
+        return shown(below(self._store.url, directory_of(checkpoint_id)))
+
+    def _read_all(self, present: Iterable[str]) -> Retained:
+        readable: list[CheckpointMetadata] = []
+        unreadable: list[Unreadable] = []
+        for path in present:
+            directory, _, name = path.partition("/")
+            checkpoint_id = id_of(directory)
+            if checkpoint_id is None or name != METADATA:
+                continue
+            where = shown(below(self._store.url, path))
+            try:
+                readable.append(decode(self._store.read(path), where))
+            except BlobNotFound:
+                continue
+            except (CorruptCheckpoint, UnsupportedFormat) as error:
+                unreadable.append(Unreadable(self.path_of(checkpoint_id), error))
+        readable.sort(key=lambda each: each.checkpoint_id)
+        return Retained(tuple(readable), tuple(unreadable))
+
+    def _settle(self, checkpoint_id: CheckpointId) -> None:
+        with self._lock:
+            unneeded = self._shared.settle(checkpoint_id)
+        self._delete([f"{SHARED}/{name}" for name in unneeded])
+
+    def _delete(self, paths: Iterable[str]) -> None:
+        """Delete all of them and what was not deleted before; the first failure is raised."""
+        with self._lock:
+            self._garbage.update(paths)
+            garbage = sorted(self._garbage)
+        failure: StorageError | None = None
+        for path in garbage:
+            try:
+                self._store.delete(path)
+            except StorageError as error:
+                failure = failure or error
+            else:
+                with self._lock:
+                    self._garbage.discard(path)
+        if failure is not None:
+            raise failure
+
+    def _check_owned(self) -> None:
+        if not self.still_owned():
+            raise DirectoryTaken(self._shown(), self._ownership.epoch)
+
+    def _shown(self) -> str:
+        return shown(self._store.url)
+
+
+def _metadata_path(checkpoint_id: CheckpointId) -> str:
+    return f"{directory_of(checkpoint_id)}/{METADATA}"
+
+
+def _parsed_id(data: bytes) -> CheckpointId:
+    return CheckpointId(int(data)) if data.isdigit() else _NO_ID

@@ -1,0 +1,80 @@
+"""`BroadcastStream`: a stream for every subtask, and the state that is kept of it."""
+
+from __future__ import annotations
+
+from tidegate.core.errors import GraphError
+from tidegate.datastream.connected_streams import two_input_stream
+from tidegate.datastream.data_stream import DataStream
+from tidegate.datastream.declared_types import TypeLike, declared_type, format_of
+from tidegate.datastream.keyed_stream import KeyedStream
+from tidegate.operators.base import Operator
+from tidegate.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
+from tidegate.operators.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from tidegate.state.descriptors import MapStateDescriptor
+
+
+class BroadcastStream:
+    """Made by `DataStream.broadcast(descriptor, ...)`; all that can be done is to connect it."""
+
+    def __init__(
+        self,
+        input_stream: DataStream,
+        broadcast_state_descriptors: tuple[MapStateDescriptor, ...],
+    ) -> None:
+        seen: set[str] = set()
+        for descriptor in broadcast_state_descriptors:
+            if not isinstance(descriptor, MapStateDescriptor):
+                raise TypeError(f"broadcast state is a map, but got {descriptor!r}")
+            if descriptor.ttl_config is not None:
+                raise GraphError(
+                    f"broadcast state {descriptor.name!r} cannot have a time to live, as it would "
+                    "end at another record in every subtask: remove entries by broadcast records"
+                )
+            if descriptor.name in seen:
+                raise GraphError(
+                    f"two broadcast states are named {descriptor.name!r}: give each its own name"
+                )
+            seen.add(descriptor.name)
+        self.input_stream = input_stream
+        self.broadcast_state_descriptors = broadcast_state_descriptors
+
+
+class BroadcastConnectedStream:
+    """A stream, keyed or not, beside a BroadcastStream."""
+
+    def __init__(self, non_broadcast_stream: DataStream, broadcast_stream: BroadcastStream) -> None:
+        self.non_broadcast_stream = non_broadcast_stream
+        self.broadcast_stream = broadcast_stream
+        self.broadcast_state_descriptors = broadcast_stream.broadcast_state_descriptors
+
+    def process(
+        self,
+        func: BroadcastProcessFunction | KeyedBroadcastProcessFunction,
+        output_type: TypeLike | None = None,
+    ) -> DataStream:
+        """Any number of results for every record of either stream, and side outputs."""
+        stream = self.non_broadcast_stream
+        other = self.broadcast_stream.input_stream
+        descriptors = self.broadcast_state_descriptors
+        declared = declared_type(output_type)
+        operator: Operator
+        if isinstance(stream, KeyedStream):
+            if not isinstance(func, KeyedBroadcastProcessFunction):
+                raise TypeError(
+                    f"the stream is keyed, so process() needs a KeyedBroadcastProcessFunction, got "
+                    f"{func!r}"
+                )
+            operator = KeyedBroadcastProcessOperator(
+                func, stream._key, descriptors, format_of(declared)
+            )
+            name = "Keyed-Co-Process-Broadcast"
+        else:
+            if not isinstance(func, BroadcastProcessFunction):
+                raise TypeError(
+                    f"the stream has no key, so process() needs a BroadcastProcessFunction, got "
+                    f"{func!r}: call key_by() before connect(), or take another function"
+                )
+            operator = BroadcastProcessOperator(func, descriptors, format_of(declared))
+            name = "Co-Process-Broadcast"
+        is_keyed = isinstance(stream, KeyedStream)
+        return two_input_stream(stream, other, name, operator, declared, is_keyed=is_keyed)

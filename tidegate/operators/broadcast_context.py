@@ -1,0 +1,222 @@
+"""What broadcast functions are given: the broadcast states, to be read or to be changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NoReturn
+
+from tidegate.core.clock import Clock
+from tidegate.core.errors import StateMisuse, StateTypeChanged
+from tidegate.operators.functions import (
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedStateFunction,
+    bound_method,
+)
+from tidegate.operators.keyed_context import KeyedContext, KeyedTimerContext, KeyedTimers
+from tidegate.operators.unkeyed import NO_WATERMARK
+from tidegate.state.backend import KeyedStateBackend
+from tidegate.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from tidegate.state.handles import BroadcastState, ReadOnlyBroadcastState, State
+from tidegate.state.operator_state import OperatorStateStore
+
+
+class ReadOnlyView(ReadOnlyBroadcastState[Any, Any]):
+    """A broadcast state without what changes it."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: BroadcastState[Any, Any]) -> None:
+        self._state = state
+
+    def get(self, key: Any) -> Any:
+        return self._state.get(key)
+
+    def contains(self, key: Any) -> bool:
+        return self._state.contains(key)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return self._state.items()
+
+    def keys(self) -> Iterable[Any]:
+        return self._state.keys()
+
+    def values(self) -> Iterable[Any]:
+        return self._state.values()
+
+    def is_empty(self) -> bool:
+        return self._state.is_empty()
+
+    def clear(self) -> None:
+        raise StateMisuse(
+            "broadcast state is changed by broadcast records only, so that it stays the same in "
+            "every subtask: clear it in process_broadcast_element()"
+        )
+
+
+class BroadcastStates:
+    """The broadcast states that a program has declared, by descriptor."""
+
+    def __init__(
+        self, store: OperatorStateStore, descriptors: Sequence[MapStateDescriptor]
+    ) -> None:
+        self._states = {found.name: store.get_broadcast_state(found) for found in descriptors}
+        self._views = {name: ReadOnlyView(state) for name, state in self._states.items()}
+        self._descriptors = {found.name: found for found in descriptors}
+
+    def writable(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        return self._states[self._declared(descriptor)]
+
+    def readable(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
+        return self._views[self._declared(descriptor)]
+
+    def _declared(self, descriptor: MapStateDescriptor) -> str:
+        """The name of the state; called for every record, mostly with the same descriptor."""
+        name = descriptor.name
+        known = self._descriptors.get(name)
+        if known is descriptor:
+            return name
+        if known is None:
+            raise StateMisuse(
+                f"there is no broadcast state {name!r}, but: {', '.join(self._descriptors)}; give "
+                "its descriptor to broadcast() as well"
+            )
+        if known.declaration != descriptor.declaration:
+            raise StateTypeChanged(name, known.declaration, descriptor.declaration)
+        self._descriptors[name] = descriptor
+        return name
+
+
+class _Times:
+    """The time as a record without timers sees it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.current: int | None = None
+        """Event time of the record, in milliseconds."""
+        self.watermark = NO_WATERMARK
+
+    def timestamp(self) -> int | None:
+        return self.current
+
+    def current_processing_time(self) -> int:
+        return int(self._clock.time() * 1000)
+
+    def current_watermark(self) -> int:
+        return self.watermark
+
+
+class ReadingContext(_Times, BroadcastProcessFunction.ReadOnlyContext):
+    """Given with the records of a stream without keys."""
+
+    def __init__(self, clock: Clock, states: BroadcastStates) -> None:
+        super().__init__(clock)
+        self._states = states
+
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor
+    ) -> ReadOnlyBroadcastState[Any, Any]:
+        return self._states.readable(state_descriptor)
+
+
+class WritingContext(_Times, BroadcastProcessFunction.Context):
+    """Given with broadcast records."""
+
+    def __init__(self, clock: Clock, states: BroadcastStates) -> None:
+        super().__init__(clock)
+        self._states = states
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        return self._states.writable(state_descriptor)
+
+
+class KeyedReadingContext(KeyedContext, KeyedBroadcastProcessFunction.ReadOnlyContext):
+    """Given with the records of a keyed stream."""
+
+    def __init__(
+        self, backend: KeyedStateBackend, timers: KeyedTimers, states: BroadcastStates
+    ) -> None:
+        super().__init__(backend, timers)
+        self._states = states
+
+    def current_processing_time(self) -> int:
+        return self._timers.current_processing_time()
+
+    def current_watermark(self) -> int:
+        return self._timers.current_watermark()
+
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor
+    ) -> ReadOnlyBroadcastState[Any, Any]:
+        return self._states.readable(state_descriptor)
+
+
+class KeyedReadingTimerContext(
+    KeyedReadingContext, KeyedTimerContext, KeyedBroadcastProcessFunction.OnTimerContext
+):
+    """Given with the timers of a keyed stream."""
+
+
+class KeyedWritingContext(WritingContext, KeyedBroadcastProcessFunction.Context):
+    """Given with broadcast records beside a keyed stream: they have no key of their own."""
+
+    def __init__(self, clock: Clock, states: BroadcastStates, backend: KeyedStateBackend) -> None:
+        super().__init__(clock, states)
+        self._backend = backend
+
+    def leave_key(self) -> None:
+        """The records that follow have no key."""
+        self._backend.current_key, self._backend.place = None, NO_KEY
+
+    def apply_to_keyed_state(
+        self,
+        state_descriptor: StateDescriptor,
+        function: KeyedStateFunction | Callable[[Any, Any], None],
+    ) -> None:
+        apply = bound_method(function, KeyedStateFunction, "process")
+        backend = self._backend
+        state = _handle(backend, state_descriptor)
+        keys = list(backend.keys(state_descriptor.name))
+        try:
+            for key, place in zip(keys, backend.places_of(keys), strict=True):
+                backend.current_key, backend.place = key, place
+                apply(key, state)
+        finally:
+            self.leave_key()
+
+
+class _NoKey:
+    """Stands where the place of a key's state would: whoever uses it is told what to do."""
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise StateMisuse(
+            "broadcast records have no key, so there is no state of it: change the states of all "
+            "keys by ctx.apply_to_keyed_state(descriptor, function)"
+        )
+
+    __index__ = __add__ = __radd__ = __bytes__ = __len__ = __iter__ = __getitem__ = _refuse
+
+
+NO_KEY: Final = _NoKey()
+
+
+def _handle(backend: KeyedStateBackend, descriptor: StateDescriptor) -> State:
+    match descriptor:
+        case ValueStateDescriptor():
+            return backend.value_state(descriptor)
+        case ListStateDescriptor():
+            return backend.list_state(descriptor)
+        case MapStateDescriptor():
+            return backend.map_state(descriptor)
+        case ReducingStateDescriptor():
+            return backend.reducing_state(descriptor)
+        case AggregatingStateDescriptor():
+            return backend.aggregating_state(descriptor)
+    raise TypeError(f"expected the descriptor of a state by key, got {descriptor!r}")

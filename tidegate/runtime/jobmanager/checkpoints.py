@@ -1,0 +1,489 @@
+"""The checkpoints of one job in the driver: the coordinator with its clock, store and history.
+
+All methods are called by the job master's thread; what takes long runs on a thread of its own,
+one thing after the other, and is reported as an event.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tidegate.checkpoint.assembly import OperatorFacts, metadata_of
+from tidegate.checkpoint.completed import Acknowledgement, CompletedCheckpoint
+from tidegate.checkpoint.coordinator import (
+    Abandon,
+    CheckpointCoordinator,
+    Discard,
+    FailJob,
+    Instruction,
+    NotifyAborted,
+    NotifyComplete,
+    Publish,
+    Trigger,
+)
+from tidegate.checkpoint.metadata import CheckpointMetadata
+from tidegate.checkpoint.plan import PipelineFacts, VertexFacts
+from tidegate.checkpoint.policy import CheckpointRequest
+from tidegate.checkpoint.restore import check_all_claimed, restore_subtask
+from tidegate.checkpoint.statistics import CheckpointHistory, RestoreRecord
+from tidegate.core.checkpoint_settings import CheckpointSettings
+from tidegate.core.clock import Clock
+from tidegate.core.config import Settings
+from tidegate.core.errors import StorageError, TidegateError
+from tidegate.core.ids import CheckpointId, JobId, PipelineId, SlotIndex, SubtaskIndex, VertexId
+from tidegate.core.modes import ExternalizedCheckpointRetention, RuntimeExecutionMode
+from tidegate.graph.job_graph import JobGraph
+from tidegate.runtime.jobmanager.checkpoint_home import CheckpointHome, RestorePoint, open_home
+from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.runtime.messages import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    RestoreOrder,
+    SnapshotPlace,
+)
+from tidegate.state.snapshot import SubtaskSnapshot
+from tidegate.stream.elements import BarrierKind
+
+_log = logging.getLogger("tidegate.checkpoint")
+_READ_BACK_SECONDS = 1.0
+"""Pause before it is asked again whether a publication of unknown result has happened."""
+_FINAL_RETRY_SECONDS = 0.5
+
+Completed = CompletedCheckpoint[SubtaskSnapshot]
+Effect = Trigger | NotifyComplete[SubtaskSnapshot] | NotifyAborted | FailJob
+"""What the job master has to carry out; everything else is done here."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointBegun:
+    """The store is ready for a checkpoint, or not."""
+
+    trigger: Trigger
+    error: TidegateError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationSettled:
+    """It is certain whether a checkpoint is durable."""
+
+    completed: Completed
+    metadata: CheckpointMetadata
+    path: str | None = None
+    error: TidegateError | None = None
+    """Why it is not."""
+    seconds: float = 0.0
+
+
+CheckpointEvent = CheckpointBegun | PublicationSettled
+
+
+class JobCheckpoints:
+    """Takes, keeps and restores the checkpoints of one job."""
+
+    def __init__(
+        self,
+        home: CheckpointHome,
+        graph: JobGraph,
+        settings: CheckpointSettings,
+        clock: Clock,
+    ) -> None:
+        self.history = CheckpointHistory()
+        self._home = home
+        self._graph = graph
+        self._settings = settings
+        self._clock = clock
+        self._post: Callable[[CheckpointEvent], None] = lambda event: None
+        self._origins = list(home.origins)
+        """Somebody else's checkpoints to go on from before there is one of our own."""
+        self._metadata = {each.checkpoint_id: each for each in home.retained}
+        self._coordinator: CheckpointCoordinator[SubtaskSnapshot] = CheckpointCoordinator(
+            self._settings,
+            [
+                VertexFacts(v.id, v.pipeline, v.parallelism, v.source is not None)
+                for v in graph.vertices
+            ],
+            now=clock.monotonic(),
+            retained=map(_completed, home.retained),
+            next_id=home.next_id,
+        )
+        self._final_not_before = 0.0
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run_tasks, name="tidegate-checkpoint-store", daemon=True
+        )
+        point = self.restore_point()
+        if point is not None and not self._settings.restore_partially:
+            known = {chained.operator_id for v in graph.vertices for chained in v.chain}
+            check_all_claimed(point.metadata, known, point.path)
+
+    @classmethod
+    def open(cls, graph: JobGraph, settings: Settings, clock: Clock) -> JobCheckpoints:
+        """Find or make the place of a job's checkpoints.
+
+        Raises:
+            StorageError: the place cannot be used.
+            CorruptCheckpoint, UnsupportedFormat, StateNotClaimed: nor what it shall go on from.
+        """
+        checkpointing = settings.checkpointing
+        if settings.pipeline.runtime_mode is RuntimeExecutionMode.BATCH:
+            # A batch job has one result, at its end: it begins anew when it fails.
+            checkpointing = replace(checkpointing, interval=None)
+        return cls(open_home(graph.name, checkpointing), graph, checkpointing, clock)
+
+    @property
+    def job_id(self) -> JobId:
+        return self._home.job_id
+
+    @property
+    def is_enabled(self) -> bool:
+        return self._settings.is_enabled
+
+    @property
+    def place(self) -> SnapshotPlace | None:
+        """Where subtasks write their state."""
+        if not self.is_enabled:
+            return None
+        return SnapshotPlace(
+            directory=self._home.directory,
+            inline_threshold=self._settings.inline_threshold.get_bytes(),
+            limit=self._settings.max_state_in_memory.get_bytes(),
+        )
+
+    def start(self, post: Callable[[CheckpointEvent], None]) -> None:
+        self._post = post
+        self._thread.start()
+        if self.is_enabled and self._home.directory is None:
+            _log.warning(
+                "checkpoints are kept in the driver's memory and are lost with it: set "
+                "execution.checkpointing.dir to keep them"
+            )
+
+    # --- from trigger to completion -------------------------------------------------------------
+
+    def look(
+        self, pipelines: Mapping[PipelineId, PipelineFacts]
+    ) -> tuple[list[Effect], float | None]:
+        """Start what is due, give up what is late; and when to look again."""
+        if not self.is_enabled:
+            return [], None
+        instructions, again = self._coordinator.look(
+            self._clock.monotonic(), self._clock.time(), pipelines
+        )
+        return self._carry_out(instructions), again
+
+    def request_final(self) -> None:
+        """A pipeline has ended: a checkpoint that says so shall follow soon."""
+        now = self._clock.monotonic()
+        if self._coordinator.is_idle and now >= self._final_not_before:
+            self._final_not_before = now + _FINAL_RETRY_SECONDS
+            self._coordinator.request(CheckpointRequest(BarrierKind.CHECKPOINT, now, "end"))
+
+    def sources_triggered(
+        self, checkpoint_id: CheckpointId, enumerators: Mapping[VertexId, bytes]
+    ) -> None:
+        self._coordinator.enumerated(checkpoint_id, enumerators)
+
+    def acknowledged(self, message: CheckpointAcknowledged) -> list[Effect]:
+        wall = self._clock.time()
+        self.history.acknowledged(
+            message.checkpoint_id,
+            message.subtask,
+            replace(message.statistics, acknowledged_at=wall),
+        )
+        return self._carry_out(
+            self._coordinator.acknowledged(
+                Acknowledgement(
+                    checkpoint_id=message.checkpoint_id,
+                    subtask=message.subtask,
+                    attempt=message.attempt,
+                    snapshot=message.snapshot,
+                    size=message.snapshot.size,
+                    finished=message.is_finished,
+                ),
+                wall,
+            )
+        )
+
+    def declined(self, message: CheckpointDeclined) -> list[Effect]:
+        return self._carry_out(
+            self._coordinator.declined(
+                message.checkpoint_id,
+                message.subtask,
+                message.attempt,
+                message.error,
+                self._clock.monotonic(),
+                skipped=message.is_skipped,
+            )
+        )
+
+    def handle(self, event: CheckpointEvent) -> list[Effect]:
+        """Something that took long is done."""
+        match event:
+            case CheckpointBegun(trigger, None):
+                return [trigger]
+            case CheckpointBegun(trigger, error):
+                assert error is not None
+                number, now = trigger.barrier.checkpoint_id, self._clock.monotonic()
+                return self._carry_out(self._coordinator.not_begun(number, error, now))
+            case PublicationSettled():
+                return self._publication_settled(event)
+
+    def _publication_settled(self, event: PublicationSettled) -> list[Effect]:
+        now = self._clock.monotonic()
+        number = event.completed.checkpoint_id
+        if event.error is not None:
+            return self._carry_out(self._coordinator.not_published(number, event.error, now))
+        self._metadata[number] = event.metadata
+        record = self.history.completed(number, self._clock.time(), event.path)
+        if record is not None and record.duration is not None:
+            _log.info(
+                "Completed checkpoint %d for job %s (%d bytes, checkpointDuration=%d ms, "
+                "finalizationTime=%d ms).",
+                number,
+                self.job_id,
+                record.size,
+                1000 * record.duration,
+                1000 * event.seconds,
+            )
+        return self._carry_out(self._coordinator.published(event.completed, now))
+
+    def region_failed(self) -> list[Effect]:
+        """Some region lost its state."""
+        return self._carry_out(self._coordinator.region_failed(self._clock.monotonic()))
+
+    # --- recovery -------------------------------------------------------------------------------
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known which checkpoint is the latest."""
+        return not self._coordinator.is_publishing
+
+    def restore_point(self) -> RestorePoint | None:
+        """Where to go on from."""
+        latest = self._coordinator.latest
+        if latest is not None:
+            return self._home.point(self._metadata[latest.checkpoint_id])
+        return self._origins[-1] if self._origins else None
+
+    def orders(self, point: RestorePoint, pipeline: PipelineId) -> dict[SlotIndex, RestoreOrder]:
+        """What every slot of a pipeline takes over."""
+        vertices = [v for v in self._graph.vertices if v.pipeline == pipeline]
+        slots = max(vertex.parallelism for vertex in vertices)
+        return {
+            SlotIndex(slot): RestoreOrder(
+                checkpoint_id=point.metadata.checkpoint_id,
+                location=point.location,
+                subtasks={
+                    vertex.id: restore_subtask(
+                        point.metadata,
+                        [chained.operator_id for chained in vertex.chain],
+                        SubtaskIndex(slot),
+                        vertex.parallelism,
+                        vertex.max_parallelism,
+                    )
+                    for vertex in vertices
+                    if slot < vertex.parallelism
+                },
+            )
+            for slot in range(slots)
+        }
+
+    def enumerators(self, point: RestorePoint, pipeline: PipelineId) -> dict[VertexId, bytes]:
+        """What the split enumerators of a pipeline go on from."""
+        found: dict[VertexId, bytes] = {}
+        for vertex in self._graph.vertices:
+            record = point.metadata.operators.get(vertex.chain[0].operator_id)
+            if vertex.pipeline == pipeline and record is not None and record.enumerator is not None:
+                found[vertex.id] = record.enumerator
+        return found
+
+    def restored(self, point: RestorePoint) -> None:
+        """A region is being deployed from this checkpoint."""
+        metadata = point.metadata
+        _log.info(
+            "Restoring job %s from Checkpoint %d @ %d for %s located at %s.",
+            self.job_id,
+            metadata.checkpoint_id,
+            1000 * metadata.triggered_at,
+            metadata.job_id,
+            point.path,
+        )
+        self.history.restored(
+            RestoreRecord(
+                checkpoint_id=metadata.checkpoint_id,
+                kind=metadata.kind,
+                restored_at=self._clock.time(),
+                path=point.path,
+            )
+        )
+
+    def give_up(self, checkpoint_id: CheckpointId, error: TidegateError) -> bool:
+        """A checkpoint cannot be read; whether there is an older one to go on from."""
+        tried = self.restore_point()
+        if tried is not None and tried.metadata.checkpoint_id == checkpoint_id:
+            if self._coordinator.latest is None:
+                self._origins.pop()
+            self._coordinator.drop(checkpoint_id)
+        older = self.restore_point()
+        if older is not None:
+            _log.error(
+                "checkpoint %d cannot be restored, going back to %d: %s",
+                checkpoint_id,
+                older.metadata.checkpoint_id,
+                error,
+            )
+        return older is not None
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """The job ends: take no checkpoint any more."""
+        self._carry_out(self._coordinator.stop(self._clock.monotonic()))
+
+    def close(self, status: JobStatus) -> None:
+        """Keep or delete what there is, as the settings say of a job that ends like this."""
+        self._is_closed.set()
+        if self._settings.is_enabled and not self._is_kept(status):
+            for number in list(self._metadata):
+                self._later(partial(self._home.store.discard, number))
+            self._later(self._home.store.remove_if_empty)
+        self._tasks.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _is_kept(self, status: JobStatus) -> bool:
+        retention = self._settings.retention
+        if status is JobStatus.CANCELED:
+            return retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+        if status is JobStatus.FAILED:
+            return retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+        return False
+
+    # --- instructions ---------------------------------------------------------------------------
+
+    def _carry_out(self, instructions: Iterable[Instruction[SubtaskSnapshot]]) -> list[Effect]:
+        effects: list[Effect] = []
+        for instruction in instructions:
+            match instruction:
+                case Trigger(barrier, _, awaited):
+                    _log.info(
+                        "Triggering checkpoint %d (type=%s) @ %d for job %s.",
+                        barrier.checkpoint_id,
+                        barrier.kind.name,
+                        1000 * barrier.triggered_at,
+                        self.job_id,
+                    )
+                    self.history.triggered(
+                        barrier.checkpoint_id, barrier.kind, barrier.triggered_at, awaited
+                    )
+                    self._later(partial(self._begin, instruction))
+                case Publish(completed):
+                    self._later(partial(self._publish, completed))
+                case Discard(number):
+                    self._metadata.pop(number, None)
+                    self.history.discarded(number)
+                    self._later(partial(self._home.store.discard, number))
+                case Abandon(number, snapshots, is_whole):
+                    self._later(
+                        partial(self._home.store.abandon, number, snapshots, is_whole=is_whole)
+                    )
+                case NotifyAborted(number, reason):
+                    _log.info(
+                        "Checkpoint %d of job %s was given up: %s", number, self.job_id, reason
+                    )
+                    self.history.failed(number, self._clock.time(), reason)
+                    effects.append(instruction)
+                case NotifyComplete() | FailJob():
+                    effects.append(instruction)
+        return effects
+
+    def _begin(self, trigger: Trigger) -> None:
+        error: TidegateError | None = None
+        try:
+            self._home.store.begin(trigger.barrier.checkpoint_id, trigger.barrier.base)
+        except TidegateError as failure:
+            error = failure
+        self._post(CheckpointBegun(trigger, error))
+
+    def _publish(self, completed: Completed) -> None:
+        started = time.monotonic()
+        metadata = self._as_metadata(completed)
+        path: str | None = None
+        error: TidegateError | None = None
+        try:
+            path = self._home.store.publish(metadata)
+        except StorageError as failure:
+            if not self._is_published_after_all(completed.checkpoint_id):
+                error = failure
+        except TidegateError as failure:
+            error = failure
+        seconds = time.monotonic() - started
+        self._post(PublicationSettled(completed, metadata, path, error, seconds))
+
+    def _is_published_after_all(self, checkpoint_id: CheckpointId) -> bool:
+        """Nothing may be decided before this is known; it is asked until the storage answers."""
+        while True:
+            try:
+                return self._home.store.is_published(checkpoint_id)
+            except StorageError as error:
+                _log.warning("cannot see whether checkpoint %d is there: %s", checkpoint_id, error)
+                if self._is_closed.wait(_READ_BACK_SECONDS):
+                    return False
+
+    def _as_metadata(self, completed: Completed) -> CheckpointMetadata:
+        return metadata_of(
+            completed,
+            job_id=self.job_id,
+            job_name=self._graph.name,
+            operators=[
+                OperatorFacts(
+                    vertex=v.id,
+                    operator_id=chained.operator_id,
+                    uid=chained.uid,
+                    name=chained.name,
+                    parallelism=v.parallelism,
+                    max_parallelism=v.max_parallelism,
+                    is_head=chained is v.chain[0],
+                )
+                for v in self._graph.vertices
+                for chained in v.chain
+            ],
+        )
+
+    def _later(self, task: Callable[[], object]) -> None:
+        self._tasks.put(lambda: self._quietly(task))
+
+    @staticmethod
+    def _quietly(task: Callable[[], object]) -> None:
+        """What could not be deleted stays until the next start."""
+        try:
+            task()
+        except StorageError as error:
+            _log.warning("%s", error)
+        except Exception:
+            _log.exception("something went wrong with the store of the checkpoints")
+
+    def _run_tasks(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
+
+
+def _completed(metadata: CheckpointMetadata) -> Completed:
+    """A checkpoint that was found in the store, as far as the coordinator wants to know it."""
+    return CompletedCheckpoint(
+        checkpoint_id=metadata.checkpoint_id,
+        kind=metadata.kind,
+        triggered_at=metadata.triggered_at,
+        completed_at=metadata.completed_at,
+        snapshots={},
+        enumerators={},
+        finished=frozenset(),
+        size=0,
+    )

@@ -1,0 +1,60 @@
+"""Which keyed state backend a job's settings ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tidegate.core.clock import Clock
+from tidegate.core.modes import StateBackendType
+from tidegate.state.hashmap_backend import HashMapBackend
+from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.rocksdb_backend import RocksDBBackend
+from tidegate.state.rocksdb_store import DEFAULT_MEMORY
+from tidegate.state.slot_backend import SlotBackend
+
+_TYPE: Final = "state.backend.type"
+_DIRECTORIES: Final = "state.backend.rocksdb.localdir"
+_MEMORY: Final = "state.backend.rocksdb.memory.fixed-per-operator"
+
+
+def create_keyed_backend(
+    settings: Mapping[str, Any],
+    key_groups: KeyGroupRange,
+    max_parallelism: int,
+    clock: Clock | None = None,
+    directory: Path | None = None,
+) -> SlotBackend:
+    """A backend for one operator of one subtask.
+
+    Args:
+        settings: the job's, with parsed values; what is missing has its default.
+        key_groups: of the subtask.
+        max_parallelism: how many key groups there are.
+        clock: by which values expire.
+        directory: for local files, unless the settings name one; None: among temporary files.
+    """
+    if settings.get(_TYPE, StateBackendType.HASHMAP) is StateBackendType.HASHMAP:
+        return HashMapBackend(key_groups, max_parallelism, clock)
+    return RocksDBBackend(
+        key_groups,
+        max_parallelism,
+        clock,
+        local_directory(settings, key_groups, directory),
+        database_memory(settings),
+    )
+
+
+def local_directory(
+    settings: Mapping[str, Any], key_groups: KeyGroupRange, directory: Path | None
+) -> Path | None:
+    """Where a database goes; of several directories the subtasks use one each, in turn."""
+    directories = settings.get(_DIRECTORIES, ())
+    return Path(directories[key_groups.start % len(directories)]) if directories else directory
+
+
+def database_memory(settings: Mapping[str, Any]) -> int:
+    """How many bytes a database and the keys in use may take."""
+    memory = settings.get(_MEMORY)
+    return DEFAULT_MEMORY if memory is None else int(memory.get_bytes())

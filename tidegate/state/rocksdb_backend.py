@@ -1,0 +1,284 @@
+"""Keyed state in RocksDB on local disk, with the keys in use in memory in front of it."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tidegate.core.clock import Clock
+from tidegate.core.errors import StateTypeChanged
+from tidegate.state.backend import (
+    FrozenState,
+    KeyedStateImage,
+    StateMetadata,
+    check_max_parallelism_unchanged,
+)
+from tidegate.state.hashmap_ttl import Lifetime
+from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.key_slots import ColumnKeys
+from tidegate.state.keys import KeyColumns, KeySchema
+from tidegate.state.rocksdb_entries import (
+    bounds_of,
+    head_of,
+    key_of,
+    payload_of,
+    state_suffix,
+    stems_of,
+    timer_bounds_of,
+    timer_of,
+)
+from tidegate.state.rocksdb_files import NATIVE_FORM, DatabaseFacts
+from tidegate.state.rocksdb_restore import CopiedChunk, CopiedDatabase, can_take_over
+from tidegate.state.rocksdb_snapshot import SnapshotSeries
+from tidegate.state.rocksdb_store import DEFAULT_MEMORY, LocalStore
+from tidegate.state.rocksdb_sweep import ExpirySweep
+from tidegate.state.rocksdb_tables import StoredTable, UnwrittenValues
+from tidegate.state.rocksdb_timers import StoredTimerQueue
+from tidegate.state.slot_backend import EVENT_TIMERS, PROCESSING_TIMERS, SlotBackend
+from tidegate.state.tables import Table
+from tidegate.state.timers import TimerQueue
+from tidegate.state.working_set import WorkingSet
+
+_TIMERS: Final = (
+    StateMetadata(PROCESSING_TIMERS, "timers"),
+    StateMetadata(EVENT_TIMERS, "timers"),
+)
+"""They have the first numbers of all databases."""
+_TIMERS_AT_ONCE: Final = 50_000
+_RECORDS_BETWEEN_ESTIMATES: Final = 10_000
+_SAMPLE: Final = 64
+_SLOT_BYTES: Final = 300
+"""What a key in memory takes beside its values: index, stem, lists."""
+_VALUE_BYTES: Final = 48
+_FEWEST_SLOTS: Final = 1_000
+
+
+class RocksDBBackend(SlotBackend):
+    """All entries in a database; those of keys that were used lately in lists in memory as well.
+
+    The keys of a batch that are not in memory are read at once. What was handed out counts as
+    changed, and is written when a snapshot is taken or slots are given back.
+    """
+
+    def __init__(
+        self,
+        key_groups: KeyGroupRange,
+        max_parallelism: int,
+        clock: Clock | None = None,
+        directory: Path | None = None,
+        memory: int = DEFAULT_MEMORY,
+    ) -> None:
+        self._queues = (StoredTimerQueue(), StoredTimerQueue())
+        super().__init__(key_groups, max_parallelism, clock, *self._queues)
+        self._store = LocalStore(directory, memory // 2)
+        self._budget = memory // 2
+        self._set = WorkingSet()
+        self._states = list(_TIMERS)
+        """By number."""
+        self._stored_tables: dict[str, StoredTable] = {}
+        self._key_schemas: set[KeySchema | None] = set()
+        """Of all keys in the database; None stands for any values."""
+        self._series = SnapshotSeries(self._store)
+        self._sweep = ExpirySweep(self._store, key_groups)
+        self._records = 0
+
+    def places_of(self, keys: Sequence[Any], columns: KeyColumns | None = None) -> list[int]:
+        known = self._slots()
+        places = super().places_of(keys, columns)
+        if self._slots() > known:
+            self._load(known)
+        self._set.touch(places)
+        return places
+
+    def _load(self, known: int) -> None:
+        """Read what the database holds of the keys from this slot on."""
+        assert self._keys is not None
+        keys, hashes = self._keys.tail(known)
+        stems = stems_of(keys, hashes, self.max_parallelism)
+        self._set.add(stems, [head_of(key) for key in keys])
+        if self._store.has_entries:
+            for table in self._stored_tables.values():
+                table.load(known, self._store.get_many([stem + table.suffix for stem in stems]))
+
+    def _new_table(self, metadata: StateMetadata) -> Table:
+        if metadata.name not in self._numbers():
+            self._states.append(metadata)
+        number = self._numbers()[metadata.name]
+        table = StoredTable(self._states[number], self._slots(), number)
+        self._stored_tables[metadata.name] = table
+        if self._store.has_entries and self._slots():
+            stems = self._set.stems
+            table.load(0, self._store.get_many([stem + table.suffix for stem in stems]))
+        return table
+
+    def _expect(self, metadata: StateMetadata) -> None:
+        """Give a state a number, or see that it is what it was."""
+        number = self._numbers().get(metadata.name)
+        if number is None:
+            self._states.append(metadata)
+        elif self._states[number] != metadata:
+            declared = self._states[number].declaration
+            raise StateTypeChanged(metadata.name, metadata.declaration, declared)
+
+    def _numbers(self) -> dict[str, int]:
+        return {metadata.name: number for number, metadata in enumerate(self._states)}
+
+    def keys(self, state: str) -> Iterable[Any]:
+        self._write_back()
+        if state not in self._numbers():
+            return []
+        suffix = state_suffix(self._numbers()[state])
+        entries = self._store.scan(bounds_of(self.key_groups))
+        return [key_of(key[:-2], content) for key, content in entries if key[-2:] == suffix]
+
+    def ready_timers(self, timers: TimerQueue, now: int) -> int:
+        assert isinstance(timers, StoredTimerQueue)
+        due = timers.due(now)
+        if len(due) > _TIMERS_AT_ONCE:
+            now = sorted(timestamp for timestamp, _ in due)[_TIMERS_AT_ONCE]
+            due = [timer for timer in due if timer[0] <= now]
+        if due:
+            keys = [key for _, key in due]
+            timers.put_at(due, self.places_of(keys, self._as_columns(keys)))
+        return now
+
+    def _as_columns(self, keys: list[Any]) -> KeyColumns | None:
+        """Keys as the columns that other records have them in, so that they are found as those."""
+        schema: KeySchema | None = None
+        if isinstance(self._keys, ColumnKeys):
+            schema = self._keys.schema
+        elif self._keys is None:
+            schema = self._only_schema()
+        return None if schema is None else schema.columns(keys)
+
+    def freeze(self) -> FrozenState:
+        self._series.settle()
+        metadata = self._states[len(_TIMERS) :]
+        metadata += [s for s, queue in zip(_TIMERS, self._queues, strict=True) if queue]
+        return self._series.freeze(self._facts(), tuple(metadata), self._unwritten())
+
+    def _unwritten(self) -> UnwrittenValues:
+        tables = list(self._stored_tables.values())
+        return UnwrittenValues(tables, self._queues, self._set, self.max_parallelism)
+
+    def _facts(self) -> DatabaseFacts:
+        if self._keys is not None:
+            keys = self._keys
+            self._key_schemas.add(keys.schema if isinstance(keys, ColumnKeys) else None)
+        return DatabaseFacts(
+            states=tuple(self._states),
+            key_groups=self.key_groups,
+            max_parallelism=self.max_parallelism,
+            keys=self._only_schema(),
+        )
+
+    def _only_schema(self) -> KeySchema | None:
+        """What all keys in the database are."""
+        return next(iter(self._key_schemas)) if len(self._key_schemas) == 1 else None
+
+    def _write_back(self) -> None:
+        self._series.settle()
+        self._series.write(self._unwritten())
+
+    def restore(self, images: Iterable[KeyedStateImage]) -> None:
+        images = list(images)
+        for image in images:
+            check_max_parallelism_unchanged(image.max_parallelism, self.max_parallelism)
+            for metadata in image.metadata:
+                self._expect(metadata)
+        if can_take_over(images, self.key_groups) and not self._store.has_entries:
+            self._take_over(images[0])
+        else:
+            for image in images:
+                self._copy(image)
+        self._load_timers()
+
+    def _take_over(self, image: KeyedStateImage) -> None:
+        facts = self._store.take_over(image)
+        self._key_schemas.add(facts.keys)
+        declared = self._states
+        self._states = list(facts.states)
+        for metadata in declared:
+            self._expect(metadata)
+        for name, table in self._stored_tables.items():
+            table.suffix = state_suffix(self._numbers()[name])
+
+    def _copy(self, image: KeyedStateImage) -> None:
+        if image.native_form == NATIVE_FORM:
+            copied = CopiedDatabase(self._store, image)
+            self._key_schemas.add(copied.facts.keys)
+            for metadata in copied.facts.states:
+                self._expect(metadata)
+            self._store.write(copied.entries(self.key_groups, self._numbers()))
+            return
+        for chunk in image.chunks(self.key_groups):
+            entries = CopiedChunk(chunk, self.key_groups)
+            number = self._numbers()[chunk.state]
+            self._key_schemas.add(entries.schema)
+            self._store.write(
+                entries.entries(number, self.max_parallelism, are_timers=number < len(_TIMERS))
+            )
+
+    def _load_timers(self) -> None:
+        timers: list[list[tuple[int, int, Any]]] = [[] for _ in _TIMERS]
+        for group in self.key_groups:
+            for key, content in self._store.scan(timer_bounds_of(group)):
+                stem, timestamp = timer_of(key[:-2])
+                number = int.from_bytes(payload_of(content), "big")
+                found = number, timestamp, key_of(stem, content)
+                timers[int.from_bytes(key[-2:], "big")].append(found)
+        for queue, loaded in zip(self._queues, timers, strict=True):
+            queue.load(loaded)
+
+    def clean_up(self, records: int) -> None:
+        self._set.end_batch()
+        self._records += records
+        if self._series.is_settled:
+            lifetimes = {
+                table.suffix: Lifetime(table.ttl, self._clock)
+                for table in self._stored_tables.values()
+                if table.ttl is not None
+            }
+            if lifetimes:
+                self._sweep.go_on(lifetimes, records)
+        if self._records >= _RECORDS_BETWEEN_ESTIMATES and self._slots() > _FEWEST_SLOTS:
+            self._records = 0
+            room = self._budget // self._bytes_per_slot()
+            # As long as a snapshot is being written it is worth while to wait a little.
+            if self._slots() > (room if self._series.is_settled else 2 * room):
+                self.shrink(max(room // 2, _FEWEST_SLOTS))
+
+    def _bytes_per_slot(self) -> int:
+        """By a sample of the values in memory."""
+        chosen = random.sample(range(self._slots()), min(_SAMPLE, self._slots()))
+        total = 0
+        for table in self._stored_tables.values():
+            values = [value for slot in chosen if (value := table.values[slot]) is not None]
+            total += sum(map(_estimated_bytes, values))
+        return _SLOT_BYTES + total // len(chosen)
+
+    def shrink(self, slots: int) -> None:
+        """Keep no more than so many keys in memory, those that were used last."""
+        if slots >= self._slots() or self._keys is None:
+            return
+        self._write_back()
+        old = self._set.latest(slots)
+        self._keys, new = self._keys.only(old)
+        self._set.keep(old, new)
+        for table in self._tables.values():
+            table.renumber(old, new)
+        self.place = -1
+
+    def close(self) -> None:
+        self._store.drop()
+
+
+def _estimated_bytes(value: Any) -> int:
+    """Objects take some times the room of their pickled form."""
+    try:
+        return _VALUE_BYTES + 4 * len(pickle.dumps(value, 5))
+    except Exception:
+        return _VALUE_BYTES

@@ -1,0 +1,87 @@
+"""Entries out of images of all kinds, as a database of its own takes them in."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from tidegate.state.backend import KeyedStateImage, StateChunk
+from tidegate.state.chunks import unpickled
+from tidegate.state.hash_columns import hash_values
+from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.key_slots import stored_columns
+from tidegate.state.keys import KeyColumns, KeySchema
+from tidegate.state.rocksdb_database import Database
+from tidegate.state.rocksdb_entries import bounds_of, head_of, state_suffix, stems_of, timer_stem
+from tidegate.state.rocksdb_files import NATIVE_FORM, DatabaseFacts
+from tidegate.state.rocksdb_store import LocalStore, remove
+
+Entries = Iterator[tuple[bytes, bytes]]
+Numbers = Mapping[str, int]
+"""State -> the number that it has in the database the entries are for."""
+
+_TIMER_PAYLOAD: Final = (0).to_bytes(8, "big")
+
+
+def can_take_over(images: Sequence[KeyedStateImage], key_groups: KeyGroupRange) -> bool:
+    """Whether the files of the only image are all that is needed."""
+    return [(image.native_form, image.key_groups) for image in images] == [
+        (NATIVE_FORM, key_groups)
+    ]
+
+
+class CopiedDatabase:
+    """The entries of some key groups of an image that is a database."""
+
+    def __init__(self, store: LocalStore, image: KeyedStateImage) -> None:
+        self._directory = store.fetched(image)
+        self.facts = DatabaseFacts.read(self._directory)
+
+    def entries(self, key_groups: KeyGroupRange, numbers: Numbers) -> Entries:
+        suffixes = {
+            state_suffix(number): state_suffix(numbers[state.name])
+            for number, state in enumerate(self.facts.states)
+        }
+        database = Database.read_only(self._directory)
+        try:
+            for key, content in database.scan(*bounds_of(key_groups)):
+                yield key[:-2] + suffixes[key[-2:]], content
+        finally:
+            database.close()
+            remove(self._directory)
+
+
+class CopiedChunk:
+    """The entries of some key groups of a chunk of pickled values."""
+
+    def __init__(self, chunk: StateChunk, key_groups: KeyGroupRange) -> None:
+        stored, values = unpickled(chunk)
+        start, stop = chunk.span_in(key_groups)
+        self.schema: KeySchema | None = None
+        if isinstance(stored, bytes):
+            columns = stored_columns(stored, start, stop)
+            self.schema = KeySchema(tuple(columns.kinds), columns.is_tuple)
+            self._keys, self._hashes = columns.values(), columns.hashes()
+        else:
+            self._keys = stored[start:stop]
+            self._hashes = hash_values(self._keys)
+        self._values = values[start:stop]
+
+    def entries(self, number: int, max_parallelism: int, *, are_timers: bool) -> Entries:
+        suffix = state_suffix(number)
+        stems = stems_of(self._keys, self._hashes, max_parallelism)
+        for key, stem, value in zip(self._keys, stems, self._values, strict=True):
+            if are_timers:
+                yield timer_stem(stem, value) + suffix, head_of(key) + _TIMER_PAYLOAD
+            else:
+                yield stem + suffix, head_of(key) + pickle.dumps(value, 5)
+
+
+def copied_rows(keys: KeyColumns, rows: Sequence[bytes], max_parallelism: int) -> Entries:
+    """Entries of the only state there is, from key columns and encoded rows."""
+    suffix = state_suffix(0)
+    values: list[Any] = keys.values()
+    stems = stems_of(values, keys.hashes(), max_parallelism)
+    for key, stem, row in zip(values, stems, rows, strict=True):
+        yield stem + suffix, head_of(key) + row

@@ -1,0 +1,68 @@
+"""Timers in memory that know what of them is not yet written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tidegate.state.timers import Timer, TimerQueue
+
+TimerChanges = dict[tuple[int, Any], int | None]
+"""(time, key) -> the number of its registration; None: the timer is gone."""
+
+
+class StoredTimerQueue(TimerQueue):
+    """The timers of one clock, and which of them came or went since they were last written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed: set[tuple[int, Any]] = set()
+
+    def register(self, timestamp: int, key: Any, place: Any) -> None:
+        super().register(timestamp, key, place)
+        self._changed.add((timestamp, key))
+
+    def delete(self, timestamp: int, key: Any) -> None:
+        super().delete(timestamp, key)
+        self._changed.add((timestamp, key))
+
+    def pop_due(self, now: int) -> Timer | None:
+        timer = super().pop_due(now)
+        if timer is not None:
+            self._changed.add((timer.timestamp, timer.key))
+        return timer
+
+    def take_changes(self) -> TimerChanges:
+        """What is to be written; nothing is any more, unless it is put back."""
+        taken, self._changed = self._changed, set()
+        return {timer: self._registered.get(timer, (None, None))[0] for timer in taken}
+
+    def put_back(self, changes: TimerChanges) -> None:
+        self._changed.update(changes)
+
+    def load(self, timers: Iterable[tuple[int, int, Any]]) -> None:
+        """Add timers that are written already: number of registration, time, key."""
+        self.add_all(
+            Timer(timestamp, key, None) for _, timestamp, key in sorted(timers, key=_number)
+        )
+
+    def due(self, now: int) -> list[tuple[int, Any]]:
+        """(time, key) of the timers at or before `now`, in no particular order."""
+        found, places = [], [0]
+        while places:
+            place = places.pop()
+            if place < len(self._heap) and self._heap[place][0] <= now:
+                timestamp, number, key = self._heap[place]
+                if self._registered.get((timestamp, key), (None, None))[0] == number:
+                    found.append((timestamp, key))
+                places += 2 * place + 1, 2 * place + 2
+        return found
+
+    def put_at(self, timers: Sequence[tuple[int, Any]], places: Sequence[int]) -> None:
+        """The state of the keys of these timers stands there now."""
+        for timer, place in zip(timers, places, strict=True):
+            self._registered[timer] = self._registered[timer][0], place
+
+
+def _number(timer: tuple[int, int, Any]) -> int:
+    return timer[0]

@@ -1,0 +1,240 @@
+"""Writes what one subtask has in one checkpoint.
+
+    writer = SnapshotWriter(target, is_canceled)
+    handle = OperatorHandle(keyed=writer.write_keyed(...), operator=writer.write(...), ...)
+    writer.close()       durable: the handles may be acknowledged
+    writer.discard()     instead, after an error: nothing of it stays
+
+A subtask writes one file of its own, however many states it has, and none at all if its state is
+small. Immutable files of an embedded database are files of their own, shared by checkpoints.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from xxhash import xxh3_64, xxh3_64_intdigest
+
+from tidegate.core.errors import CheckpointAborted, StateTooLarge, StorageError
+from tidegate.state.backend import FrozenState, NativeFile, StateChunk
+from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.snapshot import (
+    ChunkHandle,
+    FileScope,
+    FileSegment,
+    InlineBytes,
+    KeyedStateHandle,
+    NativeFileHandle,
+    Segment,
+    StoredFile,
+    path_of,
+)
+from tidegate.storage.blob_store import BlobStore, BlobWriter
+
+_BLOCK: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileTarget:
+    """State goes into files, as far as it is not small."""
+
+    store: BlobStore
+    """The directory of the job."""
+    directory: str
+    """Of the checkpoint, such as "chk-7"."""
+    inline_threshold: int
+    """A subtask with no more bytes of state than this hands them over with its pointers."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTarget:
+    """State goes to the driver with its pointers, up to a limit for a subtask."""
+
+    limit: int
+
+
+Target = FileTarget | MemoryTarget
+
+
+class SnapshotWriter:
+    """Writes everything of one subtask and one checkpoint. Used by one thread."""
+
+    def __init__(self, target: Target, is_canceled: Callable[[], bool] = lambda: False) -> None:
+        self._target = target
+        self._is_canceled = is_canceled
+        self._file: _OpenFile | None = None
+        self._written: list[StoredFile] = []
+        match target:
+            case FileTarget(inline_threshold=room) | MemoryTarget(limit=room):
+                self._room = room
+        self.bytes_written = 0
+        """Without what was reused of earlier checkpoints: the incremental size."""
+
+    def write(self, payload: bytes) -> Segment:
+        """Store bytes; how they are read again is the caller's knowledge."""
+        self._stop_if_canceled()
+        return self._inline(payload) if self._fits(len(payload)) else self._append(payload)
+
+    def write_keyed(
+        self,
+        frozen: FrozenState,
+        key_groups: KeyGroupRange,
+        reusable: Mapping[str, FileSegment],
+    ) -> KeyedStateHandle:
+        """Store keyed state: its native files where it has such, else its chunks.
+
+        Args:
+            frozen: the state.
+            key_groups: those of the subtask.
+            reusable: shared files of the checkpoint that this one builds on, by the name that the
+                database has given them.
+        """
+        chunks: tuple[ChunkHandle, ...] = ()
+        files: tuple[NativeFileHandle, ...] = ()
+        if frozen.native_form is None:
+            chunks = tuple(self._write_chunks(frozen.chunks()))
+        else:
+            files = tuple(self._write_native(frozen.native_files(), reusable))
+        return KeyedStateHandle(
+            metadata=frozen.metadata,
+            max_parallelism=frozen.max_parallelism,
+            key_groups=key_groups,
+            chunks=chunks,
+            native_form=frozen.native_form,
+            native_files=files,
+        )
+
+    def close(self) -> None:
+        """Make everything durable that was written."""
+        self._stop_if_canceled()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def discard(self) -> None:
+        """Remove what was written; only as long as nobody has been told of it."""
+        if self._file is not None:
+            self._file.abandon()
+            self._file = None
+        if isinstance(self._target, FileTarget):
+            for file in self._written:
+                with suppress(StorageError):  # the next start of the job removes it
+                    self._target.store.delete(path_of(file, self._target.directory))
+        self._written.clear()
+
+    def _write_chunks(self, chunks: Iterator[StateChunk]) -> Iterator[ChunkHandle]:
+        """All of them with their pointers, or all of them in the file."""
+        held: list[StateChunk] = []
+        size = 0
+        for chunk in chunks:
+            self._stop_if_canceled()
+            held.append(chunk)
+            size += len(chunk.payload)
+            if not self._fits(size):
+                break
+        else:
+            yield from (_handle(chunk, self._inline(chunk.payload)) for chunk in held)
+            return
+        yield from (_handle(chunk, self._append(chunk.payload)) for chunk in held)
+        held.clear()
+        for chunk in chunks:
+            self._stop_if_canceled()
+            yield _handle(chunk, self._append(chunk.payload))
+
+    def _write_native(
+        self, files: Sequence[NativeFile], reusable: Mapping[str, FileSegment]
+    ) -> Iterator[NativeFileHandle]:
+        sizes = {file.name: file.path.stat().st_size for file in files}
+        reused = {file.name for file in files if file.is_immutable and file.name in reusable}
+        is_small = not reused and self._fits(sum(sizes.values()))
+        for file in files:
+            self._stop_if_canceled()
+            content: Segment
+            if file.name in reused:
+                content = reusable[file.name]
+            elif is_small or (not file.is_immutable and self._fits(sizes[file.name])):
+                content = self._inline(file.path.read_bytes())
+            elif file.is_immutable:
+                content = self._copy_to_shared(file)
+            else:
+                content = self._append(file.path.read_bytes())
+            yield NativeFileHandle(file.name, content)
+
+    def _fits(self, size: int) -> bool:
+        if size <= self._room:
+            return True
+        if isinstance(self._target, MemoryTarget):
+            raise StateTooLarge(self._target.limit - self._room + size, self._target.limit)
+        return False
+
+    def _inline(self, payload: bytes) -> InlineBytes:
+        self._room -= len(payload)
+        self.bytes_written += len(payload)
+        return InlineBytes(payload)
+
+    def _append(self, payload: bytes) -> FileSegment:
+        if self._file is None:
+            self._file = self._open(FileScope.EXCLUSIVE)
+        segment = FileSegment(
+            self._file.file, self._file.size, len(payload), xxh3_64_intdigest(payload)
+        )
+        self._file.write(payload)
+        self.bytes_written += len(payload)
+        return segment
+
+    def _copy_to_shared(self, source: NativeFile) -> FileSegment:
+        checksum = xxh3_64()
+        copy = self._open(FileScope.SHARED)
+        try:
+            with source.path.open("rb", buffering=0) as file:
+                while block := file.read(_BLOCK):
+                    checksum.update(block)
+                    copy.write(block)
+                    self._stop_if_canceled()
+            copy.close()
+        except BaseException:
+            copy.abandon()
+            raise
+        self.bytes_written += copy.size
+        return FileSegment(copy.file, 0, copy.size, checksum.intdigest())
+
+    def _open(self, scope: FileScope) -> _OpenFile:
+        assert isinstance(self._target, FileTarget)
+        file = StoredFile(scope, secrets.token_hex(16))
+        self._written.append(file)
+        return _OpenFile(file, self._target.store.writer(path_of(file, self._target.directory)))
+
+    def _stop_if_canceled(self) -> None:
+        if self._is_canceled():
+            raise CheckpointAborted("the checkpoint was given up while its state was written")
+
+
+class _OpenFile:
+    """A file that is being written."""
+
+    def __init__(self, file: StoredFile, context: AbstractContextManager[BlobWriter]) -> None:
+        self.file = file
+        self.size = 0
+        self._context = context
+        self._writer = context.__enter__()
+
+    def write(self, data: bytes) -> None:
+        self._writer.write(data)
+        self.size += len(data)
+
+    def close(self) -> None:
+        self._context.__exit__(None, None, None)
+
+    def abandon(self) -> None:
+        """Give up; the store removes what there is of it."""
+        reason = CheckpointAborted("what was written is removed")
+        with suppress(CheckpointAborted, StorageError):
+            self._context.__exit__(CheckpointAborted, reason, None)
+
+
+def _handle(chunk: StateChunk, payload: Segment) -> ChunkHandle:
+    return ChunkHandle(chunk.state, chunk.groups, payload)

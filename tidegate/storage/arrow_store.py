@@ -1,0 +1,112 @@
+"""Blobs in any file system that Arrow reaches: S3, HDFS, Google, Azure, and fsspec's."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import IO, Protocol, cast
+
+from pyarrow import fs
+
+from tidegate.core.errors import BlobNotFound
+from tidegate.storage.blob_store import BlobStore, BlobWriter
+from tidegate.storage.failures import GuardedWriter, storage_errors
+from tidegate.storage.locations import below, resolve, shown
+from tidegate.storage.paths import checked
+
+
+class AtomicCreation(Protocol):
+    """What Arrow's file systems lack: to create a file unless there is one, in one action."""
+
+    def __call__(self, path: str, data: bytes) -> bool:
+        """Write a file at a path of the file system; False, and no change, if there is one."""
+
+
+class ArrowStore(BlobStore):
+    """A directory of a file system, or a prefix in a bucket."""
+
+    def __init__(self, url: str, create: AtomicCreation, *, is_object_store: bool) -> None:
+        self.url = url
+        self._file_system, root = resolve(url)
+        self._root = root.rstrip("/")
+        self._create = create
+        self._is_object_store = is_object_store
+        """It has no directories, and a file is not there until it is there as a whole."""
+
+    def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
+        with self._at(path) as place, self._file_system.open_input_file(place) as file:
+            wanted = max(0, file.size() - offset) if size is None else size
+            file.seek(offset)
+            return file.read(wanted) if wanted else b""
+
+    def writer(self, path: str) -> AbstractContextManager[BlobWriter]:
+        return self._writer(path)
+
+    @contextmanager
+    def _writer(self, path: str) -> Iterator[BlobWriter]:
+        with self._at(path) as place:
+            if not self._is_object_store:
+                self._file_system.create_dir(place.rpartition("/")[0], recursive=True)
+            file = self._file_system.open_output_stream(place, compression=None)
+        try:
+            yield GuardedWriter(self._shown(path), cast("IO[bytes]", file))
+            with self._at(path):
+                file.close()
+        except BaseException:
+            with suppress(OSError):
+                file.close()
+            with suppress(OSError):
+                self._file_system.delete_file(place)
+            raise
+
+    def put(self, path: str, data: bytes) -> None:
+        if self._is_object_store:
+            with self._writer(path) as blob:
+                blob.write(data)
+            return
+        temporary = f"{path}.{secrets.token_hex(8)}.tmp"
+        with self._writer(temporary) as blob:
+            blob.write(data)
+        with self._at(path) as place, self._at(temporary) as source:
+            self._file_system.move(source, place)
+
+    def create_if_absent(self, path: str, data: bytes) -> bool:
+        with self._at(path) as place:
+            return self._create(place, data)
+
+    def exists(self, path: str) -> bool:
+        with self._at(path) as place:
+            return bool(self._file_system.get_file_info(place).is_file)
+
+    def size(self, path: str) -> int:
+        with self._at(path) as place:
+            found = self._file_system.get_file_info(place)
+        if not found.is_file:
+            raise BlobNotFound(self._shown(path))
+        return int(found.size)
+
+    def list(self, path: str = "") -> Iterator[str]:
+        with self._at(path) as place:
+            selector = fs.FileSelector(place, recursive=True, allow_not_found=True)
+            found = self._file_system.get_file_info(selector)
+        start = len(self._root) + 1
+        return iter([each.path[start:] for each in found if each.is_file])
+
+    def delete(self, path: str) -> None:
+        with self._at(path) as place:
+            found = self._file_system.get_file_info(place)
+            with suppress(FileNotFoundError):
+                if found.is_file:
+                    self._file_system.delete_file(place)
+                elif found.type is fs.FileType.Directory:
+                    self._file_system.delete_dir(place)
+
+    @contextmanager
+    def _at(self, path: str) -> Iterator[str]:
+        place = f"{self._root}/{checked(path, self.url)}".rstrip("/")
+        with storage_errors(self._shown(path)):
+            yield place
+
+    def _shown(self, path: str) -> str:
+        return shown(below(self.url, path))

@@ -1,0 +1,89 @@
+"""How each kind of storage creates a file unless there is one, in one action."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from tidegate.core.errors import StorageError
+from tidegate.storage.arrow_store import AtomicCreation
+from tidegate.storage.failures import storage_error
+from tidegate.storage.locations import shown
+
+
+def s3_creation(url: str) -> AtomicCreation:
+    """A conditional put, with the client that knows it; the URL's settings are those of Arrow."""
+    try:
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError, ClientError
+    except ImportError:
+        raise StorageError(
+            shown(url), "Arrow alone cannot publish a checkpoint on S3", "pip install tidegate[s3]"
+        ) from None
+    parts = urlsplit(url)
+    settings = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    endpoint = settings.get("endpoint_override")
+    if endpoint and "://" not in endpoint:
+        endpoint = f"{settings.get('scheme', 'https')}://{endpoint}"
+    client = boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=settings.get("region"),
+        aws_access_key_id=unquote(parts.username) if parts.username else None,
+        aws_secret_access_key=unquote(parts.password) if parts.password else None,
+        config=Config(retries={"max_attempts": 3, "mode": "standard"}),
+    )
+
+    def create(path: str, data: bytes) -> bool:
+        bucket, _, key = path.partition("/")
+        try:
+            client.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+        except ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 412:
+                return False
+            raise storage_error(shown(f"s3://{path}"), error) from error
+        except BotoCoreError as error:
+            raise storage_error(shown(f"s3://{path}"), error) from error
+        return True
+
+    return create
+
+
+def hdfs_creation(url: str) -> AtomicCreation:
+    """A rename that fails where there is a file: Arrow's own would replace it."""
+    try:
+        from hdfs_native import Client
+    except ImportError:
+        raise StorageError(
+            shown(url),
+            "Arrow alone cannot publish a checkpoint on HDFS",
+            "pip install tidegate[hdfs]",
+        ) from None
+    raise NotImplementedError(Client)
+
+
+def fsspec_creation(url: str) -> AtomicCreation:
+    """As atomic as the exclusive creation of the fsspec file system of this scheme."""
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise StorageError(
+            shown(url),
+            "Arrow alone cannot publish a checkpoint there",
+            "install fsspec and its package for this scheme, such as gcsfs or adlfs",
+        ) from None
+    try:
+        file_system, _ = url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise StorageError(
+            shown(url), f"no file system for it: {error}", "install the package of this scheme"
+        ) from None
+
+    def create(path: str, data: bytes) -> bool:
+        try:
+            file_system.pipe_file(path, data, mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+    return create

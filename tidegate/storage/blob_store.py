@@ -1,0 +1,68 @@
+"""Where checkpoints put their bytes: a tree of blobs under relative paths."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+
+class BlobWriter(Protocol):
+    """Takes the bytes of one blob, in order."""
+
+    def write(self, data: bytes) -> object: ...
+
+
+class BlobStore(ABC):
+    """A directory of a file system or a bucket. Paths are relative, with `/` between their parts.
+
+    May be used by several threads and processes at once. What fails for reasons of the storage
+    raises StorageError, which names the place.
+    """
+
+    url: str
+    """Where it is, for messages and for `open_store` in another process."""
+
+    @abstractmethod
+    def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
+        """The bytes of a blob, or a part of them.
+
+        Raises:
+            BlobNotFound: there is none.
+        """
+
+    @abstractmethod
+    def writer(self, path: str) -> AbstractContextManager[BlobWriter]:
+        """Write a blob piece by piece.
+
+        It is durable when the context is left without an error; until then others may see a part
+        of it. After an error it is removed, if that can be done.
+        """
+
+    @abstractmethod
+    def put(self, path: str, data: bytes) -> None:
+        """Write a blob at once, in place of the one there was; others see the old or the new."""
+
+    @abstractmethod
+    def create_if_absent(self, path: str, data: bytes) -> bool:
+        """Write a blob at once, durably; False, and no change, if there is one already."""
+
+    @abstractmethod
+    def exists(self, path: str) -> bool: ...
+
+    @abstractmethod
+    def size(self, path: str) -> int:
+        """How many bytes a blob has.
+
+        Raises:
+            BlobNotFound: there is none.
+        """
+
+    @abstractmethod
+    def list(self, path: str = "") -> Iterator[str]:
+        """The paths of all blobs below a path, in any order; none if there is nothing."""
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """Remove a blob, or everything below a path; nothing happens if there is nothing."""

@@ -1,0 +1,67 @@
+"""What goes wrong in a storage, in words that help."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from tidegate.core.errors import BlobNotFound, StorageError
+
+_NO_SPACE = "free space there, or set execution.checkpointing.dir to another place"
+_NO_RIGHT = (
+    "let the user who runs the driver and the slots write there, or choose another directory"
+)
+_ADVICE = {
+    errno.ENOSPC: _NO_SPACE,
+    errno.EDQUOT: _NO_SPACE,
+    errno.EFBIG: _NO_SPACE,
+    errno.EACCES: _NO_RIGHT,
+    errno.EPERM: _NO_RIGHT,
+    errno.EROFS: _NO_RIGHT,
+    errno.ENOTDIR: "a file stands where a directory is needed: choose another directory",
+    errno.EISDIR: "a directory stands where a file is needed: choose another directory",
+}
+_IN_WORDS = {"access_denied": _NO_RIGHT, "accessdenied": _NO_RIGHT, "forbidden": _NO_RIGHT}
+_BUCKET = "create the bucket, or correct its name"
+
+
+@contextmanager
+def storage_errors(place: str) -> Iterator[None]:
+    """Turn the errors of file systems into StorageError, a missing file into BlobNotFound."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise BlobNotFound(place) from None
+    except OSError as error:
+        raise storage_error(place, error) from error
+
+
+class GuardedWriter:
+    """A file that raises StorageError when it cannot be written."""
+
+    def __init__(self, place: str, file: IO[bytes]) -> None:
+        self._place = place
+        self._file = file
+
+    def write(self, data: bytes) -> object:
+        with storage_errors(self._place):
+            return self._file.write(data)
+
+
+def storage_error(place: str, error: Exception) -> StorageError:
+    code = error.errno if isinstance(error, OSError) else None
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    advice = _ADVICE.get(code) if code is not None else None
+    if advice is None:
+        advice = _advice_by_words(text)
+    return StorageError(place, text.partition("\n")[0] or type(error).__name__, advice)
+
+
+def _advice_by_words(text: str) -> str:
+    words = text.lower()
+    if "bucket" in words and ("no_such" in words or "nosuch" in words or "not exist" in words):
+        return _BUCKET
+    found = (advice for word, advice in _IN_WORDS.items() if word in words)
+    return next(found, "look whether the storage can be reached from this machine")

@@ -1,0 +1,162 @@
+"""Blobs as files on a disk of this machine, or on one that is mounted here."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+from tidegate.core.errors import BlobNotFound, StorageError
+from tidegate.storage.blob_store import BlobStore, BlobWriter
+from tidegate.storage.failures import GuardedWriter, storage_errors
+from tidegate.storage.paths import checked
+
+_WRITE_BUFFER = 1 << 20
+
+
+class LocalStore(BlobStore):
+    """A directory. It is made, with those above it, when the first blob is written."""
+
+    def __init__(self, root: Path) -> None:
+        self.url = str(root)
+        self._root = root
+
+    def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
+        with self._at(path) as place, place.open("rb", buffering=0) as file:
+            if size is None:
+                size = max(0, os.fstat(file.fileno()).st_size - offset)
+            parts = []
+            while size > 0 and (part := os.pread(file.fileno(), size, offset)):
+                parts.append(part)
+                offset += len(part)
+                size -= len(part)
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def writer(self, path: str) -> AbstractContextManager[BlobWriter]:
+        return self._writer(path)
+
+    @contextmanager
+    def _writer(self, path: str) -> Iterator[BlobWriter]:
+        with self._at(path) as place:
+            _make_directory(place.parent)
+            file = place.open("wb", buffering=_WRITE_BUFFER)
+        try:
+            yield GuardedWriter(str(place), file)
+            with storage_errors(str(place)):
+                file.flush()
+                os.fsync(file.fileno())
+                file.close()
+                _sync_directory(place.parent)
+        except BaseException:
+            with suppress(OSError):  # closing writes what is in the buffer, and may fail again
+                file.close()
+            place.unlink(missing_ok=True)
+            raise
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._at(path) as place, _temporary(place, data) as temporary:
+            temporary.replace(place)
+            _sync_directory(place.parent)
+
+    def create_if_absent(self, path: str, data: bytes) -> bool:
+        with self._at(path) as place, _temporary(place, data) as temporary:
+            try:
+                place.hardlink_to(temporary)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
+                    raise
+                raise StorageError(
+                    str(place),
+                    f"the file system has no hard links ({error.strerror})",
+                    "choose a directory on a file system that has them",
+                ) from None
+            _sync_directory(place.parent)
+            return True
+
+    def exists(self, path: str) -> bool:
+        with self._at(path) as place:
+            return _is_file(place)
+
+    def size(self, path: str) -> int:
+        with self._at(path) as place:
+            if not _is_file(place):
+                raise BlobNotFound(str(place))
+            return place.stat().st_size
+
+    def list(self, path: str = "") -> Iterator[str]:
+        with self._at(path) as place:
+            found = []
+            for directory, _, names in os.walk(place, onerror=_raise_unless_missing):
+                inner = Path(directory).relative_to(self._root)
+                found += [(inner / name).as_posix() for name in names]
+        return iter(found)
+
+    def delete(self, path: str) -> None:
+        with self._at(path) as place:
+            try:
+                if place.is_dir() and not place.is_symlink():
+                    shutil.rmtree(place)
+                else:
+                    place.unlink()
+            except FileNotFoundError:
+                pass
+
+    @contextmanager
+    def _at(self, path: str) -> Iterator[Path]:
+        place = self._root / checked(path, self.url)
+        with storage_errors(str(place)):
+            yield place
+
+
+def _is_file(place: Path) -> bool:
+    try:
+        return stat.S_ISREG(place.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+@contextmanager
+def _temporary(place: Path, data: bytes) -> Iterator[Path]:
+    """The data, durable, in a hidden file beside the place where it belongs."""
+    _make_directory(place.parent)
+    temporary = place.with_name(f".{place.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _make_directory(directory: Path) -> None:
+    """Make a directory and those above it, all of them durable."""
+    if directory.is_dir():
+        return
+    _make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    _sync_directory(directory.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not every file system has this
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error

@@ -1,0 +1,101 @@
+"""Paths and URLs: which file system they mean, and the path there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from tidegate.core.errors import StorageError
+
+
+def is_url(path: str) -> bool:
+    return "://" in path
+
+
+def local_path(path: str) -> Path | None:
+    """The place on this machine's disk that a path or `file://` URL means; None: elsewhere."""
+    if not is_url(path):
+        return Path(path).absolute()
+    if urlsplit(path).scheme == "file":
+        return Path(fs.FileSystem.from_uri(path)[1])
+    return None
+
+
+def resolve(path: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a path or URL, and the path there.
+
+    Arrow's own file systems come first; fsspec, if it is installed, brings the others.
+    """
+    if not is_url(path):
+        return fs.LocalFileSystem(), str(Path(path).absolute())
+    try:
+        return fs.FileSystem.from_uri(path)
+    except pa.ArrowInvalid as error:
+        if "Unrecognized filesystem" not in str(error):
+            raise StorageError(shown(path), str(error), "correct the URL") from None
+        return _by_fsspec(path)
+    except (pa.ArrowKeyError, OSError) as error:
+        problem = str(error).partition("\n")[0]
+        raise StorageError(
+            shown(path), f"no file system for it: {problem}", _advice(path)
+        ) from None
+
+
+def below(root: str, inner: str) -> str:
+    """The path or URL of something in a directory; a URL keeps its settings behind the "?"."""
+    if not is_url(root):
+        return str(Path(root).absolute() / inner)
+    address, mark, settings = root.partition("?")
+    return f"{address.rstrip('/')}/{quote(inner)}{mark}{settings}"
+
+
+def parent_and_name(path: str) -> tuple[str, str]:
+    """The directory in which something stands, and its name there: the reverse of `below`."""
+    if not is_url(path):
+        place = Path(path).absolute()
+        return str(place.parent), place.name
+    address, mark, settings = path.partition("?")
+    parent, _, name = address.rstrip("/").rpartition("/")
+    return f"{parent}{mark}{settings}", unquote(name)
+
+
+def shown(url: str) -> str:
+    """A URL as messages show it: without the credentials that it may contain."""
+    if not is_url(url):
+        return url
+    parts = urlsplit(url)
+    if parts.scheme.startswith("abfs"):  # container@account is its address
+        return url
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _by_fsspec(url: str) -> tuple[fs.FileSystem, str]:
+    scheme = urlsplit(url).scheme
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise StorageError(
+            shown(url),
+            f"no file system for it: Arrow does not know {scheme}://",
+            "install fsspec and its package for this scheme, such as `pip install fsspec adlfs`",
+        ) from None
+    try:
+        file_system, inner = url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise StorageError(
+            shown(url), f"no file system for it: {error}", "install the package of this scheme"
+        ) from None
+    handler: Any = fs.FSSpecHandler
+    return fs.PyFileSystem(handler(file_system)), inner
+
+
+def _advice(url: str) -> str:
+    if urlsplit(url).scheme in ("hdfs", "viewfs"):
+        return (
+            "set JAVA_HOME, HADOOP_HOME and CLASSPATH so that libhdfs and Hadoop's jars are found"
+        )
+    return "correct the URL, or look whether the storage can be reached from this machine"
