@@ -27,6 +27,9 @@ from tidegate.state.descriptors import (
 from tidegate.state.handles import BroadcastState, ReadOnlyBroadcastState, State
 from tidegate.state.operator_state import OperatorStateStore
 
+_KEYS_AT_ONCE: Final = 10_000
+"""States that are in memory at once while all are changed."""
+
 
 class ReadOnlyView(ReadOnlyBroadcastState[Any, Any]):
     """A broadcast state without what changes it."""
@@ -183,11 +186,14 @@ class KeyedWritingContext(WritingContext, KeyedBroadcastProcessFunction.Context)
         apply = bound_method(function, KeyedStateFunction, "process")
         backend = self._backend
         state = _handle(backend, state_descriptor)
-        keys = list(backend.keys(state_descriptor.name))
+        all_keys = list(backend.keys(state_descriptor.name))
         try:
-            for key, place in zip(keys, backend.places_of(keys), strict=True):
-                backend.current_key, backend.place = key, place
-                apply(key, state)
+            for start in range(0, len(all_keys), _KEYS_AT_ONCE):
+                keys = all_keys[start : start + _KEYS_AT_ONCE]
+                for key, place in zip(keys, backend.places_of(keys), strict=True):
+                    backend.current_key, backend.place = key, place
+                    apply(key, state)
+                backend.clean_up(len(keys))
         finally:
             self.leave_key()
 

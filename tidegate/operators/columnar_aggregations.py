@@ -18,6 +18,7 @@ from tidegate.operators.running import (
     running_least,
     running_sum,
 )
+from tidegate.state.backends import create_columnar_state
 from tidegate.state.columnar import ColumnarState, NumberColumn, StateColumn, ValueColumn
 from tidegate.state.key_index import KeyIndex
 from tidegate.state.word_index import Slots
@@ -50,7 +51,8 @@ class ColumnarAggregation(Operator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._columns = self.state_columns()
-        self.state = ColumnarState(
+        self.state = create_columnar_state(
+            context.settings,
             self.name,
             f"{self.name} over {self.format.type_info}, keyed by {self.key_columns}",
             KeyIndex(
@@ -60,6 +62,7 @@ class ColumnarAggregation(Operator):
             self._columns,
             context.key_groups,
             context.max_parallelism,
+            context.directory,
         )
 
     @abstractmethod
@@ -67,23 +70,28 @@ class ColumnarAggregation(Operator):
         """What is kept for every key, empty."""
 
     @abstractmethod
-    def results(self, columns: Columns, slots: Slots, known: int) -> Columns:
-        """The result columns, a row for each record; slots from `known` on are new."""
+    def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
+        """The result columns, a row for each record; `new` slots had no record before."""
+
+    def on_loaded(self, slots: Slots) -> None:
+        """The state of these slots is back in memory."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         if not len(batch):
             return
         columns = batch.columns
-        known = len(self.state)
         slots = self.state.slots_of([columns.column(place) for place in self.key_columns])
+        if len(self.state.loaded):
+            self.on_loaded(self.state.loaded)
         try:
-            results = self.results(columns.columns, slots, known)
+            results = self.results(columns.columns, slots, self.state.new)
         except _Overflow as overflow:
             self._emit(overflow.results, batch)
             raise TypeMismatch(
                 str(self.format.type_info), batch.records[overflow.row], overflow.reason
             ) from None
         self._emit(results, batch)
+        self.state.clean_up()
 
     def _emit(self, results: Columns, batch: Batch) -> None:
         rows = len(results[0])
@@ -98,6 +106,9 @@ class ColumnarAggregation(Operator):
 
     def restore(self, snapshots: list[OperatorSnapshot]) -> None:
         self.state.restore(found.keyed for found in snapshots if found.keyed is not None)
+
+    def close(self) -> None:
+        self.state.close()
 
     def plain(self, columns: Columns, place: int) -> pa.Array[Any]:
         """A column as its declared type; batches may hold it in another encoding."""
@@ -122,7 +133,7 @@ class FirstFields:
         schema = operator.format.schema
         self._operator = operator
         self._columns = {
-            place: ValueColumn()
+            place: ValueColumn(schema.field(place).type)
             for place in range(len(schema))
             # Equal keys look alike, except for the two zeros of floats.
             if place != aggregated
@@ -134,30 +145,31 @@ class FirstFields:
     def state_columns(self) -> dict[str, StateColumn]:
         return {f"first{place}": column for place, column in self._columns.items()}
 
-    def replace(self, columns: Columns, slots: Slots, known: int) -> Columns:
+    def replace(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
         """The columns with these fields as each key saw them first."""
         if not self._columns:
             return list(columns)
-        new_slots, first_rows = first_occurrences(slots, known)
+        first_rows = first_occurrences(slots, new)
         replaced = list(columns)
         for place, column in self._columns.items():
             values = self._operator.plain(columns, place)
-            if len(new_slots):
-                column.put(new_slots, values.take(first_rows))
+            if len(new):
+                column.put(new, values.take(first_rows))
             replaced[place] = column.take(slots)
         return replaced
 
 
-def first_occurrences(slots: Slots, known: int) -> tuple[Slots, Slots]:
-    """The new slots, from `known` on, and the row in which each occurs first."""
-    rows = np.flatnonzero(slots >= known)
-    if not len(rows):
-        return rows, rows
-    new = slots[rows]
-    first = np.empty(int(new.max()) + 1 - known, np.intp)
+def first_occurrences(slots: Slots, new: Slots) -> Slots:
+    """The row in which each of some slots, in ascending order, occurs first."""
+    if not len(new):
+        return new
+    least = int(new[0])
+    rows = np.flatnonzero(slots >= least)
+    later = slots[rows] - least
+    first = np.empty(int(later.max()) + 1, np.intp)
     # The last writer wins, so the first row is to write last.
-    first[new[::-1] - known] = rows[::-1]
-    return np.arange(known, known + len(first)), first
+    first[later[::-1]] = rows[::-1]
+    return first[new - least]
 
 
 class SumAggregation(ColumnarAggregation):
@@ -181,10 +193,14 @@ class SumAggregation(ColumnarAggregation):
 
     def restore(self, snapshots: list[OperatorSnapshot]) -> None:
         super().restore(snapshots)
-        self._reach = 0 if self._is_float else _magnitude(self._sums.values)
+        self.on_loaded(np.arange(len(self.state)))
 
-    def results(self, columns: Columns, slots: Slots, known: int) -> Columns:
-        results = self._firsts.replace(columns, slots, known)
+    def on_loaded(self, slots: Slots) -> None:
+        if not self._is_float:
+            self._reach = max(self._reach, _magnitude(self._sums.values[slots]))
+
+    def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
+        results = self._firsts.replace(columns, slots, new)
         field = self.plain(columns, self.field)
         values = (field.fill_null(self._nothing) if field.null_count else field).to_numpy()
         segments = Segments(slots, len(self.state))
@@ -254,7 +270,7 @@ class CountAggregation(ColumnarAggregation):
         self._counts = NumberColumn(np.int64)
         return {"count": self._counts}
 
-    def results(self, columns: Columns, slots: Slots, known: int) -> Columns:
+    def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
         ones: npt.NDArray[Any] = np.ones(len(slots), np.int64)
         if self.field is not None and columns[self.field].null_count:
             ones = columns[self.field].is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
@@ -292,18 +308,20 @@ class ExtremeAggregation(ColumnarAggregation):
 
     def state_columns(self) -> dict[str, StateColumn]:
         places = range(len(self.format.schema)) if self.whole_record else (self.field,)
-        self._best = {place: ValueColumn() for place in places}
+        schema = self.format.schema
+        self._best = {place: ValueColumn(schema.field(place).type) for place in places}
         self._firsts = None if self.whole_record else FirstFields(self, self.field)
         best: dict[str, StateColumn] = {f"best{p}": column for p, column in self._best.items()}
         return best if self._firsts is None else {**best, **self._firsts.state_columns()}
 
-    def results(self, columns: Columns, slots: Slots, known: int) -> Columns:
+    def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
         results = list(columns)
         if self._firsts is not None:
-            results = self._firsts.replace(columns, slots, known)
+            results = self._firsts.replace(columns, slots, new)
         touched = np.zeros(len(self.state), np.bool_)
         touched[slots] = True
-        earlier = np.flatnonzero(touched[:known])
+        touched[new] = False
+        earlier = np.flatnonzero(touched)
         # What each key had so far takes part as if it were a record before all others.
         contenders = {place: self._contenders(columns, place, earlier) for place in self._best}
         segments = Segments(np.concatenate([earlier, slots]), len(self.state))
@@ -329,9 +347,9 @@ class ExtremeAggregation(ColumnarAggregation):
     ) -> None:
         """Store the winners of the batch that were not there before."""
         last = segments.ordered(winners).take(segments.ends)
-        new = last >= earlier
+        beaten = last >= earlier
         for place, values in contenders.items():
-            self._best[place].put(segments.slots[new], values.take(last[new]))
+            self._best[place].put(segments.slots[beaten], values.take(last[beaten]))
 
 
 def _magnitude(values: npt.NDArray[Any]) -> int:

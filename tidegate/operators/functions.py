@@ -12,9 +12,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from enum import Enum, auto
 from typing import Any
 
+from tidegate.operators.function_contexts import (
+    ContextBase,
+    KeyedContextBase,
+    OnTimerContextBase,
+    TimeDomain,
+    TimerService,
+)
 from tidegate.operators.output_tag import OutputTag
 from tidegate.operators.runtime_context import KeyedStateStore, RuntimeContext
 from tidegate.state.descriptors import MapStateDescriptor, StateDescriptor
@@ -120,60 +126,10 @@ class Partitioner(Function):
     def partition(self, key: Any, num_partitions: int) -> int: ...
 
 
-class TimeDomain(Enum):
-    """Which clock a timer follows."""
-
-    EVENT_TIME = auto()
-    PROCESSING_TIME = auto()
-
-
-class TimerService(ABC):
-    """Time as the operator sees it, and timers of the current key. Milliseconds since the epoch."""
-
-    @abstractmethod
-    def current_processing_time(self) -> int: ...
-
-    @abstractmethod
-    def current_watermark(self) -> int: ...
-
-    @abstractmethod
-    def register_processing_time_timer(self, timestamp: int) -> None:
-        """Call `on_timer` once at this time; a key has at most one timer for one time."""
-
-    @abstractmethod
-    def register_event_time_timer(self, timestamp: int) -> None: ...
-
-    @abstractmethod
-    def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Forget the timer of the current key at exactly this time, if there is one."""
-
-    @abstractmethod
-    def delete_event_time_timer(self, timestamp: int) -> None: ...
-
-
-class _Context(ABC):
-    @abstractmethod
-    def timer_service(self) -> TimerService: ...
-
-    @abstractmethod
-    def timestamp(self) -> int | None:
-        """Event time of the record in milliseconds; None on a stream without event time."""
-
-
-class _KeyedContext(_Context):
-    @abstractmethod
-    def get_current_key(self) -> Any: ...
-
-
-class _OnTimerContext(_KeyedContext):
-    @abstractmethod
-    def time_domain(self) -> TimeDomain: ...
-
-
 class ProcessFunction(Function):
     """Any number of results for every record, to the main and to side outputs."""
 
-    class Context(_Context):
+    class Context(ContextBase):
         """Valid only during the call it is given to."""
 
     @abstractmethod
@@ -183,10 +139,10 @@ class ProcessFunction(Function):
 class KeyedProcessFunction(Function):
     """Like ProcessFunction, with the state and the timers of the record's key."""
 
-    class Context(_KeyedContext):
+    class Context(KeyedContextBase):
         """Valid only during the call it is given to."""
 
-    class OnTimerContext(_OnTimerContext):
+    class OnTimerContext(OnTimerContextBase):
         """Valid only during the call it is given to."""
 
     @abstractmethod
@@ -219,7 +175,7 @@ class CoFlatMapFunction(Function):
 class CoProcessFunction(Function):
     """ProcessFunction on two streams."""
 
-    class Context(_Context):
+    class Context(ContextBase):
         """Valid only during the call it is given to."""
 
     @abstractmethod
@@ -232,10 +188,10 @@ class CoProcessFunction(Function):
 class KeyedCoProcessFunction(Function):
     """KeyedProcessFunction on two streams that are keyed alike and share state."""
 
-    class Context(_KeyedContext):
+    class Context(KeyedContextBase):
         """Valid only during the call it is given to."""
 
-    class OnTimerContext(_OnTimerContext):
+    class OnTimerContext(OnTimerContextBase):
         """Valid only during the call it is given to."""
 
     @abstractmethod
@@ -322,7 +278,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
         ) -> None:
             """Call `function(key, state)` for every key of the subtask that has such a state."""
 
-    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, _KeyedContext):
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, KeyedContextBase):
         """Valid only during the call it is given to."""
 
     class OnTimerContext(ReadOnlyContext):

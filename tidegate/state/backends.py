@@ -8,9 +8,12 @@ from typing import Any, Final
 
 from tidegate.core.clock import Clock
 from tidegate.core.modes import StateBackendType
+from tidegate.state.columnar import ColumnarState, StateColumn
 from tidegate.state.hashmap_backend import HashMapBackend
 from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.key_index import KeyIndex
 from tidegate.state.rocksdb_backend import RocksDBBackend
+from tidegate.state.rocksdb_columnar import RocksDBColumnarState
 from tidegate.state.rocksdb_store import DEFAULT_MEMORY
 from tidegate.state.slot_backend import SlotBackend
 
@@ -43,6 +46,25 @@ def create_keyed_backend(
         clock,
         local_directory(settings, key_groups, directory),
         database_memory(settings),
+    )
+
+
+def create_columnar_state(
+    settings: Mapping[str, Any],
+    name: str,
+    declaration: str,
+    keys: KeyIndex,
+    columns: Mapping[str, StateColumn],
+    key_groups: KeyGroupRange,
+    max_parallelism: int,
+    directory: Path | None = None,
+) -> ColumnarState:
+    """The columnar state of one operator of one subtask, empty; settings as for backends."""
+    state = name, declaration, keys, columns, key_groups, max_parallelism
+    if settings.get(_TYPE, StateBackendType.HASHMAP) is StateBackendType.HASHMAP:
+        return ColumnarState(*state)
+    return RocksDBColumnarState(
+        *state, local_directory(settings, key_groups, directory), database_memory(settings)
     )
 
 

@@ -40,6 +40,10 @@ class FrozenColumn(Protocol):
 class StateColumn(ABC):
     """What is kept for every slot."""
 
+    kind: pa.DataType
+    is_number: bool
+    """Whether every slot has a number, never null."""
+
     @abstractmethod
     def grow(self, slots: int) -> None:
         """There are so many slots now."""
@@ -52,6 +56,10 @@ class StateColumn(ABC):
     def restore(self, slots: Slots, values: pa.Array[Any]) -> None:
         """Put back what was frozen; `slots` are new."""
 
+    @abstractmethod
+    def renumber(self, old: Slots, new: Slots) -> None:
+        """What stood at the old slots stands at the new ones; there are no others any more."""
+
     @property
     @abstractmethod
     def nbytes(self) -> int: ...
@@ -60,7 +68,10 @@ class StateColumn(ABC):
 class NumberColumn(StateColumn):
     """A number per slot."""
 
+    is_number = True
+
     def __init__(self, dtype: npt.DTypeLike, initial: float = 0) -> None:
+        self.kind = pa.from_numpy_dtype(np.dtype(dtype))
         self._initial = initial
         self._room = np.full(1024, initial, dtype)
         self.values = self._room[:0]
@@ -83,6 +94,12 @@ class NumberColumn(StateColumn):
     def restore(self, slots: Slots, values: pa.Array[Any]) -> None:
         self.values[slots] = values.to_numpy(zero_copy_only=False)
 
+    def renumber(self, old: Slots, new: Slots) -> None:
+        kept = self.values[old]
+        self._room = np.full(max(len(old), 1024), self._initial, self._room.dtype)
+        self.values = self._room[: len(old)]
+        self.values[new] = kept
+
 
 class _FrozenNumbers:
     def __init__(self, values: npt.NDArray[Any]) -> None:
@@ -96,7 +113,10 @@ class _FrozenNumbers:
 class ValueColumn(StateColumn):
     """A value of any Arrow type per slot, replaced as a whole."""
 
-    def __init__(self) -> None:
+    is_number = False
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.kind = kind
         self._store = ColumnStore()
         self._places = NumberColumn(np.intp)
         """Where in the store the value of a slot stands."""
@@ -129,6 +149,14 @@ class ValueColumn(StateColumn):
     def restore(self, slots: Slots, values: pa.Array[Any]) -> None:
         self.put(slots, values)
 
+    def renumber(self, old: Slots, new: Slots) -> None:
+        living = self._store.take(self._places.values[old]) if len(self._store) else None
+        self._store = ColumnStore()
+        self._places = NumberColumn(np.intp)
+        self._places.grow(len(old))
+        if living is not None:
+            self.put(new, living)
+
 
 class _FrozenValues:
     def __init__(self, chunks: tuple[pa.Array[Any], ...], places: Slots) -> None:
@@ -153,10 +181,14 @@ class ColumnarState:
     ) -> None:
         self.metadata = StateMetadata(name, declaration, PayloadForm.ARROW)
         self.columns = dict(columns)
+        self.new: Slots = np.arange(0)
+        """The slots, ascending, that got their first record with the last batch."""
+        self.loaded: Slots = np.arange(0)
+        """The slots that the last batch has brought back into memory."""
         self._index = keys
         self._key_names = [f"key{place}" for place in range(keys.width)]
-        self._key_groups = key_groups
-        self._max_parallelism = max_parallelism
+        self.key_groups = key_groups
+        self.max_parallelism = max_parallelism
 
     def __len__(self) -> int:
         """How many keys there are."""
@@ -168,18 +200,25 @@ class ColumnarState:
 
     def slots_of(self, keys: Sequence[pa.Array[Any]]) -> Slots:
         """The slot of every row's key; those of new keys follow the ones there were."""
-        before = len(self._index)
+        known = len(self._index)
         slots = self._index.find_or_add(keys)
-        if len(self._index) > before:
+        self.new = np.arange(known, len(self._index))
+        if len(self.new):
             for column in self.columns.values():
                 column.grow(len(self._index))
         return slots
 
+    def clean_up(self) -> None:
+        """Give back room; called between batches. Slots mean other keys afterwards."""
+
+    def close(self) -> None:
+        """Release everything."""
+
     def freeze(self) -> FrozenState:
         return _FrozenColumns(
             self.metadata,
-            self._key_groups,
-            self._max_parallelism,
+            self.key_groups,
+            self.max_parallelism,
             self._key_names,
             self._index.keys(),
             {name: column.freeze() for name, column in self.columns.items()},
@@ -187,17 +226,17 @@ class ColumnarState:
 
     def restore(self, images: Iterable[KeyedStateImage]) -> None:
         for image in images:
-            check_max_parallelism_unchanged(image.max_parallelism, self._max_parallelism)
+            check_max_parallelism_unchanged(image.max_parallelism, self.max_parallelism)
             for stored in image.metadata:
                 if stored != self.metadata:
                     raise StateTypeChanged(
                         stored.name, stored.declaration, self.metadata.declaration
                     )
-            for chunk in image.chunks(self._key_groups):
+            for chunk in image.chunks(self.key_groups):
                 self._restore_chunk(chunk)
 
     def _restore_chunk(self, chunk: StateChunk) -> None:
-        start, stop = chunk.span_in(self._key_groups)
+        start, stop = chunk.span_in(self.key_groups)
         rows = from_bytes(chunk.payload).slice(start, stop - start)
         if rows.num_rows == 0:
             return

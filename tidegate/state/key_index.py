@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from tidegate.state.column_store import ColumnStore, take_from
 from tidegate.state.hash_columns import Hashes, fold_hashes, hash_column
 from tidegate.state.key_words import can_be_words, words_of, words_per_key
+from tidegate.state.keys import KeySchema
 from tidegate.state.word_index import Slots, WordIndex
 
 MOST_KEY_COLUMNS: Final = 4
@@ -107,6 +108,7 @@ class KeyIndex:
     """
 
     def __init__(self, kinds: Sequence[pa.DataType], *, is_tuple: bool) -> None:
+        self.schema = KeySchema(tuple(kinds), is_tuple)
         self._is_tuple = is_tuple
         self._columns = [ColumnIndex(kind) for kind in kinds]
         self._pairs = WordIndex((len(kinds) + 1) // 2) if len(kinds) > 1 else None
@@ -145,6 +147,11 @@ class KeyIndex:
         stores = [column.values.chunks() for column in self._columns]
         parts = None if self._pairs is None else self._parts.rows()
         return FrozenKeys(stores, parts, self._is_tuple)
+
+    def only(self, slots: Slots) -> tuple[KeyIndex, Slots]:
+        """An index of the keys of some slots alone, and the new slot of each."""
+        fewer = KeyIndex(self.schema.kinds, is_tuple=self._is_tuple)
+        return fewer, fewer.find_or_add(self.keys().take(slots)) if len(slots) else slots
 
 
 class GrowingRows:

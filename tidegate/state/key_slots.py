@@ -127,9 +127,8 @@ class ColumnKeys(KeySlots):
     """Keys that are columns of typed streams, without a Python object for each."""
 
     def __init__(self, kinds: Sequence[pa.DataType], *, is_tuple: bool) -> None:
-        self._kinds = list(kinds)
         self._is_tuple = is_tuple
-        self._index = KeyIndex(self._kinds, is_tuple=is_tuple)
+        self._index = KeyIndex(kinds, is_tuple=is_tuple)
 
     @classmethod
     def like(cls, keys: KeyColumns) -> ColumnKeys:
@@ -140,7 +139,7 @@ class ColumnKeys(KeySlots):
 
     def takes(self, keys: KeyColumns) -> bool:
         """Whether these keys are of the same type."""
-        return (self._kinds, self._is_tuple) == (keys.kinds, keys.is_tuple)
+        return self.schema == KeySchema(tuple(keys.kinds), keys.is_tuple)
 
     def find_or_add(self, keys: KeyColumns) -> list[int]:
         """The slot of every row."""
@@ -155,7 +154,7 @@ class ColumnKeys(KeySlots):
 
     @property
     def schema(self) -> KeySchema:
-        return KeySchema(tuple(self._kinds), self._is_tuple)
+        return self._index.schema
 
     def tail(self, start: int) -> tuple[list[Any], Hashes]:
         keys = KeyColumns(self._index.keys().take(np.arange(start, len(self))), self._is_tuple)
@@ -165,10 +164,9 @@ class ColumnKeys(KeySlots):
         return _FrozenColumnKeys(self._index.keys(), self._is_tuple)
 
     def only(self, slots: Slots) -> tuple[ColumnKeys, Slots]:
-        fewer = ColumnKeys(self._kinds, is_tuple=self._is_tuple)
-        if not len(slots):
-            return fewer, slots
-        return fewer, fewer._index.find_or_add(self._index.keys().take(slots))
+        fewer = ColumnKeys(self.schema.kinds, is_tuple=self._is_tuple)
+        fewer._index, places = self._index.only(slots)
+        return fewer, places
 
 
 class _FrozenColumnKeys(KeySnapshot):

@@ -158,11 +158,11 @@ class RocksDBBackend(SlotBackend):
         self._series.settle()
         metadata = self._states[len(_TIMERS) :]
         metadata += [s for s, queue in zip(_TIMERS, self._queues, strict=True) if queue]
-        return self._series.freeze(self._facts(), tuple(metadata), self._unwritten())
+        return self._series.freeze(self._facts(), tuple(metadata), self._unwritten(self._clock))
 
-    def _unwritten(self) -> UnwrittenValues:
+    def _unwritten(self, clock: Clock | None = None) -> UnwrittenValues:
         tables = list(self._stored_tables.values())
-        return UnwrittenValues(tables, self._queues, self._set, self.max_parallelism)
+        return UnwrittenValues(tables, self._queues, self._set, self.max_parallelism, clock)
 
     def _facts(self) -> DatabaseFacts:
         if self._keys is not None:

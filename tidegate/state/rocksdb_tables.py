@@ -6,10 +6,12 @@ import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from tidegate.core.clock import Clock
 from tidegate.core.errors import StateMisuse, shorten
 from tidegate.state.backend import StateMetadata
 from tidegate.state.copies import ATOMIC
 from tidegate.state.hash_columns import hash_values
+from tidegate.state.hashmap_ttl import Lifetime
 from tidegate.state.rocksdb_entries import (
     head_of,
     key_of,
@@ -56,12 +58,20 @@ class StoredTable(Table):
             self.stored[slot] = value
 
     def changes(
-        self, values: list[Any], slots: list[int], stems: list[bytes], heads: list[bytes]
+        self,
+        values: list[Any],
+        slots: list[int],
+        entries: tuple[list[bytes], list[bytes]],
+        lifetime: Lifetime | None,
     ) -> Iterator[tuple[bytes, bytes | None]]:
         """The entries of slots whose value may differ from what is stored, which it is then."""
         stored, suffix, dumps = self.stored, self.suffix, pickle.dumps
+        stems, heads = entries
+        now = 0 if lifetime is None else lifetime.now()
         for slot in slots:
             value = values[slot]
+            if lifetime is not None and value is not None:
+                value = lifetime.living(value, now)
             if value is stored[slot] and (value is None or type(value) in ATOMIC):
                 continue
             if value is None:
@@ -96,11 +106,14 @@ class UnwrittenValues(Unwritten):
         timers: Sequence[StoredTimerQueue],
         working_set: WorkingSet,
         max_parallelism: int,
+        clock: Clock | None,
     ) -> None:
+        """Freeze what has changed; with a clock, without what has expired by it."""
+        self._clock = clock
         self._tables = [(table, table.freeze()) for table in tables]
         self._timers = [(queue, queue.take_changes()) for queue in timers]
         self._set = working_set
-        self._stems, self._heads = working_set.stems, working_set.heads
+        self._entries = working_set.stems, working_set.heads
         self._max_parallelism = max_parallelism
         changed = working_set.changed()
         self._slots: list[int] = changed.tolist()
@@ -108,7 +121,10 @@ class UnwrittenValues(Unwritten):
 
     def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
         for table, values in self._tables:
-            yield from table.changes(values, self._slots, self._stems, self._heads)
+            lifetime = None
+            if table.ttl is not None and self._clock is not None:
+                lifetime = Lifetime(table.ttl, self._clock)
+            yield from table.changes(values, self._slots, self._entries, lifetime)
         for number, (_, changed) in enumerate(self._timers):
             yield from self._timer_changes(state_suffix(number), changed)
 

@@ -70,7 +70,7 @@ def read_segment(segment: Segment, resolve: FileResolver) -> bytes:
 def place_of(file: StoredFile, resolve: FileResolver) -> str:
     """Where a file stands, for messages."""
     store, path = resolve(file)
-    return shown(below(store.url, path))
+    return shown(below(store.url, path)).partition("?")[0]
 
 
 class StoredImage(KeyedStateImage):

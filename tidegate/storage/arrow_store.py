@@ -36,9 +36,11 @@ class ArrowStore(BlobStore):
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
         with self._at(path) as place, self._file_system.open_input_file(place) as file:
-            wanted = max(0, file.size() - offset) if size is None else size
+            rest = file.size() - offset
+            if rest <= 0:
+                return b""
             file.seek(offset)
-            return file.read(wanted) if wanted else b""
+            return file.read(rest if size is None else min(size, rest))
 
     def writer(self, path: str) -> AbstractContextManager[BlobWriter]:
         return self._writer(path)
@@ -109,4 +111,4 @@ class ArrowStore(BlobStore):
             yield place
 
     def _shown(self, path: str) -> str:
-        return shown(below(self.url, path))
+        return shown(below(self.url, path)).partition("?")[0]

@@ -13,6 +13,7 @@ _NO_SPACE = "free space there, or set execution.checkpointing.dir to another pla
 _NO_RIGHT = (
     "let the user who runs the driver and the slots write there, or choose another directory"
 )
+_NO_DIRECTORY = "a file stands where a directory is needed: choose another directory"
 _ADVICE = {
     errno.ENOSPC: _NO_SPACE,
     errno.EDQUOT: _NO_SPACE,
@@ -20,7 +21,8 @@ _ADVICE = {
     errno.EACCES: _NO_RIGHT,
     errno.EPERM: _NO_RIGHT,
     errno.EROFS: _NO_RIGHT,
-    errno.ENOTDIR: "a file stands where a directory is needed: choose another directory",
+    errno.ENOTDIR: _NO_DIRECTORY,
+    errno.EEXIST: _NO_DIRECTORY,
     errno.EISDIR: "a directory stands where a file is needed: choose another directory",
 }
 _IN_WORDS = {"access_denied": _NO_RIGHT, "accessdenied": _NO_RIGHT, "forbidden": _NO_RIGHT}

@@ -144,48 +144,54 @@ def test_a_file_system_storage_without_a_directory_is_refused(env):
 
 
 @pytest.mark.parametrize(
-    ("change", "problem"),
+    ("change", "key", "advice"),
     [
         (
             lambda env, config: config.set_checkpoint_interval(0),
-            "execution.checkpointing.interval = 0: give a duration of at least 10 ms",
+            "execution.checkpointing.interval",
+            "give a duration of at least 10 ms",
         ),
         (
             lambda env, config: config.set_checkpoint_timeout(5),
-            "execution.checkpointing.timeout = 5: give a duration of at least 10 ms",
+            "execution.checkpointing.timeout",
+            "give a duration of at least 10 ms",
         ),
         (
             lambda env, config: config.set_min_pause_between_checkpoints(-1),
-            "execution.checkpointing.min-pause = -1: give a duration of at least 0 ms",
+            "execution.checkpointing.min-pause",
+            "give a duration of at least 0 ms",
         ),
         (
             lambda env, config: config.set_max_concurrent_checkpoints(0),
-            "execution.checkpointing.max-concurrent-checkpoints = 0: "
+            "execution.checkpointing.max-concurrent-checkpoints",
             "give a whole number of at least 1",
         ),
         (
             lambda env, config: config.set_tolerable_checkpoint_failure_number(-1),
-            "execution.checkpointing.tolerable-failed-checkpoints = -1: "
+            "execution.checkpointing.tolerable-failed-checkpoints",
             "give a whole number of at least 0",
         ),
         (
             lambda env, config: config.set_checkpoint_storage_dir(" "),
-            "execution.checkpointing.dir = ' ': give text that is not empty",
+            "execution.checkpointing.dir",
+            "give text that is not empty",
         ),
         (
             lambda env, config: env.set_max_parallelism(32769),
-            "pipeline.max-parallelism = 32769: give a whole number from 1 to 32768",
+            "pipeline.max-parallelism",
+            "give a whole number from 1 to 32768",
         ),
         (
             lambda env, config: env.set_max_parallelism(0),
-            "pipeline.max-parallelism = 0: give a whole number from 1 to 32768",
+            "pipeline.max-parallelism",
+            "give a whole number from 1 to 32768",
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_where_it_is_set(env, change, problem):
+def test_what_makes_no_sense_is_refused_where_it_is_set(env, change, key, advice):
     with pytest.raises(ConfigError) as refusal:
         change(env, env.get_checkpoint_config())
-    assert str(refusal.value) == problem
+    assert (refusal.value.args[0], refusal.value.args[2]) == (key, advice)
 
 
 def test_incremental_checkpoints_are_the_users_choice(env):

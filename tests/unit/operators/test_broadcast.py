@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tidegate.core.errors import UserFunctionError
+from tidegate.core.modes import StateBackendType
 from tidegate.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from tidegate.operators.functions import (
     BroadcastProcessFunction,
@@ -24,6 +25,7 @@ from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.typeinfo import Types
 
+PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
 BY_FIRST = KeySelection(lambda pair: pair[0])
 UNKNOWN = OutputTag("unknown")
@@ -47,6 +49,12 @@ class Priced(BroadcastProcessFunction):
         else:
             rules.put(name, price)
         yield "rules", len(list(rules.keys()))
+
+
+@pytest.fixture(params=list(StateBackendType), ids=lambda backend: backend.value)
+def settings(request):
+    """Of either state backend."""
+    return {"state.backend.type": request.param}
 
 
 def unkeyed(function, *descriptors):
@@ -106,7 +114,7 @@ class Looks(BroadcastProcessFunction):
         (lambda state: state["c"], None),
         (lambda state: "b" in state, True),
         (lambda state: state.contains("c"), False),
-        (lambda state: sorted(state), ["a", "b"]),
+        (sorted, ["a", "b"]),
         (lambda state: sorted(state.keys()), ["a", "b"]),
         (lambda state: sorted(state.values()), [1, 2]),
         (lambda state: dict(state.items()), {"a": 1, "b": 2}),
@@ -197,15 +205,15 @@ class Limits(KeyedBroadcastProcessFunction):
 SUM = ValueStateDescriptor("sum", Types.LONG())
 
 
-def test_keyed_records_have_their_own_state_and_the_broadcast_one():
-    with OperatorHarness(keyed(Limits())) as harness:
+def test_keyed_records_have_their_own_state_and_the_broadcast_one(settings):
+    with OperatorHarness(keyed(Limits()), settings=settings) as harness:
         harness.process([5], input_index=1)
         harness.process([("a", 3), ("b", 6), ("a", 3)])
         assert harness.output == [("b", 6), ("a", 6)]
 
 
-def test_timers_read_the_broadcast_state():
-    with OperatorHarness(keyed(Limits())) as harness:
+def test_timers_read_the_broadcast_state(settings):
+    with OperatorHarness(keyed(Limits()), settings=settings) as harness:
         harness.process([5], input_index=1)
         harness.process([("a", 6)])
         harness.process([7], input_index=1)
@@ -218,8 +226,8 @@ def test_timers_read_the_broadcast_state():
         ]
 
 
-def test_both_states_are_in_a_snapshot():
-    with OperatorHarness(keyed(Limits())) as harness:
+def test_both_states_are_in_a_snapshot(settings):
+    with OperatorHarness(keyed(Limits()), settings=settings) as harness:
         harness.process([5], input_index=1)
         harness.process([("a", 4)])
         snapshot = harness.snapshot()
@@ -228,8 +236,8 @@ def test_both_states_are_in_a_snapshot():
         assert restored.output == [("a", 6)]
 
 
-def test_a_broadcast_record_changes_the_state_of_every_key():
-    with OperatorHarness(keyed(Limits())) as harness:
+def test_a_broadcast_record_changes_the_state_of_every_key(settings):
+    with OperatorHarness(keyed(Limits()), settings=settings) as harness:
         harness.process([("a", 3), ("b", 4)])
         harness.process([None], input_index=1)
         harness.take_output()
@@ -237,11 +245,11 @@ def test_a_broadcast_record_changes_the_state_of_every_key():
         assert harness.output == [("a", 1), ("b", 1)]
 
 
-def test_a_broadcast_record_has_no_key():
-    harness = OperatorHarness(keyed(Limits()))
-    with harness, pytest.raises(UserFunctionError, match=r"no key.*ctx.apply_to_keyed_state"):
+def test_a_broadcast_record_has_no_key(settings):
+    with OperatorHarness(keyed(Limits()), settings=settings) as harness:
         harness.process([("a", 3)])
-        harness.process(["touch"], input_index=1)
+        with pytest.raises(UserFunctionError, match=r"no key.*ctx.apply_to_keyed_state"):
+            harness.process(["touch"], input_index=1)
 
 
 class Sums:
@@ -325,11 +333,27 @@ class EveryKind(KeyedBroadcastProcessFunction):
     ],
     ids=["value", "list", "map", "reducing", "aggregating"],
 )
-def test_every_kind_of_keyed_state_is_reached_by_a_broadcast_record(descriptor, write, read, found):
-    with OperatorHarness(keyed(EveryKind(descriptor, write, read))) as harness:
+def test_every_kind_of_keyed_state_is_reached_by_a_broadcast_record(
+    settings, descriptor, write, read, found
+):
+    operator = keyed(EveryKind(descriptor, write, read))
+    with OperatorHarness(operator, settings=settings) as harness:
         harness.process([("a", 1), ("b", 2), ("a", 3)])
         harness.process(["all"], input_index=1)
         assert harness.output == [found]
+
+
+def test_all_of_many_keys_in_columns_are_reached(settings):
+    by_column = KeySelection(lambda pair: pair[0], columns=0)
+    operator = KeyedBroadcastProcessOperator(Limits(), by_column, (RULES,))
+    with OperatorHarness(operator, settings=settings) as harness:
+        records = [(f"key {i}", i) for i in range(25_000)]
+        harness.process([1 << 40], input_index=1)
+        harness.process(records, type_info=PAIR)
+        harness.process([None], input_index=1)
+        harness.process([0], input_index=1)
+        harness.process([("key 7", 1), ("key 24999", 2)], type_info=PAIR)
+        assert harness.output == [("key 7", 1), ("key 24999", 2)]
 
 
 def test_a_failing_broadcast_record_is_named():

@@ -18,7 +18,7 @@ ALL = KeyGroupRange(0, GROUPS)
 
 
 def a_state(key_groups=ALL, declaration="sums", groups=GROUPS):
-    columns = {"sum": NumberColumn(np.int64), "name": ValueColumn()}
+    columns = {"sum": NumberColumn(np.int64), "name": ValueColumn(pa.string())}
     keys = KeyIndex([pa.string()], is_tuple=False)
     return ColumnarState("s", declaration, keys, columns, key_groups, groups)
 
@@ -50,7 +50,7 @@ def test_a_column_store_finds_values_over_all_its_chunks():
 
 
 def test_values_that_were_replaced_are_removed_in_time():
-    column = ValueColumn()
+    column = ValueColumn(pa.string())
     column.grow(10)
     for round_ in range(2_000):
         column.put(np.arange(10), pa.array([f"{round_}-{slot}" for slot in range(10)]))

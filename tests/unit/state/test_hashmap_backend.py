@@ -1,346 +1,17 @@
-import threading
 import time
 
-import pyarrow as pa
 import pytest
 
-from tidegate.core.errors import StateMisuse, StateTypeChanged
-from tidegate.operators.functions import AggregateFunction
-from tidegate.state.descriptors import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    ValueStateDescriptor,
-)
+from tests.unit.state.test_backends import VALUE, columns, of_key
+from tests.unit.state.test_backends_ttl import lasting
+from tidegate.core.clock import ManualClock
+from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.hashmap_backend import HashMapBackend
-from tidegate.state.key_groups import KeyGroupRange, key_group_of, range_of
-from tidegate.state.keys import KeyColumns
-from tidegate.state.stable_hash import stable_hash
-from tidegate.types.typeinfo import Types
-
-GROUPS = 16
-VALUE = ValueStateDescriptor("value", Types.LONG())
-LIST = ListStateDescriptor("list")
-MAP = MapStateDescriptor("map")
+from tidegate.state.key_groups import KeyGroupRange
 
 
-class Average(AggregateFunction):
-    def create_accumulator(self):
-        return [0, 0]
-
-    def add(self, value, accumulator):
-        accumulator[0] += value
-        accumulator[1] += 1
-        return accumulator
-
-    def get_result(self, accumulator):
-        return accumulator[0] / accumulator[1]
-
-
-AVERAGE = AggregatingStateDescriptor("average", Average())
-
-
-def a_backend(subtask=0, parallelism=1):
-    return HashMapBackend(range_of(subtask, parallelism, GROUPS), GROUPS)
-
-
-def restored(*frozen, subtask=0, parallelism=1):
-    backend = a_backend(subtask, parallelism)
-    backend.restore(frozen)
-    return backend
-
-
-def of_key(backend, key, state=None):
-    backend.current_key = key
-    [backend.place] = backend.places_of([key])
-    return state
-
-
-def test_a_value_belongs_to_the_current_key():
-    backend = a_backend()
-    state = backend.value_state(VALUE)
-    of_key(backend, "a", state).update(1)
-    of_key(backend, "b", state).update(2)
-    assert of_key(backend, "a", state).value() == 1
-    assert of_key(backend, "b", state).value() == 2
-    assert of_key(backend, "c", state).value() is None
-
-
-def test_updating_with_none_forgets_the_value():
-    backend = a_backend()
-    state = of_key(backend, "a", backend.value_state(VALUE))
-    state.update(1)
-    state.update(None)
-    assert state.value() is None
-    assert list(backend.keys("value")) == []
-
-
-def test_a_list_is_appended_to_and_replaced():
-    backend = a_backend()
-    state = of_key(backend, "a", backend.list_state(LIST))
-    assert list(state.get()) == []
-    state.add(1)
-    state.add_all(x for x in (2, 3))
-    assert list(state) == [1, 2, 3]
-    state.update([4])
-    assert list(state) == [4]
-    state.update([])
-    assert list(backend.keys("list")) == []
-
-
-def test_a_map_is_used_by_method_or_like_a_dict():
-    backend = a_backend()
-    state = of_key(backend, "a", backend.map_state(MAP))
-    assert state.is_empty()
-    assert (state.get("x"), "x" in state, list(state)) == (None, False, [])
-    state.put("x", 1)
-    state["y"] = 2
-    state.put_all({"z": 3})
-    assert (state.get("x"), state["y"], state.contains("z")) == (1, 2, True)
-    assert (list(state.keys()), list(state.values())) == (["x", "y", "z"], [1, 2, 3])
-    assert list(state.items()) == [("x", 1), ("y", 2), ("z", 3)]
-    state.remove("x")
-    del state["y"]
-    state.remove("never")
-    assert not state.is_empty()
-    state.remove("z")
-    assert state.is_empty()
-    assert list(backend.keys("map")) == []
-
-
-def test_entries_may_be_removed_while_a_map_is_read():
-    backend = a_backend()
-    state = of_key(backend, "a", backend.map_state(MAP))
-    state.put_all({1: 1, 2: 2})
-    for key in state:
-        state.remove(key)
-    assert state.is_empty()
-
-
-def test_added_values_are_reduced():
-    backend = a_backend()
-    descriptor = ReducingStateDescriptor("largest", max)
-    state = of_key(backend, "a", backend.reducing_state(descriptor))
-    assert state.get() is None
-    for value in (2, 5, 3):
-        state.add(value)
-    assert state.get() == 5
-
-
-def test_added_values_are_aggregated():
-    backend = a_backend()
-    state = of_key(backend, "a", backend.aggregating_state(AVERAGE))
-    assert state.get() is None
-    state.add(1)
-    state.add(2)
-    assert state.get() == 1.5
-    state.clear()
-    assert state.get() is None
-
-
-def test_one_name_is_one_state():
-    backend = a_backend()
-    of_key(backend, "a", backend.value_state(VALUE)).update(7)
-    again = backend.value_state(ValueStateDescriptor("value", Types.LONG()))
-    assert again.value() == 7
-
-
-@pytest.mark.parametrize(
-    "changed", [ValueStateDescriptor("value", Types.STRING()), ListStateDescriptor("value")]
-)
-def test_another_declaration_of_a_name_is_refused(changed):
-    backend = a_backend()
-    backend.value_state(VALUE)
-    with pytest.raises(StateTypeChanged, match="'value' holds value state of Long, but is decl"):
-        backend.table(changed)
-    later = restored(backend.freeze())
-    with pytest.raises(StateTypeChanged):
-        later.table(changed)
-    earlier = a_backend()
-    earlier.table(changed)
-    with pytest.raises(StateTypeChanged):
-        earlier.restore([backend.freeze()])
-
-
-def test_all_kinds_of_state_and_timers_come_back_from_a_snapshot():
-    backend = a_backend()
-    of_key(backend, "a")
-    backend.value_state(VALUE).update(1)
-    backend.list_state(LIST).add_all([1, 2])
-    backend.map_state(MAP).put("x", 1)
-    backend.aggregating_state(AVERAGE).add(4)
-    backend.processing_timers.register(10, "a", backend.place)
-    backend.event_timers.register(20, "a", backend.place)
-
-    copy = restored(backend.freeze())
-    of_key(copy, "a")
-    assert copy.value_state(VALUE).value() == 1
-    assert list(copy.list_state(LIST)) == [1, 2]
-    assert list(copy.map_state(MAP).items()) == [("x", 1)]
-    assert copy.aggregating_state(AVERAGE).get() == 4
-    assert copy.processing_timers.timers() == [(10, "a", copy.place)]
-    assert copy.event_timers.timers() == [(20, "a", copy.place)]
-
-
-def test_a_handle_taken_before_the_restore_sees_what_was_restored():
-    backend = a_backend()
-    of_key(backend, "a", backend.value_state(VALUE)).update(1)
-    copy = a_backend()
-    state = copy.value_state(VALUE)
-    copy.restore([backend.freeze()])
-    assert of_key(copy, "a", state).value() == 1
-
-
-def test_a_rescaled_subtask_takes_the_keys_of_its_key_groups():
-    backend = a_backend()
-    state = backend.value_state(VALUE)
-    keys = [f"key-{i}" for i in range(100)]
-    for i, key in enumerate(keys):
-        of_key(backend, key, state).update(i)
-        backend.processing_timers.register(i, key, backend.place)
-    frozen = backend.freeze()
-    parts = [restored(frozen, subtask=i, parallelism=3) for i in range(3)]
-    for i, part in enumerate(parts):
-        groups = range_of(i, 3, GROUPS)
-        expected = {k for k in keys if key_group_of(stable_hash(k), GROUPS) in groups}
-        assert set(part.keys("value")) == expected
-        assert {timer.key for timer in part.processing_timers.timers()} == expected
-    together = restored(*(part.freeze() for part in parts))
-    assert sorted(together.keys("value")) == sorted(keys)
-
-
-def test_chunks_hold_neighbouring_key_groups_and_only_those_asked_for():
-    backend = a_backend()
-    state = backend.value_state(VALUE)
-    for i in range(20_000):
-        of_key(backend, i, state).update(i)
-    frozen = backend.freeze()
-    chunks = list(frozen.chunks())
-    assert len(chunks) == 3
-    groups = [group for chunk in chunks for group, _ in chunk.groups]
-    assert groups == sorted(groups)
-    assert sum(count for chunk in chunks for _, count in chunk.groups) == 20_000
-    asked = [group for c in frozen.chunks(KeyGroupRange(3, 5)) for group, _ in c.groups]
-    assert set(asked) == {3, 4}
-
-
-@pytest.mark.parametrize("touch", ["value", "list", "add", "add_all", "map", "put", "aggregate"])
-def test_a_snapshot_does_not_see_what_is_changed_in_place(touch):
-    backend = a_backend()
-    of_key(backend, "a")
-    value = backend.value_state(ValueStateDescriptor("v"))
-    items, entries = backend.list_state(LIST), backend.map_state(MAP)
-    average = backend.aggregating_state(AVERAGE)
-    value.update({"n": [1]})
-    items.add({"n": 1})
-    entries.put("x", [1])
-    average.add(2)
-    frozen = backend.freeze()
-    match touch:
-        case "value":
-            value.value()["n"].append(2)
-        case "list":
-            items.get()[0]["n"] = 2
-        case "add":
-            items.add(3)
-            items.get()[0]["n"] = 2
-        case "add_all":
-            items.add_all([3])
-        case "map":
-            entries.get("x").append(2)
-        case "put":
-            entries.put("y", 2)
-            entries.get("x").append(2)
-        case "aggregate":
-            average.add(100)
-    copy = restored(frozen)
-    of_key(copy, "a")
-    assert copy.value_state(ValueStateDescriptor("v")).value() == {"n": [1]}
-    assert list(copy.list_state(LIST)) == [{"n": 1}]
-    assert list(copy.map_state(MAP).items()) == [("x", [1])]
-    assert copy.aggregating_state(AVERAGE).get() == 2
-
-
-def test_what_is_changed_in_place_while_a_snapshot_is_read_is_not_lost():
-    backend = a_backend()
-    state = of_key(backend, "a", backend.value_state(ValueStateDescriptor("v")))
-    state.update([1])
-    frozen = backend.freeze()
-    state.value().append(2)
-    state.value().append(3)
-    frozen.release()
-    state.value().append(4)
-    assert state.value() == [1, 2, 3, 4]
-
-
-def test_a_bound_method_kept_by_the_user_is_as_safe():
-    backend = a_backend()
-    state = of_key(backend, "a", backend.value_state(ValueStateDescriptor("v")))
-    read = state.value
-    state.update([1])
-    frozen = backend.freeze()
-    read().append(2)
-    copy = restored(frozen)
-    assert of_key(copy, "a", copy.value_state(ValueStateDescriptor("v"))).value() == [1]
-
-
-def test_two_snapshots_at_once_each_keep_their_moment():
-    backend = a_backend()
-    state = of_key(backend, "a", backend.value_state(ValueStateDescriptor("v")))
-    state.update([1])
-    first = backend.freeze()
-    state.value().append(2)
-    second = backend.freeze()
-    state.value().append(3)
-    first.release()
-    state.value().append(4)
-    for frozen, expected in ((first, [1]), (second, [1, 2])):
-        copy = restored(frozen)
-        assert of_key(copy, "a", copy.value_state(ValueStateDescriptor("v"))).value() == expected
-    assert state.value() == [1, 2, 3, 4]
-
-
-def test_values_are_shared_again_once_the_snapshot_is_released():
-    backend = a_backend()
-    state = of_key(backend, "a", backend.value_state(ValueStateDescriptor("v")))
-    state.update([1])
-    backend.freeze().release()
-    assert state.value() is state.value()
-    outstanding = backend.freeze()
-    copied = state.value()
-    assert state.value() is copied
-    outstanding.release()
-    outstanding.release()
-    assert state.value() is copied
-
-
-def test_a_snapshot_is_read_on_another_thread_while_records_flow():
-    backend = a_backend()
-    state = backend.value_state(ValueStateDescriptor("v"))
-    for i in range(5_000):
-        of_key(backend, i, state).update([i])
-    frozen = backend.freeze()
-    chunks = []
-    reader = threading.Thread(target=lambda: chunks.extend(frozen.chunks()))
-    reader.start()
-    for i in range(10_000):
-        of_key(backend, i % 6_000, state)
-        held = state.value() or []
-        held.append("later")
-        state.update(held)
-    reader.join()
-
-    class Read:
-        metadata, max_parallelism = frozen.metadata, frozen.max_parallelism
-
-        def chunks(self, key_groups):
-            return iter(chunks)
-
-    copy = restored(Read())
-    read = copy.value_state(ValueStateDescriptor("v"))
-    assert all(of_key(copy, i, read).value() == [i] for i in range(5_000))
-    assert len(list(copy.keys("v"))) == 5_000
+def a_backend():
+    return HashMapBackend(KeyGroupRange(0, 16), 16)
 
 
 def test_freezing_a_million_keys_takes_less_than_100_milliseconds():
@@ -354,94 +25,6 @@ def test_freezing_a_million_keys_takes_less_than_100_milliseconds():
         backend.freeze().release()
         taken.append(time.thread_time() - start)
     assert min(taken) < 0.1
-
-
-def test_state_of_another_max_parallelism_is_refused():
-    frozen = HashMapBackend(KeyGroupRange(0, 32), 32).freeze()
-    with pytest.raises(StateMisuse, match="set the max parallelism to 32"):
-        a_backend().restore([frozen])
-
-
-def test_a_value_that_cannot_be_stored_is_named_with_its_key():
-    backend = a_backend()
-    state = backend.value_state(ValueStateDescriptor("connection"))
-    of_key(backend, "good", state).update(1)
-    of_key(backend, "bad", state).update(threading.Lock())
-    with pytest.raises(StateMisuse, match=r"state 'connection' of the key 'bad' holds <unlocked"):
-        list(backend.freeze().chunks())
-
-
-def test_a_state_that_nobody_asks_for_any_more_stays_in_later_snapshots():
-    backend = a_backend()
-    of_key(backend, "a", backend.value_state(VALUE)).update(1)
-    again = restored(restored(backend.freeze()).freeze())
-    assert of_key(again, "a", again.value_state(VALUE)).value() == 1
-
-
-def columns(*parts, is_tuple=False):
-    return KeyColumns([pa.array(part) for part in parts], is_tuple)
-
-
-def test_keys_that_are_columns_are_the_same_keys_as_their_values():
-    backend = a_backend()
-    state = backend.value_state(VALUE)
-    places = backend.places_of(["a", "b", "a"], columns(["a", "b", "a"]))
-    assert places[0] == places[2] != places[1]
-    for backend.place, value in zip(places, (1, 2, 3), strict=True):
-        state.update(value)
-    assert of_key(backend, "a", state).value() == 3
-    assert of_key(backend, "b", state).value() == 2
-    assert sorted(backend.keys("value")) == ["a", "b"]
-
-
-@pytest.mark.parametrize("is_tuple", [False, True])
-def test_keys_that_are_columns_come_back_as_columns_or_as_values(is_tuple):
-    backend = a_backend()
-    state = backend.value_state(VALUE)
-    texts = [f"key-{i}" for i in range(100)]
-    keys = [(text,) for text in texts] if is_tuple else texts
-    places = backend.places_of(keys, columns(texts, is_tuple=is_tuple))
-    for i, backend.place in enumerate(places):
-        state.update(i)
-    backend.processing_timers.register(5, keys[7], places[7])
-
-    by_columns, by_values = restored(backend.freeze()), restored(backend.freeze())
-    places = by_columns.places_of(keys, columns(texts, is_tuple=is_tuple))
-    state = by_columns.value_state(VALUE)
-    for i, by_columns.place in enumerate(places):
-        assert state.value() == i
-    state = by_values.value_state(VALUE)
-    assert [of_key(by_values, key, state).value() for key in keys] == list(range(100))
-    for copy in (by_columns, by_values):
-        assert len(list(copy.keys("value"))) == 100
-        [timer] = copy.processing_timers.timers()
-        assert (timer.timestamp, timer.key) == (5, keys[7])
-    for subtask in range(3):
-        part = restored(backend.freeze(), subtask=subtask, parallelism=3)
-        groups = range_of(subtask, 3, GROUPS)
-        expected = {key for key in keys if key_group_of(stable_hash(key), GROUPS) in groups}
-        assert set(part.keys("value")) == expected
-
-
-def test_two_inputs_may_have_keys_of_different_types():
-    backend = a_backend()
-    state = backend.value_state(VALUE)
-    [backend.place] = backend.places_of([1], columns([1]))
-    state.update(5)
-    [backend.place] = backend.places_of([1.0], columns([1.0]))
-    assert state.value() == 5
-    [backend.place] = backend.places_of([("a", 1)], columns(["a"], [1], is_tuple=True))
-    assert state.value() is None
-
-
-def test_a_key_that_arrow_would_decode_differently_is_kept_as_a_value():
-    backend = a_backend()
-    state = backend.value_state(VALUE)
-    column = pa.array([2**70], pa.decimal256(76, 0))
-    [backend.place] = backend.places_of([2**70], KeyColumns([column], False))
-    state.update(1)
-    [key] = backend.keys("value")
-    assert type(key) is int
 
 
 @pytest.mark.parametrize("form", ["values", "columns"])
@@ -483,7 +66,8 @@ def test_no_key_is_forgotten_while_a_snapshot_is_read():
     backend.clean_up(1)
     assert len(backend._keys) == 50_001
     of_key(backend, "a", state).value().append(2)
-    copy = restored(frozen)
+    copy = a_backend()
+    copy.restore([frozen])
     assert of_key(copy, "a", copy.value_state(ValueStateDescriptor("v"))).value() == [1]
     frozen.release()
     backend.clean_up(1)
@@ -491,6 +75,40 @@ def test_no_key_is_forgotten_while_a_snapshot_is_read():
     assert of_key(backend, "a", state).value() == [1, 2]
 
 
-def test_all_nans_are_one_key():
-    backend = a_backend()
-    assert len(set(backend.places_of([float("nan"), float("nan"), 1.0]))) == 2
+@pytest.fixture
+def clock():
+    return ManualClock(1_000.0)
+
+
+@pytest.fixture
+def hashmap(clock):
+    backend = HashMapBackend(KeyGroupRange(0, 16), 16, clock)
+    of_key(backend, "a")
+    return backend
+
+
+def test_what_nobody_touches_is_cleaned_up_as_records_flow(hashmap, clock):
+    state = hashmap.value_state(lasting(ValueStateDescriptor("v")))
+    for key in range(100):
+        of_key(hashmap, key)
+        state.update(key)
+    clock.advance(20)
+    of_key(hashmap, "new")
+    state.update(1)
+    hashmap.clean_up(10)
+    assert len(list(hashmap.keys("v"))) == 52  # looked at 50, of which one is new
+    hashmap.clean_up(50)
+    assert list(hashmap.keys("v")) == ["new"]
+
+
+def test_clean_up_looks_at_all_keys_four_times_in_a_lifetime(hashmap, clock):
+    state = hashmap.value_state(lasting(ValueStateDescriptor("v"), seconds=10))
+    state.update(1)
+    clock.advance(9)
+    hashmap.clean_up(1)
+    clock.advance(1)
+    hashmap.clean_up(1)
+    assert list(hashmap.keys("v")) == ["a"]
+    clock.advance(2)
+    hashmap.clean_up(1)
+    assert list(hashmap.keys("v")) == []

@@ -159,11 +159,6 @@ class JobCheckpoints:
     def start(self, post: Callable[[CheckpointEvent], None]) -> None:
         self._post = post
         self._thread.start()
-        if self.is_enabled and self._home.directory is None:
-            _log.warning(
-                "checkpoints are kept in the driver's memory and are lost with it: set "
-                "execution.checkpointing.dir to keep them"
-            )
 
     # --- from trigger to completion -------------------------------------------------------------
 
@@ -184,6 +179,15 @@ class JobCheckpoints:
         if self._coordinator.is_idle and now >= self._final_not_before:
             self._final_not_before = now + _FINAL_RETRY_SECONDS
             self._coordinator.request(CheckpointRequest(BarrierKind.CHECKPOINT, now, "end"))
+
+    def awaits(self, pipeline: PipelineId) -> bool:
+        """Whether some checkpoint waits for a subtask of this pipeline."""
+        vertices = {v.id for v in self._graph.vertices if v.pipeline == pipeline}
+        return any(
+            subtask.vertex in vertices
+            for pending in self._coordinator.pending
+            for subtask in pending.missing
+        )
 
     def sources_triggered(
         self, checkpoint_id: CheckpointId, enumerators: Mapping[VertexId, bytes]

@@ -6,8 +6,7 @@ import logging
 import queue
 import random
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import assert_never
@@ -18,7 +17,6 @@ from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
 from tidegate.core.errors import (
     CorruptCheckpoint,
-    ExternalError,
     InternalError,
     JobCanceled,
     TidegateError,
@@ -62,17 +60,8 @@ from tidegate.runtime.jobmanager.pipeline_driver import (
 from tidegate.runtime.jobmanager.progress import Progress, progress_of
 from tidegate.runtime.jobmanager.region import Region, RegionFails, RegionState, RunStep
 from tidegate.runtime.jobmanager.restart_strategy import GiveUp, create_strategy
-from tidegate.runtime.jobmanager.slot_pool import (
-    CancelLaunch,
-    Dismiss,
-    Launch,
-    PoolInstruction,
-    SlotGone,
-    SlotPool,
-    SlotReady,
-)
+from tidegate.runtime.jobmanager.slots import Slots
 from tidegate.runtime.messages import (
-    Accepted,
     CheckpointAborted,
     CheckpointAcknowledged,
     CheckpointCompleted,
@@ -83,23 +72,15 @@ from tidegate.runtime.messages import (
     Deploy,
     Deployed,
     DeployFailed,
-    DriverHeartbeat,
-    Refused,
     Register,
-    Shutdown,
     SlotHeartbeat,
     Undeploy,
     Undeployed,
     Wake,
 )
-from tidegate.runtime.versions import mismatch
-from tidegate.runtime.wire import Address
 
 _log = logging.getLogger("tidegate.job")
 _LONGEST_WAIT = 1.0
-_LOOK_FOR_ROOM_SECONDS = 1.0
-_MOST_FAILED_STARTS = 3
-"""How often a slot may end before it is ready until the job gives it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +119,20 @@ class JobMaster:
         self.result: Future[None] = Future()
         """Done when the job has ended and nothing of it is left running."""
         self._graph = graph
-        self._package = package
         self._engine = settings.engine
         self._cluster = cluster
         self._clock = clock
         self._outputs = outputs
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._lease = settings.engine.heartbeat_timeout.total_seconds()
-        self._pool = SlotPool(graph.slots, lease=self._lease, now=clock.monotonic())
-        self._to_launch: deque[Launch] = deque()
-        self._look_for_room_at = 0.0
-        self._shortage: TidegateError | None = None
-        self._addresses: dict[SlotIndex, Address] = {}
+        self._slots = Slots(
+            graph.slots,
+            package,
+            settings.engine,
+            cluster,
+            clock,
+            on_gone=self._slot_gone,
+            on_failure=self._fail,
+        )
         self._drivers = {
             pipeline.id: PipelineDriver(pipeline, exchange, settings, self._inbox.put)
             for pipeline in graph.pipelines
@@ -166,7 +149,6 @@ class JobMaster:
         """Pipelines that have ended: the checkpoint that says so, and who has not yet heard it."""
         self._closing: set[tuple[PipelineId, SlotIndex]] = set()
         self._closing_deadline: float | None = None
-        self._slots_deadline: float | None = None
         self._failure: TidegateError | None = None
         self._is_canceled = False
         self._thread = threading.Thread(target=self._run, name="tidegate-job", daemon=True)
@@ -205,9 +187,7 @@ class JobMaster:
         try:
             self.checkpoints.start(self._inbox.put)
             self._cluster.start(self._inbox.put)
-            self._slots_deadline = self._now() + self._engine.slot_start_timeout.total_seconds()
-            self._carry_out(self._pool.start(self._now()))
-            self._launch_what_can_be()
+            self._slots.start()
             while not self._is_over():
                 try:
                     self._handle(self._inbox.get(timeout=self._patience()))
@@ -234,30 +214,29 @@ class JobMaster:
         waits += [at - now for at in self._redeploy_at.values()]
         if self._look_again_at is not None:
             waits.append(self._look_again_at - now)
-        if (tick := self._pool.next_tick()) is not None:
+        if (tick := self._slots.next_tick()) is not None:
             waits.append(tick - now)
         return max(0.0, min(waits))
 
     def _look_at_the_clock(self) -> None:
-        self._carry_out(self._pool.tick(self._now()))
-        self._launch_what_can_be()
+        self._slots.tick()
         self._deploy_what_can_be()
         self._look_at_checkpoints()
         self._finish_what_has_ended()
         self._start_due_steps()
-        self._give_up_waiting()
+        self._give_up_closing()
 
     def _handle(self, event: Event) -> None:
         match event:
             case FromSlot(incarnation, message):
                 if isinstance(message, Register):
-                    self._register(message)
-                elif self._pool.is_current(incarnation):
+                    self._slots.register(message)
+                elif self._slots.is_current(incarnation):
                     self._handle_slot(incarnation, message)
             case LineEnded(incarnation):
-                self._carry_out(self._pool.line_ended(incarnation, self._now()))
+                self._slots.line_ended(incarnation)
             case SlotJobEnded(slot, reason):
-                self._slot_job_ended(slot, reason)
+                self._slots.job_ended(slot, reason)
             case StepThrough():
                 self._step_through(event)
             case StepBroke(pipeline, attempt, step, reason):
@@ -306,105 +285,33 @@ class JobMaster:
             case Collected():
                 self._outputs.collect(message)
             case SlotHeartbeat(number):
-                if self._pool.beat(incarnation, self._now()):
-                    self._cluster.send(incarnation, DriverHeartbeat(number))
+                self._slots.beat(incarnation, number)
             case _:
                 raise InternalError(f"slot {slot} sent {message!r}")
 
-    # --- slots ------------------------------------------------------------------------------
-
-    def _register(self, message: Register) -> None:
-        incarnation = message.incarnation
-        if (difference := mismatch(message.versions)) is not None:
-            self._cluster.send(incarnation, Refused(difference))
-            self._fail(
-                ExternalError(f"slot {incarnation.slot} cannot serve this job: {difference}")
-            )
-            return
-        self._carry_out(self._pool.registered(incarnation, self._now()))
-        if self._pool.is_current(incarnation):
-            self._addresses[incarnation.slot] = message.address
-            self._cluster.send(incarnation, Accepted(self._package, self._lease))
-
-    def _slot_job_ended(self, slot: SlotIndex, reason: str) -> None:
-        _log.debug("the Spark job of slot %s ended: %s", slot, reason)
-        self._carry_out(self._pool.job_ended(slot, self._now()))
-        for missing in self._pool.missing():
-            if missing.slot == slot and missing.failed_starts >= _MOST_FAILED_STARTS:
-                self._fail(ExternalError(f"slot {slot} cannot be started: {reason}"))
-
-    def _launch_what_can_be(self) -> None:
-        """Start slots only while there is room for all of them and the steps between them."""
-        is_ending = self._failure is not None or self._is_canceled
-        if is_ending or not self._to_launch or self._now() < self._look_for_room_at:
-            return
-        self._shortage = self._cluster.shortage()
-        if self._shortage is not None:
-            if self._look_for_room_at > 0:
-                _log.info("waiting for resources: %s", self._shortage)
-            self._look_for_room_at = self._now() + _LOOK_FOR_ROOM_SECONDS
-            return
-        while self._to_launch:
-            order = self._to_launch.popleft()
-            self._cluster.launch(order.slot, order.number)
-
-    def _carry_out(self, instructions: Iterable[PoolInstruction]) -> None:
-        for instruction in instructions:
-            match instruction:
-                case Launch():
-                    self._to_launch.append(instruction)
-                case CancelLaunch(slot):
-                    self._cluster.kill(slot)
-                case Dismiss(incarnation, reason):
-                    self._cluster.send(incarnation, Refused(reason))
-                case SlotReady(incarnation):
-                    _log.debug("%s is ready", incarnation)
-                case SlotGone(incarnation, reason):
-                    self._slot_gone(incarnation.slot, reason)
-                case _:
-                    assert_never(instruction)
-
     def _slot_gone(self, slot: SlotIndex, reason: str) -> None:
-        self._addresses.pop(slot, None)
-        self._slots_deadline = self._now() + self._engine.slot_start_timeout.total_seconds()
         for pipeline in [p for p, s in self._closing if s == slot]:
             self._closed(pipeline, slot)
         for pipeline, driver in self._drivers.items():
             self._act(pipeline, driver.region.slot_gone(slot, reason))
-
-    def _give_up_waiting(self) -> None:
-        missing = self._pool.missing()
-        if self._slots_deadline is not None and not missing:
-            self._slots_deadline = None
-        if self._slots_deadline is not None and self._now() >= self._slots_deadline:
-            names = ", ".join(f"slot {m.slot}: {m.reason.value}" for m in missing)
-            waited = ExternalError(f"waited too long for resources ({names})")
-            self._fail(self._shortage or waited)
-        if self._closing_deadline is not None and self._now() >= self._closing_deadline:
-            for slot in {slot for _, slot in self._closing}:
-                _log.warning("user code in slot %s did not return; its process is ended", slot)
-                self._cluster.kill(slot)
-            self._closing_deadline = None
-            self._closing.clear()
-            self._settle_cancelled()
 
     # --- pipelines --------------------------------------------------------------------------
 
     def _deploy_what_can_be(self) -> None:
         if self._failure is not None or not self.checkpoints.is_settled:
             return
-        ready = self._pool.ready()
+        ready = self._slots.ready().keys()
         for pipeline, driver in self._drivers.items():
             region = driver.region
             waits = region.state is RegionState.CREATED or (
                 region.state is RegionState.RESTARTING
                 and self._now() >= self._redeploy_at.get(pipeline, 0.0)
             )
-            if waits and region.slots <= ready.keys():
+            if waits and region.slots <= ready:
                 self._redeploy_at.pop(pipeline, None)
-                self._deploy(driver, ready)
+                self._deploy(driver)
 
-    def _deploy(self, driver: PipelineDriver, ready: Mapping[SlotIndex, Incarnation]) -> None:
+    def _deploy(self, driver: PipelineDriver) -> None:
         pipeline = driver.pipeline.id
         point = self.checkpoints.restore_point()
         try:
@@ -419,10 +326,8 @@ class JobMaster:
             {} if point is None else self.checkpoints.enumerators(point, pipeline),
         )
         for slot in sorted(order.slots):
-            self._cluster.send(
-                ready[slot],
-                Deploy(pipeline, order.attempt, self.checkpoints.place, orders.get(slot)),
-            )
+            message = Deploy(pipeline, order.attempt, self.checkpoints.place, orders.get(slot))
+            self._slots.tell([slot], message)
 
     def _deploy_failed(self, pipeline: PipelineId, attempt: Attempt, error: TidegateError) -> None:
         driver = self._drivers[pipeline]
@@ -447,7 +352,7 @@ class JobMaster:
                 and driver.due is not None
                 and driver.due <= self._clock.time()
             ):
-                driver.start_step(region.begin_step(), self._addresses)
+                driver.start_step(region.begin_step(), self._slots.addresses)
 
     def _step_through(self, event: StepThrough) -> None:
         driver = self._drivers[event.pipeline]
@@ -466,7 +371,7 @@ class JobMaster:
     def _act(self, pipeline: PipelineId, decision: object) -> None:
         match decision:
             case RunStep():
-                self._drivers[pipeline].start_step(decision, self._addresses)
+                self._drivers[pipeline].start_step(decision, self._slots.addresses)
             case RegionFails(cause=cause, abandoned=abandoned):
                 if abandoned is not None:
                     self._drivers[pipeline].cancel_step()
@@ -497,7 +402,10 @@ class JobMaster:
         if any(d.is_finished and d.pipeline.id not in self._ending for d in self._running()):
             self.checkpoints.request_final()
         effects, self._look_again_at = self.checkpoints.look(
-            {id: _facts(driver.region) for id, driver in self._drivers.items()}
+            {
+                id: _facts(driver.region, is_ending=id in self._ending)
+                for id, driver in self._drivers.items()
+            }
         )
         self._apply(effects)
 
@@ -549,7 +457,8 @@ class JobMaster:
     def _finish_what_has_ended(self) -> None:
         for pipeline, (_, unaware) in list(self._ending.items()):
             driver = self._drivers[pipeline]
-            if not unaware and driver.region.step_in_flight is None:
+            is_idle = driver.region.step_in_flight is None and not self.checkpoints.awaits(pipeline)
+            if not unaware and is_idle:
                 del self._ending[pipeline]
                 driver.region.finish()
                 self._close_subtasks(driver)
@@ -563,12 +472,8 @@ class JobMaster:
         message: type[CheckpointCompleted] | type[CheckpointAborted],
         checkpoint_id: CheckpointId,
     ) -> None:
-        for slot, incarnation in self._pool.ready().items():
-            if slot in driver.region.slots:
-                self._cluster.send(
-                    incarnation,
-                    message(driver.pipeline.id, driver.region.attempt, checkpoint_id),
-                )
+        region = driver.region
+        self._slots.tell(region.slots, message(region.pipeline, region.attempt, checkpoint_id))
 
     # --- the end ----------------------------------------------------------------------------
 
@@ -584,6 +489,7 @@ class JobMaster:
 
     def _stop_everything(self) -> None:
         self.checkpoints.stop()
+        self._slots.stop_launching()
         for driver in self._drivers.values():
             if driver.region.state is RegionState.FAILING:
                 driver.region.give_up()
@@ -593,16 +499,26 @@ class JobMaster:
         self._settle_cancelled()
 
     def _close_subtasks(self, driver: PipelineDriver) -> None:
-        for slot, incarnation in self._pool.ready().items():
-            if slot in driver.region.slots and driver.region.attempt > 0:
-                self._closing.add((driver.pipeline.id, slot))
-                self._cluster.send(incarnation, Undeploy(driver.pipeline.id))
+        deployed = self._slots.ready().keys() & driver.region.slots
+        if driver.region.attempt > 0:
+            self._closing.update((driver.pipeline.id, slot) for slot in deployed)
+            self._slots.tell(deployed, Undeploy(driver.pipeline.id))
         if self._failure is not None or self._is_canceled:
             patience = self._engine.cancellation_timeout.total_seconds()
             self._closing_deadline = self._now() + patience
 
     def _closed(self, pipeline: PipelineId, slot: SlotIndex) -> None:
         self._closing.discard((pipeline, slot))
+        self._settle_cancelled()
+
+    def _give_up_closing(self) -> None:
+        if self._closing_deadline is None or self._now() < self._closing_deadline:
+            return
+        for slot in {slot for _, slot in self._closing}:
+            _log.warning("user code in slot %s did not return; its process is ended", slot)
+            self._slots.kill(slot)
+        self._closing_deadline = None
+        self._closing.clear()
         self._settle_cancelled()
 
     def _settle_cancelled(self) -> None:
@@ -632,9 +548,7 @@ class JobMaster:
             self.result.set_result(None)
 
     def _release_everything(self) -> None:
-        self._pool.shut_down()
-        for incarnation in self._pool.ready().values():
-            self._cluster.send(incarnation, Shutdown())
+        self._slots.shut_down()
         try:
             for driver in self._drivers.values():
                 driver.close()
@@ -649,9 +563,9 @@ class JobMaster:
         return JobStatus.CANCELED if self._is_canceled else JobStatus.FINISHED
 
 
-def _facts(region: Region) -> PipelineFacts:
+def _facts(region: Region, *, is_ending: bool) -> PipelineFacts:
     match region.state:
-        case RegionState.RUNNING:
+        case RegionState.RUNNING if not is_ending:
             progress = PipelineProgress.RUNNING
         case RegionState.FINISHED:
             progress = PipelineProgress.FINISHED

