@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import tidegate
 from tidegate.runtime.messages import StepRequest
+from tidegate.state.key_groups import KeyGroupRange
 
 # A room imports from its own tier and from the tiers below it.
 TIERS = (
@@ -303,6 +304,10 @@ def test_every_error_arrives_whole_in_another_process(error, data):
 MESSAGES = [cls for cls in classes_in("tidegate.runtime.messages") if dataclasses.is_dataclass(cls)]
 # Messages hold messages; without this their optional fields of any type would be drawn too.
 st.register_type_strategy(StepRequest, instances_of(StepRequest))
+st.register_type_strategy(
+    KeyGroupRange,
+    st.builds(lambda start, size: KeyGroupRange(start, start + size), *[st.integers(0, 9)] * 2),
+)
 
 
 @pytest.mark.parametrize("message", MESSAGES)

@@ -7,6 +7,7 @@ from tidegate.core.ids import CheckpointId, JobId, OperatorId
 from tidegate.state.backend import PayloadForm, StateMetadata
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.snapshot import (
+    ChannelHandle,
     ChunkHandle,
     FileScope,
     FileSegment,
@@ -62,6 +63,9 @@ HANDLES = st.builds(
     keyed=st.none() | KEYED,
     operator=st.none() | SEGMENTS,
     source_splits=st.lists(BLOBS, max_size=2).map(tuple),
+    in_flight=st.lists(
+        st.builds(ChannelHandle, st.integers(0, 9), st.integers(0, 9), SEGMENTS), max_size=2
+    ).map(tuple),
 )
 SUBTASKS = st.integers(0, 9)
 RECORDS = st.builds(

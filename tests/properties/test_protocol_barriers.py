@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tidegate.core.modes import CheckpointingMode
 from tidegate.runtime.exchange.packet import Channel
 from tidegate.runtime.taskmanager.input_gate import (
+    InFlight,
     InputEnded,
     InputGate,
     Records,
@@ -21,7 +22,9 @@ from tidegate.runtime.taskmanager.input_gate import (
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, EndOfInput
 
-EXACT, LOOSE = CheckpointingMode.EXACTLY_ONCE, CheckpointingMode.AT_LEAST_ONCE
+EXACT = Barrier(0, 0.0, mode=CheckpointingMode.EXACTLY_ONCE)
+LOOSE = Barrier(0, 0.0, mode=CheckpointingMode.AT_LEAST_ONCE)
+UNALIGNED = replace(EXACT, is_unaligned=True)
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,8 @@ class Subtask:
     snapshots: dict = field(default_factory=dict)
     aborts: deque = field(default_factory=deque)
     aborted: set = field(default_factory=set)
+    in_flight: dict = field(default_factory=dict)
+    ended_at: dict = field(default_factory=dict)
     ended_inputs: set = field(default_factory=set)
 
 
@@ -168,9 +173,12 @@ class Flow:
             match delivery:
                 case Records(place, batch):
                     self.take(name, self.graph.into(name[0])[place][0], batch)
-                case TakeSnapshot(barrier, _, _, ended_inputs):
+                case TakeSnapshot(barrier, _, _, ended_inputs, is_whole):
                     assert ended_inputs == self.subtasks[name].ended_inputs
-                    self.snapshot(name, barrier)
+                    self.snapshot(name, barrier, is_whole=is_whole)
+                case InFlight(number, elements):
+                    assert number not in self.subtasks[name].aborted
+                    self.subtasks[name].in_flight[number] = elements
                 case SnapshotAborted(number, _):
                     self.declined.add(number)
                     self.give_up(number)
@@ -190,8 +198,12 @@ class Flow:
         if is_last:
             self.broadcast(name, EndOfInput())
 
-    def snapshot(self, name, barrier):
+    def snapshot(self, name, barrier, *, is_whole=True):
         subtask = self.subtasks[name]
+        assert is_whole or barrier.is_unaligned
+        if is_whole:
+            subtask.in_flight[barrier.checkpoint_id] = ()
+        subtask.ended_at[barrier.checkpoint_id] = frozenset(subtask.ended_inputs)
         assert barrier.checkpoint_id not in subtask.snapshots
         assert barrier.checkpoint_id not in subtask.aborted
         subtask.snapshots[barrier.checkpoint_id] = Counter(subtask.taken)
@@ -227,7 +239,7 @@ def plans_of_sources(draw, graph, modes):
             draw(st.lists(st.integers(0, len(plan)), min_size=len(modes), max_size=len(modes)))
         )
         for number, place in reversed(list(enumerate(places, 1))):
-            plan.insert(place, Barrier(number, 0.0, mode=modes[number - 1]))
+            plan.insert(place, replace(modes[number - 1], checkpoint_id=number))
         if EndOfInput() in plan and draw(st.booleans()):
             del plan[plan.index(EndOfInput()) + 1 :]
         plans[source] = plan
@@ -290,12 +302,70 @@ def test_a_snapshot_is_the_effect_of_the_records_before_the_barrier(data):
                 assert subtask.snapshots[number] >= expected[name]
 
 
+class Restored(Flow):
+    """The same graph as it goes on from a checkpoint of another run."""
+
+    def __init__(self, before, plans, number, rnd):
+        super().__init__(before.graph, {}, rnd)
+        for name, subtask in self.subtasks.items():
+            taken = before.subtasks[name]
+            subtask.taken = Counter(taken.snapshots[number])
+            subtask.ended_inputs = set(taken.ended_at[number])
+            if subtask.gate is not None:
+                channels = subtask.gate._inputs
+                subtask.gate = InputGate(channels, ended_inputs=subtask.ended_inputs)
+                for channel, element in taken.in_flight[number]:
+                    self.send((name[0], channel.source), channel.edge, name, element)
+        for name, plan in plans.items():
+            position = [getattr(step, "checkpoint_id", None) for step in plan].index(number)
+            rest = [step for step in plan[position:] if not isinstance(step, Barrier)]
+            self.subtasks[name].plan.extend(
+                [EndOfInput()] if EndOfInput() in plan[:position] else rest
+            )
+        for name, subtask in self.subtasks.items():
+            inputs = self.graph.into(name[0])
+            if inputs and len(subtask.ended_inputs) == len(inputs):
+                self.broadcast(name, EndOfInput())
+
+
+@given(data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_whatever_was_in_flight_a_restored_run_ends_like_an_undisturbed_one(data):
+    graph = data.draw(graphs())
+    modes = data.draw(st.lists(st.sampled_from([EXACT, UNALIGNED]), min_size=1, max_size=3))
+    plans = data.draw(plans_of_sources(graph, modes))
+    rnd = random.Random(data.draw(st.integers(0, 10_000)))
+    flow = Flow(graph, plans, rnd)
+    flow.run([])
+    everything = effects(graph, records_before(plans, None))
+    for number in range(1, len(modes) + 1):
+        if not all(number in subtask.in_flight for subtask in flow.subtasks.values()):
+            continue
+        restored = Restored(flow, plans, number, rnd)
+        restored.run([])
+        assert {name: each.taken for name, each in restored.subtasks.items()} == everything
+
+
+def test_records_that_an_unaligned_barrier_overtook_are_part_of_its_snapshot():
+    graph = Graph((1, 1, 1), ((0, 2), (1, 2)))
+    barrier, late = replace(UNALIGNED, checkpoint_id=1), ((1, 0), 0)
+    flow = Flow(graph, {(0, 0): [barrier], (1, 0): [late, barrier]}, random.Random(0))
+    flow.act((0, 0), flow.subtasks[0, 0].plan.popleft())
+    flow.transport(next(iter(flow.wires)))
+    joined = flow.subtasks[2, 0]
+    assert joined.snapshots == {1: Counter()}
+    flow.run([])
+    assert joined.taken == Counter({(1, late): 1})
+    ((channel, batch),) = joined.in_flight[1]
+    assert (channel, batch.records) == (Channel(1, 0), [late])
+
+
 def test_the_overlap_of_at_least_once_is_real():
     graph = Graph((1, 1, 1), ((0, 2), (1, 2)))
     early, late = ((0, 0), 0), ((1, 0), 0)
     overlaps = []
     for mode in (EXACT, LOOSE):
-        barrier = Barrier(1, 0.0, mode=mode)
+        barrier = replace(mode, checkpoint_id=1)
         plans = {(0, 0): [barrier, early], (1, 0): [late, barrier]}
         flow = Flow(graph, plans, random.Random(0))
         for source in ((0, 0), (0, 0), (1, 0), (1, 0)):

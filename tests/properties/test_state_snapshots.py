@@ -14,6 +14,7 @@ from tidegate.state.descriptors import (
 )
 from tidegate.state.hashmap_backend import HashMapBackend
 from tidegate.state.key_groups import KeyGroupRange, key_group_of, range_of
+from tidegate.state.rocksdb_backend import RocksDBBackend
 from tidegate.state.stable_hash import stable_hash
 
 GROUPS = 8
@@ -36,14 +37,16 @@ def joined(one, other):
 class Snapshots(RuleBasedStateMachine):
     """State is changed by all means, also in place, with any number of snapshots outstanding."""
 
+    make = HashMapBackend
+
     @initialize()
     def open(self):
-        self.backend = HashMapBackend(ALL, GROUPS)
+        self.backend = self.make(ALL, GROUPS)
         self.value = self.backend.value_state(ValueStateDescriptor("value"))
         self.items = self.backend.list_state(ListStateDescriptor("items"))
         self.entries = self.backend.map_state(MapStateDescriptor("entries"))
         self.reduced = self.backend.reducing_state(ReducingStateDescriptor("reduced", joined))
-        self.model = {"value": {}, "items": {}, "entries": {}, "reduced": {}}
+        self.model = {"value": {}, "items": {}, "entries": {}, "reduced": {}, "timers": {}}
         self.snapshots = []
 
     def use(self, key):
@@ -117,8 +120,31 @@ class Snapshots(RuleBasedStateMachine):
     @rule(count=st.integers(1, 20))
     def see_keys_that_leave_nothing(self, count):
         self.backend.places_of([f"passing {i}" for i in range(count)])
+        self.give_back(count)
+
+    def give_back(self, count):
         self.backend._roomy = 0
         self.backend.clean_up(1)
+
+    @rule(key=KEYS, time=st.integers(0, 3))
+    def register_a_timer(self, key, time):
+        self.use(key)
+        self.backend.event_timers.register(time, key, self.backend.place)
+        self.model["timers"][time, key] = True
+
+    @rule(key=KEYS, time=st.integers(0, 3))
+    def delete_a_timer(self, key, time):
+        self.backend.event_timers.delete(time, key)
+        self.model["timers"].pop((time, key), None)
+
+    @rule(now=st.integers(0, 3))
+    def fire_timers(self, now):
+        self.backend.ready_timers(self.backend.event_timers, now)
+        while (timer := self.backend.event_timers.pop_due(now)) is not None:
+            timestamp, key, self.backend.place = timer
+            assert self.value.value() == self.model["value"].get(key)
+            assert self.model["timers"].pop((timestamp, key))
+        assert all(time > now for time, _ in self.model["timers"])
 
     @rule(data=st.data())
     def release(self, data):
@@ -141,49 +167,98 @@ class Snapshots(RuleBasedStateMachine):
     @invariant()
     def every_snapshot_is_what_it_was(self):
         for frozen, model in self.snapshots:
-            restored = HashMapBackend(ALL, GROUPS)
-            restored.restore([frozen])
-            assert contents(restored) == model
+            for make in (self.make, HashMapBackend):
+                restored = make(ALL, GROUPS)
+                restored.restore([frozen])
+                assert contents(restored) == model
+                restored.close()
+
+    def teardown(self):
+        self.backend.close()
+        for frozen, _ in self.snapshots:
+            frozen.release()
+
+
+class RocksDBSnapshots(Snapshots):
+    """The same, with keys that come and go between memory and the database."""
+
+    make = RocksDBBackend
+
+    def give_back(self, count):
+        self.backend.clean_up(1)
+        self.backend.shrink(count % 4)
+
+    @rule(keys=st.lists(KEYS, min_size=1))
+    def read_a_batch_of_keys(self, keys):
+        places = self.backend.places_of(keys)
+        for self.backend.place, key in zip(places, keys, strict=True):
+            assert self.value.value() == self.model["value"].get(key)
 
 
 def contents(backend):
-    keys = [] if backend._keys is None else backend._keys.values()
-    return {
-        name: {k: v for k, v in zip(keys, table.values, strict=True) if v is not None}
-        for name, table in backend._tables.items()
+    """All that a backend holds, read as its users do."""
+    states = {
+        "value": backend.value_state(ValueStateDescriptor("value")).value,
+        "items": backend.list_state(ListStateDescriptor("items")).get,
+        "entries": lambda: dict(entries.items()),
+        "reduced": backend.reducing_state(ReducingStateDescriptor("reduced", joined)).get,
     }
+    entries = backend.map_state(MapStateDescriptor("entries"))
+    held = {name: {} for name in states}
+    for name, read in states.items():
+        for key in backend.keys(name):
+            [backend.place] = backend.places_of([key])
+            held[name][key] = copy.deepcopy(read())
+    held["timers"] = {timer[:2]: True for timer in backend.event_timers.timers()}
+    return held
 
 
 TestSnapshots = Snapshots.TestCase
 TestSnapshots.settings = settings(deadline=None, max_examples=40, stateful_step_count=25)
+TestRocksDBSnapshots = RocksDBSnapshots.TestCase
+TestRocksDBSnapshots.settings = settings(deadline=None, max_examples=20, stateful_step_count=20)
 
 
-@settings(deadline=None)
+BACKENDS = st.sampled_from([HashMapBackend, RocksDBBackend])
+
+
+@settings(deadline=None, max_examples=60)
 @given(
     st.dictionaries(st.text(max_size=3) | st.integers(-50, 50), st.integers(), max_size=60),
     st.integers(1, 5),
     st.integers(1, 5),
+    BACKENDS,
+    BACKENDS,
 )
-def test_a_rescaled_job_gives_each_key_to_one_subtask_with_its_value(entries, old, new):
+def test_a_rescaled_job_gives_each_key_to_one_subtask_with_its_value(
+    entries, old, new, first, second
+):
     descriptor = ValueStateDescriptor("value")
 
-    def subtasks(count):
-        return [HashMapBackend(range_of(i, count, GROUPS), GROUPS) for i in range(count)]
+    def subtasks(count, make):
+        return [make(range_of(i, count, GROUPS), GROUPS) for i in range(count)]
 
-    before = subtasks(old)
+    before = subtasks(old, first)
     for key, value in entries.items():
         owner = next(b for b in before if key_group_of(stable_hash(key), GROUPS) in b.key_groups)
         [owner.place] = owner.places_of([key])
         owner.value_state(descriptor).update(value)
-        owner.processing_timers.register(value, key, owner.place)
-    after = subtasks(new)
+        owner.processing_timers.register(value % 2**60, key, owner.place)
+    after = subtasks(new, second)
     frozen = [backend.freeze() for backend in before]
+    found, timers = [], []
     for backend in after:
         backend.restore(frozen)
-    found = [entry for backend in after for entry in contents(backend).get("value", {}).items()]
-    assert sorted(found, key=repr) == sorted(entries.items(), key=repr)
-    timers = [timer[:2] for backend in after for timer in backend.processing_timers.timers()]
-    assert sorted(timers, key=repr) == sorted(((v, k) for k, v in entries.items()), key=repr)
-    for backend in after:
-        owned = {key_group_of(stable_hash(key), GROUPS) for key in backend.keys("value")}
+        state = backend.value_state(descriptor)
+        keys = list(backend.keys("value"))
+        places = backend.places_of(keys)
+        for key, backend.place in zip(keys, places, strict=True):
+            found.append((key, state.value()))
+        timers += [timer[:2] for timer in backend.processing_timers.timers()]
+        owned = {key_group_of(stable_hash(key), GROUPS) for key in keys}
         assert owned <= set(backend.key_groups)
+    assert sorted(found, key=repr) == sorted(entries.items(), key=repr)
+    expected = ((value % 2**60, key) for key, value in entries.items())
+    assert sorted(timers, key=repr) == sorted(expected, key=repr)
+    for backend in (*before, *after):
+        backend.close()

@@ -5,6 +5,8 @@ alignment is at rest. An event returns rulings, in the order in which they must 
 
     barrier n, channels still owe it      ──▶ Block(channel)          (EXACTLY_ONCE only)
     barrier n, last channel that owed it  ──▶ Complete(n), Release(channels)
+    unaligned barrier n, the first        ──▶ Complete(n); channels that owe it are logged
+    unaligned barrier n, the last         ──▶ Logged(n)
     barrier m > n on a channel that       ──▶ Abort(n), Release(channels), then as above for m
       owes n, or abort(n) from outside
     barrier of a settled checkpoint       ──▶ nothing
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tidegate.core.ids import CheckpointId
 from tidegate.core.modes import CheckpointingMode
@@ -47,6 +49,15 @@ class Complete:
 
     barrier: Barrier
     first_barrier_at: float
+    owed: frozenset[Any] = frozenset()
+    """Channels on which an unaligned barrier has not come yet: log them until `Logged`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """The barrier is here on all channels: what was logged is all that was in flight."""
+
+    checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +68,7 @@ class Abort:
     reason: str
 
 
-Ruling = Block[C] | Release[C] | Complete | Abort
+Ruling = Block[C] | Release[C] | Complete | Logged | Abort
 
 
 @dataclass(slots=True)
@@ -77,6 +88,8 @@ class Alignment(Generic[C]):
         self._highest: dict[C, CheckpointId] = dict.fromkeys(channels, CheckpointId(0))
         """The highest barrier of each channel that has not ended."""
         self._arriving: dict[CheckpointId, Arriving[C]] = {}
+        self._logging: dict[CheckpointId, set[C]] = {}
+        """Unaligned checkpoints that are taken, and the channels whose records they log."""
         self._aborted: set[CheckpointId] = set()
         self._completed = CheckpointId(0)
 
@@ -84,6 +97,10 @@ class Alignment(Generic[C]):
     def in_flight(self) -> tuple[CheckpointId, ...]:
         """Checkpoints of which some barriers are here, oldest first."""
         return tuple(sorted(self._arriving))
+
+    def logged_by(self, channel: C) -> list[CheckpointId]:
+        """The checkpoints of which what comes on this channel now is in flight."""
+        return [number for number, owed in self._logging.items() if channel in owed]
 
     @property
     def remembered(self) -> int:
@@ -111,6 +128,8 @@ class Alignment(Generic[C]):
         if self._highest.pop(channel, None) is None:
             return []
         rulings: list[Ruling[C]] = []
+        for number in self.logged_by(channel):
+            rulings += self._arrived_at_log(channel, number)
         for number in self.in_flight:
             arriving = self._arriving.get(number)
             if arriving is not None and channel in arriving.owed:
@@ -121,6 +140,7 @@ class Alignment(Generic[C]):
 
     def abort(self, number: CheckpointId) -> list[Ruling[C]]:
         """The coordinator gave the checkpoint up: release its channels, ignore its barriers."""
+        self._logging.pop(number, None)
         if number <= self._completed:
             return []
         self._aborted.add(number)
@@ -131,6 +151,8 @@ class Alignment(Generic[C]):
 
     def _arrived(self, channel: C, barrier: Barrier, now: float) -> list[Ruling[C]]:
         number = barrier.checkpoint_id
+        if number in self._logging:
+            return self._arrived_at_log(channel, number)
         if number <= self._completed or number in self._aborted:
             return []
         arriving = self._arriving.get(number)
@@ -142,15 +164,27 @@ class Alignment(Generic[C]):
             arriving = Arriving(barrier, set(self._highest), now)
             self._arriving[number] = arriving
         arriving.owed.discard(channel)
-        if not arriving.owed:
+        if not arriving.owed or barrier.is_unaligned:
             return self._complete(arriving)
         if barrier.mode is CheckpointingMode.EXACTLY_ONCE and channel in self._highest:
             arriving.blocked.append(channel)
             return [Block(channel)]
         return []
 
+    def _arrived_at_log(self, channel: C, number: CheckpointId) -> list[Ruling[C]]:
+        owed = self._logging[number]
+        owed.discard(channel)
+        if owed:
+            return []
+        del self._logging[number]
+        return [Logged(number)]
+
     def _abort_skipped(self, channel: C, number: CheckpointId) -> list[Ruling[C]]:
         rulings: list[Ruling[C]] = []
+        for lower in self.logged_by(channel):
+            if lower < number:
+                del self._logging[lower]
+                rulings.append(Abort(lower, f"channel {channel} brought {number} before it"))
         for lower in self.in_flight:
             if lower < number and channel in self._arriving[lower].owed:
                 rulings.append(Abort(lower, f"channel {channel} brought {number} before it"))
@@ -161,7 +195,10 @@ class Alignment(Generic[C]):
         number = arriving.barrier.checkpoint_id
         del self._arriving[number]
         self._completed = number
-        rulings: list[Ruling[C]] = [Complete(arriving.barrier, arriving.first_barrier_at)]
+        owed = frozenset(arriving.owed)
+        if owed:
+            self._logging[number] = set(owed)
+        rulings: list[Ruling[C]] = [Complete(arriving.barrier, arriving.first_barrier_at, owed)]
         if arriving.blocked:
             rulings.append(Release(tuple(arriving.blocked)))
         return rulings

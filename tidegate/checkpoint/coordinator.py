@@ -39,7 +39,8 @@ from tidegate.checkpoint.policy import (
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.errors import CheckpointFailed, TidegateError
 from tidegate.core.ids import Attempt, CheckpointId, PipelineId, VertexId
-from tidegate.stream.elements import Barrier
+from tidegate.core.modes import CheckpointingMode
+from tidegate.stream.elements import Barrier, BarrierKind
 
 H = TypeVar("H")
 _FIRST_ID = CheckpointId(1)
@@ -131,6 +132,7 @@ class CheckpointCoordinator(Generic[H]):
         self._pending: dict[CheckpointId, PendingCheckpoint[H]] = {}
         self._aborted: deque[CheckpointId] = deque(maxlen=_REMEMBERED_ABORTS)
         self._requested = 0
+        self._is_unaligned = settings.unaligned and settings.mode is CheckpointingMode.EXACTLY_ONCE
 
     @property
     def latest(self) -> CompletedCheckpoint[H] | None:
@@ -295,6 +297,7 @@ class CheckpointCoordinator(Generic[H]):
             start.request.kind,
             self._settings.mode,
             None if latest is None else latest.checkpoint_id,
+            is_unaligned=self._is_unaligned and start.request.kind is BarrierKind.CHECKPOINT,
         )
         sources = {subtask.vertex for subtask in plan.triggered}
         triggered = {v.pipeline for v in self._vertices if v.vertex in sources}

@@ -128,7 +128,7 @@ def _latest(store: BlobStore, job_name: str | None) -> FoundCheckpoint | None:
         try:
             found = _open(store, name)
         except (CorruptCheckpoint, UnsupportedFormat) as error:
-            skipped.append(Unreadable(shown(below(store.url, name)), error))
+            skipped.append(Unreadable(name, shown(below(store.url, name)), error))
             continue
         except BlobNotFound:
             continue

@@ -27,6 +27,7 @@ from tidegate.core.ids import CheckpointId, JobId, OperatorId
 from tidegate.state.backend import PayloadForm, StateMetadata
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.snapshot import (
+    ChannelHandle,
     ChunkHandle,
     FileScope,
     FileSegment,
@@ -176,6 +177,10 @@ class _Writer:
             "keyed": None if handle.keyed is None else self._keyed(handle.keyed),
             "operator": None if handle.operator is None else self._segment(handle.operator),
             "source_splits": [self._blob(split) for split in handle.source_splits],
+            "in_flight": [
+                {"edge": each.edge, "source": each.source, "content": self._segment(each.content)}
+                for each in handle.in_flight
+            ],
         }
 
     def _keyed(self, keyed: KeyedStateHandle) -> dict[str, Any]:
@@ -254,6 +259,10 @@ class _Reader:
             keyed=None if keyed is None else self._keyed(keyed),
             operator=None if operator is None else self._segment(operator),
             source_splits=tuple(self._blob(*each) for each in found["source_splits"]),
+            in_flight=tuple(
+                ChannelHandle(each["edge"], each["source"], self._segment(each["content"]))
+                for each in found["in_flight"]
+            ),
         )
 
     def _keyed(self, found: Any) -> KeyedStateHandle:

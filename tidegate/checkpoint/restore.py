@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
-from tidegate.core.errors import StateNotClaimed
+from tidegate.core.errors import StateMisuse, StateNotClaimed
 from tidegate.core.ids import OperatorId, SubtaskIndex
 from tidegate.state.backend import check_max_parallelism_unchanged
 from tidegate.state.key_groups import range_of
-from tidegate.state.snapshot import KeyedStateHandle, Segment
+from tidegate.state.snapshot import ChannelHandle, KeyedStateHandle, Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,8 @@ class SubtaskRestore:
 
     operators: Mapping[OperatorId, OperatorRestore] = field(default_factory=dict)
     ended_inputs: frozenset[int] = frozenset()
+    in_flight: tuple[ChannelHandle, ...] = ()
+    """What it takes in before anything else."""
     is_finished: bool = False
     """It has done its work: it is not opened again."""
 
@@ -51,6 +53,7 @@ def restore_subtask(
             for record in records
         },
         ended_inputs=_ended_inputs(records[0], subtask, parallelism),
+        in_flight=_in_flight(records[0], subtask, parallelism),
         is_finished=all(_is_finished(record, subtask, parallelism) for record in records),
     )
 
@@ -96,6 +99,21 @@ def _restore_operator(
         operator=tuple(None if handle is None else handle.operator for handle in handles),
         source_splits=splits,
     )
+
+
+def _in_flight(
+    record: OperatorRecord, subtask: SubtaskIndex, parallelism: int
+) -> tuple[ChannelHandle, ...]:
+    if record.parallelism == parallelism:
+        own = record.subtasks.get(subtask)
+        return () if own is None else own.in_flight
+    if any(handle.in_flight for handle in record.subtasks.values()):
+        raise StateMisuse(
+            f"the unaligned checkpoint holds records on their way to {record.name!r}, which ran "
+            f"with a parallelism of {record.parallelism}: go on with that, or from a checkpoint "
+            "that was taken without execution.checkpointing.unaligned.enabled"
+        )
+    return ()
 
 
 def _is_finished(record: OperatorRecord, subtask: SubtaskIndex, parallelism: int) -> bool:

@@ -43,13 +43,18 @@ from tidegate.storage.blob_store import BlobStore
 from tidegate.storage.locations import below, shown
 
 _NO_ID: Final = CheckpointId(0)
+_UNREADABLE: Final = CheckpointId(-1)
+"""Needs every shared file that was there at the start, as nobody knows which it names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
     """A checkpoint that is there but cannot be used."""
 
+    name: str
+    """Of its directory in that of the job, such as "chk-7"."""
     path: str
+    """Its path or URL, without credentials."""
     error: TidegateError
 
 
@@ -84,6 +89,9 @@ class CheckpointStore:
         self._retained = self._read_all(present)
         for metadata in self._retained.checkpoints:
             self._shared.register(metadata.checkpoint_id, metadata.shared_files)
+        if self._retained.unreadable:
+            known = [path[len(SHARED) + 1 :] for path in present if path.startswith(f"{SHARED}/")]
+            self._shared.register(_UNREADABLE, known)
 
     @property
     def directory(self) -> str:
@@ -200,7 +208,7 @@ class CheckpointStore:
             for file in metadata.files
         }
         known |= {_metadata_path(each.checkpoint_id) for each in self._retained.checkpoints}
-        unknown = {each.path.rstrip("/").rpartition("/")[2] for each in self._retained.unreadable}
+        unknown = {each.name for each in self._retained.unreadable}
         leftovers = [
             path
             for path in self._store.list()
@@ -243,7 +251,7 @@ class CheckpointStore:
             except BlobNotFound:
                 continue
             except (CorruptCheckpoint, UnsupportedFormat) as error:
-                unreadable.append(Unreadable(self.path_of(checkpoint_id), error))
+                unreadable.append(Unreadable(directory, self.path_of(checkpoint_id), error))
         readable.sort(key=lambda each: each.checkpoint_id)
         return Retained(tuple(readable), tuple(unreadable))
 

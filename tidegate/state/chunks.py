@@ -14,11 +14,10 @@ from tidegate.core.errors import StateMisuse, shorten
 from tidegate.state.backend import StateChunk
 from tidegate.state.column_bytes import from_bytes, to_bytes
 from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.key_slots import KeySnapshot, StoredKeys
+from tidegate.state.key_order import OrderedKeys, Runs, runs_of
+from tidegate.state.key_slots import KEYS_PER_PART, KeySnapshot, loaded_keys
+from tidegate.state.keys import KeyColumns
 from tidegate.state.word_index import Slots
-
-ENTRIES_PER_CHUNK: Final = 8_192
-"""Pickling holds the interpreter; so many entries keep records waiting for some milliseconds."""
 
 Values: TypeAlias = "list[Any] | pa.Array[Any]"
 _COLUMN_TYPES: Final = {
@@ -31,98 +30,142 @@ _COLUMN_TYPES: Final = {
 """Python types of which a column returns the very values it was made of."""
 
 
-def pickled_chunks(
+def table_chunks(
     state: str,
     keys: KeySnapshot,
-    groups: npt.NDArray[np.uint16],
-    slots: Slots,
     values: Values,
+    max_parallelism: int,
     key_groups: KeyGroupRange | None = None,
 ) -> Iterator[StateChunk]:
-    """Values of slots as chunks, in the order of their key groups.
+    """The values of all slots as chunks; None, or null, is no value.
 
     Args:
         state: the name of the state.
         keys: the keys of all slots.
-        groups: the key groups of all slots.
-        slots: where `values` stand; a slot may occur several times.
-        values: what is stored, in the order of `slots`.
-        key_groups: the only groups that are wanted.
+        values: what is stored, by slot.
+        max_parallelism: how many key groups there are.
+        key_groups: the only ones that are wanted.
     """
-    order, ordered_groups = in_group_order(groups[slots], key_groups)
-    for start in range(0, len(order), ENTRIES_PER_CHUNK):
-        places = order[start : start + ENTRIES_PER_CHUNK]
-        chosen: Values
-        if isinstance(values, list):
-            chosen = [values[place] for place in places.tolist()]
-        else:
-            chosen = values.take(places)
-        runs = runs_of(ordered_groups[start : start + ENTRIES_PER_CHUNK])
-        yield chunk_of(state, runs, keys.stored(slots[places]), chosen)
+    for part in keys.ordered(max_parallelism):
+        if part.are_none_of(key_groups):
+            continue
+        chosen = _taken(values, part.slots)
+        present = _present(chosen)
+        if present is None and part.are_all_of(key_groups):
+            yield chunk_of(state, part.runs, part.keys, chosen)
+            continue
+        wanted = _within(part, key_groups)
+        kept = np.flatnonzero(wanted if present is None else wanted & present)
+        if len(kept):
+            slots = part.slots[kept].astype(np.intp)
+            runs = runs_of(part.groups[kept])
+            yield chunk_of(state, runs, keys.stored(slots), _taken(chosen, kept))
 
 
-def chunk_of(
-    state: str, groups: tuple[tuple[int, int], ...], keys: StoredKeys, values: Values
-) -> StateChunk:
+def timer_chunks(
+    state: str,
+    keys: KeySnapshot,
+    slots: Slots,
+    times: list[int],
+    max_parallelism: int,
+    key_groups: KeyGroupRange | None = None,
+) -> Iterator[StateChunk]:
+    """The times of timers at the slots of their keys, which may have several."""
+    groups = np.empty(len(keys), np.uint16)
+    for part in keys.ordered(max_parallelism):
+        groups[part.slots] = part.groups
+    groups = groups[slots]
+    order = np.argsort(groups, kind="stable")
+    if key_groups is not None:
+        bounds = np.searchsorted(groups[order], (key_groups.start, key_groups.stop))
+        order = order[bounds[0] : bounds[1]]
+    for start in range(0, len(order), KEYS_PER_PART):
+        places = order[start : start + KEYS_PER_PART]
+        chosen = [times[place] for place in places.tolist()]
+        yield chunk_of(state, runs_of(groups[places]), keys.stored(slots[places]), chosen)
+
+
+def chunk_of(state: str, groups: Runs, keys: bytes, values: Values) -> StateChunk:
     """A chunk of entries that are in the order of their key groups already."""
     stored = values if isinstance(values, list) else to_bytes([values], ["value"])
     return StateChunk(state, groups, _pickled(state, keys, stored))
 
 
-def unpickled(chunk: StateChunk) -> tuple[StoredKeys, list[Any]]:
+def unpickled(chunk: StateChunk) -> tuple[list[Any] | KeyColumns, list[Any]]:
     """The keys and values of a chunk."""
     keys, values = pickle.loads(chunk.payload)
-    return keys, from_bytes(values).column(0).to_pylist() if isinstance(values, bytes) else values
+    if isinstance(values, bytes):
+        values = from_bytes(values).column(0).to_pylist()
+    return loaded_keys(keys), values
 
 
 def as_column(values: list[Any]) -> Values:
     """The values as a column if they are all numbers, all texts or all bytes; else as they are.
 
-    Columns are put in order and written without holding the interpreter.
+    Columns are put in order and written without holding the interpreter. None becomes null.
     """
-    pieces: list[pa.Array[Any]] = []
-    for start in range(0, len(values), ENTRIES_PER_CHUNK):
-        piece = values[start : start + ENTRIES_PER_CHUNK]
+    kind: pa.DataType | None = None
+    pieces: list[pa.Array[Any] | int] = []
+    # Piece by piece, so that values are still in the processor's cache when they are looked at again.
+    for start in range(0, len(values), KEYS_PER_PART):
+        piece = values[start : start + KEYS_PER_PART]
         found = set(map(type, piece))
-        kind = _COLUMN_TYPES.get(found.pop()) if len(found) == 1 else None
-        if kind is None or (pieces and pieces[0].type != kind):
+        found.discard(type(None))
+        if not found:
+            pieces.append(len(piece))
+            continue
+        held = _COLUMN_TYPES.get(found.pop())
+        if held is None or found or kind not in (None, held):
             return values
+        kind = held
         try:
             pieces.append(pa.array(piece, kind))
         except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
             return values
-    return pa.concat_arrays(pieces) if pieces else values
+    if kind is None:
+        return values
+    column: pa.Array[Any] = pa.concat_arrays(
+        [pa.nulls(piece, kind) if isinstance(piece, int) else piece for piece in pieces]
+    )
+    return column
 
 
-def in_group_order(
-    groups: npt.NDArray[np.uint16], key_groups: KeyGroupRange | None
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint16]]:
-    """Where the entries of these key groups stand, by group, and the groups in that order."""
-    order = np.argsort(groups, kind="stable")
-    ordered = groups[order]
+def _taken(values: Values, places: npt.NDArray[Any]) -> Values:
+    if isinstance(values, list):
+        return [values[place] for place in places.tolist()]
+    return values.take(places)
+
+
+def _present(values: Values) -> npt.NDArray[np.bool_] | None:
+    """Where there is a value; None where there is one everywhere."""
+    if not isinstance(values, list):
+        if not values.null_count:
+            return None
+        valid: npt.NDArray[np.bool_] = values.is_valid().to_numpy(zero_copy_only=False)
+        return valid
+    if None not in values:
+        return None
+    return np.array([value is not None for value in values])
+
+
+def _within(part: OrderedKeys[bytes], key_groups: KeyGroupRange | None) -> npt.NDArray[np.bool_]:
+    groups = part.groups
     if key_groups is None:
-        return order, ordered
-    start, stop = np.searchsorted(ordered, (key_groups.start, key_groups.stop))
-    return order[start:stop], ordered[start:stop]
+        return np.ones(len(groups), np.bool_)
+    return (groups >= key_groups.start) & (groups < key_groups.stop)
 
 
-def runs_of(groups: npt.NDArray[np.uint16]) -> tuple[tuple[int, int], ...]:
-    """(key group, number of entries) of groups in ascending order."""
-    found, counts = np.unique(groups, return_counts=True)
-    return tuple(zip(found.tolist(), counts.tolist(), strict=True))
-
-
-def _pickled(state: str, keys: StoredKeys, values: list[Any] | bytes) -> bytes:
+def _pickled(state: str, keys: bytes, values: list[Any] | bytes) -> bytes:
     try:
         return pickle.dumps((keys, values), protocol=5)
     except Exception as failure:
         if isinstance(values, bytes):
             raise
         place, reason = _first_unpicklable(values, failure)
-        if isinstance(keys, bytes):
-            keys = [tuple(row.values()) for row in from_bytes(keys).to_pylist()]
+        known = loaded_keys(keys)
+        key = (known if isinstance(known, list) else known.values())[place]
         raise StateMisuse(
-            f"state {state!r} of the key {shorten(keys[place])} holds {shorten(values[place])}, "
+            f"state {state!r} of the key {shorten(key)} holds {shorten(values[place])}, "
             f"which cannot be stored: {reason}. Keep connections, locks and other live objects "
             "out of state."
         ) from None

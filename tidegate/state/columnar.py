@@ -19,10 +19,9 @@ from tidegate.state.backend import (
     StateMetadata,
     check_max_parallelism_unchanged,
 )
-from tidegate.state.chunks import in_group_order, runs_of
 from tidegate.state.column_bytes import from_bytes, to_bytes
 from tidegate.state.column_store import ColumnStore, take_from
-from tidegate.state.key_groups import KeyGroupRange, key_groups_of
+from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.key_index import FrozenKeys, KeyIndex
 from tidegate.state.word_index import Slots
 
@@ -263,14 +262,12 @@ class _FrozenColumns(FrozenState):
         self._columns = columns
 
     def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
-        groups = key_groups_of(self._keys.hashes(), self.max_parallelism)
-        order, groups = in_group_order(groups, key_groups)
-        for start in range(0, len(order), ROWS_PER_CHUNK):
-            slots = order[start : start + ROWS_PER_CHUNK]
-            columns = [column.take(slots) for column in self._columns.values()]
-            payload = to_bytes([*self._keys.take(slots), *columns], self._names)
-            runs = runs_of(groups[start : start + ROWS_PER_CHUNK])
-            yield StateChunk(self.metadata[0].name, runs, payload)
+        for part in self._keys.ordered(self.max_parallelism, ROWS_PER_CHUNK):
+            if not part.are_none_of(key_groups):
+                slots = part.slots.astype(np.intp)
+                columns = [column.take(slots) for column in self._columns.values()]
+                payload = to_bytes([*part.keys, *columns], self._names)
+                yield StateChunk(self.metadata[0].name, part.runs, payload)
 
     def release(self) -> None:
         """Nothing is shared that could change."""

@@ -21,7 +21,8 @@ from tidegate.state.chunks import unpickled
 from tidegate.state.hashmap_snapshot import FrozenHashMap, FrozenPart, FrozenTable, FrozenTimers
 from tidegate.state.hashmap_ttl import Lifetime
 from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.key_slots import ObjectKeys, stored_columns
+from tidegate.state.key_slots import ObjectKeys
+from tidegate.state.keys import KeyColumns
 from tidegate.state.slot_backend import EVENT_TIMERS, PROCESSING_TIMERS, SlotBackend
 from tidegate.state.tables import Table, filled_slots
 from tidegate.state.timers import Timer
@@ -83,7 +84,7 @@ class HashMapBackend(SlotBackend):
     def _restore_chunk(self, chunk: StateChunk) -> None:
         stored, values = unpickled(chunk)
         start, stop = chunk.span_in(self.key_groups)
-        columns = stored_columns(stored, start, stop) if isinstance(stored, bytes) else None
+        columns = stored.slice(start, stop) if isinstance(stored, KeyColumns) else None
         timers = self._timers.get(chunk.state)
         keys: list[Any] = []
         if isinstance(stored, list):

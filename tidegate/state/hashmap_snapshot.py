@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tidegate.state.backend import FrozenState, StateChunk, StateMetadata
-from tidegate.state.chunks import as_column, pickled_chunks
+from tidegate.state.chunks import as_column, table_chunks, timer_chunks
 from tidegate.state.hashmap_ttl import Lifetime
-from tidegate.state.key_groups import KeyGroupRange, key_groups_of
+from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.key_slots import KeySnapshot
-from tidegate.state.tables import Table, filled_slots
+from tidegate.state.tables import Table
 from tidegate.state.timers import TimerQueue
-from tidegate.state.word_index import Slots
 
 
 class FrozenPart(ABC):
@@ -26,8 +22,10 @@ class FrozenPart(ABC):
     metadata: StateMetadata
 
     @abstractmethod
-    def entries(self) -> tuple[Slots, list[Any]]:
-        """Slots and what stands there."""
+    def chunks(
+        self, keys: KeySnapshot, max_parallelism: int, key_groups: KeyGroupRange | None
+    ) -> Iterator[StateChunk]:
+        """The entries of these key groups, all by default."""
 
     def release(self) -> None:
         """Nobody will read it any more."""
@@ -43,15 +41,16 @@ class FrozenTable(FrozenPart):
         self._lifetime = lifetime
         self._now = 0 if lifetime is None else lifetime.now()
 
-    def entries(self) -> tuple[Slots, list[Any]]:
+    def chunks(
+        self, keys: KeySnapshot, max_parallelism: int, key_groups: KeyGroupRange | None
+    ) -> Iterator[StateChunk]:
         values = self._values
         if self._lifetime is not None:
             living, now = self._lifetime.living, self._now
             values = [None if value is None else living(value, now) for value in values]
-        slots = filled_slots(values)
-        if len(slots) == len(values):
-            return slots, values
-        return slots, [values[slot] for slot in slots.tolist()]
+        return table_chunks(
+            self.metadata.name, keys, as_column(values), max_parallelism, key_groups
+        )
 
     def release(self) -> None:
         self._table.release(self._values)
@@ -64,9 +63,12 @@ class FrozenTimers(FrozenPart):
         self.metadata = StateMetadata(name, "timers")
         self._timers = timers.timers()
 
-    def entries(self) -> tuple[Slots, list[Any]]:
+    def chunks(
+        self, keys: KeySnapshot, max_parallelism: int, key_groups: KeyGroupRange | None
+    ) -> Iterator[StateChunk]:
         slots = np.array([timer.place for timer in self._timers], np.intp)
-        return slots, [timer.timestamp for timer in self._timers]
+        times = [timer.timestamp for timer in self._timers]
+        return timer_chunks(self.metadata.name, keys, slots, times, max_parallelism, key_groups)
 
 
 class FrozenHashMap(FrozenState):
@@ -87,15 +89,8 @@ class FrozenHashMap(FrozenState):
 
     def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
         for part in self._parts:
-            slots, values = part.entries()
-            yield from pickled_chunks(
-                part.metadata.name, self._keys, self._groups, slots, as_column(values), key_groups
-            )
+            yield from part.chunks(self._keys, self.max_parallelism, key_groups)
 
     def release(self) -> None:
         for part in self._parts:
             part.release()
-
-    @cached_property
-    def _groups(self) -> npt.NDArray[np.uint16]:
-        return key_groups_of(self._keys.hashes(), self.max_parallelism)

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from tidegate.state.column_store import ColumnStore, take_from
 from tidegate.state.hash_columns import Hashes, fold_hashes, hash_column
+from tidegate.state.key_order import KeyOrder, OrderedKeys, in_parts
 from tidegate.state.key_words import can_be_words, words_of, words_per_key
-from tidegate.state.keys import KeySchema
+from tidegate.state.keys import KeyColumns, KeySchema
 from tidegate.state.word_index import Slots, WordIndex
 
 MOST_KEY_COLUMNS: Final = 4
@@ -113,6 +114,7 @@ class KeyIndex:
         self._columns = [ColumnIndex(kind) for kind in kinds]
         self._pairs = WordIndex((len(kinds) + 1) // 2) if len(kinds) > 1 else None
         self._parts = GrowingRows(len(kinds))
+        self._order: KeyOrder[list[pa.Array[Any]]] = KeyOrder()
 
     def __len__(self) -> int:
         return len(self._columns[0]) if self._pairs is None else len(self._pairs)
@@ -146,7 +148,7 @@ class KeyIndex:
         """The key columns of all slots, as they are now."""
         stores = [column.values.chunks() for column in self._columns]
         parts = None if self._pairs is None else self._parts.rows()
-        return FrozenKeys(stores, parts, self._is_tuple)
+        return FrozenKeys(stores, parts, self._is_tuple, self._order)
 
     def only(self, slots: Slots) -> tuple[KeyIndex, Slots]:
         """An index of the keys of some slots alone, and the new slot of each."""
@@ -186,13 +188,30 @@ class FrozenKeys:
         stores: list[tuple[pa.Array[Any], ...]],
         parts: npt.NDArray[np.uint32] | None,
         is_tuple: bool,
+        order: KeyOrder[list[pa.Array[Any]]],
     ) -> None:
         self._stores = stores
         self._parts = parts
         self._is_tuple = is_tuple
+        self._order = order
 
-    def hashes(self) -> Hashes:
-        """The stable hash of every slot's key."""
+    def __len__(self) -> int:
+        return sum(map(len, self._stores[0])) if self._parts is None else len(self._parts)
+
+    def ordered(self, max_parallelism: int, size: int) -> list[OrderedKeys[list[pa.Array[Any]]]]:
+        """The key columns in the order of their key groups, in parts of at most this size."""
+        return self._order.parts(
+            len(self),
+            lambda start, stop: in_parts(
+                self.hashes(start), start, max_parallelism, size, self.take
+            ),
+        )
+
+    def hashes(self, start: int = 0) -> Hashes:
+        """The stable hash of the key of every slot from `start` on."""
+        if start:
+            columns = self.take(np.arange(start, len(self)))
+            return KeyColumns(columns, self._is_tuple).hashes()
         hashed = [
             np.concatenate([_NO_HASHES, *map(hash_column, chunks)]) for chunks in self._stores
         ]

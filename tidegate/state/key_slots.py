@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -12,27 +14,43 @@ import pyarrow as pa
 from tidegate.state.column_bytes import from_bytes, to_bytes
 from tidegate.state.hash_columns import Hashes, hash_values
 from tidegate.state.key_index import FrozenKeys, KeyIndex
+from tidegate.state.key_order import KeyOrder, OrderedKeys, in_parts
 from tidegate.state.keys import KeyColumns, KeySchema
 from tidegate.state.word_index import Slots
 
-StoredKeys = list[Any] | bytes
-"""Keys as they are stored: Python values, or columns as bytes."""
-
+_PICKLED: Final = b"\x80"
+"""How pickled keys begin; Arrow's streams never do."""
+KEYS_PER_PART: Final = 8_192
+"""Pickling holds the interpreter; so many entries keep records waiting for some milliseconds."""
 _ONE_NAN: Final = float("nan")
-_PIECE: Final = 8_192
-"""Python values hashed at a time: making a column of them holds the interpreter."""
+_NEVER_NAN: Final = frozenset({str, int, bool, bytes, type(None)})
 
 
 class KeySnapshot(ABC):
     """The keys of the slots there were at one moment. May be read on another thread."""
 
-    @abstractmethod
-    def hashes(self) -> Hashes:
-        """The stable hash of every slot's key."""
+    def __init__(self, order: KeyOrder[bytes]) -> None:
+        self._order = order
 
     @abstractmethod
-    def stored(self, slots: Slots) -> StoredKeys:
-        """The keys of some slots, of which there is at least one."""
+    def __len__(self) -> int: ...
+
+    def ordered(self, max_parallelism: int) -> list[OrderedKeys[bytes]]:
+        """All slots in the order of their key groups, in parts."""
+        return self._order.parts(
+            len(self),
+            lambda start, stop: in_parts(
+                self.hashes(start), start, max_parallelism, KEYS_PER_PART, self.stored
+            ),
+        )
+
+    @abstractmethod
+    def hashes(self, start: int = 0) -> Hashes:
+        """The stable hash of the key of every slot from `start` on."""
+
+    @abstractmethod
+    def stored(self, slots: Slots) -> bytes:
+        """The keys of some slots, of which there is at least one, for `loaded_keys`."""
 
 
 class KeySlots(ABC):
@@ -64,6 +82,7 @@ class ObjectKeys(KeySlots):
     def __init__(self, keys: Sequence[Any] = ()) -> None:
         self._keys = list(keys)
         self._slots = {key: slot for slot, key in enumerate(self._keys)}
+        self._order: KeyOrder[bytes] = KeyOrder()
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -71,10 +90,16 @@ class ObjectKeys(KeySlots):
     def find_or_add(self, keys: Sequence[Any]) -> list[int]:
         """The slot of every key."""
         found: list[Any] = list(map(self._slots.get, keys))
-        if None in found:
-            for place, slot in enumerate(found):
-                if slot is None:
-                    found[place] = self._add(keys[place])
+        if None not in found:
+            return found
+        if _NEVER_NAN.issuperset(map(type, keys)):
+            new = dict.fromkeys(k for k, slot in zip(keys, found, strict=True) if slot is None)
+            self._slots.update(zip(new, count(len(self._keys)), strict=False))
+            self._keys += new
+            return list(map(self._slots.__getitem__, keys))
+        for place, slot in enumerate(found):
+            if slot is None:
+                found[place] = self._add(keys[place])
         return found
 
     def _add(self, key: Any) -> int:
@@ -92,7 +117,7 @@ class ObjectKeys(KeySlots):
         return keys, hash_values(keys)
 
     def freeze(self) -> KeySnapshot:
-        return _FrozenObjectKeys(self._keys.copy())
+        return _FrozenObjectKeys(self._keys, self._order)
 
     def only(self, slots: Slots) -> tuple[ObjectKeys, Slots]:
         keys = self._keys
@@ -110,17 +135,24 @@ def _with_one_nan(key: Any) -> Any:
 
 
 class _FrozenObjectKeys(KeySnapshot):
-    def __init__(self, keys: list[Any]) -> None:
+    def __init__(self, keys: list[Any], order: KeyOrder[bytes]) -> None:
+        super().__init__(order)
         self._keys = keys
+        # Keys are only added to the list: the first ones stay what they are.
+        self._size = len(keys)
 
-    def hashes(self) -> Hashes:
-        starts = range(0, len(self._keys), _PIECE)
-        pieces = [hash_values(self._keys[start : start + _PIECE]) for start in starts]
+    def __len__(self) -> int:
+        return self._size
+
+    def hashes(self, start: int = 0) -> Hashes:
+        starts = range(start, self._size, KEYS_PER_PART)
+        stops = [*starts[1:], self._size]
+        pieces = [hash_values(self._keys[s:t]) for s, t in zip(starts, stops, strict=False)]
         return np.concatenate([np.empty(0, np.uint64), *pieces])
 
-    def stored(self, slots: Slots) -> StoredKeys:
+    def stored(self, slots: Slots) -> bytes:
         keys = self._keys
-        return [keys[slot] for slot in slots.tolist()]
+        return pickled_keys([keys[slot] for slot in slots.tolist()])
 
 
 class ColumnKeys(KeySlots):
@@ -129,6 +161,7 @@ class ColumnKeys(KeySlots):
     def __init__(self, kinds: Sequence[pa.DataType], *, is_tuple: bool) -> None:
         self._is_tuple = is_tuple
         self._index = KeyIndex(kinds, is_tuple=is_tuple)
+        self._order: KeyOrder[bytes] = KeyOrder()
 
     @classmethod
     def like(cls, keys: KeyColumns) -> ColumnKeys:
@@ -161,7 +194,7 @@ class ColumnKeys(KeySlots):
         return keys.values(), keys.hashes()
 
     def freeze(self) -> KeySnapshot:
-        return _FrozenColumnKeys(self._index.keys(), self._is_tuple)
+        return _FrozenColumnKeys(self._index.keys(), self._is_tuple, self._order)
 
     def only(self, slots: Slots) -> tuple[ColumnKeys, Slots]:
         fewer = ColumnKeys(self.schema.kinds, is_tuple=self._is_tuple)
@@ -170,24 +203,36 @@ class ColumnKeys(KeySlots):
 
 
 class _FrozenColumnKeys(KeySnapshot):
-    def __init__(self, keys: FrozenKeys, is_tuple: bool) -> None:
+    def __init__(self, keys: FrozenKeys, is_tuple: bool, order: KeyOrder[bytes]) -> None:
+        super().__init__(order)
         self._keys = keys
         self._is_tuple = is_tuple
 
-    def hashes(self) -> Hashes:
-        return self._keys.hashes()
+    def __len__(self) -> int:
+        return len(self._keys)
 
-    def stored(self, slots: Slots) -> StoredKeys:
-        return stored_keys(KeyColumns(self._keys.take(slots), self._is_tuple))
+    def hashes(self, start: int = 0) -> Hashes:
+        return self._keys.hashes(start)
+
+    def stored(self, slots: Slots) -> bytes:
+        return stored_columns(KeyColumns(self._keys.take(slots), self._is_tuple))
 
 
-def stored_keys(keys: KeyColumns) -> bytes:
-    """Keys that are columns, as they are stored."""
+def stored_columns(keys: KeyColumns) -> bytes:
+    """Keys that are columns, for `loaded_keys`."""
     parts = [f"part{place}" for place in range(len(keys.columns))]
     return to_bytes(keys.columns, parts if keys.is_tuple else ["key"])
 
 
-def stored_columns(stored: bytes, start: int, stop: int) -> KeyColumns:
-    """Some of the keys that were stored as columns."""
-    rows = from_bytes(stored).slice(start, stop - start)
+def pickled_keys(keys: list[Any]) -> bytes:
+    """Keys of any kind, for `loaded_keys`."""
+    return pickle.dumps(keys, protocol=5)
+
+
+def loaded_keys(stored: bytes) -> list[Any] | KeyColumns:
+    """Keys as they were before they were stored."""
+    if stored.startswith(_PICKLED):
+        keys: list[Any] = pickle.loads(stored)
+        return keys
+    rows = from_bytes(stored)
     return KeyColumns(rows.columns, is_tuple=rows.schema.names != ["key"])

@@ -35,6 +35,10 @@ class KeyColumns(NamedTuple):
         parts = [column.to_pylist() for column in self.columns]
         return list(zip(*parts, strict=True)) if self.is_tuple else parts[0]
 
+    def slice(self, start: int, stop: int) -> KeyColumns:
+        """The keys from a row up to another."""
+        return KeyColumns([c.slice(start, stop - start) for c in self.columns], self.is_tuple)
+
     def hashes(self) -> Hashes:
         """The stable hash of every key."""
         return hash_columns(self.columns) if self.is_tuple else hash_column(self.columns[0])

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.state.backend import PayloadForm, StateChunk, StateMetadata
-from tidegate.state.chunks import ENTRIES_PER_CHUNK, chunk_of, runs_of
+from tidegate.state.chunks import as_column, chunk_of
 from tidegate.state.column_bytes import to_bytes
 from tidegate.state.column_rows import RowCodec
 from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.key_slots import StoredKeys, stored_keys
+from tidegate.state.key_order import runs_of
+from tidegate.state.key_slots import KEYS_PER_PART, pickled_keys, stored_columns
 from tidegate.state.rocksdb_database import Database
 from tidegate.state.rocksdb_entries import (
     bounds_of,
@@ -53,7 +54,7 @@ def _chunks(
     for key, content in database.scan(*bounds_of(key_groups)):
         entries = gathered[int.from_bytes(key[-2:], "big")]
         entries.add(key, content)
-        if len(entries.groups) == ENTRIES_PER_CHUNK:
+        if len(entries.groups) == KEYS_PER_PART:
             yield entries.take()
     for entries in gathered:
         if entries.groups:
@@ -84,16 +85,17 @@ class _Gathered:
     def take(self) -> StateChunk:
         runs = runs_of(np.array(self.groups, np.uint16))
         if self._metadata.form is PayloadForm.PICKLE:
-            chunk = chunk_of(self._metadata.name, runs, self._stored_keys(), self._payloads)
+            values = as_column(self._payloads)
+            chunk = chunk_of(self._metadata.name, runs, self._stored_keys(), values)
         else:
             chunk = StateChunk(self._metadata.name, runs, self._rows())
         self.groups, self._keys, self._payloads = [], [], []
         return chunk
 
-    def _stored_keys(self) -> StoredKeys:
+    def _stored_keys(self) -> bytes:
         if self._facts.keys is None:
-            return self._keys
-        return stored_keys(self._facts.keys.columns(self._keys))
+            return pickled_keys(self._keys)
+        return stored_columns(self._facts.keys.columns(self._keys))
 
     def _rows(self) -> bytes:
         keys, rows = self._facts.keys, self._facts.rows

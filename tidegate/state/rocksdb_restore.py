@@ -10,7 +10,6 @@ from tidegate.state.backend import KeyedStateImage, StateChunk
 from tidegate.state.chunks import unpickled
 from tidegate.state.hash_columns import hash_values
 from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.key_slots import stored_columns
 from tidegate.state.keys import KeyColumns, KeySchema
 from tidegate.state.rocksdb_database import Database
 from tidegate.state.rocksdb_entries import bounds_of, head_of, state_suffix, stems_of, timer_stem
@@ -59,8 +58,8 @@ class CopiedChunk:
         stored, values = unpickled(chunk)
         start, stop = chunk.span_in(key_groups)
         self.schema: KeySchema | None = None
-        if isinstance(stored, bytes):
-            columns = stored_columns(stored, start, stop)
+        if isinstance(stored, KeyColumns):
+            columns = stored.slice(start, stop)
             self.schema = KeySchema(tuple(columns.kinds), columns.is_tuple)
             self._keys, self._hashes = columns.values(), columns.hashes()
         else:

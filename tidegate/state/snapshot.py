@@ -93,6 +93,16 @@ class KeyedStateHandle:
         return [*chunks, *(file.content for file in self.native_files)]
 
 
+@dataclass(frozen=True, slots=True)
+class ChannelHandle:
+    """Stored stream elements that were in flight to a subtask when a barrier overtook them."""
+
+    edge: int
+    source: int
+    """The subtask that sent them."""
+    content: Segment
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorHandle:
     """Everything that one operator of one subtask has stored in a checkpoint."""
@@ -103,11 +113,14 @@ class OperatorHandle:
     """Its operator states: a pickled tuple of `FrozenOperatorState`."""
     source_splits: tuple[bytes, ...] = ()
     """Pickled one by one, so that they can be dealt out without loading them."""
+    in_flight: tuple[ChannelHandle, ...] = ()
+    """What the subtask whose head this operator is has still to take in, channel by channel."""
 
     @property
     def segments(self) -> list[Segment]:
         keyed = [] if self.keyed is None else self.keyed.segments
-        return [*keyed, *([] if self.operator is None else [self.operator])]
+        operator = [] if self.operator is None else [self.operator]
+        return [*keyed, *operator, *(channel.content for channel in self.in_flight)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

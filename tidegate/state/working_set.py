@@ -64,7 +64,8 @@ class WorkingSet:
 
     def latest(self, count: int) -> Slots:
         """The slots that were used last."""
-        return np.sort(np.argpartition(self._all(), -count)[-count:])
+        places = len(self.stems) - count
+        return np.sort(np.argpartition(self._all(), min(places, len(self.stems) - 1))[places:])
 
     def keep(self, old: Slots, new: Slots) -> None:
         """What stood at the old slots stands at the new ones; there are no others any more."""

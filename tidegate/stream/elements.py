@@ -29,6 +29,9 @@ class Barrier:
     mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     base: CheckpointId | None = None
     """The completed checkpoint that an incremental snapshot may build on."""
+    is_unaligned: bool = False
+    """Whether it is obeyed as soon as it comes on one channel: what other channels bring before
+    theirs is processed, and becomes part of the snapshot as records in flight."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,18 @@ from typing import ClassVar
 
 import pytest
 
+from tests.jobs import RESTARTS, SMALL_STEPS
 from tests.programs import (
     PATIENCE,
     collected,
-    graph_of,
     keyed,
     mapped,
     read,
-    settings_of,
     wait_until,
 )
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.sequence import NumberSequenceSource
 from tidegate.connectors.source import InputStatus, Poll
-from tidegate.core.clock import SystemClock
 from tidegate.core.errors import (
     ExternalError,
     InternalError,
@@ -29,84 +27,16 @@ from tidegate.core.errors import (
     UserError,
     UserFunctionError,
 )
-from tidegate.core.ids import new_job_id
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
 from tidegate.operators.functions import MapFunction
-from tidegate.runtime.exchange.codec import decode
 from tidegate.runtime.jobmanager.cluster import FromSlot, SlotJobEnded, StepBroken
-from tidegate.runtime.jobmanager.checkpoints import JobCheckpoints
-from tidegate.runtime.jobmanager.job_master import DriverOutputs, JobMaster
 from tidegate.runtime.jobmanager.job_status import JobStatus
 from tidegate.runtime.messages import Wake
-from tidegate.runtime.shipping import pack
 from tidegate.testing import mini_cluster
 from tidegate.testing.mini_cluster import MiniCluster
 
-RESTARTS = {
-    "restart-strategy": "fixed-delay",
-    "restart-strategy.fixed-delay.attempts": 2,
-    "restart-strategy.fixed-delay.delay": "1 ms",
-}
 ENDLESS = NumberSequenceSource(0, 10**15)
-SMALL_STEPS = {"tidegate.step.max-records": 10}
-
-
-class Job:
-    """A job on a mini cluster that the test has in its hands."""
-
-    def __init__(self, graph, settings=None, cluster=None):
-        self.cluster = cluster or MiniCluster()
-        self.console = []
-        self.payloads = []
-        values = settings_of(settings)
-        clock = SystemClock()
-        checkpoints = JobCheckpoints.open(graph, values, clock)
-        self.master = JobMaster(
-            graph,
-            pack(checkpoints.job_id, graph, values.as_mapping()),
-            values,
-            checkpoints,
-            self.cluster,
-            self.cluster,
-            clock,
-            DriverOutputs(console=self.console.append, collect=self.payloads.append),
-        )
-        self.master.start()
-
-    def result(self):
-        return self.master.result.result(PATIENCE)
-
-    def fails(self, error):
-        with pytest.raises(error) as failure:
-            self.result()
-        return failure.value
-
-    def records(self):
-        return [
-            record
-            for message in list(self.payloads)
-            for batch in decode(message.payload, None)
-            for record in batch.records
-        ]
-
-    @property
-    def status(self):
-        return self.master.status
-
-
-@pytest.fixture
-def start():
-    jobs = []
-
-    def create(*sinks, settings=None, cluster=None, parallelism=2):
-        jobs.append(Job(graph_of(*sinks, parallelism=parallelism), settings, cluster))
-        return jobs[-1]
-
-    yield create
-    for job in jobs:
-        job.master.cancel()
-        job.master.join(PATIENCE)
 
 
 class Watched(MapFunction):

@@ -1,24 +1,32 @@
+import pickle
 from typing import ClassVar
 
 import pytest
 
-from tests.programs import apply, collected, graph_of, keyed, mapped, read
+from tests.programs import apply, collected, graph_of, keyed, mapped, read, wait_until
 from tests.unit.runtime.hosts import Requests, Surroundings, exchange, shipped
+from tidegate.checkpoint.restore import SubtaskRestore
+from tidegate.connectors.collection import RangeSplit
 from tidegate.core.errors import SlotLost, UserFunctionError
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Broadcast, Global, Rebalance
 from tidegate.operators.functions import MapFunction
 from tidegate.operators.stateless import MapOperator
+from tidegate.runtime.exchange.codec import encode
 from tidegate.runtime.exchange.packet import FailureMark
+from tidegate.runtime.messages import RestoreOrder, SnapshotPlace
 from tidegate.runtime.shipping import unpack
 from tidegate.runtime.taskmanager.pipeline_host import HostServices, PipelineHost
 from tidegate.runtime.taskmanager.work_unit import UnitKey, in_order
+from tidegate.state.snapshot import ChannelHandle, InlineBytes
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import Barrier
 
 
 class Pipeline:
     """All slots of a pipeline, stepped by hand."""
 
-    def __init__(self, job, directory, budget=1 << 20):
+    def __init__(self, job, directory, budget=1 << 20, restore=None):
         self.job = job
         self.outside = Surroundings(directory)
         services = HostServices(
@@ -31,7 +39,15 @@ class Pipeline:
         )
         package = shipped(job)
         self.hosts = [
-            PipelineHost(unpack(package, directory), 0, 1, slot, services)
+            PipelineHost(
+                unpack(package, directory),
+                0,
+                1,
+                slot,
+                services,
+                SnapshotPlace(directory=None, inline_threshold=0, limit=1 << 20),
+                restore,
+            )
             for slot in range(job.slots)
         ]
         self.requests = Requests(job)
@@ -41,8 +57,8 @@ class Pipeline:
             host.open()
         return self
 
-    def step(self, step=1, records=1000, marks=()):
-        request = self.requests.make(step, records=records)
+    def step(self, step=1, records=1000, marks=(), barriers=()):
+        request = self.requests.make(step, records=records, barriers=barriers)
         packets = {slot: [] for slot in range(self.job.slots)}
         answers = []
         for level in range(self.job.pipelines[0].levels):
@@ -234,3 +250,33 @@ def test_an_idle_host_knows_whether_a_step_would_find_something(pipeline):
     assert all(host.is_available() for host in subject.hosts)
     subject.step(2)
     assert not any(host.is_available() for host in subject.hosts)
+
+
+def test_what_was_in_flight_is_taken_in_before_anything_else(pipeline):
+    elements = encode(Batch.of_records([100])) + encode(Batch.of_records([101]))
+    order = RestoreOrder(
+        checkpoint_id=1,
+        location=None,
+        subtasks={1: SubtaskRestore(in_flight=(ChannelHandle(0, 0, InlineBytes(elements)),))},
+    )
+    subject = pipeline(collected(Upstream(read([1, 2]), Rebalance())), parallelism=1, restore=order)
+    subject.step()
+    assert subject.outside.records() == [100, 101, 1, 2]
+
+
+def test_the_snapshots_of_a_step_are_acknowledged_by_every_subtask(pipeline):
+    subject = pipeline(collected(Upstream(read(range(4)), Rebalance())))
+    subject.step(1, records=1)
+    subject.step(2, records=1, barriers=[Barrier(5, 0.0)])
+    wait_until(lambda: len(subject.outside.sent) == 4)
+    acks = {ack.subtask: ack.snapshot.operators for ack in subject.outside.sent}
+    assert acks.keys() == {(vertex, slot) for vertex in (0, 1) for slot in (0, 1)}
+    (split,) = acks[0, 0][0].source_splits
+    assert pickle.loads(split) == RangeSplit(1, 2)
+
+
+def test_an_aborted_checkpoint_changes_nothing_before_the_next_step(pipeline):
+    subject = pipeline(collected(Upstream(read(range(4)), Rebalance())))
+    subject.hosts[0].abort_checkpoint(7)
+    subject.step(1)
+    assert sorted(subject.outside.records()) == [0, 1, 2, 3]

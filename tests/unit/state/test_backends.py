@@ -1,5 +1,4 @@
 import threading
-import time
 
 import pyarrow as pa
 import pytest
@@ -7,6 +6,7 @@ import pytest
 from tests.unit.state.conftest import GROUPS
 from tidegate.core.errors import StateMisuse, StateTypeChanged
 from tidegate.operators.functions import AggregateFunction
+from tidegate.state.backend import KeyedStateImage
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -14,7 +14,6 @@ from tidegate.state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.backend import KeyedStateImage
 from tidegate.state.key_groups import KeyGroupRange, key_group_of, range_of
 from tidegate.state.keys import KeyColumns
 from tidegate.state.stable_hash import stable_hash
@@ -169,9 +168,9 @@ def test_all_kinds_of_state_and_timers_come_back_from_a_snapshot(a_backend, rest
     assert list(copy.list_state(LIST)) == [1, 2]
     assert list(copy.map_state(MAP).items()) == [("x", 1)]
     assert copy.aggregating_state(AVERAGE).get() == 4
-    for timers, time in ((copy.processing_timers, 10), (copy.event_timers, 20)):
-        assert copy.ready_timers(timers, time) == time
-        assert timers.pop_due(time) == (time, "a", copy.place)
+    for timers, due in ((copy.processing_timers, 10), (copy.event_timers, 20)):
+        assert copy.ready_timers(timers, due) == due
+        assert timers.pop_due(due) == (due, "a", copy.place)
 
 
 def test_a_handle_taken_before_the_restore_sees_what_was_restored(a_backend):

@@ -16,7 +16,15 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidegate.checkpoint.alignment import Abort, Alignment, Block, Complete, Release, Ruling
+from tidegate.checkpoint.alignment import (
+    Abort,
+    Alignment,
+    Block,
+    Complete,
+    Logged,
+    Release,
+    Ruling,
+)
 from tidegate.core.errors import ProtocolViolation
 from tidegate.core.ids import CheckpointId
 from tidegate.runtime.exchange.packet import Channel
@@ -41,6 +49,16 @@ class TakeSnapshot:
     bytes_buffered: int
     ended_inputs: frozenset[int] = frozenset()
     """Inputs that have ended before the barrier: part of the snapshot, for the gate restored."""
+    is_whole: bool = True
+    """Otherwise `InFlight` follows, with what belongs to the snapshot as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """What came before the barrier of an unaligned checkpoint on channels that were behind."""
+
+    checkpoint_id: CheckpointId
+    elements: tuple[tuple[Channel, StreamElement], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +85,7 @@ class InputEnded:
     """All other inputs have ended before: no record follows at all, barriers still may."""
 
 
-Delivery = Records | TakeSnapshot | SnapshotAborted | AdvanceWatermark | InputEnded
+Delivery = Records | TakeSnapshot | InFlight | SnapshotAborted | AdvanceWatermark | InputEnded
 
 
 class InputGate:
@@ -91,6 +109,7 @@ class InputGate:
         self._watermarks: dict[Channel, int | None] = dict.fromkeys(live)
         self._combined: int | None = None
         self._bytes_buffered = 0
+        self._logs: dict[CheckpointId, list[tuple[Channel, StreamElement]]] = {}
         self._deliveries: list[Delivery] = []
 
     def open_input(self, channel: Channel) -> int | None:
@@ -117,7 +136,9 @@ class InputGate:
 
     def abort(self, checkpoint_id: CheckpointId, now: float) -> list[Delivery]:
         """The coordinator gave the checkpoint up: release what waits for it."""
-        self._apply(self._alignment.abort(checkpoint_id), now)
+        rulings = self._alignment.abort(checkpoint_id)
+        self._forget_log(checkpoint_id)
+        self._apply(rulings, now)
         return self._drain(now)
 
     def _drain(self, now: float) -> list[Delivery]:
@@ -125,7 +146,7 @@ class InputGate:
         while self._released:
             channel = self._released.popleft()
             fifo = self._waiting.pop(channel)
-            self._open[channel] = self._inputs[channel]
+            self._reopen(channel)
             while fifo and channel not in self._waiting:
                 element, _ = fifo.popleft()
                 self._handle(channel, element, now)
@@ -136,6 +157,9 @@ class InputGate:
         return deliveries
 
     def _handle(self, channel: Channel, element: StreamElement, now: float) -> None:
+        if isinstance(element, Batch | Watermark):
+            for checkpoint_id in self._alignment.logged_by(channel):
+                self._logs[checkpoint_id].append((channel, element))
         if isinstance(element, Barrier):
             self._apply(self._alignment.barrier(channel, element, now), now)
         elif isinstance(element, Watermark):
@@ -156,13 +180,33 @@ class InputGate:
                 case Release(channels):
                     self._released.extend(channels)
                     self._bytes_buffered = 0
-                case Complete(barrier, first_barrier_at):
+                case Complete(barrier, first_barrier_at, owed):
                     seconds, ended = now - first_barrier_at, frozenset(self._ended_inputs)
                     self._deliveries.append(
-                        TakeSnapshot(barrier, seconds, self._bytes_buffered, ended)
+                        TakeSnapshot(barrier, seconds, self._bytes_buffered, ended, not owed)
                     )
+                    if owed:
+                        self._logs[barrier.checkpoint_id] = []
+                        for channel in owed:
+                            self._open.pop(channel, None)
+                case Logged(checkpoint_id):
+                    self._deliveries.append(
+                        InFlight(checkpoint_id, tuple(self._logs[checkpoint_id]))
+                    )
+                    self._forget_log(checkpoint_id)
                 case Abort(checkpoint_id, reason):
+                    self._forget_log(checkpoint_id)
                     self._deliveries.append(SnapshotAborted(checkpoint_id, reason))
+
+    def _forget_log(self, checkpoint_id: CheckpointId) -> None:
+        if self._logs.pop(checkpoint_id, None) is not None:
+            for channel in self._live:
+                self._reopen(channel)
+
+    def _reopen(self, channel: Channel) -> None:
+        """Batches need not be fed any more, unless they have to wait or to be logged."""
+        if channel not in self._waiting and not self._alignment.logged_by(channel):
+            self._open[channel] = self._inputs[channel]
 
     def _advance(self, channel: Channel, watermark: Watermark) -> None:
         if channel not in self._live:

@@ -115,6 +115,7 @@ class PipelineHost:
             vertex.id: self._build(vertex, package, services) for vertex in self._vertices
         }
         self._edges: Mapping[int, Edge] = {edge.id: edge for edge in package.graph.edges}
+        self._in_flight: dict[VertexId, list[tuple[Channel, list[StreamElement]]]] = {}
 
     def _build(self, vertex: Vertex, package: JobPackage, services: HostServices) -> Subtask:
         graph, slot = package.graph, self._slot
@@ -182,6 +183,7 @@ class PipelineHost:
         try:
             for vertex in reversed(self._vertices):
                 self._subtasks[vertex.id].open(self._snapshots_for(vertex))
+                self._in_flight[vertex.id] = self._in_flight_to(vertex)
                 opened.append(self._subtasks[vertex.id])
         except Exception:
             for subtask in opened:
@@ -201,6 +203,14 @@ class PipelineHost:
             for vertex in self._vertices
             for split in self._restored.splits(vertex.id, vertex.chain[0].operator_id)
         )
+
+    def _in_flight_to(self, vertex: Vertex) -> list[tuple[Channel, list[StreamElement]]]:
+        if self._restored is None:
+            return []
+        return [
+            (channel, list(decode(elements, self._edges[channel.edge].format)))
+            for channel, elements in self._restored.in_flight(vertex.id)
+        ]
 
     def _snapshots_for(self, vertex: Vertex) -> dict[OperatorId, list[OperatorSnapshot]] | None:
         restored = self._restored
@@ -241,6 +251,8 @@ class PipelineHost:
             if vertex.level != level:
                 continue
             subtask = self._subtasks[vertex.id]
+            for channel, overtaken in self._in_flight.pop(vertex.id, ()):
+                subtask.feed(channel, overtaken)
             if subtask.source is not None and request is not None:
                 self._run_source(subtask, request)
             for channel, elements in self._inputs_of(vertex.id, arrived.get(vertex.id, {})):

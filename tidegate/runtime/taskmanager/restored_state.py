@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 
 from tidegate.checkpoint.restore import OperatorRestore, SubtaskRestore
 from tidegate.core.errors import InternalError
-from tidegate.core.ids import CheckpointId, OperatorId, SubtaskIndex, VertexId
+from tidegate.core.ids import CheckpointId, EdgeId, OperatorId, SubtaskIndex, VertexId
 from tidegate.operators.base import OperatorSnapshot
+from tidegate.runtime.exchange.packet import Channel
 from tidegate.runtime.messages import RestoreOrder
 from tidegate.state.operator_state import FrozenOperatorState
 from tidegate.state.redistribution import redistribute
@@ -58,6 +59,16 @@ class RestoredState:
 
     def splits(self, vertex: VertexId, operator: OperatorId) -> tuple[Any, ...]:
         return tuple(map(pickle.loads, self._operator(vertex, operator).source_splits))
+
+    def in_flight(self, vertex: VertexId) -> list[tuple[Channel, bytes]]:
+        """Encoded elements that a subtask takes in before anything else."""
+        return [
+            (
+                Channel(EdgeId(handle.edge), SubtaskIndex(handle.source)),
+                read_segment(handle.content, self._resolve),
+            )
+            for handle in self.subtask(vertex).in_flight
+        ]
 
     def _operator(self, vertex: VertexId, operator: OperatorId) -> OperatorRestore:
         return self.subtask(vertex).operators.get(operator, _NO_STATE)

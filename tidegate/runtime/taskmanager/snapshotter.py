@@ -6,14 +6,15 @@ import pickle
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from tidegate.checkpoint.layout import directory_of
 from tidegate.checkpoint.plan import SubtaskId
 from tidegate.checkpoint.statistics import SubtaskStatistics
 from tidegate.core.errors import CheckpointAborted, InternalError, TidegateError
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId
+from tidegate.runtime.exchange.packet import Channel
 from tidegate.runtime.messages import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -23,6 +24,7 @@ from tidegate.runtime.messages import (
 from tidegate.runtime.taskmanager.subtask import FrozenOperator, FrozenSubtask
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.snapshot import (
+    ChannelHandle,
     FileScope,
     FileSegment,
     KeyedStateHandle,
@@ -123,6 +125,10 @@ class Snapshotter:
             handles = [
                 self._write_operator(writer, operator, order, base) for operator in frozen.operators
             ]
+            if frozen.in_flight:
+                handles[0] = replace(
+                    handles[0], in_flight=_write_channels(writer, frozen.in_flight)
+                )
             writer.close()
         except CheckpointAborted:
             writer.discard()
@@ -190,6 +196,18 @@ class Snapshotter:
         """The files of the operator's database as they are stored in this checkpoint."""
         if handle.native_form is not None:
             self._stored.setdefault(number, {})[(subtask, operator_id)] = _shared_files(handle)
+
+
+def _write_channels(
+    writer: SnapshotWriter, elements: Iterable[tuple[Channel, bytes]]
+) -> tuple[ChannelHandle, ...]:
+    channels: dict[Channel, list[bytes]] = {}
+    for channel, element in elements:
+        channels.setdefault(channel, []).append(element)
+    return tuple(
+        ChannelHandle(channel.edge, channel.source, writer.write(b"".join(parts)))
+        for channel, parts in channels.items()
+    )
 
 
 def _shared_files(handle: KeyedStateHandle) -> _Shared:

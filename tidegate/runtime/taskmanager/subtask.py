@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
 from tidegate.connectors.source import InputStatus
@@ -20,11 +20,13 @@ from tidegate.graph.job_graph import Vertex
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
 from tidegate.operators.endpoints import SourceOperator
 from tidegate.operators.user_code import USER_FAILURES, user_traceback
+from tidegate.runtime.exchange.codec import encode
 from tidegate.runtime.exchange.packet import Channel
 from tidegate.runtime.messages import SourceReport, SplitAssignment
 from tidegate.runtime.taskmanager.input_gate import (
     AdvanceWatermark,
     Delivery,
+    InFlight,
     InputEnded,
     InputGate,
     Records,
@@ -60,6 +62,8 @@ class FrozenSubtask:
     alignment: float
     alignment_bytes: int
     sync: float
+    in_flight: tuple[tuple[Channel, bytes], ...] = ()
+    """Elements that came before the barrier on channels that were behind it, encoded."""
 
     def release(self) -> None:
         """Nobody will read it any more."""
@@ -142,6 +146,8 @@ class Subtask:
         self._gate = gate
         self._checkpoints = checkpoints
         self._opened: list[Operator] = []
+        self._unfinished: dict[CheckpointId, FrozenSubtask] = {}
+        """Unaligned snapshots that wait for what is in flight."""
         self._outputs = self._wire()
 
     def _wire(self) -> list[ChainOutput]:
@@ -212,7 +218,7 @@ class Subtask:
                     source.no_more_splits()
             self._end_again()
             for barrier in barriers:
-                self._take_snapshot(barrier, 0.0, 0, frozenset())
+                self._take_snapshot(TakeSnapshot(barrier, 0.0, 0))
             if not self.is_finished:
                 report = source.run_slice(max_records, max_bytes)
                 records, status = report.records, report.status
@@ -245,6 +251,7 @@ class Subtask:
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
         """The coordinator gave a checkpoint up."""
+        self._drop_snapshot(checkpoint_id)
         try:
             if self._gate is not None:
                 self._deliver(self._gate.abort(checkpoint_id, time.monotonic()))
@@ -297,6 +304,8 @@ class Subtask:
     def close(self) -> TidegateError | None:
         """Close everything that was opened; returns the first failure of user code in doing so."""
         first: TidegateError | None = None
+        for checkpoint_id in list(self._unfinished):
+            self._drop_snapshot(checkpoint_id)
         closings = [operator.close for operator in reversed(self._opened)]
         closings += [writer.close for _, _, writer in self._writers]
         for close in closings:
@@ -314,9 +323,12 @@ class Subtask:
                 case Records(input_index, batch):
                     self.records_in += len(batch)
                     head.process(batch, input_index)
-                case TakeSnapshot(barrier, alignment, alignment_bytes, ended_inputs):
-                    self._take_snapshot(barrier, alignment, alignment_bytes, ended_inputs)
+                case TakeSnapshot():
+                    self._take_snapshot(delivery)
+                case InFlight(checkpoint_id, elements):
+                    self._complete_snapshot(checkpoint_id, elements)
                 case SnapshotAborted(checkpoint_id, reason):
+                    self._drop_snapshot(checkpoint_id)
                     self._checkpoints.decline(checkpoint_id, InternalError(reason), skipped=True)
                 case AdvanceWatermark(watermark):
                     head.on_watermark(watermark)
@@ -344,16 +356,11 @@ class Subtask:
             for _, _, writer in self._writers:
                 writer.broadcast(EndOfInput())
 
-    def _take_snapshot(
-        self,
-        barrier: Barrier,
-        alignment: float,
-        alignment_bytes: int,
-        ended_inputs: frozenset[int],
-    ) -> None:
+    def _take_snapshot(self, order: TakeSnapshot) -> None:
+        barrier = order.barrier
         for operator in reversed(self._opened):
             operator.flush()
-        start_delay = time.time() - barrier.triggered_at - alignment
+        start_delay = time.time() - barrier.triggered_at - order.alignment_seconds
         started = time.monotonic()
         frozen: list[FrozenOperator] = []
         failure: TidegateError | None = None
@@ -368,18 +375,34 @@ class Subtask:
         subtask = FrozenSubtask(
             barrier=barrier,
             operators=tuple(frozen),
-            ended_inputs=ended_inputs,
+            ended_inputs=order.ended_inputs,
             is_finished=self.is_finished,
             start_delay=max(0.0, start_delay),
-            alignment=alignment,
-            alignment_bytes=alignment_bytes,
+            alignment=order.alignment_seconds,
+            alignment_bytes=order.bytes_buffered,
             sync=time.monotonic() - started,
         )
-        if failure is None:
-            self._checkpoints.snapshot(subtask)
-        else:
+        if failure is not None:
             subtask.release()
             self._checkpoints.decline(barrier.checkpoint_id, failure, skipped=False)
+        elif order.is_whole:
+            self._checkpoints.snapshot(subtask)
+        else:
+            self._unfinished[barrier.checkpoint_id] = subtask
+
+    def _complete_snapshot(
+        self, checkpoint_id: CheckpointId, elements: Sequence[tuple[Channel, StreamElement]]
+    ) -> None:
+        """The last barrier of an unaligned checkpoint is here."""
+        taken = self._unfinished.pop(checkpoint_id, None)
+        if taken is not None:
+            in_flight = tuple((channel, encode(element)) for channel, element in elements)
+            self._checkpoints.snapshot(replace(taken, in_flight=in_flight))
+
+    def _drop_snapshot(self, checkpoint_id: CheckpointId) -> None:
+        taken = self._unfinished.pop(checkpoint_id, None)
+        if taken is not None:
+            taken.release()
 
     def _as_failure(self, error: BaseException) -> TidegateError:
         """User code is wrapped where it is called; what arrives here bare came from between."""

@@ -1,0 +1,418 @@
+"""Jobs on a mini cluster that a test has in its hands: what flows, what happens and what fails."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.programs import (
+    PATIENCE,
+    apply,
+    collected,
+    keyed,
+    settings_of,
+    wait_until,
+)
+from tidegate.checkpoint.statistics import CheckpointRecord
+from tidegate.connectors.source import (
+    InputStatus,
+    Poll,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
+from tidegate.connectors.splits import KnownSplits
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import TidegateError
+from tidegate.graph.job_graph import JobGraph
+from tidegate.graph.logical import Transformation
+from tidegate.operators.checkpointed import CheckpointedFunction, CheckpointListener
+from tidegate.operators.functions import CoMapFunction, MapFunction
+from tidegate.operators.keyed import KeyedMapOperator
+from tidegate.runtime.exchange.codec import decode
+from tidegate.runtime.jobmanager.checkpoints import JobCheckpoints
+from tidegate.runtime.jobmanager.job_master import DriverOutputs, JobMaster
+from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.runtime.shipping import pack
+from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.state.keys import select_key
+from tidegate.stream.batch import Batch
+from tidegate.testing.mini_cluster import MiniCluster
+from tidegate.types.typeinfo import Types
+
+RESTARTS = {
+    "restart-strategy": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": 2,
+    "restart-strategy.fixed-delay.delay": "1 ms",
+}
+SMALL_STEPS = {"tidegate.step.max-records": 10}
+CHECKPOINTS = {"execution.checkpointing.interval": "10 ms", **SMALL_STEPS}
+"""All there is to checkpoints in the driver's memory; failures end the job unless it restarts."""
+
+
+class Job:
+    """A job with its cluster, running."""
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        settings: dict[str, Any] | None = None,
+        cluster: MiniCluster | None = None,
+    ) -> None:
+        self.cluster = cluster or MiniCluster()
+        self.console: list[str] = []
+        self.payloads: list[Any] = []
+        values = settings_of(settings)
+        clock = SystemClock()
+        checkpoints = JobCheckpoints.open(graph, values, clock)
+        self.master = JobMaster(
+            graph,
+            pack(checkpoints.job_id, graph, values.as_mapping()),
+            values,
+            checkpoints,
+            self.cluster,
+            self.cluster,
+            clock,
+            DriverOutputs(console=self.console.append, collect=self.payloads.append),
+        )
+        self.master.start()
+
+    def result(self) -> None:
+        self.master.result.result(PATIENCE)
+
+    def fails(self, error: type[TidegateError]) -> TidegateError:
+        with pytest.raises(error) as failure:
+            self.result()
+        return failure.value
+
+    def cancel(self) -> None:
+        """End the job, and wait until it has."""
+        self.master.cancel()
+        self.master.join(PATIENCE)
+
+    def records(self, sink: str | None = None) -> list[Any]:
+        """What has come back to the driver, from all collecting sinks or from one."""
+        return [
+            record
+            for message in list(self.payloads)
+            if sink is None or message.collector == sink
+            for batch in decode(message.payload, None)
+            for record in batch.records
+        ]
+
+    @property
+    def status(self) -> JobStatus:
+        return self.master.status
+
+    # --- checkpoints ------------------------------------------------------------------------
+
+    @property
+    def history(self) -> Any:
+        return self.master.checkpoints.history
+
+    @property
+    def latest(self) -> int:
+        """The id of the latest completed checkpoint; 0 for none."""
+        record = self.history.latest_completed
+        return 0 if record is None else record.checkpoint_id
+
+    def wait_for_checkpoint(self) -> CheckpointRecord:
+        """A checkpoint that began after this call, once it is complete."""
+        begun = self.history.counts.triggered
+        before = max((record.checkpoint_id for record in self.history.records()), default=0)
+        wait_until(lambda: self.latest > before or self.master.result.done())
+        assert self.latest > before, f"{self.status} after {begun} checkpoints"
+        return self.history.latest_completed
+
+    def wait_for_checkpoints(self, count: int) -> None:
+        """So many more have completed."""
+        wanted = self.history.counts.completed + count
+        wait_until(lambda: self.history.counts.completed >= wanted)
+
+
+# --- a source that the test opens and closes like a tap -----------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TapSplit:
+    """Which stream of the tap, and how far it was read."""
+
+    stream: int
+    position: int = 0
+
+
+@dataclass(slots=True)
+class _Flow:
+    """What slots and test share of one tap."""
+
+    limits: list[int]
+    stops: list[int]
+    reached: list[int]
+    reads: list[int]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_flows: dict[str, _Flow] = {}
+
+
+class Tap(Source):
+    """Streams of records, one a split, that flow as far as the test lets them.
+
+    Readers share this process with the test, so copies of a tap find each other by its name.
+    """
+
+    def __init__(self, *streams: Sequence[Any], is_open: bool = False) -> None:
+        self._name = uuid.uuid4().hex
+        self._streams = streams
+        lengths = [len(stream) for stream in streams]
+        nothing = [0] * len(streams)
+        limits = lengths if is_open else nothing
+        _flows[self._name] = _Flow([*limits], lengths, [*nothing], [*nothing])
+
+    @property
+    def flow(self) -> _Flow:
+        return _flows[self._name]
+
+    @property
+    def streams(self) -> tuple[Sequence[Any], ...]:
+        return self._streams
+
+    def let(self, records: int, stream: int = 0) -> None:
+        """Let so many records of a stream pass, counted from its beginning."""
+        self.flow.limits[stream] = records
+
+    def open(self) -> None:
+        """Let everything pass."""
+        self.flow.limits[:] = self.flow.stops
+
+    def end(self, stream: int = 0) -> int:
+        """Let a stream end behind the last record that was ever read; returns their number."""
+        with self.flow.lock:
+            stop = self.flow.reached[stream]
+            self.flow.limits[stream] = self.flow.stops[stream] = stop
+        return stop
+
+    def reached(self, stream: int = 0) -> int:
+        """How many records of a stream were read, each counted once."""
+        return self.flow.reached[stream]
+
+    @property
+    def reads(self) -> int:
+        """How many records were read, those counted again that were read again."""
+        return sum(self.flow.reads)
+
+    def create_enumerator(self) -> SplitEnumerator:
+        count = len(self._streams)
+        return KnownSplits(lambda parallelism: [TapSplit(i) for i in range(count)])
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        return _TapReader(self._streams, self.flow)
+
+
+class _TapReader(SourceReader):
+    def __init__(self, streams: Sequence[Sequence[Any]], flow: _Flow) -> None:
+        self._streams = streams
+        self._flow = flow
+        self._splits: dict[int, TapSplit] = {}
+        self._no_more = False
+
+    def add_splits(self, splits: Sequence[TapSplit]) -> None:
+        self._splits.update((split.stream, split) for split in splits)
+
+    def no_more_splits(self) -> None:
+        self._no_more = True
+
+    def poll(self, max_records: int) -> Poll:
+        flow, records = self._flow, []
+        with flow.lock:
+            for stream, split in list(self._splits.items()):
+                room = max_records - len(records)
+                stop = min(flow.limits[stream], flow.stops[stream], split.position + room)
+                stop = max(stop, split.position)
+                records += self._streams[stream][split.position : stop]
+                flow.reads[stream] += stop - split.position
+                flow.reached[stream] = max(flow.reached[stream], stop)
+                self._splits[stream] = replace(split, position=stop)
+                if stop >= flow.stops[stream]:
+                    del self._splits[stream]
+            status = InputStatus.NOTHING_AVAILABLE
+            if self._can_go_on():
+                status = InputStatus.MORE_AVAILABLE
+            elif not self._splits and self._no_more:
+                status = InputStatus.END_OF_INPUT
+        return Poll(Batch.of_records(records) if records else None, status)
+
+    def _can_go_on(self) -> bool:
+        limits, stops = self._flow.limits, self._flow.stops
+        return any(
+            split.position < limits[stream] or split.position >= stops[stream]
+            for stream, split in self._splits.items()
+        )
+
+    def is_available(self) -> bool:
+        return self._can_go_on() or (not self._splits and self._no_more)
+
+    def snapshot(self) -> list[TapSplit]:
+        return list(self._splits.values())
+
+
+# --- functions that the test watches ------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Event:
+    """Something that happened to a function, in the order in which it did."""
+
+    name: str
+    what: str
+    subtask: int
+    value: Any = None
+
+
+_watches: dict[str, Watch] = {}
+
+
+class Watch:
+    """What happened to the functions of one test, and what they shall do about it."""
+
+    def __init__(self) -> None:
+        self.id = uuid.uuid4().hex
+        self.events: list[Event] = []
+        self.actions: dict[tuple[str, str], Callable[[Any], Any]] = {}
+        _watches[self.id] = self
+
+    def on(self, name: str, what: str, action: Callable[[Any], Any]) -> None:
+        """Do this whenever it happens; for `map` the result replaces the value."""
+        self.actions[name, what] = action
+
+    def values(self, name: str, what: str) -> list[Any]:
+        return [e.value for e in list(self.events) if (e.name, e.what) == (name, what)]
+
+    def count(self, name: str, what: str) -> int:
+        return len(self.values(name, what))
+
+    def last_snapshot(self, name: str) -> int:
+        """The checkpoint that the function took part in last; 0 for none."""
+        return max(self.values(name, "snapshot"), default=0)
+
+
+class Watched(MapFunction, CheckpointedFunction, CheckpointListener):
+    """Tells the test everything that happens to it; returns what it is given."""
+
+    def __init__(self, watch: Watch, name: str = "watched") -> None:
+        self.watch = watch.id
+        self.name = name
+        self.subtask = -1
+
+    def did(self, what: str, value: Any = None) -> Any:
+        watch = _watches[self.watch]
+        watch.events.append(Event(self.name, what, self.subtask, value))
+        action = watch.actions.get((self.name, what))
+        return value if action is None else action(value)
+
+    def initialize_state(self, context: Any) -> None:
+        self.did("initialize", context.is_restored())
+
+    def open(self, runtime_context: Any) -> None:
+        self.subtask = runtime_context.get_index_of_this_subtask()
+        self.did("open")
+
+    def map(self, value: Any) -> Any:
+        return self.did("map", value)
+
+    def snapshot_state(self, context: Any) -> None:
+        self.did("snapshot", context.get_checkpoint_id())
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self.did("complete", checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self.did("aborted", checkpoint_id)
+
+    def close(self) -> None:
+        self.did("close")
+
+
+SUM = ValueStateDescriptor("sum", Types.LONG())
+
+
+class Sums(Watched):
+    """For every key the sum of its numbers so far; records are (key, number)."""
+
+    descriptor = SUM
+
+    def open(self, runtime_context: Any) -> None:
+        self.sum = runtime_context.get_state(self.descriptor)
+        super().open(runtime_context)
+
+    def map(self, value: tuple[Any, int]) -> tuple[Any, int]:
+        key, number = self.did("map", value)
+        total = (self.sum.value() or 0) + number
+        self.sum.update(total)
+        return key, total
+
+
+def summed(
+    watch: Watch,
+    upstream: Transformation,
+    name: str = "sums",
+    function: type[Sums] = Sums,
+    **settings: Any,
+) -> Transformation:
+    """The sums of a stream by its keys, and a sink for them."""
+    operator = KeyedMapOperator(function(watch, name), [select_key(key_of)])
+    sums = apply(operator, keyed(key_of, upstream), name=name, uid=name, is_keyed=True, **settings)
+    return collected(sums, name, uid=f"sink of {name}", **settings)
+
+
+def key_of(record: tuple[Any, int]) -> Any:
+    return record[0]
+
+
+def pairs(count: int, keys: int = 5) -> list[tuple[str, int]]:
+    """Numbers from 0, spread over some keys."""
+    return [(f"key {number % keys}", number) for number in range(count)]
+
+
+def totals(records: Sequence[tuple[Any, int]]) -> dict[Any, int]:
+    """What the sums must come to."""
+    sums: dict[Any, int] = {}
+    for key, number in records:
+        sums[key] = sums.get(key, 0) + number
+    return sums
+
+
+class CoSums(Sums, CoMapFunction):
+    """The same over two inputs."""
+
+    def map1(self, value: tuple[Any, int]) -> tuple[Any, int]:
+        return self.map(value)
+
+    def map2(self, value: tuple[Any, int]) -> tuple[Any, int]:
+        return self.map(value)
+
+
+# --- what is on disk ----------------------------------------------------------------------------
+
+
+def checkpoints_in(directory: Path) -> list[int]:
+    """The completed checkpoints in the directory of one job."""
+    return sorted(int(path.parent.name[4:]) for path in directory.glob("chk-*/_metadata"))
+
+
+def state_files(directory: Path) -> list[Path]:
+    """The files in which the state of a checkpoint, or of all of a job, is."""
+    return sorted(
+        path for path in directory.rglob("*") if path.is_file() and _holds_state(path, directory)
+    )
+
+
+def _holds_state(path: Path, directory: Path) -> bool:
+    return path.name != "_metadata" and path.parent.name.partition("-")[0] in ("chk", "shared")

@@ -1,0 +1,119 @@
+import pytest
+
+from tests.checkpoint_store_contract import (
+    CheckpointStoreContract,
+    metadata_of,
+    own,
+    shared,
+    state_in,
+    take,
+)
+from tidegate.checkpoint.memory_store import MemoryCheckpointStore
+from tidegate.checkpoint.store import CheckpointStore
+from tidegate.core.errors import StorageError
+from tidegate.core.ids import CheckpointId
+from tidegate.storage.local import LocalStore
+from tidegate.storage.memory import MemoryStore
+
+
+class TestInMemory(CheckpointStoreContract):
+    @pytest.fixture
+    def blobs(self):
+        return MemoryStore()
+
+
+class TestOnLocalDisk(CheckpointStoreContract):
+    @pytest.fixture
+    def blobs(self, tmp_path):
+        return LocalStore(tmp_path / "job")
+
+    def test_an_empty_directory_is_gone(self, store, blobs, tmp_path):
+        take(store, blobs, 1, own("a"))
+        store.discard(CheckpointId(1))
+        assert not (tmp_path / "job" / "chk-1").exists()
+        store.remove_if_empty()
+        assert not (tmp_path / "job").exists()
+
+
+class FailingStore(MemoryStore):
+    """Fails to delete, or to tell that it has created, while it is told so."""
+
+    fails_to_delete = False
+    fails_before_creation = False
+    fails_after_creation = False
+
+    def delete(self, path):
+        if self.fails_to_delete:
+            raise StorageError(path, "no answer", "wait")
+        super().delete(path)
+
+    def create_if_absent(self, path, data):
+        if self.fails_before_creation:
+            raise StorageError(path, "no answer", "wait")
+        created = super().create_if_absent(path, data)
+        if self.fails_after_creation:
+            raise StorageError(path, "no answer", "wait")
+        return created
+
+
+@pytest.fixture
+def blobs():
+    return FailingStore()
+
+
+@pytest.mark.parametrize("is_created", [False, True])
+def test_after_a_publication_with_unknown_result_the_storage_is_asked(blobs, is_created):
+    store = CheckpointStore(blobs)
+    store.begin(CheckpointId(1))
+    blobs.fails_after_creation = is_created
+    blobs.fails_before_creation = not is_created
+    with pytest.raises(StorageError):
+        store.publish(metadata_of(1))
+    assert store.is_published(CheckpointId(1)) is is_created
+
+
+def test_a_publication_is_repeated_when_the_storage_is_back(blobs):
+    store = CheckpointStore(blobs)
+    store.begin(CheckpointId(1))
+    blobs.fails_after_creation = True
+    with pytest.raises(StorageError):
+        store.publish(metadata_of(1))
+    blobs.fails_after_creation = False
+    assert store.publish(metadata_of(1)).endswith("chk-1")
+
+
+def test_what_could_not_be_deleted_is_deleted_later(blobs):
+    store = CheckpointStore(blobs)
+    take(store, blobs, 1, own("a"), shared("s"))
+    take(store, blobs, 2, own("b"))
+    store.begin(CheckpointId(3))
+    blobs.put("chk-3/c", b"")
+    blobs.fails_to_delete = True
+    with pytest.raises(StorageError, match="no answer"):
+        store.abandon(CheckpointId(3), [])
+    with pytest.raises(StorageError, match="no answer"):
+        store.discard(CheckpointId(1))
+    assert "chk-1/_metadata" in state_in(blobs)
+    blobs.fails_to_delete = False
+    store.discard(CheckpointId(1))
+    assert state_in(blobs) == {"chk-2/_metadata", "chk-2/b"}
+
+
+def test_a_checkpoint_in_memory_is_kept_until_it_is_discarded():
+    store = MemoryCheckpointStore()
+    assert store.directory is None
+    for number in (2, 1):
+        store.begin(CheckpointId(number))
+        store.publish(metadata_of(number))
+    assert store.is_published(CheckpointId(1))
+    assert [each.checkpoint_id for each in store.retained().checkpoints] == [1, 2]
+    store.discard(CheckpointId(1))
+    store.abandon(CheckpointId(3), [])
+    assert not store.is_published(CheckpointId(1))
+    assert store.highest_id == 2
+    assert store.still_owned()
+
+
+def test_both_stores_offer_the_same():
+    offered = {name for name in dir(CheckpointStore) if not name.startswith("_")}
+    assert offered == {name for name in dir(MemoryCheckpointStore) if not name.startswith("_")}
