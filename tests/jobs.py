@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -54,7 +54,7 @@ RESTARTS = {
 }
 SMALL_STEPS = {"tidegate.step.max-records": 10}
 CHECKPOINTS = {"execution.checkpointing.interval": "10 ms", **SMALL_STEPS}
-"""All there is to checkpoints in the driver's memory; failures end the job unless it restarts."""
+TOLERANT = {"execution.checkpointing.tolerable-failed-checkpoints": 10**6}
 
 
 class Job:
@@ -338,6 +338,46 @@ class Watched(MapFunction, CheckpointedFunction, CheckpointListener):
 
     def close(self) -> None:
         self.did("close")
+
+
+class NotNow(Exception):
+    """Raised by a function that shall not take part in checkpoints."""
+
+
+def hold_checkpoints(job: Job, watch: Watch, name: str) -> int:
+    """Let no checkpoint complete any more, as a function fails them; returns the latest.
+
+    The job has to tolerate failed checkpoints, and to take one at a time.
+    """
+
+    def refuse(_: Any) -> None:
+        raise NotNow
+
+    watch.on(name, "snapshot", refuse)
+    before = max((record.checkpoint_id for record in job.history.records()), default=0)
+
+    def has_refused() -> bool:
+        failed = job.history.latest_failed
+        return failed is not None and failed.checkpoint_id > before
+
+    wait_until(has_refused)
+    return job.latest
+
+
+def raise_(error: BaseException) -> NoReturn:
+    raise error
+
+
+def fail_once(watch: Watch, name: str, what: str = "map") -> None:
+    """Let a function fail the next time, and never again."""
+    failures = iter([ValueError("once")])
+
+    def action(value: Any) -> Any:
+        for failure in failures:
+            raise failure
+        return value
+
+    watch.on(name, what, action)
 
 
 SUM = ValueStateDescriptor("sum", Types.LONG())

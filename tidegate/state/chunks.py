@@ -104,9 +104,9 @@ def as_column(values: list[Any]) -> Values:
 
     Columns are put in order and written without holding the interpreter. None becomes null.
     """
-    kind: pa.DataType | None = None
+    kind: Any = None
     pieces: list[pa.Array[Any] | int] = []
-    # Piece by piece, so that values are still in the processor's cache when they are looked at again.
+    # Piece by piece: what is looked at again is still in the processor's cache.
     for start in range(0, len(values), KEYS_PER_PART):
         piece = values[start : start + KEYS_PER_PART]
         found = set(map(type, piece))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from itertools import count
+from itertools import compress, count, repeat
+from operator import is_
 from typing import Any, Final
 
 import numpy as np
@@ -93,14 +94,23 @@ class ObjectKeys(KeySlots):
         if None not in found:
             return found
         if _NEVER_NAN.issuperset(map(type, keys)):
-            new = dict.fromkeys(k for k, slot in zip(keys, found, strict=True) if slot is None)
-            self._slots.update(zip(new, count(len(self._keys)), strict=False))
-            self._keys += new
-            return list(map(self._slots.__getitem__, keys))
+            return self._add_all(keys, found)
         for place, slot in enumerate(found):
             if slot is None:
                 found[place] = self._add(keys[place])
         return found
+
+    def _add_all(self, keys: Sequence[Any], found: list[Any]) -> list[int]:
+        """Add those that were not found; the slots of all."""
+        are_all_new = found.count(None) == len(found)
+        missing = keys if are_all_new else compress(keys, map(is_, found, repeat(None)))
+        new = dict.fromkeys(missing)
+        first = len(self._keys)
+        self._slots.update(zip(new, count(first), strict=False))
+        self._keys += new
+        if are_all_new and len(new) == len(found):
+            return list(range(first, first + len(found)))
+        return list(map(self._slots.__getitem__, keys))
 
     def _add(self, key: Any) -> int:
         key = _with_one_nan(key)
