@@ -14,6 +14,9 @@ class Workload(StrEnum):
     MAP = "map"
     LATENCY = "latency"
     FLOOR = "floor"
+    INCREMENTAL = "incremental"
+    RECOVERY = "recovery"
+    CHECKPOINTS = "checkpoints"
     SLOTS = "slots"
     SOAK = "soak"
 
@@ -23,7 +26,13 @@ class Workload(StrEnum):
 
     @property
     def throughput(self) -> bool:
-        return self not in (Workload.LATENCY, Workload.FLOOR)
+        return self not in (
+            Workload.LATENCY,
+            Workload.FLOOR,
+            Workload.INCREMENTAL,
+            Workload.RECOVERY,
+            Workload.CHECKPOINTS,
+        )
 
 
 HEADINGS = {
@@ -32,6 +41,9 @@ HEADINGS = {
     Workload.MAP: "(c) map only, a Python function per record",
     Workload.LATENCY: "(e) event to sink at a fixed rate, keyed running sum",
     Workload.FLOOR: "(d) floor of a warm two-stage step",
+    Workload.INCREMENTAL: "what a RocksDB checkpoint writes when 1 % of the keys have changed",
+    Workload.RECOVERY: "from a failure to the first new result, (a) with its state in memory",
+    Workload.CHECKPOINTS: "cost per record of (a) as completed checkpoints add up",
     Workload.SLOTS: "cost per record of (a) by number of slots",
     Workload.SOAK: "(g) soak of (a): cost per record as it goes on",
 }
@@ -42,6 +54,8 @@ DEFAULT_WORKLOADS = (
     Workload.MAP,
     Workload.FLOOR,
     Workload.LATENCY,
+    Workload.INCREMENTAL,
+    Workload.RECOVERY,
 )
 DEFAULT_KEYS = (1_000, 1_000_000)
 FEW, MANY = DEFAULT_KEYS
@@ -70,6 +84,8 @@ def cases_of(workloads: list[Workload], keys: list[int]) -> list[Case]:
             continue
         if workload in (Workload.SUM, Workload.FUNCTION):
             cases += [Case(workload, number) for number in keys]
+        elif workload in (Workload.INCREMENTAL, Workload.RECOVERY):
+            cases.append(Case(workload, MANY))
         elif workload is Workload.SLOTS:
             cases += [Case(workload, FEW, slots) for slots in SLOT_COUNTS]
         else:

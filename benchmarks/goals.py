@@ -71,12 +71,19 @@ RATIO_GOALS: Sequence[RatioGoal] = (
     RatioGoal(Case(Workload.FUNCTION, FEW), BYTEWAX, 2),
     RatioGoal(Case(Workload.FUNCTION, FEW), SPARK_PYTHON, 8),
     RatioGoal(Case(Workload.FUNCTION, MANY), BYTEWAX, 15),
+    RatioGoal(Case(Workload.SUM, MANY), ("tidegate-no-checkpoints",), 0.9),
+    RatioGoal(Case(Workload.FUNCTION, MANY), ("tidegate-no-checkpoints",), 0.9),
 )
 
 LIMIT_GOALS: Sequence[LimitGoal] = (
     LimitGoal(Case(Workload.SUM, MANY), "python_peak_mb", 1_000, "MB"),
     LimitGoal(Case(Workload.FLOOR, FEW), "step_p50_ms", 100, "ms"),
     LimitGoal(Case(Workload.LATENCY, FEW), "latency_p50_ms", 150, "ms"),
+    LimitGoal(Case(Workload.INCREMENTAL, MANY), "written_over_full", 0.1, "x"),
+    LimitGoal(Case(Workload.RECOVERY, MANY), "exception_s", 1.0, "s"),
+    LimitGoal(Case(Workload.RECOVERY, MANY), "kill_s", 5.0, "s"),
+    LimitGoal(Case(Workload.CHECKPOINTS, FEW), "last_over_first_cost", 1.15, "x"),
+    LimitGoal(Case(Workload.CHECKPOINTS, FEW), "driver_growth_mb", 20, "MB"),
     LimitGoal(Case(Workload.SOAK, FEW), "last_over_first_cost", 1.15, "x"),
-    LimitGoal(Case(Workload.SLOTS, FEW), "most_over_least_cost", 1.25, "x"),
+    LimitGoal(Case(Workload.SLOTS, FEW), "measured_over_model_cost", 1.15, "x"),
 )

@@ -37,19 +37,38 @@ class Peer:
         return self.rates.get((workload, known)) or self.rates.get((workload, FEW)) or 10_000.0
 
 
+TIDEGATE_RATES = {
+    (Workload.SUM, FEW): 8e6,
+    (Workload.SUM, MANY): 5e6,
+    (Workload.FUNCTION, FEW): 1e6,
+    (Workload.FUNCTION, MANY): 0.8e6,
+    (Workload.MAP, FEW): 1e6,
+}
+
 PEERS: tuple[Peer, ...] = (
     Peer(
         name="tidegate",
         title="Tidegate",
         environment=TIDEGATE,
-        modules=dict.fromkeys(Workload, "benchmarks.peers.tidegate_peer"),
-        rates={
-            (Workload.SUM, FEW): 5e6,
-            (Workload.SUM, MANY): 1.5e6,
-            (Workload.FUNCTION, FEW): 0.9e6,
-            (Workload.FUNCTION, MANY): 0.4e6,
-            (Workload.MAP, FEW): 1e6,
+        modules={
+            **dict.fromkeys(Workload, "benchmarks.peers.tidegate_peer"),
+            Workload.INCREMENTAL: "benchmarks.peers.tidegate_incremental",
+            Workload.RECOVERY: "benchmarks.peers.tidegate_recovery",
+            Workload.CHECKPOINTS: "benchmarks.peers.tidegate_checkpoints",
         },
+        rates=TIDEGATE_RATES,
+        options={"checkpoints": True},
+    ),
+    Peer(
+        name="tidegate-no-checkpoints",
+        title="Tidegate without checkpoints",
+        environment=TIDEGATE,
+        modules={
+            Workload.SUM: "benchmarks.peers.tidegate_peer",
+            Workload.FUNCTION: "benchmarks.peers.tidegate_peer",
+        },
+        rates=TIDEGATE_RATES,
+        options={"checkpoints": False},
     ),
     Peer(
         name="flink-sql",

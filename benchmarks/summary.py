@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.cases import SLOT_COUNTS, Case, Workload
+from benchmarks.cases import FEW, SLOT_COUNTS, Case, Workload
 from benchmarks.goals import LIMIT_GOALS, RATIO_GOALS, Goal, LimitGoal, Outcome
 from benchmarks.measure import Measurement
 
@@ -82,20 +82,27 @@ class Summary:
 
     def _measure(self, goal: LimitGoal) -> float | None:
         if goal.case.workload is Workload.SLOTS:
-            return self._slot_spread()
+            return self._slot_model()
         line = self.line(goal.case, OURS)
         return line.measures.get(goal.measure) if line is not None else None
 
-    def _slot_spread(self) -> float | None:
-        """The dearest over the cheapest CPU time per record among all numbers of slots."""
-        costs = [
-            line.measures["cpu_us"]
-            for (case, peer), line in self._lines.items()
-            if peer == OURS
-            and case.startswith(Workload.SLOTS.value + " ")
+    def _slot_model(self) -> float | None:
+        """The CPU time per record with most slots over what the model says (see README).
+
+        A record costs `work`, which one slot shows, and `exchange` if it leaves its slot, as half
+        of them do with two slots, and (S - 1) / S of them with S.
+        """
+        costs = {
+            slots: line.measures["cpu_us"]
+            for slots in SLOT_COUNTS
+            if (line := self.line(Case(Workload.SLOTS, FEW, slots), OURS)) is not None
             and "cpu_us" in line.measures
-        ]
-        return max(costs) / min(costs) if len(costs) == len(SLOT_COUNTS) else None
+        }
+        if len(costs) < len(SLOT_COUNTS):
+            return None
+        work, exchange = costs[1], 2 * (costs[2] - costs[1])
+        most = max(SLOT_COUNTS)
+        return costs[most] / (work + exchange * (most - 1) / most)
 
 
 def _line(peer: str, case: str, group: list[Measurement]) -> Line:

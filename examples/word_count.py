@@ -15,6 +15,7 @@ from topic import Topic
 
 from tidegate import (
     DataStream,
+    JobManagerCheckpointStorage,
     MapFunction,
     RestartStrategies,
     RuntimeContext,
@@ -68,8 +69,8 @@ def main() -> None:
         env.set_parallelism(1)
         env.enable_checkpointing("1 s")
         env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, "1 s"))
-        if arguments.checkpoint_dir:
-            env.get_checkpoint_config().set_checkpoint_storage(arguments.checkpoint_dir)
+        storage = arguments.checkpoint_dir or JobManagerCheckpointStorage()
+        env.get_checkpoint_config().set_checkpoint_storage(storage)
         counts = count_words(env, word_topic(), arguments.failures)
         results = []
         with counts.execute_and_collect("word count") as stream:
@@ -81,7 +82,7 @@ def main() -> None:
     last = dict(results)
     if last != words:
         sys.exit(f"The counts are wrong: {last} instead of {dict(words)}.")
-    print(f"{words.total()} words, {len(results)} results, and the last of each word is right: {last}")
+    print(f"{words.total()} words gave {len(results)} results; the last count of each is right: {last}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ SECTIONS = {
     ),
     "state": (
         "State",
-        "Where keyed state lives while the job runs. This version keeps it in memory.",
+        "Where keyed state lives while the job runs.",
     ),
     "restart": ("Restarts", "What happens after a failure."),
     "engine": ("Slots and steps", "How the engine runs; the defaults suit most jobs."),

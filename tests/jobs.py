@@ -123,12 +123,15 @@ class Job:
         record = self.history.latest_completed
         return 0 if record is None else record.checkpoint_id
 
+    @property
+    def newest(self) -> int:
+        """The id of the checkpoint that was triggered last; 0 for none."""
+        return max((record.checkpoint_id for record in self.history.records()), default=0)
+
     def wait_for_checkpoint(self) -> CheckpointRecord:
         """A checkpoint that began after this call, once it is complete."""
-        begun = self.history.counts.triggered
-        before = max((record.checkpoint_id for record in self.history.records()), default=0)
-        wait_until(lambda: self.latest > before or self.master.result.done())
-        assert self.latest > before, f"{self.status} after {begun} checkpoints"
+        before = self.newest
+        wait_until(lambda: self.latest > before)
         return self.history.latest_completed
 
     def wait_for_checkpoints(self, count: int) -> None:
@@ -349,12 +352,8 @@ def hold_checkpoints(job: Job, watch: Watch, name: str) -> int:
 
     The job has to tolerate failed checkpoints, and to take one at a time.
     """
-
-    def refuse(_: Any) -> None:
-        raise NotNow
-
-    watch.on(name, "snapshot", refuse)
-    before = max((record.checkpoint_id for record in job.history.records()), default=0)
+    watch.on(name, "snapshot", lambda _: raise_(NotNow()))
+    before = job.newest
 
     def has_refused() -> bool:
         failed = job.history.latest_failed
@@ -362,6 +361,29 @@ def hold_checkpoints(job: Job, watch: Watch, name: str) -> int:
 
     wait_until(has_refused)
     return job.latest
+
+
+def take_checkpoint(job: Job, watch: Watch, name: str) -> int:
+    """Let one checkpoint complete, and none behind it; returns its id."""
+    before = job.newest
+    chosen: list[int] = []
+
+    def one(number: int) -> None:
+        if number > before and not chosen:
+            chosen.append(number)
+        if number not in chosen:
+            raise NotNow
+
+    watch.on(name, "snapshot", one)
+    wait_until(lambda: chosen and job.latest >= chosen[0])
+    return chosen[0]
+
+
+def checkpoint_after(job: Job, watch: Watch, tap: Tap, records: int, name: str = "sums") -> int:
+    """Let so many records pass, then take a checkpoint that holds them; and none behind it."""
+    tap.let(records)
+    wait_until(lambda: tap.reached() == records)
+    return take_checkpoint(job, watch, name)
 
 
 def raise_(error: BaseException) -> NoReturn:
@@ -440,6 +462,18 @@ class CoSums(Sums, CoMapFunction):
 
 
 # --- what is on disk ----------------------------------------------------------------------------
+
+
+def on_disk(directory: Path, **more: Any) -> dict[str, Any]:
+    """Checkpoints in files, which hold also the smallest state; failures of them are tolerated."""
+    return {
+        **CHECKPOINTS,
+        **TOLERANT,
+        "execution.checkpointing.dir": str(directory),
+        "execution.checkpointing.data-inline-threshold": "0 b",
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        **more,
+    }
 
 
 def checkpoints_in(directory: Path) -> list[int]:

@@ -1,12 +1,15 @@
 """Tidegate: `key_by().sum()`, a `KeyedProcessFunction` with `ValueState`, and a `map`.
 
 The source cuts batches from prepared columns, so it costs next to nothing; each result is counted
-and added up by the sink. The session and all settings are the defaults.
+and added up by the sink. The session and all settings are the defaults, but for checkpoints of the
+asked interval on local disk.
 """
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import Any
 
 import tidegate
 from benchmarks.peers.feeder import Feeder
@@ -33,15 +36,14 @@ from benchmarks.peers.tidegate_program import (
 from tidegate.common import Configuration
 from tidegate.connectors.datagen import DataGeneratorSource
 from tidegate.connectors.socket import SocketSource
-from tidegate.datastream import DataStream, StreamExecutionEnvironment
+from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.runtime.job_handle import JobHandle
 
 WARM_STEPS = 100
 LATENCY_WARM_SECONDS = 20.0
-NO_CHECKPOINTS = "this version takes no checkpoints"
 
 
-def start(stream: DataStream, env: StreamExecutionEnvironment) -> JobHandle:
+def start(env: StreamExecutionEnvironment) -> JobHandle:
     job = env.execute_async("benchmark")
     handle = job._job
     assert isinstance(handle, JobHandle)
@@ -51,6 +53,11 @@ def start(stream: DataStream, env: StreamExecutionEnvironment) -> JobHandle:
 def environment(order: Order, **settings: str) -> StreamExecutionEnvironment:
     configuration = Configuration()
     configuration.set_string("tidegate.console.live-line", "off")
+    if order.options["checkpoints"]:
+        interval = f"{1000 * order.commit_seconds:.0f} ms"
+        configuration.set_string("execution.checkpointing.interval", interval)
+        directory = str(Path(order.scratch) / "checkpoints")
+        configuration.set_string("execution.checkpointing.dir", directory)
     for key, value in settings.items():
         configuration.set_string(key, value)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
@@ -70,7 +77,7 @@ def throughput(order: Order) -> Result:
     else:
         results = records.key_by(lambda pair: pair[0]).sum(1)
     results.sink_to(TallySink())
-    job = start(results, env)
+    job = start(env)
     meter = Meter()
     while not job.status().is_terminal:
         meter.mark(job.progress().records_out)
@@ -82,8 +89,21 @@ def throughput(order: Order) -> Result:
         emitted=count,
         checks=[Check("sum of all emitted results", count, total)],
         samples=meter.samples,
-        notes=[NO_CHECKPOINTS],
+        **commits(job, meter.samples[-1][0] - meter.samples[0][0]),
     )
+
+
+def commits(job: JobHandle, seconds: float) -> dict[str, Any]:
+    """What the checkpoints of a run came to."""
+    completed = job.checkpoints.counts.completed
+    last = job.checkpoints.latest_completed
+    if last is None or last.duration is None:
+        return {}
+    return {
+        "commits": completed,
+        "commit_interval": seconds / completed,
+        "notes": [f"last checkpoint: {last.size:,} bytes in {1000 * last.duration:.0f} ms"],
+    }
 
 
 def latency(order: Order) -> Result:
@@ -94,7 +114,7 @@ def latency(order: Order) -> Result:
     records = lines.flat_map(AnnouncedRecords(order.keys), PAIR)
     results = records.key_by(lambda pair: pair[0]).sum(1)
     results.sink_to(ArrivalSink())
-    job = start(results, env)
+    job = start(env)
     feeder.wait_for_client(120)
     warm_at = feeder.start + max(order.warm_seconds, LATENCY_WARM_SECONDS)
     time.sleep(max(0.0, warm_at + order.seconds - time.time()))
@@ -110,7 +130,7 @@ def latency(order: Order) -> Result:
         checks=[Check("sum of all emitted results", count, total)],
         bounded=False,
         measures=latency_measures(took),
-        notes=[NO_CHECKPOINTS, f"feeder late by at most {feeder.worst_delay * 1000:.0f} ms"],
+        notes=[f"feeder late by at most {feeder.worst_delay * 1000:.0f} ms"],
     )
 
 
@@ -120,7 +140,7 @@ def floor(order: Order) -> Result:
     records = env.from_source(source, source_name="records")
     results = records.key_by(lambda pair: pair[0]).sum(1)
     results.sink_to(TallySink())
-    job = start(results, env)
+    job = start(env)
     steps: list[float] = []
     known = 0
     while sum(steps) < order.seconds:

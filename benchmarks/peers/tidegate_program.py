@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,6 +44,62 @@ class Records:
         place = start % self._number_of_keys
         columns = [self._keys.slice(place, count), self._ones.slice(0, count)]
         return pa.RecordBatch.from_arrays(columns, names=["f0", "f1"])
+
+
+class FewChanges:
+    """Every key once, then again and again a hundredth of them."""
+
+    def __init__(self, keys: int) -> None:
+        self._number_of_keys = keys
+
+    @cached_property
+    def _keys(self) -> pa.Array[Any]:
+        return pa.array(key_cycle(self._number_of_keys))
+
+    def __call__(self, start: int, count: int) -> pa.RecordBatch:
+        numbers = np.arange(start, start + count)
+        few = self._number_of_keys // 100
+        places = np.where(numbers < self._number_of_keys, numbers, numbers % few)
+        columns = [self._keys.take(places), pa.array(np.ones(count, np.int64))]
+        return pa.RecordBatch.from_arrays(columns, names=["f0", "f1"])
+
+
+class FailsOnDemand:
+    """Raises once for each file that appears, and notes when."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = Path(directory)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        order = self._directory / "fail"
+        if order.exists():
+            order.unlink()
+            (self._directory / "failed").write_text(str(time.time()))
+            raise RuntimeError("asked to fail")
+        return batch
+
+
+class FirstResultSink(Sink):
+    """Notes which process it runs in, and when the first result of an attempt arrives."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return _FirstResultWriter(Path(self.directory), context.subtask)
+
+
+class _FirstResultWriter(SinkWriter):
+    def __init__(self, directory: Path, subtask: int) -> None:
+        self._file = directory / f"first-result-{subtask}"
+        self._is_first = True
+
+    def write(self, batch: Batch) -> None:
+        if self._is_first:
+            self._is_first = False
+            fresh = self._file.with_suffix(".new")
+            fresh.write_text(f"{time.time()} {os.getpid()}")
+            fresh.rename(self._file)
 
 
 class AnnouncedRecords:

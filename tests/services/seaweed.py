@@ -3,7 +3,6 @@
 import contextlib
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -11,6 +10,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.services.ports import free_ports
 
 ACCESS_KEY = "tidegate"
 SECRET_KEY = "tidegate-secret"
@@ -49,7 +50,7 @@ def running() -> Iterator[S3Server]:
     weed = executable()
     assert weed is not None
     with tempfile.TemporaryDirectory(prefix="seaweed-") as parent:
-        master, volume, filer, s3 = _free_ports(4)
+        master, volume, filer, s3 = free_ports(4)
         directory = Path(parent)
         (directory / "s3.json").write_text(json.dumps(_IDENTITIES))
         (directory / "data").mkdir()
@@ -113,17 +114,3 @@ def _wait_until_it_answers(server: S3Server, process: subprocess.Popen, log: Pat
             time.sleep(0.2)
         else:
             return
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that are free, each with the one 10,000 above it: SeaweedFS takes it for gRPC."""
-    found: list[int] = []
-    while len(found) < count:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            with contextlib.suppress(OSError, OverflowError):
-                other.bind(("127.0.0.1", port + 10_000))
-                if port not in found:
-                    found.append(port)
-    return found

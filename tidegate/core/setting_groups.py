@@ -105,7 +105,7 @@ class StateSettings:
     rocksdb_memory: MemorySize = option(
         "state.backend.rocksdb.memory.fixed-per-operator",
         MEMORY,
-        MemorySize(256 << 20),
+        MemorySize(512 << 20),
         "Memory of each keyed operator of a slot for RocksDB and for the keys in use.",
     )
     rocksdb_transfer_threads: int = option(

@@ -10,6 +10,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from typing import Any
 
+from tidegate.checkpoint.statistics import CheckpointHistory
 from tidegate.core.errors import UserError
 from tidegate.core.ids import JobId
 from tidegate.runtime.exchange.codec import decode
@@ -77,6 +78,11 @@ class JobHandle:
 
     def progress(self) -> Progress:
         return self._master.progress()
+
+    @property
+    def checkpoints(self) -> CheckpointHistory:
+        """What is known of the job's checkpoints."""
+        return self._master.checkpoints.history
 
     def result(self, timeout: float | None = None) -> None:
         """Wait for the end of the job.

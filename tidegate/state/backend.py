@@ -37,7 +37,8 @@ class PayloadForm(Enum):
     """How the entries of a chunk became bytes."""
 
     PICKLE = auto()
-    """Keys and values, pickled together; the keys a list, or columns as an Arrow IPC stream."""
+    """(keys, values), pickled: the keys as bytes, of a pickled list or of columns as an Arrow IPC
+    stream; the values a list, or the bytes of one column."""
     ARROW = auto()
     """An Arrow IPC stream whose first column is the key."""
 

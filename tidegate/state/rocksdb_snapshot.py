@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tidegate.core.errors import StateMisuse, TidegateError
+from tidegate.core.errors import StateMisuse
 from tidegate.state.backend import FrozenState, NativeFile, StateChunk, StateMetadata
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.rocksdb_files import NATIVE_FORM, DatabaseFacts
@@ -58,7 +58,7 @@ class FrozenDatabase(FrozenState):
         self._lock = threading.Lock()
         self._is_settled = False
         self._is_released = False
-        self._failure: TidegateError | None = None
+        self._failure: Exception | None = None
         store.share()
 
     @property
@@ -78,7 +78,7 @@ class FrozenDatabase(FrozenState):
             self._store.write(self._unwritten.changes())
             if not self._is_released:
                 self._store.link(self._directory, self._facts)
-        except TidegateError as failure:
+        except Exception as failure:
             self._failure = failure
         finally:
             self._is_settled = True
@@ -91,10 +91,8 @@ class FrozenDatabase(FrozenState):
     def fetch(self, directory: Path) -> None:
         directory.mkdir(parents=True)
         for file in self.native_files():
-            if file.is_immutable:
-                os.link(file.path, directory / file.name)
-            else:
-                shutil.copy(file.path, directory / file.name)
+            can_share = file.is_immutable and file.path.stat().st_dev == directory.stat().st_dev
+            (os.link if can_share else shutil.copy)(file.path, directory / file.name)
 
     def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
         self._read()
@@ -142,14 +140,15 @@ class SnapshotSeries:
         frozen, unwritten = last
         try:
             frozen.settle()
-        except TidegateError:
+        except Exception:
+            # Whoever stores the snapshot is told; here it only matters that it is not written.
             unwritten.undo()
 
     def write(self, unwritten: Unwritten) -> None:
         """Write without a snapshot, at once; the last one must have been settled."""
         try:
             self._store.write(unwritten.changes())
-        except TidegateError:
+        except Exception:
             unwritten.undo()
             raise
         finally:

@@ -16,7 +16,7 @@ from tidegate.state.backend import KeyedStateImage, NativeFile
 from tidegate.state.rocksdb_database import Database
 from tidegate.state.rocksdb_files import DatabaseFacts, Lives, adopt, native_files
 
-DEFAULT_MEMORY: Final = 256 << 20
+DEFAULT_MEMORY: Final = 512 << 20
 
 
 class LocalStore:
@@ -88,7 +88,14 @@ class LocalStore:
     def link(self, directory: Path, facts: DatabaseFacts) -> None:
         """Link the database as it is now into a new directory."""
         self.database.snapshot(directory)
-        facts.write(directory)
+        try:
+            facts.write(directory)
+        except OSError as failure:
+            raise LocalStateFailed(
+                str(directory),
+                f"a file cannot be written: {failure.strerror}",
+                "make room there, or set state.backend.rocksdb.localdir to another disk",
+            ) from None
 
     def files(self, directory: Path) -> list[NativeFile]:
         """The files of a linked directory."""

@@ -1,4 +1,4 @@
-"""Blobs in any file system that Arrow reaches: S3, HDFS, Google, Azure, and fsspec's."""
+"""Blobs in any file system that Arrow reaches: S3, Google, Azure, and fsspec's."""
 
 from __future__ import annotations
 

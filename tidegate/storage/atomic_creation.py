@@ -49,19 +49,6 @@ def s3_creation(url: str) -> AtomicCreation:
     return create
 
 
-def hdfs_creation(url: str) -> AtomicCreation:
-    """A rename that fails where there is a file: Arrow's own would replace it."""
-    try:
-        from hdfs_native import Client
-    except ImportError:
-        raise StorageError(
-            shown(url),
-            "Arrow alone cannot publish a checkpoint on HDFS",
-            "pip install tidegate[hdfs]",
-        ) from None
-    raise NotImplementedError(Client)
-
-
 def fsspec_creation(url: str) -> AtomicCreation:
     """As atomic as the exclusive creation of the fsspec file system of this scheme."""
     try:

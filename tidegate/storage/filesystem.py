@@ -5,8 +5,9 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from tidegate.storage.arrow_store import ArrowStore
-from tidegate.storage.atomic_creation import fsspec_creation, hdfs_creation, s3_creation
+from tidegate.storage.atomic_creation import fsspec_creation, s3_creation
 from tidegate.storage.blob_store import BlobStore
+from tidegate.storage.hdfs import HdfsStore
 from tidegate.storage.local import LocalStore
 from tidegate.storage.locations import local_path
 
@@ -19,5 +20,7 @@ def open_store(url: str) -> BlobStore:
     if path is not None:
         return LocalStore(path)
     scheme = urlsplit(url).scheme
-    create = {"s3": s3_creation, "hdfs": hdfs_creation}.get(scheme, fsspec_creation)(url)
+    if scheme in ("hdfs", "viewfs"):
+        return HdfsStore(url)
+    create = s3_creation(url) if scheme == "s3" else fsspec_creation(url)
     return ArrowStore(url, create, is_object_store=scheme in _OBJECT_STORES)

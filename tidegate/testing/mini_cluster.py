@@ -10,6 +10,7 @@ import pickle
 import queue
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -167,11 +168,16 @@ class _MiniSlot:
             self._post(FromSlot(self.incarnation, pickle.loads(pickle.dumps(message))))
 
     def _run(self) -> None:
+        beat_at = time.monotonic() + _BEAT_SECONDS
         while True:
-            try:
-                message = self._inbox.get(timeout=_BEAT_SECONDS)
-            except queue.Empty:
+            patience = beat_at - time.monotonic()
+            if patience <= 0:
                 self._send(SlotHeartbeat())
+                beat_at += _BEAT_SECONDS
+                continue
+            try:
+                message = self._inbox.get(timeout=patience)
+            except queue.Empty:
                 continue
             if message is None:
                 return

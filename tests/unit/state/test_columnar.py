@@ -9,6 +9,7 @@ from tidegate.state.column_store import ColumnStore
 from tidegate.state.columnar import ColumnarState, NumberColumn, ValueColumn
 from tidegate.state.key_groups import KeyGroupRange, key_group_of, range_of
 from tidegate.state.key_index import KeyIndex
+from tidegate.state.rocksdb_columnar import RocksDBColumnarState
 from tidegate.state.stable_hash import stable_hash
 
 GROUPS = 16
@@ -17,10 +18,19 @@ GROUPS = 16
 ALL = KeyGroupRange(0, GROUPS)
 
 
-def a_state(key_groups=ALL, declaration="sums", groups=GROUPS):
-    columns = {"sum": NumberColumn(np.int64), "name": ValueColumn(pa.string())}
-    keys = KeyIndex([pa.string()], is_tuple=False)
-    return ColumnarState("s", declaration, keys, columns, key_groups, groups)
+@pytest.fixture(params=[ColumnarState, RocksDBColumnarState])
+def a_state(request):
+    made = []
+
+    def make(key_groups=ALL, declaration="sums", groups=GROUPS):
+        columns = {"sum": NumberColumn(np.int64), "name": ValueColumn(pa.string())}
+        keys = KeyIndex([pa.string()], is_tuple=False)
+        made.append(request.param("s", declaration, keys, columns, key_groups, groups))
+        return made[-1]
+
+    yield make
+    for state in made:
+        state.close()
 
 
 def put(state, keys, sums):
@@ -58,7 +68,7 @@ def test_values_that_were_replaced_are_removed_in_time():
     assert sum(map(len, column._store.chunks())) < 5_000
 
 
-def test_a_snapshot_does_not_see_later_changes():
+def test_a_snapshot_does_not_see_later_changes(a_state):
     state = a_state()
     put(state, ["a", "b"], [1, 2])
     frozen = state.freeze()
@@ -66,10 +76,11 @@ def test_a_snapshot_does_not_see_later_changes():
     copy = a_state()
     copy.restore([frozen])
     assert contents(copy, ["a", "b"]) == {"a": (1, "name of a"), "b": (2, "name of b")}
-    assert len(copy) == 2
+    copy.slots_of([pa.array(["c"])])
+    assert len(copy.new) == 1
 
 
-def test_a_rescaled_subtask_takes_the_keys_of_its_key_groups():
+def test_a_rescaled_subtask_takes_the_keys_of_its_key_groups(a_state):
     keys = [f"key-{i}" for i in range(300)]
     state = a_state()
     put(state, keys, range(300))
@@ -79,36 +90,67 @@ def test_a_rescaled_subtask_takes_the_keys_of_its_key_groups():
         part = a_state(groups)
         part.restore([state.freeze()])
         own = [key for key in keys if key_group_of(stable_hash(key), GROUPS) in groups]
-        assert len(part) == len(own)
         assert contents(part, own) == contents(state, own)
+        assert not len(part.new)
+        assert len(part) == len(own)
         parts.append(part.freeze())
     together = a_state()
     together.restore(parts)
     assert contents(together, keys) == contents(state, keys)
 
 
-def test_an_empty_state_is_frozen_and_restored():
+def test_an_empty_state_is_frozen_and_restored(a_state):
     copy = a_state()
     copy.restore([a_state().freeze()])
     assert len(copy) == 0
 
 
-def test_another_declaration_is_refused():
+def test_another_declaration_is_refused(a_state):
     with pytest.raises(StateTypeChanged, match="'s' holds sums, but is declared as counts"):
         a_state(declaration="counts").restore([a_state().freeze()])
 
 
-def test_another_max_parallelism_is_refused():
+def test_another_max_parallelism_is_refused(a_state):
     with pytest.raises(StateMisuse, match="set the max parallelism to 16"):
         a_state(groups=32).restore([a_state().freeze()])
 
 
 def test_a_million_keys_stay_below_100_megabytes_and_freeze_in_100_milliseconds():
-    state = a_state()
-    del state.columns["name"]
+    keys = KeyIndex([pa.string()], is_tuple=False)
+    state = ColumnarState("s", "sums", keys, {"sum": NumberColumn(np.int64)}, ALL, GROUPS)
     for start in range(0, 1_000_000, 250_000):
         state.slots_of([pa.array([f"key-{i}" for i in range(start, start + 250_000)])])
     assert state.nbytes < 100_000_000
     begin = time.thread_time()
     state.freeze()
     assert time.thread_time() - begin < 0.1
+
+
+@pytest.fixture
+def on_disk():
+    keys = KeyIndex([pa.string()], is_tuple=False)
+    columns = {"sum": NumberColumn(np.int64), "name": ValueColumn(pa.string())}
+    state = RocksDBColumnarState("s", "sums", keys, columns, ALL, GROUPS, memory=2 << 20)
+    yield state
+    state.close()
+
+
+def test_rows_that_left_memory_come_back_and_are_not_new(on_disk):
+    keys = [f"key-{i}" for i in range(100)]
+    put(on_disk, keys, range(100))
+    on_disk.shrink(10)
+    assert len(on_disk) == 10
+    found = contents(on_disk, keys)
+    assert found == {key: (i, f"name of {key}") for i, key in enumerate(keys)}
+    assert (len(on_disk.loaded), len(on_disk.new)) == (90, 0)
+    contents(on_disk, ["another", "key-5"])
+    assert (len(on_disk.loaded), len(on_disk.new)) == (0, 1)
+
+
+def test_columnar_state_beyond_its_memory_is_on_disk_and_nothing_is_lost(on_disk):
+    for start in range(0, 30_000, 1_000):
+        put(on_disk, [f"key-{i}" for i in range(start, start + 1_000)], range(start, start + 1_000))
+        on_disk.clean_up()
+    assert len(on_disk) < 15_000
+    asked = [f"key-{i}" for i in range(0, 30_000, 77)]
+    assert contents(on_disk, asked) == {key: (int(key[4:]), f"name of {key}") for key in asked}

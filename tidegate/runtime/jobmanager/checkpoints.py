@@ -260,6 +260,7 @@ class JobCheckpoints:
 
     def region_failed(self) -> list[Effect]:
         """Some region lost its state."""
+        self._final_not_before = 0.0
         return self._carry_out(self._coordinator.region_failed(self._clock.monotonic()))
 
     # --- recovery -------------------------------------------------------------------------------

@@ -333,15 +333,14 @@ class JobMaster:
         driver = self._drivers[pipeline]
         region = driver.region
         is_current = region.state is RegionState.DEPLOYING and region.attempt == attempt
-        if (
-            isinstance(error, CorruptCheckpoint)
-            and is_current
-            and driver.restored_from is not None
-            and self.checkpoints.give_up(driver.restored_from, error)
-        ):
+        restored_from = driver.restored_from
+        if not (isinstance(error, CorruptCheckpoint) and is_current and restored_from is not None):
+            self._act(pipeline, region.fail(attempt, error))
+        elif self.checkpoints.give_up(restored_from, error):
             region.restart()
-            return
-        self._act(pipeline, region.fail(attempt, error))
+        else:
+            # Another attempt would begin anew, as if there had never been a checkpoint.
+            self._fail(error)
 
     def _start_due_steps(self) -> None:
         for driver in self._drivers.values():
@@ -382,6 +381,7 @@ class JobMaster:
         self._apply(self.checkpoints.region_failed())
         decision = self._restart.failed(now)
         if isinstance(decision, GiveUp):
+            _log.info("pipeline %s failed, and so does the job: %s", pipeline, decision.reason)
             self._fail(cause)
             return
         _log.warning("pipeline %s failed, restarting: %s", pipeline, cause)

@@ -338,6 +338,8 @@ class Subtask:
                     assert_never(delivery)
 
     def _end_input(self, input_index: int, is_last: bool) -> None:
+        if self._was_finished:
+            return
         self._operators[0].finish(input_index)
         if is_last:
             self._finish(head_is_done=True)

@@ -1,0 +1,303 @@
+"""`execution.state-recovery.path`: a job that goes on from what an earlier one has left."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.jobs import (
+    RESTARTS,
+    SUM,
+    Sums,
+    Tap,
+    checkpoint_after,
+    checkpoints_in,
+    hold_checkpoints,
+    key_of,
+    on_disk,
+    pairs,
+    summed,
+    totals,
+)
+from tests.programs import apply, keyed, mapped, read, wait_until
+from tidegate.checkpoint.metadata import decode, encode
+from tidegate.core.errors import (
+    ConfigError,
+    CorruptCheckpoint,
+    DirectoryTaken,
+    JobCanceled,
+    NoCheckpoint,
+    StateNotClaimed,
+    UnsupportedFormat,
+    UserError,
+    UserFunctionError,
+)
+from tidegate.operators.keyed import KeyedMapOperator
+from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.state.keys import select_key
+from tidegate.types.typeinfo import Types
+
+RECORDS = pairs(60)
+
+
+@pytest.fixture(params=["hashmap", "rocksdb"])
+def settings(request, tmp_path):
+    return on_disk(
+        tmp_path / "checkpoints",
+        **{
+            "state.backend.type": request.param,
+            "execution.checkpointing.num-retained": 2,
+            "restart-strategy": "none",
+        },
+    )
+
+
+@pytest.fixture
+def ended(start, watch, settings, tmp_path):
+    """A job that was cancelled; it left the checkpoints of 20 and of 30 records."""
+    tap = Tap(RECORDS)
+    job = start(program(watch, tap), settings=settings)
+    job.kept = [checkpoint_after(job, watch, tap, n) for n in (20, 30)]
+    job.master.cancel()
+    job.fails(JobCanceled)
+    watch.actions.clear()
+    watch.events.clear()
+    job.directory = tmp_path / "checkpoints" / job.master.job_id
+    assert checkpoints_in(job.directory) == job.kept
+    return job
+
+
+def program(watch, tap, function=Sums, **more):
+    return summed(watch, read(tap, uid="source", parallelism=1), function=function, **more)
+
+
+def from_(path, settings):
+    return {**settings, "execution.state-recovery.path": str(path)}
+
+
+def content(directory):
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def go_on(start, watch, settings):
+    """Starts the program again, from a path."""
+
+    def create(path, *, tap=None, more=None, **given):
+        tap = tap or Tap(RECORDS, is_open=True)
+        return start(
+            program(watch, tap, **given), settings=from_(path, {**settings, **(more or {})})
+        )
+
+    return create
+
+
+def test_a_job_goes_on_from_the_path_of_a_checkpoint(ended, go_on, watch):
+    before = content(ended.directory)
+    job = go_on(ended.directory / f"chk-{ended.kept[0]}")
+    job.result()
+    assert dict(job.records()) == totals(RECORDS)
+    assert sorted(watch.values("sums", "map")) == sorted(RECORDS[20:])
+    assert job.master.job_id != ended.master.job_id
+    assert content(ended.directory) == before, "what is somebody else's stays as it is"
+
+
+def test_the_directory_of_a_job_means_its_latest_checkpoint(ended, go_on, watch):
+    job = go_on(ended.directory)
+    job.result()
+    assert sorted(watch.values("sums", "map")) == sorted(RECORDS[30:])
+    assert dict(job.records()) == totals(RECORDS)
+
+
+def test_a_job_that_started_from_a_path_and_fails_before_its_first_checkpoint_goes_back_to_it(
+    ended, go_on, watch
+):
+    tap = Tap(RECORDS)
+    job = go_on(ended.directory, tap=tap, more=RESTARTS)
+    hold_checkpoints(job, watch, "sums")
+    tap.let(40)
+    wait_until(lambda: watch.count("sums", "map") == 10)
+    watch.actions.clear()
+    job.cluster.kill(1)
+    tap.open()
+    job.result()
+    assert dict(job.records()) == totals(RECORDS)
+
+
+def test_without_checkpoints_of_its_own_a_job_can_start_from_one(ended, go_on, watch, settings):
+    job = go_on(ended.directory, more={"execution.checkpointing.interval": None})
+    job.result()
+    assert dict(job.records()) == totals(RECORDS)
+
+
+# --- latest -------------------------------------------------------------------------------------
+
+
+def test_latest_is_the_same_job_going_on(ended, go_on, watch):
+    (ended.directory / "chk-77").mkdir()
+    leftovers = [ended.directory / "chk-77/half-written", ended.directory / "shared/nobody's"]
+    for leftover in leftovers:
+        leftover.parent.mkdir(exist_ok=True)
+        leftover.write_bytes(b"left")
+    tap = Tap(RECORDS)
+    job = go_on("latest", tap=tap)
+    assert job.master.job_id == ended.master.job_id
+    assert not any(leftover.exists() for leftover in leftovers)
+    number = checkpoint_after(job, watch, tap, 40)
+    assert number > 77, "no id is used twice"
+    wait_until(lambda: checkpoints_in(ended.directory) == [ended.kept[1], number])
+    watch.actions.clear()
+    tap.open()
+    job.result()
+    assert sorted(watch.values("sums", "map")) == sorted(RECORDS[30:])
+    assert dict(job.records()) == totals(RECORDS)
+
+
+def test_latest_begins_anew_where_there_is_nothing(start, watch, settings):
+    tap = Tap(RECORDS, is_open=True)
+    job = start(program(watch, tap), settings=from_("latest", settings))
+    job.result()
+    assert dict(job.records()) == totals(RECORDS)
+
+
+def test_latest_is_of_the_job_of_this_name(ended, start, watch, settings):
+    tap = Tap(RECORDS, is_open=True)
+    job = start(program(watch, tap), settings=from_("latest", settings), name="another job")
+    job.result()
+    assert sorted(watch.values("sums", "map")) == sorted(RECORDS)
+    assert checkpoints_in(ended.directory) == ended.kept
+
+
+def test_latest_needs_a_directory(start, watch):
+    settings = {"execution.state-recovery.path": "latest"}
+    with pytest.raises(ConfigError, match="set execution.checkpointing.dir"):
+        start(program(watch, Tap(RECORDS)), settings=settings)
+
+
+def test_a_driver_whose_directory_was_taken_over_stops_and_deletes_nothing(
+    start, watch, settings, tmp_path
+):
+    first, second = Tap(RECORDS), Tap(RECORDS)
+    older = start(
+        program(watch, first),
+        settings={
+            **settings,
+            **RESTARTS,
+            "execution.checkpointing.externalized-checkpoint-retention": (
+                "NO_EXTERNALIZED_CHECKPOINTS"
+            ),
+        },
+    )
+    first.let(30)
+    wait_until(lambda: watch.count("sums", "map") == 30)
+    older.wait_for_checkpoint()
+    newer = start(program(watch, second), settings=from_("latest", settings))
+    assert newer.master.job_id == older.master.job_id
+    directory = str(tmp_path / "checkpoints" / newer.master.job_id)
+    assert older.fails(DirectoryTaken).args[0] == directory
+    wait_until(lambda: newer.latest > older.latest)
+    newer.cluster.kill(0)
+    assert checkpoints_in(Path(directory))
+
+
+# --- what cannot be used ------------------------------------------------------------------------
+
+
+def test_a_path_where_nothing_is_is_named(go_on, tmp_path):
+    with pytest.raises(NoCheckpoint, match="no such directory") as failure:
+        go_on(tmp_path / "nowhere")
+    assert failure.value.args[0] == str(tmp_path / "nowhere")
+
+
+def test_a_half_written_checkpoint_is_none(ended, go_on):
+    path = ended.directory / f"chk-{ended.kept[1]}"
+    (path / "_metadata").unlink()
+    with pytest.raises(NoCheckpoint, match="it was never completed"):
+        go_on(path)
+
+
+def test_a_checkpoint_of_a_newer_format_is_refused(ended, go_on):
+    path = ended.directory / f"chk-{ended.kept[1]}"
+    metadata = decode((path / "_metadata").read_bytes(), "")
+    (path / "_metadata").write_bytes(encode(replace(metadata, format_version=99)))
+    with pytest.raises(UnsupportedFormat, match="format 99"):
+        go_on(path)
+
+
+@pytest.mark.parametrize("path", ["latest", "directory"])
+def test_unreadable_metadata_of_the_latest_is_named_and_the_one_before_it_used(
+    ended, go_on, watch, caplog, path
+):
+    damaged = ended.directory / f"chk-{ended.kept[1]}/_metadata"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    job = go_on("latest" if path == "latest" else ended.directory)
+    job.result()
+    assert sorted(watch.values("sums", "map")) == sorted(RECORDS[20:])
+    assert dict(job.records()) == totals(RECORDS)
+    assert f"{damaged} is corrupt" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["latest", "directory"])
+def test_a_job_does_not_begin_anew_when_no_checkpoint_can_be_read(ended, go_on, path):
+    for number in ended.kept:
+        (ended.directory / f"chk-{number}/_metadata").write_bytes(b"TIDEGATE?")
+    before = content(ended.directory)
+    with pytest.raises((CorruptCheckpoint, NoCheckpoint), match=str(ended.directory)):
+        go_on("latest" if path == "latest" else ended.directory)
+    assert content(ended.directory) == before
+
+
+def test_a_checkpoint_of_another_job_is_refused(ended, start, watch, settings):
+    another = mapped(str, read([1], uid="numbers"), uid="text")
+    path = ended.directory / f"chk-{ended.kept[1]}"
+    with pytest.raises(StateNotClaimed) as failure:
+        start(another, settings=from_(path, settings))
+    assert str(failure.value).startswith(f"{path} is of the job 'job'")
+    assert "'sums' (uid sums)" in str(failure.value)
+
+
+def test_state_that_nobody_takes_is_refused_unless_it_may_be_left_behind(
+    ended, start, watch, settings
+):
+    def without_sums():
+        tap = Tap(RECORDS, is_open=True)
+        return mapped(key_of, read(tap, uid="source", parallelism=1), uid="other"), tap
+
+    with pytest.raises(StateNotClaimed, match="ignore-unclaimed-state"):
+        start(without_sums()[0], settings=from_(ended.directory, settings))
+    sink, tap = without_sums()
+    ignoring = {**settings, "execution.state-recovery.ignore-unclaimed-state": True}
+    start(sink, settings=from_(ended.directory, ignoring)).result()
+    assert tap.reads == 30, "the source has gone on from its position"
+
+
+def test_another_max_parallelism_is_refused(ended, start, watch, settings):
+    with pytest.raises(UserError, match="128.*64|64.*128"):
+        start(
+            program(watch, Tap(RECORDS)),
+            settings=from_(ended.directory, settings),
+            max_parallelism=64,
+        ).result()
+
+
+class Texts(Sums):
+    descriptor = ValueStateDescriptor(SUM.name, Types.STRING())
+
+
+def test_a_state_of_another_type_is_refused(ended, go_on):
+    failure = go_on(ended.directory, function=Texts).fails(UserFunctionError)
+    assert "state 'sum' holds value state of BIGINT" in str(failure)
+    assert "another name" in failure.cause
+
+
+def test_an_operator_that_is_new_begins_without_state(ended, start, watch, settings):
+    tap = Tap(RECORDS, is_open=True)
+    source = read(tap, uid="source", parallelism=1)
+    more = KeyedMapOperator(Sums(watch, "more"), [select_key(key_of)])
+    job = start(
+        summed(watch, source),
+        apply(more, keyed(key_of, source), uid="more", is_keyed=True),
+        settings=from_(ended.directory, settings),
+    )
+    job.result()
+    assert sorted(watch.values("more", "map")) == sorted(RECORDS[30:])

@@ -1,0 +1,126 @@
+"""Blobs in HDFS, by a client that needs neither Java nor libhdfs."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from urllib.parse import unquote, urlsplit
+
+from tidegate.core.errors import BlobNotFound, StorageError
+from tidegate.storage.blob_store import BlobStore, BlobWriter
+from tidegate.storage.failures import GuardedWriter, storage_errors
+from tidegate.storage.locations import below, shown
+from tidegate.storage.paths import checked
+
+
+class HdfsStore(BlobStore):
+    """A directory of HDFS. Hadoop's settings are found by HADOOP_CONF_DIR or HADOOP_HOME.
+
+    Arrow's own client is no choice here: to move a file onto another it deletes that first.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            from hdfs_native import Client, WriteOptions
+        except ImportError:
+            raise StorageError(
+                shown(url), "there is no client for HDFS", "pip install 'tidegate[hdfs]'"
+            ) from None
+        parts = urlsplit(url)
+        self.url = url
+        self._root = unquote(parts.path).rstrip("/")
+        self._overwriting = WriteOptions(overwrite=True)
+        with storage_errors(shown(url)):
+            self._client = Client(f"{parts.scheme}://{parts.netloc}")
+
+    def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
+        with self._at(path) as place, self._client.read(place) as file:
+            rest = int(file.size) - offset
+            if rest <= 0:
+                return b""
+            data: bytes = file.read_range(offset, rest if size is None else min(size, rest))
+            return data
+
+    def writer(self, path: str) -> AbstractContextManager[BlobWriter]:
+        return self._writer(path)
+
+    @contextmanager
+    def _writer(self, path: str) -> Iterator[BlobWriter]:
+        with self._at(path) as place:
+            file = self._client.create(place, self._overwriting)
+        try:
+            yield GuardedWriter(self._shown(path), file)
+            with self._at(path):
+                file.close()
+        except BaseException:
+            with suppress(OSError, RuntimeError):
+                file.close()
+            with suppress(OSError, RuntimeError):
+                self._client.delete(place, False)
+            raise
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._temporary(path, data) as temporary, self._at(path) as place:
+            self._client.rename(temporary, place, True)
+
+    def create_if_absent(self, path: str, data: bytes) -> bool:
+        with self._temporary(path, data) as temporary, self._at(path) as place:
+            try:
+                self._client.rename(temporary, place, False)
+            except FileExistsError:
+                return False
+            return True
+
+    def exists(self, path: str) -> bool:
+        with self._at(path) as place:
+            try:
+                return not self._client.get_file_info(place).isdir
+            except FileNotFoundError:
+                return False
+
+    def size(self, path: str) -> int:
+        with self._at(path) as place:
+            found = self._client.get_file_info(place)
+        if found.isdir:
+            raise BlobNotFound(self._shown(path))
+        return int(found.length)
+
+    def list(self, path: str = "") -> Iterator[str]:
+        start = len(self._root) + 1
+        with self._at(path) as place:
+            try:
+                found = [
+                    status.path[start:]
+                    for status in self._client.list_status(place, True)
+                    if not status.isdir and status.path != place
+                ]
+            except FileNotFoundError:
+                found = []
+        return iter(found)
+
+    def delete(self, path: str) -> None:
+        with self._at(path) as place:
+            self._client.delete(place, True)
+
+    @contextmanager
+    def _temporary(self, path: str, data: bytes) -> Iterator[str]:
+        """The data in a hidden file beside the place where it belongs."""
+        directory, slash, name = checked(path, self.url).rpartition("/")
+        temporary = f"{directory}{slash}.{name}.{secrets.token_hex(8)}.tmp"
+        with self._writer(temporary) as blob:
+            blob.write(data)
+        with self._at(temporary) as place:
+            try:
+                yield place
+            finally:
+                self._client.delete(place, False)
+
+    @contextmanager
+    def _at(self, path: str) -> Iterator[str]:
+        place = f"{self._root}/{checked(path, self.url)}".rstrip("/")
+        with storage_errors(self._shown(path)):
+            yield place
+
+    def _shown(self, path: str) -> str:
+        return shown(below(self.url, path)).partition("?")[0]
