@@ -1,10 +1,20 @@
-"""Page views and unique visitors of every app, from a log of views."""
+"""Page views and unique visitors of every app. Kill it, run it again: it goes on where it was.
 
+    python examples/page_views.py --checkpoint-dir /tmp/page-views
+
+A run that finds a checkpoint of the last one takes over its position in the log and its counts;
+what was counted behind the checkpoint is counted again, once.
+"""
+
+import argparse
+import logging
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tidegate import (
+    DataGeneratorSource,
+    DataStream,
     KeyedProcessFunction,
     MapStateDescriptor,
     RuntimeContext,
@@ -30,16 +40,13 @@ class Traffic:
     page_views: int
     unique_visitors: int
 
+    def __str__(self) -> str:
+        return f"{self.app_id}: {self.page_views} views by {self.unique_visitors} visitors"
 
-LOG = [
-    View("App01", "ada"),
-    View("App02", "ada"),
-    View("App01", "bob"),
-    View("App01", "ada"),
-    View("App02", "eve"),
-    View("App01", "eve"),
-    View("App02", "ada"),
-]
+
+def view(offset: int) -> View:
+    """The line at an offset of the log, always the same."""
+    return View(f"App0{offset % 5 + 1}", f"visitor {offset * offset % 1009}")
 
 
 class CountTraffic(KeyedProcessFunction):
@@ -63,18 +70,32 @@ class CountTraffic(KeyedProcessFunction):
         yield Traffic(ctx.get_current_key(), views, unique)
 
 
-def totals(updates: Iterator[Any]) -> dict[str, Traffic]:
-    """The last update of every app."""
-    return {update.app_id: update for update in updates}
+def count_traffic(env: StreamExecutionEnvironment, views: int, rate: float) -> DataStream:
+    """A result for every view."""
+    source = DataGeneratorSource(view, count=views, rate=rate)
+    log = env.from_source(source, source_name="Log", type_info=View).uid("log")
+    return log.key_by("app_id").process(CountTraffic(), Traffic).uid("traffic")
 
 
 def main() -> None:
-    with StreamExecutionEnvironment.get_execution_environment() as env:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--checkpoint-dir", required=True, help="a path or URL")
+    parser.add_argument("--views", type=int, default=3000, help="lines of the log")
+    parser.add_argument("--rate", type=float, default=300, help="lines per second")
+    arguments = parser.parse_args()
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s - %(message)s")
+    logging.getLogger("tidegate").setLevel(logging.INFO)
+
+    settings = {
+        "execution.checkpointing.interval": "1 s",
+        "execution.checkpointing.dir": arguments.checkpoint_dir,
+        "execution.state-recovery.path": "latest",
+        "tidegate.console.live-line": "off",
+    }
+    with StreamExecutionEnvironment.get_execution_environment(settings) as env:
         env.set_parallelism(2)
-        traffic = env.from_collection(LOG, View).key_by("app_id").process(CountTraffic(), Traffic)
-        with traffic.execute_and_collect("page views") as updates:
-            for app_id, found in sorted(totals(updates).items()):
-                print(f"{app_id}: {found.page_views} views by {found.unique_visitors} visitors")
+        count_traffic(env, arguments.views, arguments.rate).print()
+        env.execute("page views")
 
 
 if __name__ == "__main__":

@@ -61,8 +61,10 @@ def main() -> None:
     parser.add_argument("--checkpoint-dir", help="default: the memory of this process")
     parser.add_argument("--failures", type=int, default=1, help="how often ERROR fails the job")
     arguments = parser.parse_args()
-    logging.basicConfig(stream=sys.stdout, format="%(asctime)s %(name)s - %(message)s")
+    log_format = "%(asctime)s %(levelname)-7s %(name)s - %(message)s"
+    logging.basicConfig(stream=sys.stdout, format=log_format, datefmt="%H:%M:%S")
     logging.getLogger("tidegate").setLevel(logging.INFO)
+    print("The words:", " | ".join(" ".join(burst) for burst in WORDS))
 
     settings = {"tidegate.console.live-line": "off"}
     with StreamExecutionEnvironment.get_execution_environment(settings) as env:
@@ -77,12 +79,18 @@ def main() -> None:
             for word, count in stream:
                 print(f"({word},{count})")
                 results.append((word, count))
+    print(verdict(results))
 
+
+def verdict(results: list[tuple[str, int]]) -> str:
+    """Compare the last result of every word with how often it is there."""
     words = Counter(word for burst in WORDS for word in burst)
     last = dict(results)
     if last != words:
-        sys.exit(f"The counts are wrong: {last} instead of {dict(words)}.")
-    print(f"{words.total()} words gave {len(results)} results; the last count of each is right: {last}")
+        sys.exit(f"WRONG: the counts are {last}, but should be {dict(words)}.")
+    counts = ", ".join(f"{word} {count}" for word, count in last.items())
+    again = len(results) - words.total()
+    return f"RIGHT: every word counts once ({counts}); {again} results came again after a failure."
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below, parent_and_name, shown
 from tidegate.storage.subdirectory import Subdirectory
 
+_REPAIR = "restore it, or delete it if the job shall begin anew"
 _GIVE = "give the path of a chk-<n> directory, or of a job's directory that has some"
 
 
@@ -91,13 +92,21 @@ def find_latest(
         base: the store of `execution.checkpointing.dir`.
         job_name: the job; of those with this name the one that has completed a checkpoint last.
         job_id: the job, if its id is known.
+
+    Raises:
+        NoCheckpoint: there is none but such as cannot be read, one of which may be of the job.
     """
     jobs = {job_id} if job_id else {path.partition("/")[0] for path in base.list() if "/" in path}
     found: list[FoundCheckpoint] = []
-    for job in jobs:
-        latest = _latest(Subdirectory(base, job), job_name)
+    unreadable: list[Unreadable] = []
+    for job in sorted(jobs):
+        latest, skipped = _latest(Subdirectory(base, job), job_name)
         if latest is not None:
             found.append(latest)
+        else:
+            unreadable += skipped
+    if unreadable and not found:
+        raise NoCheckpoint(unreadable[0].path, f"it cannot be read: {unreadable[0].error}", _REPAIR)
     return max(found, key=lambda each: each.metadata.completed_at, default=None)
 
 
@@ -121,7 +130,10 @@ def check_files(found: FoundCheckpoint) -> None:
             raise CorruptCheckpoint(places[path], f"{end} bytes", f"{size}")
 
 
-def _latest(store: BlobStore, job_name: str | None) -> FoundCheckpoint | None:
+def _latest(
+    store: BlobStore, job_name: str | None
+) -> tuple[FoundCheckpoint | None, list[Unreadable]]:
+    """The latest checkpoint of a job of this name, and those that may be of it but cannot tell."""
     skipped: list[Unreadable] = []
     for id in _ids(store.list()):
         name = directory_of(id)
@@ -133,9 +145,9 @@ def _latest(store: BlobStore, job_name: str | None) -> FoundCheckpoint | None:
         except BlobNotFound:
             continue
         if job_name is not None and found.metadata.job_name != job_name:
-            return None
-        return FoundCheckpoint(store, name, found.metadata, tuple(skipped))
-    return None
+            return None, []
+        return FoundCheckpoint(store, name, found.metadata, tuple(skipped)), []
+    return None, skipped
 
 
 def _ids(paths: Iterable[str]) -> list[CheckpointId]:

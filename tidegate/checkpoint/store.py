@@ -82,6 +82,7 @@ class CheckpointStore:
         """The checksum of the metadata that this driver has tried to publish."""
         present = list(store.list())
         self._ownership = Ownership.claim(store, present)
+        self._is_owned = True
         ids = (id_of(path.partition("/")[0]) for path in present)
         self._highest = max((id for id in ids if id is not None), default=_NO_ID)
         if LAST_ID in present:
@@ -108,8 +109,12 @@ class CheckpointStore:
         return self._retained
 
     def still_owned(self) -> bool:
-        """Whether no other driver has taken the directory over; if not, stop."""
-        return self._ownership.still_owned()
+        """Whether no other driver has taken the directory over; if not, stop.
+
+        From the first no on nothing is deleted any more: it may be the other one's.
+        """
+        self._is_owned = self._is_owned and self._ownership.still_owned()
+        return self._is_owned
 
     def begin(self, checkpoint_id: CheckpointId, base: CheckpointId | None = None) -> None:
         """A checkpoint is about to be triggered: its id is used up from now on.
@@ -161,7 +166,8 @@ class CheckpointStore:
 
     def discard(self, checkpoint_id: CheckpointId) -> None:
         """Delete a checkpoint, with the shared files that no other needs. May be repeated."""
-        self._store.delete(_metadata_path(checkpoint_id))
+        if self._is_owned:
+            self._store.delete(_metadata_path(checkpoint_id))
         with self._lock:
             self._attempted.pop(checkpoint_id, None)
             unneeded = self._shared.release(checkpoint_id)
@@ -262,6 +268,8 @@ class CheckpointStore:
 
     def _delete(self, paths: Iterable[str]) -> None:
         """Delete all of them and what was not deleted before; the first failure is raised."""
+        if not self._is_owned:
+            return
         with self._lock:
             self._garbage.update(paths)
             garbage = sorted(self._garbage)

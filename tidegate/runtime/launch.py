@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tidegate.spark")
 _FAREWELL_SECONDS = 3.0
+_LONGEST_DIRECTORY = 50
 _reserving = threading.Lock()
 _reserved: weakref.WeakSet[SparkCluster] = weakref.WeakSet()
 """The jobs of this process that hold task slots: Spark itself knows only how many it has."""
@@ -100,7 +101,7 @@ class SparkCluster:
         self._secret = secret
         self._engine = settings.engine
         self._post: Callable[[ClusterEvent], None] = lambda event: None
-        self._directory = Path(tempfile.mkdtemp(prefix="tidegate-job-"))
+        self._directory = _work_directory()
         # Also when the program ends without waiting for its job.
         self._remove_directory = weakref.finalize(
             self, shutil.rmtree, self._directory, ignore_errors=True
@@ -213,6 +214,16 @@ class SparkCluster:
         if incarnation is not None:
             self._lines.pop(incarnation, None)
             self._post(LineEnded(incarnation))
+
+
+def _work_directory() -> Path:
+    """A new directory whose path leaves room for the name of a socket, which has about 100 bytes."""
+    usual = tempfile.gettempdir()
+    return Path(
+        tempfile.mkdtemp(
+            prefix="tidegate-job-", dir=usual if len(usual) <= _LONGEST_DIRECTORY else "/tmp"
+        )
+    )
 
 
 def is_local(context: SparkContext) -> bool:

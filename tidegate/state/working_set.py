@@ -56,7 +56,7 @@ class WorkingSet:
         in_use = np.flatnonzero(self._all() == self._batch)
         self._written = self._batch
         self._batch += 1
-        pass
+        self._touched[in_use] = self._batch
 
     def mark_changed(self, slots: Sequence[int]) -> None:
         """These slots are not written after all."""

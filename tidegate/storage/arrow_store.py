@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import IO, Protocol, cast
+from typing import Protocol
 
 from pyarrow import fs
 
@@ -52,7 +52,7 @@ class ArrowStore(BlobStore):
                 self._file_system.create_dir(place.rpartition("/")[0], recursive=True)
             file = self._file_system.open_output_stream(place, compression=None)
         try:
-            yield GuardedWriter(self._shown(path), cast("IO[bytes]", file))
+            yield GuardedWriter(self._shown(path), file)
             with self._at(path):
                 file.close()
         except BaseException:

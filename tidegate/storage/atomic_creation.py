@@ -18,7 +18,9 @@ def s3_creation(url: str) -> AtomicCreation:
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError:
         raise StorageError(
-            shown(url), "Arrow alone cannot publish a checkpoint on S3", "pip install tidegate[s3]"
+            shown(url),
+            "Arrow alone cannot publish a checkpoint on S3",
+            "pip install 'tidegate[s3]'",
         ) from None
     parts = urlsplit(url)
     settings = {key: values[-1] for key, values in parse_qs(parts.query).items()}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
 
 from tidegate.core.errors import BlobNotFound, StorageError
+from tidegate.storage.blob_store import BlobWriter
 
 _NO_SPACE = "free space there, or set execution.checkpointing.dir to another place"
 _NO_RIGHT = (
@@ -25,7 +25,7 @@ _ADVICE = {
     errno.EEXIST: _NO_DIRECTORY,
     errno.EISDIR: "a directory stands where a file is needed: choose another directory",
 }
-_IN_WORDS = {"access_denied": _NO_RIGHT, "accessdenied": _NO_RIGHT, "forbidden": _NO_RIGHT}
+_IN_WORDS = {"access_denied": _NO_RIGHT, "accessdenied": _NO_RIGHT, "accesscontrol": _NO_RIGHT}
 _BUCKET = "create the bucket, or correct its name"
 
 
@@ -43,7 +43,7 @@ def storage_errors(place: str) -> Iterator[None]:
 class GuardedWriter:
     """A file that raises StorageError when it cannot be written."""
 
-    def __init__(self, place: str, file: IO[bytes]) -> None:
+    def __init__(self, place: str, file: BlobWriter) -> None:
         self._place = place
         self._file = file
 

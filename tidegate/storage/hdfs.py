@@ -5,19 +5,24 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from urllib.parse import unquote, urlsplit
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tidegate.core.errors import BlobNotFound, StorageError
 from tidegate.storage.blob_store import BlobStore, BlobWriter
-from tidegate.storage.failures import GuardedWriter, storage_errors
+from tidegate.storage.failures import GuardedWriter, storage_error, storage_errors
 from tidegate.storage.locations import below, shown
 from tidegate.storage.paths import checked
 
+_PATIENCE: Final = {"dfs.client.failover.max.attempts": "5"}
+"""The client's own default lets a checkpoint wait for minutes when nobody answers."""
+
 
 class HdfsStore(BlobStore):
-    """A directory of HDFS. Hadoop's settings are found by HADOOP_CONF_DIR or HADOOP_HOME.
+    """A directory of HDFS.
 
-    Arrow's own client is no choice here: to move a file onto another it deletes that first.
+    Hadoop's settings are found by HADOOP_CONF_DIR or HADOOP_HOME; the URL may give some behind
+    its "?". Arrow's client is no choice here: to move a file onto another it deletes that first.
     """
 
     def __init__(self, url: str) -> None:
@@ -32,7 +37,9 @@ class HdfsStore(BlobStore):
         self._root = unquote(parts.path).rstrip("/")
         self._overwriting = WriteOptions(overwrite=True)
         with storage_errors(shown(url)):
-            self._client = Client(f"{parts.scheme}://{parts.netloc}")
+            self._client = Client(
+                f"{parts.scheme}://{parts.netloc}", _PATIENCE | dict(parse_qsl(parts.query))
+            )
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
         with self._at(path) as place, self._client.read(place) as file:
@@ -76,7 +83,9 @@ class HdfsStore(BlobStore):
         with self._at(path) as place:
             try:
                 return not self._client.get_file_info(place).isdir
-            except FileNotFoundError:
+            except (FileNotFoundError, RuntimeError) as error:
+                if not _means_nothing_there(error):
+                    raise
                 return False
 
     def size(self, path: str) -> int:
@@ -95,7 +104,9 @@ class HdfsStore(BlobStore):
                     for status in self._client.list_status(place, True)
                     if not status.isdir and status.path != place
                 ]
-            except FileNotFoundError:
+            except (FileNotFoundError, RuntimeError) as error:
+                if not _means_nothing_there(error):
+                    raise
                 found = []
         return iter(found)
 
@@ -119,8 +130,16 @@ class HdfsStore(BlobStore):
     @contextmanager
     def _at(self, path: str) -> Iterator[str]:
         place = f"{self._root}/{checked(path, self.url)}".rstrip("/")
-        with storage_errors(self._shown(path)):
-            yield place
+        try:
+            with storage_errors(self._shown(path)):
+                yield place
+        except RuntimeError as error:  # what the name node refuses, in the words of Java
+            raise storage_error(self._shown(path), error) from error
 
     def _shown(self, path: str) -> str:
         return shown(below(self.url, path)).partition("?")[0]
+
+
+def _means_nothing_there(error: Exception) -> bool:
+    """Nothing is at a path, or a file where the path goes on."""
+    return isinstance(error, FileNotFoundError) or "is not a directory" in str(error)

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from tests.blob_store_contract import BlobStoreContract
@@ -45,9 +47,18 @@ def test_an_unknown_scheme_is_named():
         open_store("gopher://x/y")
 
 
-def test_hdfs_says_what_it_needs():
-    with pytest.raises(StorageError, match="hdfs://namenode:8020/checkpoints: "):
-        open_store("hdfs://namenode:8020/checkpoints")
+@pytest.mark.parametrize(
+    ("url", "module", "advice"),
+    [
+        ("hdfs://namenode:8020/dir", "hdfs_native", r"pip install 'tidegate\[hdfs\]'"),
+        ("s3://bucket/dir", "boto3", r"pip install 'tidegate\[s3\]'"),
+        ("memory://bucket/dir", "fsspec.core", "install fsspec and its package"),
+    ],
+)
+def test_a_storage_says_what_it_needs(url, module, advice, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(StorageError, match=f"{url}: .*{advice}"):
+        open_store(url)
 
 
 @pytest.mark.parametrize(

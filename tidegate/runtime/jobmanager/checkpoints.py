@@ -35,7 +35,7 @@ from tidegate.checkpoint.statistics import CheckpointHistory, RestoreRecord
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
-from tidegate.core.errors import StorageError, TidegateError
+from tidegate.core.errors import DirectoryTaken, StorageError, TidegateError
 from tidegate.core.ids import CheckpointId, JobId, PipelineId, SlotIndex, SubtaskIndex, VertexId
 from tidegate.core.modes import ExternalizedCheckpointRetention, RuntimeExecutionMode
 from tidegate.graph.job_graph import JobGraph
@@ -56,7 +56,16 @@ _READ_BACK_SECONDS = 1.0
 _FINAL_RETRY_SECONDS = 0.5
 
 Completed = CompletedCheckpoint[SubtaskSnapshot]
-Effect = Trigger | NotifyComplete[SubtaskSnapshot] | NotifyAborted | FailJob
+
+
+@dataclass(frozen=True, slots=True)
+class StopJob:
+    """Another driver goes on with the job: here it ends, whatever the restart strategy says."""
+
+    cause: TidegateError
+
+
+Effect = Trigger | NotifyComplete[SubtaskSnapshot] | NotifyAborted | FailJob | StopJob
 """What the job master has to carry out; everything else is done here."""
 
 
@@ -159,6 +168,11 @@ class JobCheckpoints:
     def start(self, post: Callable[[CheckpointEvent], None]) -> None:
         self._post = post
         self._thread.start()
+        kept = {each.checkpoint_id for each in self._coordinator.kept}
+        for number in self._metadata.keys() - kept:
+            # Its driver died after it had published the next one.
+            del self._metadata[number]
+            self._later(partial(self._home.store.discard, number))
 
     # --- from trigger to completion -------------------------------------------------------------
 
@@ -235,7 +249,8 @@ class JobCheckpoints:
             case CheckpointBegun(trigger, error):
                 assert error is not None
                 number, now = trigger.barrier.checkpoint_id, self._clock.monotonic()
-                return self._carry_out(self._coordinator.not_begun(number, error, now))
+                instructions = self._coordinator.not_begun(number, error, now)
+                return self._not_stored(error, instructions)
             case PublicationSettled():
                 return self._publication_settled(event)
 
@@ -243,7 +258,8 @@ class JobCheckpoints:
         now = self._clock.monotonic()
         number = event.completed.checkpoint_id
         if event.error is not None:
-            return self._carry_out(self._coordinator.not_published(number, event.error, now))
+            instructions = self._coordinator.not_published(number, event.error, now)
+            return self._not_stored(event.error, instructions)
         self._metadata[number] = event.metadata
         record = self.history.completed(number, self._clock.time(), event.path)
         if record is not None and record.duration is not None:
@@ -257,6 +273,12 @@ class JobCheckpoints:
                 1000 * event.seconds,
             )
         return self._carry_out(self._coordinator.published(event.completed, now))
+
+    def _not_stored(
+        self, error: TidegateError, instructions: Iterable[Instruction[SubtaskSnapshot]]
+    ) -> list[Effect]:
+        effects = self._carry_out(instructions)
+        return [StopJob(error)] if isinstance(error, DirectoryTaken) else effects
 
     def region_failed(self) -> list[Effect]:
         """Some region lost its state."""
@@ -356,6 +378,8 @@ class JobCheckpoints:
         """Keep or delete what there is, as the settings say of a job that ends like this."""
         self._is_closed.set()
         if self._settings.is_enabled and not self._is_kept(status):
+            # Asked anew: what belongs to a newer driver is not deleted.
+            self._later(self._home.store.still_owned)
             for number in list(self._metadata):
                 self._later(partial(self._home.store.discard, number))
             self._later(self._home.store.remove_if_empty)

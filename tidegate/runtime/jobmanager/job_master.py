@@ -6,7 +6,7 @@ import logging
 import queue
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import assert_never
@@ -38,6 +38,7 @@ from tidegate.runtime.jobmanager.checkpoints import (
     Effect,
     JobCheckpoints,
     PublicationSettled,
+    StopJob,
 )
 from tidegate.runtime.jobmanager.cluster import (
     Cluster,
@@ -292,8 +293,13 @@ class JobMaster:
     def _slot_gone(self, slot: SlotIndex, reason: str) -> None:
         for pipeline in [p for p, s in self._closing if s == slot]:
             self._closed(pipeline, slot)
-        for pipeline, driver in self._drivers.items():
-            self._act(pipeline, driver.region.slot_gone(slot, reason))
+        self._regions_failed(
+            {
+                pipeline: failure
+                for pipeline, driver in self._drivers.items()
+                if (failure := driver.region.slot_gone(slot, reason)) is not None
+            }
+        )
 
     # --- pipelines --------------------------------------------------------------------------
 
@@ -371,22 +377,29 @@ class JobMaster:
         match decision:
             case RunStep():
                 self._drivers[pipeline].start_step(decision, self._slots.addresses)
-            case RegionFails(cause=cause, abandoned=abandoned):
-                if abandoned is not None:
-                    self._drivers[pipeline].cancel_step()
-                self._region_failed(pipeline, cause)
+            case RegionFails():
+                self._regions_failed({pipeline: decision})
 
-    def _region_failed(self, pipeline: PipelineId, cause: TidegateError) -> None:
-        now = self._now()
+    def _regions_failed(self, failures: Mapping[PipelineId, RegionFails]) -> None:
+        """Regions failed, all for one reason: that is one failure for the restart strategy."""
+        if not failures:
+            return
+        for pipeline, failure in failures.items():
+            if failure.abandoned is not None:
+                self._drivers[pipeline].cancel_step()
         self._apply(self.checkpoints.region_failed())
-        decision = self._restart.failed(now)
+        cause = next(iter(failures.values())).cause
+        names = ", ".join(str(pipeline) for pipeline in failures)
+        decision = self._restart.failed(self._now())
         if isinstance(decision, GiveUp):
-            _log.info("pipeline %s failed, and so does the job: %s", pipeline, decision.reason)
+            _log.info("pipeline %s failed, and so does the job: %s", names, decision.reason)
             self._fail(cause)
             return
-        _log.warning("pipeline %s failed, restarting: %s", pipeline, cause)
+        _log.warning("pipeline %s failed, restarting: %s", names, cause)
         states = {id: driver.region.state for id, driver in self._drivers.items()}
-        for id in regions_to_reset(self._failover, pipeline, states):
+        for id in {
+            each for failed in failures for each in regions_to_reset(self._failover, failed, states)
+        }:
             if self._drivers[id].region.restart() is not None:
                 self._drivers[id].cancel_step()
             self._ending.pop(id, None)
@@ -422,9 +435,15 @@ class JobMaster:
                         self._tell(driver, CheckpointAborted, checkpoint_id)
                         driver.wake()
                 case FailJob(cause):
-                    for driver in self._running():
-                        region = driver.region
-                        self._act(driver.pipeline.id, region.fail(region.attempt, cause))
+                    self._regions_failed(
+                        {
+                            driver.pipeline.id: failure
+                            for driver in self._running()
+                            if (failure := driver.region.fail(driver.region.attempt, cause))
+                        }
+                    )
+                case StopJob(cause):
+                    self._fail(cause)
                 case _:
                     assert_never(effect)
 

@@ -1,0 +1,153 @@
+"""Counts for ever, from the latest checkpoint on, until told where to stop; says what happens.
+
+Arguments: a directory, the state backend. In the directory: checkpoints, the results by subtask and
+attempt, and once the end is decided, a file `limit`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate import Configuration, StreamExecutionEnvironment
+from tidegate.connectors.sink import Sink, SinkWriter, WriterContext
+from tidegate.connectors.source import (
+    Boundedness,
+    InputStatus,
+    Poll,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
+from tidegate.connectors.splits import KnownSplits
+from tidegate.stream.batch import Batch
+
+KEYS = 100
+PARALLELISM = 2
+SLICE = 50
+
+
+@dataclass(frozen=True)
+class Counter:
+    """Counts from `position` on, up to the number in the file `limit` once there is one."""
+
+    number: int
+    position: int = 0
+
+
+class CounterSource(Source):
+    boundedness = Boundedness.CONTINUOUS_UNBOUNDED
+
+    def __init__(self, directory: Path) -> None:
+        self._limit = directory / "limit"
+
+    def create_enumerator(self) -> SplitEnumerator:
+        return KnownSplits(lambda parallelism: [Counter(i) for i in range(PARALLELISM)])
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        return CounterReader(self._limit)
+
+
+class CounterReader(SourceReader):
+    def __init__(self, limit: Path) -> None:
+        self._limit = limit
+        self._counters: list[Counter] = []
+
+    def add_splits(self, splits: Any) -> None:
+        self._counters += splits
+
+    def poll(self, max_records: int) -> Poll:
+        limit = int(self._limit.read_text()) if self._limit.exists() else None
+        if limit is not None and all(each.position >= limit for each in self._counters):
+            return Poll(None, InputStatus.END_OF_INPUT)
+        records: list[tuple[int, int]] = []
+        for place, each in enumerate(self._counters):
+            end = each.position + min(SLICE if limit is None else max_records, max_records)
+            end = end if limit is None else max(each.position, min(end, limit))
+            records += [(value % KEYS, value) for value in range(each.position, end)]
+            self._counters[place] = replace(each, position=end)
+        return Poll(Batch.of_records(records), InputStatus.NOTHING_AVAILABLE)
+
+    def snapshot(self) -> list[Counter]:
+        return list(self._counters)
+
+
+class Results(Sink):
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        name = f"results-{context.subtask}-{os.getpid()}-{os.urandom(4).hex()}"
+        return ResultsWriter(self._directory / name)
+
+
+class ResultsWriter(SinkWriter):
+    """Keeps the highest total of every key: what state held at most."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._highest: dict[int, int] = {}
+
+    def open(self) -> None:
+        print(f"slot {os.getpid()}", file=sys.stderr, flush=True)
+
+    def write(self, batch: Batch) -> None:
+        for key, total in batch.records:
+            self._highest[key] = max(total, self._highest.get(key, 0))
+
+    def flush(self, end_of_input: bool = False) -> None:
+        fresh = self._path.with_suffix(".new")
+        fresh.write_text("\n".join(f"{key} {total}" for key, total in self._highest.items()))
+        fresh.rename(self._path)
+
+
+class Events(logging.Handler):
+    """Tells whoever started the program of checkpoints and recoveries."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage().splitlines()[0], file=sys.stderr, flush=True)
+
+
+def main(directory: Path, backend: str) -> None:
+    logging.getLogger("tidegate").addHandler(Events())
+    logging.getLogger("tidegate").setLevel(logging.INFO)
+    spark = (
+        SparkSession.builder.master("local[4]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    settings = {
+        "execution.checkpointing.interval": "100 ms",
+        "execution.checkpointing.dir": str(directory / "checkpoints"),
+        "execution.state-recovery.path": "latest",
+        "state.backend.type": backend,
+        "execution.checkpointing.incremental": "true",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 1000,
+        "restart-strategy.fixed-delay.delay": "1 ms",
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict(settings), spark=spark
+    )
+    env.set_parallelism(PARALLELISM)
+    numbers = env.from_source(CounterSource(directory), None, "numbers").uid("numbers")
+    totals = numbers.key_by(lambda pair: pair[0]).sum(1).uid("totals")
+    totals.sink_to(Results(directory))
+    env.execute("chaos")
+    print("finished", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
