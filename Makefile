@@ -8,7 +8,7 @@ QUICK := not (slow or spark or cluster or soak)
 .PHONY: help install demo test check lint format bench doctor constraints clean
 
 help:
-	@echo 'make demo         run the word count on a Spark of its own'
+	@echo 'make demo         count words, fail, and recover from a checkpoint'
 	@echo 'make test         run all tests'
 	@echo 'make check        run the quick tests'
 	@echo 'make lint         run ruff and mypy'

@@ -47,8 +47,9 @@ _BEAT_SECONDS = 1.0
 class MiniCluster:
     """Slots as threads; `kill` ends one as abruptly as threads allow."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, *, closing_seconds: float = 180.0) -> None:
         self._clock = clock or SystemClock()
+        self._closing_seconds = closing_seconds
         self._slots: dict[SlotIndex, _MiniSlot] = {}
         self._directory = tempfile.TemporaryDirectory(prefix="tidegate-mini-")
         self._post: Callable[[ClusterEvent], None] = lambda event: None
@@ -62,8 +63,18 @@ class MiniCluster:
     def launch(self, slot: SlotIndex, number: int) -> None:
         incarnation = Incarnation.create(slot, number, 0)
         self._slots[slot] = _MiniSlot(
-            incarnation, self._post, self._clock, Path(self._directory.name)
+            incarnation,
+            self._post,
+            self._clock,
+            Path(self._directory.name),
+            self._closing_seconds,
+            on_stuck=lambda: self._replace(incarnation),
         )
+
+    def _replace(self, incarnation: Incarnation) -> None:
+        """A process would end itself."""
+        if self._slots[incarnation.slot].incarnation == incarnation:
+            self.kill(incarnation.slot)
 
     def send(self, incarnation: Incarnation, message: DriverMessage) -> None:
         slot = self._slots.get(incarnation.slot)
@@ -140,12 +151,21 @@ class _MiniSlot:
         post: Callable[[ClusterEvent], None],
         clock: Clock,
         directory: Path,
+        closing_seconds: float,
+        on_stuck: Callable[[], None],
     ) -> None:
         self.incarnation = incarnation
         self._post = post
         self._is_dead = False
         self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self.host = SlotHost(incarnation.slot, self._send, clock, directory)
+        self.host = SlotHost(
+            incarnation.slot,
+            self._send,
+            clock,
+            directory,
+            closing_seconds=closing_seconds,
+            on_stuck=on_stuck,
+        )
         name = f"mini-slot-{incarnation.slot}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -187,7 +207,7 @@ class _MiniSlot:
 def run(graph: JobGraph, settings: Settings | None = None) -> JobHandle:
     """Start a job on a cluster of its own and return it running."""
     settings = settings or Settings()
-    cluster = MiniCluster()
+    cluster = MiniCluster(closing_seconds=settings.engine.cancellation_timeout.total_seconds())
     collectors = Collectors()
     console = Console(settings.engine.live_line)
     clock = SystemClock()

@@ -1,6 +1,7 @@
 """What stays on disk and what goes, and what happens when the disk fails."""
 
 import errno
+import re
 import threading
 from contextlib import suppress
 from typing import ClassVar
@@ -215,7 +216,7 @@ def test_checkpoints_that_fail_too_often_are_a_failure_to_restart_from(
 
 
 def test_a_publication_of_which_nothing_is_known_is_asked_about_until_it_is(
-    start, watch, settings, tmp_path, monkeypatch
+    start, watch, settings, tmp_path, monkeypatch, caplog
 ):
     monkeypatch.setattr(checkpoints, "_READ_BACK_SECONDS", 0.01)
     tap = Tap(RECORDS)
@@ -231,20 +232,14 @@ def test_a_publication_of_which_nothing_is_known_is_asked_about_until_it_is(
     def put_a_directory_in_the_way(checkpoint):
         metadata_of(checkpoint).mkdir(parents=True, exist_ok=True)
 
-    def being_published():
-        return [
-            record.checkpoint_id
-            for record in job.history.records()
-            if record.status is CheckpointStatus.IN_PROGRESS
-            and len(record.subtasks) == record.awaited
-        ]
-
     watch.on("sums", "snapshot", put_a_directory_in_the_way)
-    [pending] = wait_until(being_published)
+    [pending] = wait_until(
+        lambda: re.findall(r"cannot see whether checkpoint (\d+)", caplog.text)[:1]
+    )
     assert job.latest == number
     watch.actions.clear()
     metadata_of(pending).rmdir()
-    wait_until(lambda: job.history.latest_failed.checkpoint_id == pending)
+    wait_until(lambda: job.history.latest_failed.checkpoint_id == int(pending))
     job.wait_for_checkpoint()
     finished(job, watch, tap)
 

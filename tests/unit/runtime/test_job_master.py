@@ -435,3 +435,31 @@ def test_a_call_that_comes_before_the_step_is_seen_to_end_is_not_lost(start):
     job = start(exchanged(read(Late(), parallelism=1)), cluster=SlowToReturn(), parallelism=1)
     job.result()
     assert job.records() == ["early", "late"]
+
+
+class StuckOnce(MapFunction):
+    """In the second subtask it does not return from its first record, once."""
+
+    is_stuck = threading.Event()
+    release = threading.Event()
+
+    def open(self, context):
+        self.subtask = context.get_index_of_this_subtask()
+
+    def map(self, value):
+        if self.subtask == 1 and not StuckOnce.is_stuck.is_set():
+            StuckOnce.is_stuck.set()
+            StuckOnce.release.wait(PATIENCE)
+        return value
+
+
+def test_a_slot_whose_user_code_does_not_return_is_replaced(start):
+    cluster = MiniCluster(closing_seconds=0.2)
+    StuckOnce.is_stuck.clear()
+    StuckOnce.release.clear()
+    job = start(collected(mapped(StuckOnce(), read(range(4)))), settings=RESTARTS, cluster=cluster)
+    wait_until(StuckOnce.is_stuck.is_set)
+    cluster.kill(0)
+    wait_until(lambda: {2, 3} <= set(job.records()))
+    StuckOnce.release.set()
+    job.result()

@@ -82,6 +82,8 @@ class _Slot:
             SystemClock(),
             directory,
             may_act=lambda: self._state.may_act(time.monotonic()),
+            closing_seconds=task.closing_seconds,
+            on_stuck=lambda: os._exit(1),
         )
         self._listener = Listener(
             unix_path=str(directory / "steps.sock"),

@@ -64,8 +64,13 @@ class SlotHost:
         clock: Clock,
         work_directory: Path,
         may_act: Callable[[], bool] = lambda: True,
+        *,
+        closing_seconds: float = 180.0,
+        on_stuck: Callable[[], None] | None = None,
     ) -> None:
         self._may_act = may_act
+        self._closing_seconds = closing_seconds
+        self._on_stuck = on_stuck or self._leave
         self._slot = slot
         self._send = send
         self._clock = clock
@@ -146,6 +151,17 @@ class SlotHost:
                     self._may_act,
                 )
         self._pipelines[pipeline].deploy(order)
+        watch = threading.Timer(self._closing_seconds, self._leave_if_stuck, (order,))
+        watch.daemon = True
+        watch.start()
+
+    def _leave_if_stuck(self, order: Deploy) -> None:
+        """User code of an older attempt does not return: only another process can go on."""
+        if self._pipelines[order.pipeline].opening < order.attempt:
+            self._on_stuck()
+
+    def _leave(self) -> None:
+        self.is_over.set()
 
     def _undeploy(self, pipeline: PipelineId) -> None:
         hosted = self._pipelines.get(pipeline)
@@ -193,6 +209,8 @@ class _Hosted:
         self._units: WorkUnits[UnitAnswer] = WorkUnits(Attempt(0))
         self._changed = threading.Condition()
         self._awake = True
+        self.opening = Attempt(0)
+        """The last attempt that the mailbox has got round to."""
         self.mailbox = Mailbox(f"tidegate-pipeline-{pipeline}", self._look_around, _IDLE_SECONDS)
 
     def deploy(self, order: Deploy) -> None:
@@ -271,7 +289,7 @@ class _Hosted:
             self._host.abort_checkpoint(checkpoint_id)
 
     def _open(self, order: Deploy) -> None:
-        attempt = order.attempt
+        attempt = self.opening = order.attempt
         self._close()
         try:
             host = PipelineHost(

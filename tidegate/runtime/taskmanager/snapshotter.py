@@ -38,6 +38,7 @@ from tidegate.state.snapshot_writer import (
 )
 from tidegate.storage.filesystem import open_store
 
+_PATIENCE_WITH_STORAGE = 2.0
 _Shared = Mapping[str, FileSegment]
 """Files of a database that are stored already, by their own names."""
 
@@ -97,10 +98,13 @@ class Snapshotter:
             self._stored.pop(number, None)
 
     def close(self) -> None:
-        """Write nothing any more; what is being written is given up."""
+        """Write nothing any more; what is being written is given up.
+
+        A storage that does not answer is not waited for: what it still takes is of an old attempt.
+        """
         self._is_closed = True
         self._orders.put(None)
-        self._thread.join()
+        self._thread.join(_PATIENCE_WITH_STORAGE)
 
     def _run(self) -> None:
         while (order := self._orders.get()) is not None:
