@@ -13,16 +13,13 @@ SECTIONS = {
     "pipeline": ("The job", "The shape of the job graph, and what functions can read."),
     "checkpointing": (
         "Checkpoints",
-        (
-            "Values are checked and kept; this version takes no checkpoints yet and says so when a "
-            "job starts."
-        ),
+        "Off until an interval is set; [checkpoints](checkpoints.md) explains them.",
     ),
     "state": (
         "State",
-        "Where keyed state lives while the job runs.",
+        "Where keyed state lives while the job runs: see [backends](state.md#backends).",
     ),
-    "restart": ("Restarts", "What happens after a failure."),
+    "restart": ("Restarts", "What happens after a failure: see [recovery](recovery.md)."),
     "engine": ("Slots and steps", "How the engine runs; the defaults suit most jobs."),
     "spark": (
         "Spark",

@@ -1,10 +1,13 @@
 import json
+import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.standalone import run_program, standalone_cluster
+from tests.spark.chaos import Chaos
+from tests.spark.scripts import end
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 PROGRAM = Path(__file__).with_name("exchange_program.py")
@@ -28,3 +31,14 @@ def test_records_move_between_two_executors_of_a_standalone_cluster(tmp_path):
 def test_the_same_program_runs_on_a_local_cluster_of_two_executors():
     output = run_program(PROGRAM, "local-cluster[3,1,1024]", str(RECORDS))
     assert json.loads(output.splitlines()[-1])["totals"] == expected()
+
+
+def test_a_job_survives_the_loss_of_executors_and_of_its_driver(tmp_path):
+    with standalone_cluster(tmp_path, workers=2, cores=2) as master:
+        chaos = Chaos(tmp_path, "hashmap", random.Random(5), master)
+        try:
+            chaos.run(["executor", "slot", "driver", "executor"])
+        finally:
+            end(chaos.process)
+    assert chaos.restored >= 4
+    assert chaos.results() == chaos.expected()

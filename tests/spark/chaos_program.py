@@ -1,7 +1,8 @@
 """Counts for ever, from the latest checkpoint on, until told where to stop; says what happens.
 
-Arguments: a directory, the state backend. In the directory: checkpoints, the results by subtask and
-attempt, and once the end is decided, a file `limit`.
+Arguments: a directory, the state backend, the Spark master. In the directory: checkpoints, the
+results by subtask and attempt, the processes of every slot, and once the end is decided, a file
+`limit`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 from pyspark.sql import SparkSession
 
 from tidegate import Configuration, StreamExecutionEnvironment
@@ -84,28 +86,37 @@ class Results(Sink):
         self._directory = directory
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        name = f"results-{context.subtask}-{os.getpid()}-{os.urandom(4).hex()}"
-        return ResultsWriter(self._directory / name)
+        return ResultsWriter(self._directory, context.subtask)
 
 
 class ResultsWriter(SinkWriter):
     """Keeps the highest total of every key: what state held at most."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, directory: Path, subtask: int) -> None:
+        self._directory = directory
+        self._subtask = subtask
+        self._path = directory / f"results-{subtask}-{os.getpid()}-{os.urandom(4).hex()}"
         self._highest: dict[int, int] = {}
 
     def open(self) -> None:
-        print(f"slot {os.getpid()}", file=sys.stderr, flush=True)
+        """Tell the process of the slot and that of its executor."""
+        me = psutil.Process()
+        executor = next(parent.pid for parent in me.parents() if "java" in parent.name())
+        write(self._directory / f"slot-{self._subtask}", f"{me.pid} {executor}")
 
     def write(self, batch: Batch) -> None:
         for key, total in batch.records:
             self._highest[key] = max(total, self._highest.get(key, 0))
 
     def flush(self, end_of_input: bool = False) -> None:
-        fresh = self._path.with_suffix(".new")
-        fresh.write_text("\n".join(f"{key} {total}" for key, total in self._highest.items()))
-        fresh.rename(self._path)
+        write(self._path, "\n".join(f"{key} {total}" for key, total in self._highest.items()))
+
+
+def write(path: Path, text: str) -> None:
+    """At once: whoever reads it is never in between."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(text)
+    fresh.rename(path)
 
 
 class Events(logging.Handler):
@@ -115,14 +126,16 @@ class Events(logging.Handler):
         print(record.getMessage().splitlines()[0], file=sys.stderr, flush=True)
 
 
-def main(directory: Path, backend: str) -> None:
+def main(directory: Path, backend: str, master: str) -> None:
     logging.getLogger("tidegate").addHandler(Events())
     logging.getLogger("tidegate").setLevel(logging.INFO)
     spark = (
-        SparkSession.builder.master("local[4]")
+        SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.executor.cores", "1")
+        .config("spark.executor.memory", "512m")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .getOrCreate()
@@ -150,4 +163,4 @@ def main(directory: Path, backend: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

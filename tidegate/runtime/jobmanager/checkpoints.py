@@ -35,7 +35,7 @@ from tidegate.checkpoint.statistics import CheckpointHistory, RestoreRecord
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
-from tidegate.core.errors import DirectoryTaken, StorageError, TidegateError
+from tidegate.core.errors import DirectoryTaken, InternalError, StorageError, TidegateError
 from tidegate.core.ids import CheckpointId, JobId, PipelineId, SlotIndex, SubtaskIndex, VertexId
 from tidegate.core.modes import ExternalizedCheckpointRetention, RuntimeExecutionMode
 from tidegate.graph.job_graph import JobGraph
@@ -374,9 +374,13 @@ class JobCheckpoints:
         """The job ends: take no checkpoint any more."""
         self._carry_out(self._coordinator.stop(self._clock.monotonic()))
 
+    def hurry(self) -> None:
+        """The job has to end: what is not known to be published by now is taken for not."""
+        self._is_closed.set()
+
     def close(self, status: JobStatus) -> None:
         """Keep or delete what there is, as the settings say of a job that ends like this."""
-        self._is_closed.set()
+        self.hurry()
         if self._settings.is_enabled and not self._is_kept(status):
             # Asked anew: what belongs to a newer driver is not deleted.
             self._later(self._home.store.still_owned)
@@ -437,8 +441,8 @@ class JobCheckpoints:
         error: TidegateError | None = None
         try:
             self._home.store.begin(trigger.barrier.checkpoint_id, trigger.barrier.base)
-        except TidegateError as failure:
-            error = failure
+        except Exception as failure:
+            error = _as_ours(failure)
         self._post(CheckpointBegun(trigger, error))
 
     def _publish(self, completed: Completed) -> None:
@@ -451,8 +455,8 @@ class JobCheckpoints:
         except StorageError as failure:
             if not self._is_published_after_all(completed.checkpoint_id):
                 error = failure
-        except TidegateError as failure:
-            error = failure
+        except Exception as failure:
+            error = _as_ours(failure)
         seconds = time.monotonic() - started
         self._post(PublicationSettled(completed, metadata, path, error, seconds))
 
@@ -502,6 +506,13 @@ class JobCheckpoints:
     def _run_tasks(self) -> None:
         while (task := self._tasks.get()) is not None:
             task()
+
+
+def _as_ours(error: Exception) -> TidegateError:
+    if isinstance(error, TidegateError):
+        return error
+    _log.error("something went wrong with the store of the checkpoints", exc_info=error)
+    return InternalError(f"{type(error).__name__}: {error}")
 
 
 def _completed(metadata: CheckpointMetadata) -> Completed:

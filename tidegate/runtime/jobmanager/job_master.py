@@ -533,6 +533,7 @@ class JobMaster:
     def _give_up_closing(self) -> None:
         if self._closing_deadline is None or self._now() < self._closing_deadline:
             return
+        self.checkpoints.hurry()
         for slot in {slot for _, slot in self._closing}:
             _log.warning("user code in slot %s did not return; its process is ended", slot)
             self._slots.kill(slot)
@@ -548,8 +549,10 @@ class JobMaster:
                 driver.region.canceled()
 
     def _is_over(self) -> bool:
-        return not self._closing and all(
-            driver.region.state.is_terminal for driver in self._drivers.values()
+        return (
+            not self._closing
+            and all(driver.region.state.is_terminal for driver in self._drivers.values())
+            and self.checkpoints.is_settled
         )
 
     def _end(self) -> None:
