@@ -68,7 +68,7 @@ RATIO_GOALS: Sequence[RatioGoal] = (
     RatioGoal(Case(Workload.SUM, MANY), ("flink-sql",), 3),
     RatioGoal(Case(Workload.SUM, MANY), ("spark-native",), 10),
     RatioGoal(Case(Workload.SUM, MANY), ("polars",), A_THIRD),
-    RatioGoal(Case(Workload.FUNCTION, FEW), BYTEWAX, 2),
+    RatioGoal(Case(Workload.FUNCTION, FEW), ("bytewax",), 2),
     RatioGoal(Case(Workload.FUNCTION, FEW), SPARK_PYTHON, 8),
     RatioGoal(Case(Workload.FUNCTION, MANY), BYTEWAX, 15),
     RatioGoal(Case(Workload.SUM, MANY), ("tidegate-no-checkpoints",), 0.9),

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.core import errors
+from tidegate.datastream import StreamExecutionEnvironment
+from tidegate.testing.environments import mini_environment
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
@@ -32,6 +36,43 @@ def test_make_targets_exist(page):
 def test_programs_compile(page):
     for number, program in enumerate(code_blocks(page, "python")):
         compile(program, f"{page.name}, block {number}", "exec")
+
+
+PROGRAMS = [
+    (page, number)
+    for page in ("checkpoints.md", "recovery.md")
+    for number in range(len(code_blocks(ROOT / "docs" / page, "python")))
+]
+
+
+@pytest.mark.parametrize(("page", "number"), PROGRAMS)
+def test_programs_about_checkpoints_run(monkeypatch, tmp_path, page, number):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        StreamExecutionEnvironment, "get_execution_environment", staticmethod(mini_environment)
+    )
+    exec(code_blocks(ROOT / "docs" / page, "python")[number], {"__name__": "program"})
+
+
+def test_keys_of_settings_exist():
+    """Also where a page names the beginning of keys, such as `restart-strategy.`."""
+    known = (ROOT / "docs" / "configuration.md").read_text()
+    pattern = r"`((?:execution|restart-strategy|state|jobmanager|tidegate)\.[a-z.-]+)"
+    named = {
+        (page.name, key)
+        for page in PAGES
+        for key in re.findall(pattern, page.read_text())
+        if not key.endswith((".py", ".md")) and "-" in key
+    }
+    assert [(page, key) for page, key in sorted(named) if f"`{key}" not in known] == []
+
+
+def test_errors_in_the_page_on_recovery_exist():
+    page = (ROOT / "docs" / "recovery.md").read_text()
+    table = page.partition("## Messages")[2]
+    named = re.findall(r"`([A-Z]\w+)`", table)
+    assert len(named) > 8
+    assert [name for name in named if not hasattr(errors, name)] == []
 
 
 @pytest.mark.spark

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,10 @@ class _TallyWriter(SinkWriter):
 
     def write(self, batch: Batch) -> None:
         self._count += len(batch)
-        self._total += pc.sum(batch.columns.column(1)).as_py()
+        if batch.is_columnar:
+            self._total += pc.sum(batch.columns.column(1)).as_py()
+        else:
+            self._total += sum(map(itemgetter(1), batch.records))
 
     def flush(self, end_of_input: bool = False) -> None:
         if end_of_input:

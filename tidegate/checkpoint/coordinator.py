@@ -290,13 +290,13 @@ class CheckpointCoordinator(Generic[H]):
             triggered_at=wall,
             deadline=now + self._settings.timeout.total_seconds(),
         )
-        latest = self.latest
+        base = self.latest if self._settings.incremental else None
         barrier = Barrier(
             number,
             wall,
             start.request.kind,
             self._settings.mode,
-            None if latest is None else latest.checkpoint_id,
+            None if base is None else base.checkpoint_id,
             is_unaligned=self._is_unaligned and start.request.kind is BarrierKind.CHECKPOINT,
         )
         sources = {subtask.vertex for subtask in plan.triggered}

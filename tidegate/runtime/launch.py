@@ -217,7 +217,7 @@ class SparkCluster:
 
 
 def _work_directory() -> Path:
-    """A new directory whose path leaves room for the name of a socket, which has about 100 bytes."""
+    """A new directory; the path of a socket in it must stay below about 100 bytes."""
     usual = tempfile.gettempdir()
     return Path(
         tempfile.mkdtemp(

@@ -176,6 +176,8 @@ class SnapshotPlace:
     """State of a subtask up to so many bytes is sent to the driver."""
     limit: int
     """Bytes of a subtask's state that the driver takes where there is no directory."""
+    transfer_threads: int = 1
+    """How many files of a database are copied at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -63,8 +64,16 @@ Target = FileTarget | MemoryTarget
 class SnapshotWriter:
     """Writes everything of one subtask and one checkpoint. Used by one thread."""
 
-    def __init__(self, target: Target, is_canceled: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        target: Target,
+        is_canceled: Callable[[], bool] = lambda: False,
+        *,
+        transfer_threads: int = 1,
+    ) -> None:
         self._target = target
+        self._transfer_threads = transfer_threads
+        """How many files of a database are copied at once."""
         self._is_canceled = is_canceled
         self._file: _OpenFile | None = None
         self._written: list[StoredFile] = []
@@ -151,6 +160,8 @@ class SnapshotWriter:
         sizes = {file.name: file.path.stat().st_size for file in files}
         reused = {file.name for file in files if file.is_immutable and file.name in reusable}
         is_small = not reused and self._fits(sum(sizes.values()))
+        new = [file for file in files if file.is_immutable and file.name not in reused]
+        copies = {} if is_small else self._copy_all_to_shared(new)
         for file in files:
             self._stop_if_canceled()
             content: Segment
@@ -159,7 +170,7 @@ class SnapshotWriter:
             elif is_small or (not file.is_immutable and self._fits(sizes[file.name])):
                 content = self._inline(file.path.read_bytes())
             elif file.is_immutable:
-                content = self._copy_to_shared(file)
+                content = copies[file.name]
             else:
                 content = self._append(file.path.read_bytes())
             yield NativeFileHandle(file.name, content)
@@ -186,6 +197,12 @@ class SnapshotWriter:
         self.bytes_written += len(payload)
         return segment
 
+    def _copy_all_to_shared(self, files: Sequence[NativeFile]) -> dict[str, FileSegment]:
+        with ThreadPoolExecutor(self._transfer_threads, "tidegate-transfer") as threads:
+            copies = list(threads.map(self._copy_to_shared, files))
+        self.bytes_written += sum(copy.size for copy in copies)
+        return {file.name: copy for file, copy in zip(files, copies, strict=True)}
+
     def _copy_to_shared(self, source: NativeFile) -> FileSegment:
         checksum = xxh3_64()
         copy = self._open(FileScope.SHARED)
@@ -199,7 +216,6 @@ class SnapshotWriter:
         except BaseException:
             copy.abandon()
             raise
-        self.bytes_written += copy.size
         return FileSegment(copy.file, 0, copy.size, checksum.intdigest())
 
     def _open(self, scope: FileScope) -> _OpenFile:

@@ -92,9 +92,15 @@ def test_what_is_complete_is_told_and_the_one_before_it_discarded():
 
 
 def test_an_incremental_snapshot_builds_on_the_latest_completed_checkpoint():
-    subject = coordinator()
+    subject = coordinator(incremental=True)
     complete(subject, 10.0)
     assert trigger(subject, 20.0).barrier.base == 1
+
+
+def test_a_snapshot_that_is_not_to_be_incremental_builds_on_nothing():
+    subject = coordinator()
+    complete(subject, 10.0)
+    assert trigger(subject, 20.0).barrier.base is None
 
 
 def test_past_its_timeout_a_checkpoint_is_given_up_with_all_it_wrote():

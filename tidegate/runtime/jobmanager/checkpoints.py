@@ -101,7 +101,9 @@ class JobCheckpoints:
         graph: JobGraph,
         settings: CheckpointSettings,
         clock: Clock,
+        transfer_threads: int = 1,
     ) -> None:
+        self._transfer_threads = transfer_threads
         self.history = CheckpointHistory()
         self._home = home
         self._graph = graph
@@ -144,7 +146,9 @@ class JobCheckpoints:
         if settings.pipeline.runtime_mode is RuntimeExecutionMode.BATCH:
             # A batch job has one result, at its end: it begins anew when it fails.
             checkpointing = replace(checkpointing, interval=None)
-        return cls(open_home(graph.name, checkpointing), graph, checkpointing, clock)
+        home = open_home(graph.name, checkpointing)
+        threads = settings.state.rocksdb_transfer_threads
+        return cls(home, graph, checkpointing, clock, threads)
 
     @property
     def job_id(self) -> JobId:
@@ -155,6 +159,11 @@ class JobCheckpoints:
         return self._settings.is_enabled
 
     @property
+    def outlives_subtasks(self) -> bool:
+        """Whether checkpoints go on when subtasks have ended, and one precedes the job's end."""
+        return self.is_enabled and self._settings.after_tasks_finish
+
+    @property
     def place(self) -> SnapshotPlace | None:
         """Where subtasks write their state."""
         if not self.is_enabled:
@@ -163,6 +172,7 @@ class JobCheckpoints:
             directory=self._home.directory,
             inline_threshold=self._settings.inline_threshold.get_bytes(),
             limit=self._settings.max_state_in_memory.get_bytes(),
+            transfer_threads=self._transfer_threads,
         )
 
     def start(self, post: Callable[[CheckpointEvent], None]) -> None:

@@ -368,7 +368,7 @@ class JobMaster:
         if (
             driver.region.state is RegionState.RUNNING
             and driver.is_finished
-            and not self.checkpoints.is_enabled
+            and not self.checkpoints.outlives_subtasks
         ):
             driver.region.finish()
             self._close_subtasks(driver)
@@ -411,6 +411,10 @@ class JobMaster:
         if self._failure is not None or self._is_canceled:
             self._look_again_at = None
             self._ending.clear()
+            return
+        has_ended = any(driver.has_ended for driver in self._drivers.values())
+        if has_ended and not self.checkpoints.outlives_subtasks:
+            self._look_again_at = None
             return
         if any(d.is_finished and d.pipeline.id not in self._ending for d in self._running()):
             self.checkpoints.request_final()

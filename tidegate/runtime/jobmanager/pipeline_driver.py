@@ -190,6 +190,11 @@ class PipelineDriver:
             and len(self.reports) == self.pipeline.slots
         )
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether some subtask has ended."""
+        return any(report.finished for report in self.reports.values())
+
     def close(self) -> None:
         self._steps.put(None)
         self._close_assigner()

@@ -123,7 +123,9 @@ class Snapshotter:
         if is_canceled():
             return
         started = time.monotonic()
-        writer = SnapshotWriter(self._target(number), is_canceled)
+        writer = SnapshotWriter(
+            self._target(number), is_canceled, transfer_threads=self._place.transfer_threads
+        )
         try:
             base = self._stored.get(frozen.barrier.base or CheckpointId(0), {})
             handles = [
