@@ -27,7 +27,7 @@ from tests.jobs import (
 from tests.programs import PATIENCE, read, wait_until
 from tidegate.checkpoint.statistics import CheckpointStatus
 from tidegate.core.errors import CheckpointFailed, JobCanceled, StorageError, UserFunctionError
-from tidegate.runtime.jobmanager import checkpoints
+from tidegate.runtime.jobmanager import store_thread
 
 RECORDS = pairs(60)
 RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
@@ -218,7 +218,7 @@ def test_checkpoints_that_fail_too_often_are_a_failure_to_restart_from(
 def test_a_publication_of_which_nothing_is_known_is_asked_about_until_it_is(
     start, watch, settings, tmp_path, monkeypatch, caplog
 ):
-    monkeypatch.setattr(checkpoints, "_READ_BACK_SECONDS", 0.01)
+    monkeypatch.setattr(store_thread, "_READ_BACK_SECONDS", 0.01)
     tap = Tap(RECORDS)
     job = start(summed(watch, read(tap)), settings=settings)
     tap.let(20)

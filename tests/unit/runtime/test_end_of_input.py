@@ -83,6 +83,14 @@ def test_a_final_checkpoint_that_fails_within_what_is_tolerated_is_taken_again(s
     assert watch.count("sums", "open") == 1
 
 
+def test_a_job_whose_checkpoints_stop_with_its_tasks_simply_ends(start, watch):
+    key = "execution.checkpointing.checkpoints-after-tasks-finish"
+    job = start(summed(watch, read(RECORDS)), settings={**ONLY_AT_THE_END, key: "false"})
+    job.result()
+    assert job.history.counts.triggered == 0
+    assert dict(job.records()) == totals(RECORDS)
+
+
 def one_ends_early(start, watch, **settings):
     """Two pipelines of which one has finished, with checkpoints behind that."""
     short, long = Tap(RECORDS, is_open=True), Tap(RECORDS)

@@ -7,12 +7,8 @@ one thing after the other, and is reported as an event.
 from __future__ import annotations
 
 import logging
-import queue
-import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 from tidegate.checkpoint.assembly import OperatorFacts, metadata_of
 from tidegate.checkpoint.completed import Acknowledgement, CompletedCheckpoint
@@ -30,32 +26,34 @@ from tidegate.checkpoint.coordinator import (
 from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.checkpoint.plan import PipelineFacts, VertexFacts
 from tidegate.checkpoint.policy import CheckpointRequest
-from tidegate.checkpoint.restore import check_all_claimed, restore_subtask
+from tidegate.checkpoint.restore import check_all_claimed
 from tidegate.checkpoint.statistics import CheckpointHistory, RestoreRecord
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
-from tidegate.core.errors import DirectoryTaken, InternalError, StorageError, TidegateError
-from tidegate.core.ids import CheckpointId, JobId, PipelineId, SlotIndex, SubtaskIndex, VertexId
+from tidegate.core.errors import DirectoryTaken, TidegateError
+from tidegate.core.ids import CheckpointId, JobId, PipelineId, VertexId
 from tidegate.core.modes import ExternalizedCheckpointRetention, RuntimeExecutionMode
 from tidegate.graph.job_graph import JobGraph
 from tidegate.runtime.jobmanager.checkpoint_home import CheckpointHome, RestorePoint, open_home
 from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.runtime.jobmanager.store_thread import (
+    CheckpointBegun,
+    CheckpointEvent,
+    Completed,
+    PublicationSettled,
+    StoreThread,
+)
 from tidegate.runtime.messages import (
     CheckpointAcknowledged,
     CheckpointDeclined,
-    RestoreOrder,
     SnapshotPlace,
 )
 from tidegate.state.snapshot import SubtaskSnapshot
 from tidegate.stream.elements import BarrierKind
 
 _log = logging.getLogger("tidegate.checkpoint")
-_READ_BACK_SECONDS = 1.0
-"""Pause before it is asked again whether a publication of unknown result has happened."""
 _FINAL_RETRY_SECONDS = 0.5
-
-Completed = CompletedCheckpoint[SubtaskSnapshot]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +65,6 @@ class StopJob:
 
 Effect = Trigger | NotifyComplete[SubtaskSnapshot] | NotifyAborted | FailJob | StopJob
 """What the job master has to carry out; everything else is done here."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointBegun:
-    """The store is ready for a checkpoint, or not."""
-
-    trigger: Trigger
-    error: TidegateError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PublicationSettled:
-    """It is certain whether a checkpoint is durable."""
-
-    completed: Completed
-    metadata: CheckpointMetadata
-    path: str | None = None
-    error: TidegateError | None = None
-    """Why it is not."""
-    seconds: float = 0.0
-
-
-CheckpointEvent = CheckpointBegun | PublicationSettled
 
 
 class JobCheckpoints:
@@ -109,7 +84,6 @@ class JobCheckpoints:
         self._graph = graph
         self._settings = settings
         self._clock = clock
-        self._post: Callable[[CheckpointEvent], None] = lambda event: None
         self._origins = list(home.origins)
         """Somebody else's checkpoints to go on from before there is one of our own."""
         self._metadata = {each.checkpoint_id: each for each in home.retained}
@@ -124,11 +98,7 @@ class JobCheckpoints:
             next_id=home.next_id,
         )
         self._final_not_before = 0.0
-        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._is_closed = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run_tasks, name="tidegate-checkpoint-store", daemon=True
-        )
+        self._store = StoreThread(home.store)
         point = self.restore_point()
         if point is not None and not self._settings.restore_partially:
             known = {chained.operator_id for v in graph.vertices for chained in v.chain}
@@ -176,13 +146,12 @@ class JobCheckpoints:
         )
 
     def start(self, post: Callable[[CheckpointEvent], None]) -> None:
-        self._post = post
-        self._thread.start()
+        self._store.start(post)
         kept = {each.checkpoint_id for each in self._coordinator.kept}
         for number in self._metadata.keys() - kept:
             # Its driver died after it had published the next one.
             del self._metadata[number]
-            self._later(partial(self._home.store.discard, number))
+            self._store.discard(number)
 
     # --- from trigger to completion -------------------------------------------------------------
 
@@ -309,38 +278,6 @@ class JobCheckpoints:
             return self._home.point(self._metadata[latest.checkpoint_id])
         return self._origins[-1] if self._origins else None
 
-    def orders(self, point: RestorePoint, pipeline: PipelineId) -> dict[SlotIndex, RestoreOrder]:
-        """What every slot of a pipeline takes over."""
-        vertices = [v for v in self._graph.vertices if v.pipeline == pipeline]
-        slots = max(vertex.parallelism for vertex in vertices)
-        return {
-            SlotIndex(slot): RestoreOrder(
-                checkpoint_id=point.metadata.checkpoint_id,
-                location=point.location,
-                subtasks={
-                    vertex.id: restore_subtask(
-                        point.metadata,
-                        [chained.operator_id for chained in vertex.chain],
-                        SubtaskIndex(slot),
-                        vertex.parallelism,
-                        vertex.max_parallelism,
-                    )
-                    for vertex in vertices
-                    if slot < vertex.parallelism
-                },
-            )
-            for slot in range(slots)
-        }
-
-    def enumerators(self, point: RestorePoint, pipeline: PipelineId) -> dict[VertexId, bytes]:
-        """What the split enumerators of a pipeline go on from."""
-        found: dict[VertexId, bytes] = {}
-        for vertex in self._graph.vertices:
-            record = point.metadata.operators.get(vertex.chain[0].operator_id)
-            if vertex.pipeline == pipeline and record is not None and record.enumerator is not None:
-                found[vertex.id] = record.enumerator
-        return found
-
     def restored(self, point: RestorePoint) -> None:
         """A region is being deployed from this checkpoint."""
         metadata = point.metadata
@@ -386,20 +323,13 @@ class JobCheckpoints:
 
     def hurry(self) -> None:
         """The job has to end: what is not known to be published by now is taken for not."""
-        self._is_closed.set()
+        self._store.hurry()
 
     def close(self, status: JobStatus) -> None:
         """Keep or delete what there is, as the settings say of a job that ends like this."""
-        self.hurry()
         if self._settings.is_enabled and not self._is_kept(status):
-            # Asked anew: what belongs to a newer driver is not deleted.
-            self._later(self._home.store.still_owned)
-            for number in list(self._metadata):
-                self._later(partial(self._home.store.discard, number))
-            self._later(self._home.store.remove_if_empty)
-        self._tasks.put(None)
-        if self._thread.is_alive():
-            self._thread.join()
+            self._store.remove(list(self._metadata))
+        self._store.close()
 
     def _is_kept(self, status: JobStatus) -> bool:
         retention = self._settings.retention
@@ -426,17 +356,15 @@ class JobCheckpoints:
                     self.history.triggered(
                         barrier.checkpoint_id, barrier.kind, barrier.triggered_at, awaited
                     )
-                    self._later(partial(self._begin, instruction))
+                    self._store.begin(instruction)
                 case Publish(completed):
-                    self._later(partial(self._publish, completed))
+                    self._store.publish(completed, self._as_metadata(completed))
                 case Discard(number):
                     self._metadata.pop(number, None)
                     self.history.discarded(number)
-                    self._later(partial(self._home.store.discard, number))
+                    self._store.discard(number)
                 case Abandon(number, snapshots, is_whole):
-                    self._later(
-                        partial(self._home.store.abandon, number, snapshots, is_whole=is_whole)
-                    )
+                    self._store.abandon(number, snapshots, is_whole=is_whole)
                 case NotifyAborted(number, reason):
                     _log.info(
                         "Checkpoint %d of job %s was given up: %s", number, self.job_id, reason
@@ -446,39 +374,6 @@ class JobCheckpoints:
                 case NotifyComplete() | FailJob():
                     effects.append(instruction)
         return effects
-
-    def _begin(self, trigger: Trigger) -> None:
-        error: TidegateError | None = None
-        try:
-            self._home.store.begin(trigger.barrier.checkpoint_id, trigger.barrier.base)
-        except Exception as failure:
-            error = _as_ours(failure)
-        self._post(CheckpointBegun(trigger, error))
-
-    def _publish(self, completed: Completed) -> None:
-        started = time.monotonic()
-        metadata = self._as_metadata(completed)
-        path: str | None = None
-        error: TidegateError | None = None
-        try:
-            path = self._home.store.publish(metadata)
-        except StorageError as failure:
-            if not self._is_published_after_all(completed.checkpoint_id):
-                error = failure
-        except Exception as failure:
-            error = _as_ours(failure)
-        seconds = time.monotonic() - started
-        self._post(PublicationSettled(completed, metadata, path, error, seconds))
-
-    def _is_published_after_all(self, checkpoint_id: CheckpointId) -> bool:
-        """Nothing may be decided before this is known; it is asked until the storage answers."""
-        while True:
-            try:
-                return self._home.store.is_published(checkpoint_id)
-            except StorageError as error:
-                _log.warning("cannot see whether checkpoint %d is there: %s", checkpoint_id, error)
-                if self._is_closed.wait(_READ_BACK_SECONDS):
-                    return False
 
     def _as_metadata(self, completed: Completed) -> CheckpointMetadata:
         return metadata_of(
@@ -499,30 +394,6 @@ class JobCheckpoints:
                 for chained in v.chain
             ],
         )
-
-    def _later(self, task: Callable[[], object]) -> None:
-        self._tasks.put(lambda: self._quietly(task))
-
-    @staticmethod
-    def _quietly(task: Callable[[], object]) -> None:
-        """What could not be deleted stays until the next start."""
-        try:
-            task()
-        except StorageError as error:
-            _log.warning("%s", error)
-        except Exception:
-            _log.exception("something went wrong with the store of the checkpoints")
-
-    def _run_tasks(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            task()
-
-
-def _as_ours(error: Exception) -> TidegateError:
-    if isinstance(error, TidegateError):
-        return error
-    _log.error("something went wrong with the store of the checkpoints", exc_info=error)
-    return InternalError(f"{type(error).__name__}: {error}")
 
 
 def _completed(metadata: CheckpointMetadata) -> Completed:

@@ -32,12 +32,8 @@ from tidegate.core.ids import (
 from tidegate.graph.job_graph import JobGraph
 from tidegate.runtime.incarnation import Incarnation
 from tidegate.runtime.jobmanager.checkpoints import (
-    CheckpointBegun,
-    CheckpointEvent,
-    Completed,
     Effect,
     JobCheckpoints,
-    PublicationSettled,
     StopJob,
 )
 from tidegate.runtime.jobmanager.cluster import (
@@ -61,7 +57,14 @@ from tidegate.runtime.jobmanager.pipeline_driver import (
 from tidegate.runtime.jobmanager.progress import Progress, progress_of
 from tidegate.runtime.jobmanager.region import Region, RegionFails, RegionState, RunStep
 from tidegate.runtime.jobmanager.restart_strategy import GiveUp, create_strategy
+from tidegate.runtime.jobmanager.restore_orders import restore_orders, restored_enumerators
 from tidegate.runtime.jobmanager.slots import Slots
+from tidegate.runtime.jobmanager.store_thread import (
+    CheckpointBegun,
+    CheckpointEvent,
+    Completed,
+    PublicationSettled,
+)
 from tidegate.runtime.messages import (
     CheckpointAborted,
     CheckpointAcknowledged,
@@ -321,7 +324,7 @@ class JobMaster:
         pipeline = driver.pipeline.id
         point = self.checkpoints.restore_point()
         try:
-            orders = {} if point is None else self.checkpoints.orders(point, pipeline)
+            orders = {} if point is None else restore_orders(driver.pipeline, point)
         except TidegateError as error:
             self._fail(error)
             return
@@ -329,7 +332,7 @@ class JobMaster:
             self.checkpoints.restored(point)
         order = driver.deploy(
             None if point is None else point.metadata.checkpoint_id,
-            {} if point is None else self.checkpoints.enumerators(point, pipeline),
+            {} if point is None else restored_enumerators(driver.pipeline, point),
         )
         for slot in sorted(order.slots):
             message = Deploy(pipeline, order.attempt, self.checkpoints.place, orders.get(slot))

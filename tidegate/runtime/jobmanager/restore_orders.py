@@ -1,0 +1,41 @@
+"""What the slots and the enumerators of a pipeline are told to go on from. Pure."""
+
+from __future__ import annotations
+
+from tidegate.checkpoint.restore import restore_subtask
+from tidegate.core.ids import SlotIndex, SubtaskIndex, VertexId
+from tidegate.graph.job_graph import Pipeline
+from tidegate.runtime.jobmanager.checkpoint_home import RestorePoint
+from tidegate.runtime.messages import RestoreOrder
+
+
+def restore_orders(pipeline: Pipeline, point: RestorePoint) -> dict[SlotIndex, RestoreOrder]:
+    """What every slot of a pipeline takes over from a checkpoint."""
+    return {
+        SlotIndex(slot): RestoreOrder(
+            checkpoint_id=point.metadata.checkpoint_id,
+            location=point.location,
+            subtasks={
+                vertex.id: restore_subtask(
+                    point.metadata,
+                    [chained.operator_id for chained in vertex.chain],
+                    SubtaskIndex(slot),
+                    vertex.parallelism,
+                    vertex.max_parallelism,
+                )
+                for vertex in pipeline.vertices
+                if slot < vertex.parallelism
+            },
+        )
+        for slot in range(pipeline.slots)
+    }
+
+
+def restored_enumerators(pipeline: Pipeline, point: RestorePoint) -> dict[VertexId, bytes]:
+    """What the split enumerators of a pipeline knew, pickled."""
+    found: dict[VertexId, bytes] = {}
+    for vertex in pipeline.sources:
+        record = point.metadata.operators.get(vertex.chain[0].operator_id)
+        if record is not None and record.enumerator is not None:
+            found[vertex.id] = record.enumerator
+    return found
