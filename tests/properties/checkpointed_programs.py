@@ -18,8 +18,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.jobs import CHECKPOINTS, TOLERANT, Job, Tap
+from tests.jobs import CHECKPOINTS, TOLERANT, Job
 from tests.programs import apply, graph_of, read, wait_until
+from tests.taps import Tap
 from tidegate.checkpoint.locate import FoundCheckpoint, open_checkpoint
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
 from tidegate.graph.logical import Transformation, Upstream
@@ -264,7 +265,7 @@ def programs(draw: st.DrawFn) -> Program:
         Node(
             "source",
             parallelism=draw(parallelisms),
-            streams=tuple(draw(st.lists(st.integers(0, 25), min_size=1, max_size=3))),
+            streams=tuple(draw(st.lists(st.integers(0, 150), min_size=1, max_size=3))),
         )
         for _ in range(draw(st.integers(1, 3)))
     ]
@@ -279,7 +280,7 @@ def programs(draw: st.DrawFn) -> Program:
     return Program(
         tuple(nodes),
         parallelism=draw(st.integers(1, 3)),
-        step=draw(st.sampled_from([1, 2, 3, 7])),
+        step=draw(st.sampled_from([1, 2, 5])),
         is_chained=draw(st.booleans()),
     )
 

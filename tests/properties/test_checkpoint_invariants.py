@@ -36,8 +36,8 @@ modest = settings(deadline=None, max_examples=20)
 def failures(draw):
     """Calls of operators that raise, and slots that are killed when so many records were read."""
     program = draw(programs())
-    calls = st.tuples(st.sampled_from(program.operators), st.integers(1, 40))
-    kills = st.tuples(st.integers(0, 2), st.integers(0, 60))
+    calls = st.tuples(st.sampled_from(program.operators), st.integers(1, 300))
+    kills = st.tuples(st.integers(0, 2), st.integers(0, 400))
     return program, draw(st.sets(calls, max_size=3)), draw(st.lists(kills, max_size=2))
 
 

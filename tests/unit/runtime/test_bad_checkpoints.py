@@ -6,7 +6,6 @@ import pytest
 
 from tests.jobs import (
     RESTARTS,
-    Tap,
     checkpoint_after,
     checkpoints_in,
     on_disk,
@@ -15,6 +14,7 @@ from tests.jobs import (
     totals,
 )
 from tests.programs import read, wait_until
+from tests.taps import Tap
 from tidegate.checkpoint.locate import open_checkpoint
 from tidegate.core.errors import CorruptCheckpoint
 from tidegate.state.snapshot_reader import place_of

@@ -12,7 +12,6 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tests.jobs import (
     RESTARTS,
-    Tap,
     checkpoint_after,
     checkpoints_in,
     fail_once,
@@ -25,6 +24,7 @@ from tests.jobs import (
     totals,
 )
 from tests.programs import PATIENCE, read, wait_until
+from tests.taps import Tap
 from tidegate.checkpoint.statistics import CheckpointStatus
 from tidegate.core.errors import CheckpointFailed, JobCanceled, StorageError, UserFunctionError
 from tidegate.runtime.jobmanager import store_thread

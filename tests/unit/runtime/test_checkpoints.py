@@ -12,7 +12,6 @@ from tests.jobs import (
     TOLERANT,
     CoSums,
     Sums,
-    Tap,
     fail_once,
     hold_checkpoints,
     key_of,
@@ -23,6 +22,7 @@ from tests.jobs import (
     totals,
 )
 from tests.programs import PATIENCE, apply, collected, keyed, read, wait_until
+from tests.taps import Tap
 from tidegate.checkpoint.statistics import CheckpointStatus
 from tidegate.core.errors import CheckpointFailed
 from tidegate.graph.logical import Upstream

@@ -8,7 +8,6 @@ from tests.jobs import (
     CHECKPOINTS,
     RESTARTS,
     CoSums,
-    Tap,
     fail_once,
     key_of,
     pairs,
@@ -16,6 +15,7 @@ from tests.jobs import (
     totals,
 )
 from tests.programs import PATIENCE, apply, collected, keyed, read, wait_until
+from tests.taps import Tap
 from tidegate.core.errors import UserFunctionError
 from tidegate.graph.logical import Upstream
 from tidegate.operators.keyed import KeyedMapOperator

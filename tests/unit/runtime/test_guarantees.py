@@ -11,13 +11,13 @@ from tests.jobs import (
     SMALL_STEPS,
     TOLERANT,
     CoSums,
-    Tap,
     Watched,
     fail_once,
     hold_checkpoints,
     key_of,
 )
 from tests.programs import apply, collected, keyed, mapped, read, wait_until
+from tests.taps import Tap
 from tidegate.connectors.source import InputStatus, Poll, Source, SourceReader
 from tidegate.connectors.splits import KnownSplits
 from tidegate.graph.logical import Upstream

@@ -8,7 +8,6 @@ from tests.jobs import (
     CHECKPOINTS,
     RESTARTS,
     TOLERANT,
-    Tap,
     fail_once,
     hold_checkpoints,
     pairs,
@@ -17,6 +16,7 @@ from tests.jobs import (
     totals,
 )
 from tests.programs import PATIENCE, read, wait_until
+from tests.taps import Tap
 from tidegate.core.errors import SlotLost, UserFunctionError
 from tidegate.runtime.jobmanager.job_status import JobStatus
 

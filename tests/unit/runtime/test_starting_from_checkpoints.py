@@ -9,7 +9,6 @@ from tests.jobs import (
     RESTARTS,
     SUM,
     Sums,
-    Tap,
     checkpoint_after,
     checkpoints_in,
     hold_checkpoints,
@@ -20,6 +19,7 @@ from tests.jobs import (
     totals,
 )
 from tests.programs import apply, keyed, mapped, read, wait_until
+from tests.taps import Tap
 from tidegate.checkpoint.metadata import decode, encode
 from tidegate.core.errors import (
     ConfigError,
