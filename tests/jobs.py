@@ -63,8 +63,7 @@ class Job:
         clock = SystemClock()
         checkpoints = JobCheckpoints.open(graph, values, clock)
         self.master = JobMaster(
-            graph,
-            pack(checkpoints.job_id, graph, values.as_mapping()),
+            pack(checkpoints.job_id, checkpoints.graph, values.as_mapping()),
             values,
             checkpoints,
             self.cluster,

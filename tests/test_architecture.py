@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tidegate
@@ -309,7 +309,7 @@ st.register_type_strategy(float, st.floats(allow_nan=False))
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.data_too_large])
 @given(data=st.data())
 def test_every_message_arrives_whole_in_another_process(message, data):
     assert survives_pickling(data.draw(instances_of(message)))

@@ -226,13 +226,18 @@ class CheckpointCoordinator(Generic[H]):
         now: float,
         *,
         skipped: bool = False,
+        who: str = "",
     ) -> list[Instruction[H]]:
-        """A subtask cannot take part; `skipped`: a newer barrier overtook this one."""
+        """A subtask, `who` in words, cannot take part; `skipped`: a newer barrier overtook it."""
         pending = self._pending.get(checkpoint_id)
         if pending is None or pending.plan.awaited.get(subtask) != attempt:
             return []
         wrote = pending.abort(AbortReason.SKIPPED if skipped else AbortReason.DECLINED)
-        return [] if wrote is None else self._aborted_by(pending, wrote, now, str(error), error)
+        if wrote is None:
+            return []
+        return self._aborted_by(
+            pending, wrote, now, f"{who}: {error}" if who else str(error), error
+        )
 
     def published(self, completed: CompletedCheckpoint[H], now: float) -> list[Instruction[H]]:
         """The checkpoint is durable."""

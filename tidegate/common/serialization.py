@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from tidegate.connectors.file_sink import Encoder
+from tidegate.connectors.file_encodings import Encoder
 
 __all__ = [
     "ByteArraySchema",

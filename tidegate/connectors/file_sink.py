@@ -1,36 +1,45 @@
-"""Plain files as a sink: one per subtask, complete or not there."""
+"""Files as a sink, each record once: in progress, then pending, then finished by a rename.
+
+    .part-0-5c81-3.csv.<job>      in progress, and from the barrier on pending: hidden from readers
+    part-0-5c81-3.csv             finished: the checkpoint that holds the pending file is durable
+
+A reader never sees a part of a file. Every checkpoint ends the files that are open; without
+checkpoints they are finished when the input has ended.
+"""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import json
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from pathlib import PurePosixPath
+import os
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-import pyarrow as pa
-from pyarrow import csv as arrow_csv
 from pyarrow import fs
-from pyarrow import parquet as pq
 
-from tidegate.connectors.sink import Sink, SinkWriter, WriterContext
+from tidegate.connectors.file_encodings import FileEncoder, FileEncoding
+from tidegate.connectors.rolling import BucketAssigner, RollingPolicy
+from tidegate.connectors.sink import (
+    Committer,
+    CommittingWriter,
+    SupportsCommitter,
+    WriterContext,
+)
 from tidegate.core.errors import ConfigError, ExternalError
 from tidegate.storage.locations import resolve
 from tidegate.stream.batch import Batch
-from tidegate.types.row import Row
-
-_ROWS_PER_GROUP = 1 << 17
 
 
-class FileSink(Sink):
-    """Writes `part-<subtask>` files below a directory.
+class FileSink(SupportsCommitter):
+    """Writes `part-…` files below a directory.
 
-    A file is written under a hidden name and appears when the input has ended, so it belongs on
-    bounded streams. A job that fails leaves no file. The directory must not hold part files of an
-    earlier job, unless they may be overwritten.
+    The directory must not hold part files of another job when this one begins anew, unless they
+    may be replaced (`overwrite`). As a table it has a file even if there is no record, so that
+    readers find its columns.
     """
 
     def __init__(
@@ -40,15 +49,17 @@ class FileSink(Sink):
         *,
         overwrite: bool = False,
         names: OutputFileConfig | None = None,
+        rolling: RollingPolicy | None = None,
+        buckets: BucketAssigner | None = None,
+        is_table: bool = False,
     ) -> None:
         self._directory = str(directory)
+        self._is_table = is_table
         self._encoding = encoding
+        self._overwrite = overwrite
         self._names = names or OutputFileConfig()
-        file_system, inner = resolve(self._directory)
-        if not overwrite and _parts_in(file_system, inner, self._names.part_prefix):
-            raise ConfigError(
-                "directory", self._directory, "it holds files of another job: give another one"
-            )
+        self._rolling = rolling or RollingPolicy()
+        self._buckets = buckets or BucketAssigner.base_path_bucket_assigner()
 
     @staticmethod
     def for_row_format(base_path: str, encoder: FileEncoding) -> FileSinkBuilder:
@@ -58,22 +69,34 @@ class FileSink(Sink):
     def for_bulk_format(base_path: str, writer_factory: FileEncoding) -> FileSinkBuilder:
         return FileSinkBuilder(base_path, writer_factory)
 
-    def create_writer(self, context: WriterContext) -> SinkWriter:
-        name = self._names.name_of(context.subtask, self._encoding)
-        return _FileWriter(self._directory, name, self._encoding)
+    def create_writer(self, context: WriterContext) -> CommittingWriter:
+        directory = _Directory(self._directory, self._names.part_prefix, context.job_id)
+        return _FileWriter(
+            directory,
+            context,
+            self._encoding,
+            self._names,
+            self._rolling,
+            self._buckets,
+            overwrite=self._overwrite,
+            is_table=self._is_table,
+        )
+
+    def create_committer(self, context: WriterContext) -> Committer:
+        return _FileCommitter(self._directory)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OutputFileConfig:
-    """How part files are named: prefix, subtask, suffix."""
+    """How part files are named: prefix, subtask, what makes them unique, suffix."""
 
     part_prefix: str = "part"
     part_suffix: str | None = None
     """None: what the encoding has, like ".csv"."""
 
-    def name_of(self, subtask: int, encoding: FileEncoding) -> str:
+    def name_of(self, subtask: int, unique: str, encoding: FileEncoding) -> str:
         suffix = encoding.suffix if self.part_suffix is None else self.part_suffix
-        return f"{self.part_prefix}-{subtask}{suffix}"
+        return f"{self.part_prefix}-{subtask}-{unique}{suffix}"
 
     @staticmethod
     def builder() -> OutputFileConfig:
@@ -89,245 +112,218 @@ class OutputFileConfig:
         return self
 
 
-class RollingPolicy:
-    """When a part file is ended and the next begun: here when the input ends, whatever is asked."""
-
-    @staticmethod
-    def default_rolling_policy(
-        part_size: int = 128 << 20,
-        rollover_interval: int = 60_000,
-        inactivity_interval: int = 60_000,
-    ) -> RollingPolicy:
-        return RollingPolicy()
-
-    @staticmethod
-    def on_checkpoint_rolling_policy() -> RollingPolicy:
-        return RollingPolicy()
-
-
 class FileSinkBuilder:
     """Settings of a FileSink, under PyFlink's names."""
 
     def __init__(self, directory: str, encoding: FileEncoding) -> None:
         self._directory = directory
         self._encoding = encoding
-        self._names = OutputFileConfig()
+        self._settings: dict[str, Any] = {}
 
     def with_output_file_config(self, output_file_config: OutputFileConfig) -> FileSinkBuilder:
-        self._names = output_file_config
+        self._settings["names"] = output_file_config
         return self
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSinkBuilder:
+        self._settings["rolling"] = rolling_policy
+        return self
+
+    def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> FileSinkBuilder:
+        self._settings["buckets"] = bucket_assigner
+        return self
+
+    def with_bucket_check_interval(self, interval: int) -> FileSinkBuilder:
+        """Accepted for PyFlink's sake: buckets are looked at after every step."""
         return self
 
     def build(self) -> FileSink:
-        return FileSink(self._directory, self._encoding, names=self._names)
+        return FileSink(self._directory, self._encoding, **self._settings)
 
 
-class FileEncoding(ABC):
-    """How records become the bytes of a file."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class PendingFile:
+    """A file that is complete but hidden; its paths are below the directory of the sink."""
 
-    suffix = ""
-
-    @abstractmethod
-    def open(self, stream: IO[bytes]) -> FileEncoder:
-        """Begin a file."""
+    hidden: str
+    final: str
 
 
-class FileEncoder(ABC):
-    """Writes the records of one file."""
+class _Directory:
+    """The directory of the sink, and which files in it are whose."""
 
-    @abstractmethod
-    def write(self, batch: Batch) -> None: ...
+    def __init__(self, path: str, prefix: str, job_id: str) -> None:
+        self.file_system, self._root = resolve(path)
+        self._path = path
+        self._prefix = prefix
+        self._job_id = job_id
+        self._hidden = re.compile(rf"\.{re.escape(prefix)}-(\d+)-.*\.{re.escape(job_id)}")
 
-    def finish(self) -> None:
-        """Write what a whole file needs at its end."""
+    def inner(self, path: str) -> str:
+        return str(PurePosixPath(self._root) / path)
 
+    def hidden(self, path: str) -> str:
+        """Under which name a file is written: readers, and Spark, leave such names out."""
+        parent, _, name = path.rpartition("/")
+        return f"{parent}{'/' if parent else ''}.{name}.{self._job_id}"
 
-class Encoder(FileEncoding):
-    """A line per record, as a function makes it of the record."""
+    def prepare(self, *, overwrite: bool) -> None:
+        """The job begins anew: see to it that no other job's files are mixed with its own."""
+        finished = [p for p in self._all() if PurePosixPath(p).name.startswith(f"{self._prefix}-")]
+        if finished and not overwrite:
+            raise ConfigError(
+                "directory",
+                self._path,
+                "it holds files of another job: give another one, or overwrite=True",
+            )
+        for path in finished:
+            self.file_system.delete_file(self.inner(path))
 
-    def __init__(self, to_text: Callable[[Any], str] = str, charset: str = "UTF-8") -> None:
-        self._to_text = to_text
-        self._charset = charset
+    def remove_leftovers(self, subtask: int, parallelism: int) -> None:
+        """Delete what earlier attempts of this subtask, or of one that is no more, left hidden."""
+        for path in self._all():
+            found = self._hidden.fullmatch(PurePosixPath(path).name)
+            if found is not None and int(found[1]) % parallelism == subtask:
+                self.file_system.delete_file(self.inner(path))
 
-    @staticmethod
-    def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
-        """`str()` of every record."""
-        return Encoder(str, charset_name)
-
-    def open(self, stream: IO[bytes]) -> FileEncoder:
-        return _LineEncoder(stream, self._to_text, self._charset)
-
-
-class JsonLinesEncoding(Encoder):
-    """A JSON value per line; rows and records of classes are objects."""
-
-    suffix = ".jsonl"
-
-    def __init__(self) -> None:
-        super().__init__(as_json)
-
-
-class CsvEncoding(FileEncoding):
-    """Comma-separated values; with a header the first line has the names of the fields."""
-
-    suffix = ".csv"
-
-    def __init__(self, *, header: bool = True, delimiter: str = ",") -> None:
-        self._header = header
-        self._delimiter = delimiter
-
-    def open(self, stream: IO[bytes]) -> FileEncoder:
-        return _CsvEncoder(stream, self._header, self._delimiter)
+    def _all(self) -> list[str]:
+        selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        start = len(self._root.rstrip("/")) + 1
+        found = self.file_system.get_file_info(selector)
+        return [info.path[start:] for info in found if info.is_file]
 
 
-class ParquetEncoding(FileEncoding):
-    """Parquet, for streams with a columnar type."""
+class _Part:
+    """A file in progress."""
 
-    suffix = ".parquet"
-
-    def __init__(self, schema: pa.Schema, convert: Callable[[Batch], pa.RecordBatch] | None = None):
-        self._schema = schema
-        self._convert = convert or (lambda batch: batch.columns)
-
-    def open(self, stream: IO[bytes]) -> FileEncoder:
-        return _ParquetEncoder(stream, self._schema, self._convert)
-
-
-class _FileWriter(SinkWriter):
-    def __init__(self, directory: str, name: str, encoding: FileEncoding) -> None:
-        self._file_system, inner = resolve(directory)
-        self._directory = inner
-        self._final = str(PurePosixPath(inner) / name)
-        self._hidden = str(PurePosixPath(inner) / f".{name}.inprogress")
-        self._encoding = encoding
-        self._stream: IO[bytes] | None = None
-
-    def open(self) -> None:
+    def __init__(
+        self, directory: _Directory, path: str, encoding: FileEncoding, now: float
+    ) -> None:
+        self.file = PendingFile(directory.hidden(path), path)
+        self.opened_at = self.written_at = now
+        self._file_system = directory.file_system
+        self._place = directory.inner(self.file.hidden)
         try:
-            self._file_system.create_dir(self._directory, recursive=True)
-            stream = self._file_system.open_output_stream(self._hidden)
+            parent = self._place.rpartition("/")[0]
+            self._file_system.create_dir(parent, recursive=True)
+            stream = self._file_system.open_output_stream(self._place)
         except OSError as error:
             raise ExternalError(
-                f"{self._hidden} cannot be written: {error.strerror or error}; give a directory "
+                f"{self._place} cannot be written: {error.strerror or error}; give a directory "
                 "that every slot may write to"
             ) from None
         self._stream = cast("IO[bytes]", stream)
-        self._encoder = self._encoding.open(self._stream)
+        self._encoder: FileEncoder = encoding.open(self._stream)
 
-    def write(self, batch: Batch) -> None:
+    @property
+    def size(self) -> int:
+        return self._stream.tell()
+
+    def write(self, batch: Batch, now: float) -> None:
+        self.written_at = now
         self._encoder.write(batch)
 
+    def finish(self) -> PendingFile:
+        """Write all of it, so that it survives whatever happens to this process."""
+        self._encoder.finish()
+        self._stream.close()
+        if isinstance(self._file_system, fs.LocalFileSystem):
+            with Path(self._place).open("rb") as file:
+                os.fsync(file.fileno())
+        return self.file
+
+    def discard(self) -> None:
+        self._stream.close()
+        with suppress(FileNotFoundError):  # a successor has cleaned up
+            self._file_system.delete_file(self._place)
+
+
+class _FileWriter(CommittingWriter):
+    def __init__(
+        self,
+        directory: _Directory,
+        context: WriterContext,
+        encoding: FileEncoding,
+        names: OutputFileConfig,
+        rolling: RollingPolicy,
+        buckets: BucketAssigner,
+        *,
+        overwrite: bool,
+        is_table: bool,
+    ) -> None:
+        self._is_table = is_table
+        self._directory = directory
+        self._context = context
+        self._encoding = encoding
+        self._names = names
+        self._rolling = rolling
+        self._buckets = buckets
+        self._overwrite = overwrite
+        self._unique = secrets.token_hex(4)
+        self._count = 0
+        self._parts: dict[str, _Part] = {}
+        self._pending: list[PendingFile] = []
+
+    def open(self) -> None:
+        context = self._context
+        if context.subtask == 0 and not context.operator_state.is_restored:
+            self._directory.prepare(overwrite=self._overwrite)
+        self._directory.remove_leftovers(context.subtask, context.parallelism)
+
+    def write(self, batch: Batch) -> None:
+        now = time.time()
+        for bucket, records in self._buckets.split(batch, now):
+            part = self._parts.get(bucket)
+            if part is None:
+                part = self._parts[bucket] = self._begin(bucket, now)
+            part.write(records, now)
+        self._roll(now)
+
     def flush(self, end_of_input: bool = False) -> None:
-        if self._stream is None:
-            return
-        if end_of_input:
-            self._encoder.finish()
-            self._stream.close()
-            self._stream = None
-            self._file_system.move(self._hidden, self._final)
-        else:
-            self._stream.flush()
+        now = time.time()
+        self._roll(now)
+        if end_of_input and self._is_table and self._count == 0:
+            self._parts[""] = self._begin("", now)
+
+    def prepare_commit(self) -> Sequence[PendingFile]:
+        for bucket in list(self._parts):
+            self._end(bucket)
+        pending, self._pending = self._pending, []
+        return pending
 
     def close(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
-            self._file_system.delete_file(self._hidden)
+        while self._parts:
+            _, part = self._parts.popitem()
+            part.discard()
+
+    def _begin(self, bucket: str, now: float) -> _Part:
+        unique = f"{self._unique}-{self._count}"
+        self._count += 1
+        name = self._names.name_of(self._context.subtask, unique, self._encoding)
+        path = str(PurePosixPath(bucket) / name) if bucket else name
+        return _Part(self._directory, path, self._encoding, now)
+
+    def _roll(self, now: float) -> None:
+        for bucket, part in list(self._parts.items()):
+            if self._rolling.is_full(part.size, part.opened_at, part.written_at, now):
+                self._end(bucket)
+
+    def _end(self, bucket: str) -> None:
+        self._pending.append(self._parts.pop(bucket).finish())
 
 
-class _LineEncoder(FileEncoder):
-    def __init__(self, stream: IO[bytes], to_text: Callable[[Any], str], charset: str) -> None:
-        self._stream = stream
-        self._to_text = to_text
-        self._charset = charset
+class _FileCommitter(Committer):
+    def __init__(self, directory: str) -> None:
+        self._file_system, self._root = resolve(directory)
 
-    def write(self, batch: Batch) -> None:
-        lines = [self._to_text(record) for record in batch.records]
-        self._stream.write(("\n".join(lines) + "\n").encode(self._charset))
-
-
-class _CsvEncoder(FileEncoder):
-    def __init__(self, stream: IO[bytes], header: bool, delimiter: str) -> None:
-        self._stream = stream
-        self._header = header
-        self._delimiter = delimiter
-
-    def write(self, batch: Batch) -> None:
-        header, self._header = self._header, False
-        format = batch.format
-        if format is not None and not any(pa.types.is_nested(t) for t in format.schema.types):
-            options = arrow_csv.WriteOptions(include_header=header, delimiter=self._delimiter)
-            arrow_csv.write_csv(batch.columns, self._stream, options)
-            return
-        text = io.StringIO()
-        rows = csv.writer(text, delimiter=self._delimiter, lineterminator="\n")
-        names = field_names(batch.records[0]) if format is None else format.field_names
-        if header and names:
-            rows.writerow(names)
-        rows.writerows(map(field_values, batch.records))
-        self._stream.write(text.getvalue().encode())
-
-
-class _ParquetEncoder(FileEncoder):
-    def __init__(
-        self, stream: IO[bytes], schema: pa.Schema, convert: Callable[[Batch], pa.RecordBatch]
-    ) -> None:
-        self._writer = pq.ParquetWriter(stream, schema)
-        self._convert = convert
-        self._waiting: list[pa.RecordBatch] = []
-        self._rows = 0
-
-    def write(self, batch: Batch) -> None:
-        self._waiting.append(self._convert(batch))
-        self._rows += len(batch)
-        if self._rows >= _ROWS_PER_GROUP:
-            self._write_group()
-
-    def _write_group(self) -> None:
-        self._writer.write_table(pa.Table.from_batches(self._waiting))
-        self._waiting.clear()
-        self._rows = 0
-
-    def finish(self) -> None:
-        if self._waiting:
-            self._write_group()
-        self._writer.close()
-
-
-def field_names(record: Any) -> tuple[str, ...]:
-    """The names of a record's fields; empty where it has none."""
-    if dataclasses.is_dataclass(record):
-        return tuple(field.name for field in dataclasses.fields(record))
-    return getattr(record, "_fields", None) or ()  # of a Row or a named tuple
-
-
-def field_values(record: Any) -> Sequence[Any]:
-    """The values of a record's fields; a record without fields is one value."""
-    if dataclasses.is_dataclass(record):
-        return [getattr(record, field.name) for field in dataclasses.fields(record)]
-    if isinstance(record, Row):
-        return list(record)
-    return record if isinstance(record, tuple | list) else [record]
-
-
-def as_json(record: Any) -> str:
-    """A record as JSON: one with named fields is an object, dates and decimals are text."""
-    return json.dumps(_plain(record), default=str, ensure_ascii=False)
-
-
-def _plain(value: Any) -> Any:
-    names = field_names(value)
-    if names:
-        return {name: _plain(item) for name, item in zip(names, field_values(value), strict=True)}
-    if isinstance(value, Row | tuple | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
-
-
-def _parts_in(file_system: fs.FileSystem, directory: str, prefix: str) -> list[str]:
-    found = file_system.get_file_info(fs.FileSelector(directory, allow_not_found=True))
-    return [info.base_name for info in found if info.base_name.startswith(f"{prefix}-")]
+    def commit(self, committables: Sequence[Any]) -> None:
+        for file in committables:
+            hidden = str(PurePosixPath(self._root) / file.hidden)
+            final = str(PurePosixPath(self._root) / file.final)
+            found = self._file_system.get_file_info([hidden, final])
+            if found[0].is_file:
+                self._file_system.move(hidden, final)
+            elif not found[1].is_file:
+                raise ExternalError(
+                    f"{hidden}, which a checkpoint holds, is gone: its records are lost unless the "
+                    "job goes on from an earlier checkpoint"
+                )

@@ -1,10 +1,17 @@
-"""What a sink is: one writer per subtask."""
+"""What a sink is: one writer per subtask, and a committer where results are not visible at once.
+
+records   write(batch) …
+barrier   flush(), prepare_commit() ──▶ committables, which become part of the checkpoint
+later     the checkpoint is durable ──▶ commit(committables)
+restore   commit(committables of the checkpoint), before the first record
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidegate.core.ids import CheckpointId
 from tidegate.state.operator_state import OperatorStateStore
@@ -22,6 +29,8 @@ class WriterContext:
     """Prints a line where the user of the job sees it."""
     deliver: Callable[[str, Batch], None] | None = None
     """Hands a batch to the collector of this name in the driver."""
+    job_id: str = ""
+    """The same over all restarts of the job."""
     operator_state: OperatorStateStore = field(default_factory=OperatorStateStore)
     """What the writer remembers over failures, restored already. At a barrier it is stored as it
     is when `SinkWriter.snapshot` returns."""
@@ -64,3 +73,39 @@ class Sink(ABC):
     @abstractmethod
     def create_writer(self, context: WriterContext) -> SinkWriter:
         """A new writer, in a slot."""
+
+
+class CommittingWriter(SinkWriter):
+    """A writer whose results become visible by a commit, which another process can make."""
+
+    @abstractmethod
+    def prepare_commit(self) -> Sequence[Any]:
+        """Everything since the last call, durable but not visible, as picklable committables.
+
+        Called at a barrier, right after `flush`; without checkpoints at the end of the input.
+        What is not in a completed checkpoint when the subtask fails is never committed: a writer
+        that opens for the same subtask removes it.
+        """
+
+
+class Committer(ABC):
+    """Makes visible what writers prepared. All methods are called by one thread."""
+
+    @abstractmethod
+    def commit(self, committables: Sequence[Any]) -> None:
+        """Commit all of them. May be repeated after a failure: twice must equal once."""
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+class SupportsCommitter(Sink):
+    """A sink whose results become visible in two phases."""
+
+    @abstractmethod
+    def create_writer(self, context: WriterContext) -> CommittingWriter:
+        """A new writer, in a slot."""
+
+    @abstractmethod
+    def create_committer(self, context: WriterContext) -> Committer:
+        """A new committer, in a slot."""

@@ -7,7 +7,8 @@ import uuid
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate.connectors.file_sink import FileSink, ParquetEncoding
+from tidegate.connectors.file_encodings import ParquetEncoding
+from tidegate.connectors.file_sink import FileSink
 from tidegate.connectors.files import FileSource
 from tidegate.connectors.parquet import ParquetFormat
 from tidegate.core.errors import GraphError
@@ -42,7 +43,8 @@ class DataFrameSink(FileSink):
             )
         self._spark_schema = to_spark_schema(type_info)
         schema = to_spark_batch(format, format.encode([])).schema
-        super().__init__(directory, ParquetEncoding(schema, _SparkColumns(format)))
+        encoding = ParquetEncoding(schema, _SparkColumns(format))
+        super().__init__(directory, encoding, is_table=True)
 
     def read(self, spark: SparkSession) -> DataFrame:
         """What the job wrote; ask when it has finished."""

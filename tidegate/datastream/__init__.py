@@ -44,6 +44,7 @@ from tidegate.datastream.functions import (
     SinkFunction,
     SourceFunction,
     TimerService,
+    TwoPhaseCommitSinkFunction,
 )
 from tidegate.datastream.keyed_stream import KeyedStream
 from tidegate.datastream.output_tag import OutputTag
@@ -109,4 +110,5 @@ __all__ = [
     "StreamExecutionEnvironment",
     "TimeDomain",
     "TimerService",
+    "TwoPhaseCommitSinkFunction",
 ]

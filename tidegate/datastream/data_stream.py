@@ -51,6 +51,10 @@ from tidegate.operators.stateless import (
     ProcessOperator,
     ProjectOperator,
 )
+from tidegate.operators.two_phase_commit import (
+    TwoPhaseCommitOperator,
+    TwoPhaseCommitSinkFunction,
+)
 from tidegate.state.descriptors import MapStateDescriptor
 from tidegate.state.keys import KeySelection
 from tidegate.types.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
@@ -282,10 +286,15 @@ class DataStream(OperatorSettings):
         """Print every record where the program was started, after an identifier if one is given."""
         return self._sink("Print to Std. Out", SinkOperator(PrintSink(sink_identifier)))
 
-    def add_sink(self, sink_func: SinkFunction | Sink | Callable[[Any], Any]) -> DataStreamSink:
-        """Give every record to a SinkFunction, a plain function, or a Sink."""
+    def add_sink(
+        self,
+        sink_func: SinkFunction | TwoPhaseCommitSinkFunction | Sink | Callable[[Any], Any],
+    ) -> DataStreamSink:
+        """Give every record to a sink function, a plain function, or a Sink."""
         if isinstance(sink_func, Sink):
             return self.sink_to(sink_func)
+        if isinstance(sink_func, TwoPhaseCommitSinkFunction):
+            return self._sink("Unnamed", TwoPhaseCommitOperator(sink_func))
         return self._sink("Unnamed", SinkFunctionOperator(sink_func))
 
     def sink_to(self, sink: Sink) -> DataStreamSink:

@@ -32,6 +32,7 @@ from tidegate.operators.functions import (
     SourceFunction,
     TimerService,
 )
+from tidegate.operators.two_phase_commit import TwoPhaseCommitSinkFunction
 
 __all__ = [
     "AggregateFunction",
@@ -62,4 +63,5 @@ __all__ = [
     "SinkFunction",
     "SourceFunction",
     "TimerService",
+    "TwoPhaseCommitSinkFunction",
 ]

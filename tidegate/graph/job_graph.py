@@ -42,6 +42,8 @@ class Vertex:
     level: Level
     parallelism: int
     max_parallelism: int
+    is_max_parallelism_chosen: bool = True
+    """Otherwise it follows from the parallelism, and gives way to that of state restored."""
     chain: tuple[ChainedOperator, ...]
     source: Source | None = None
     """The source that the head of the chain reads; its splits are enumerated in the driver."""

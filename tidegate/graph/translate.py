@@ -66,13 +66,11 @@ def translate(sinks: Sequence[Transformation], settings: GraphSettings) -> JobGr
     levels = _levels(len(chains), chain_of, loose)
     operator_ids = _operator_ids(order)
 
-    def max_parallelism(chain: _Chain) -> int:
+    def chosen_max_parallelism(chain: _Chain) -> int | None:
         width = parallelism[chain.members[0]]
         chosen = [m.max_parallelism for m in chain.members if m.max_parallelism is not None]
         value = chosen[0] if chosen else settings.max_parallelism
-        if value is None:
-            return default_max_parallelism(width)
-        if value < width:
+        if value is not None and value < width:
             raise GraphError(
                 f"operator {chain.members[0].name!r} has parallelism {width}, above its max "
                 f"parallelism {value}: raise the one or lower the other"
@@ -85,7 +83,9 @@ def translate(sinks: Sequence[Transformation], settings: GraphSettings) -> JobGr
             pipeline=PipelineId(pipelines[i]),
             level=Level(levels[i]),
             parallelism=parallelism[chain.members[0]],
-            max_parallelism=max_parallelism(chain),
+            max_parallelism=chosen_max_parallelism(chain)
+            or default_max_parallelism(parallelism[chain.members[0]]),
+            is_max_parallelism_chosen=chosen_max_parallelism(chain) is not None,
             chain=tuple(
                 ChainedOperator(
                     operator_id=operator_ids[member],

@@ -41,6 +41,10 @@ class OperatorContext:
     """The key groups of this subtask; all of them for an operator without keys."""
     attempt: Attempt = Attempt(1)
     job_name: str = ""
+    job_id: str = ""
+    """The same over all restarts of the job."""
+    is_checkpointed: bool = False
+    """Whether checkpoints are taken: otherwise sinks commit when their input has ended."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The job's configuration, with the user's own job parameters among it."""
     clock: Clock = field(default_factory=SystemClock)

@@ -8,11 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.connectors.sink import Sink, SinkWriter, WriterContext
+from tidegate.connectors.sink import (
+    CommittingWriter,
+    Sink,
+    SinkWriter,
+    SupportsCommitter,
+    WriterContext,
+)
 from tidegate.connectors.source import InputStatus, ReaderContext, Source, SourceReader
 from tidegate.core.errors import InternalError, TidegateError
 from tidegate.core.ids import CheckpointId
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
+from tidegate.operators.commits import Commits
 from tidegate.operators.functions import SinkFunction, bound_method
 from tidegate.operators.source_function import FunctionReader, FunctionSource
 from tidegate.operators.unkeyed import UnkeyedContext
@@ -149,6 +156,7 @@ class SinkOperator(Operator):
     """The tail of a sink: what it is given goes to its writer."""
 
     _writer: SinkWriter
+    _commits: Commits | None = None
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -156,17 +164,22 @@ class SinkOperator(Operator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._user_code = UserCode(context)
+        self._is_checkpointed = context.is_checkpointed
+        writer_context = WriterContext(
+            subtask=context.subtask,
+            parallelism=context.parallelism,
+            operator_name=context.name,
+            console=context.console,
+            deliver=context.deliver,
+            job_id=context.job_id,
+            operator_state=context.operator_state,
+        )
         with _as_user_code(self._user_code):
-            self._writer = self.sink.create_writer(
-                WriterContext(
-                    subtask=context.subtask,
-                    parallelism=context.parallelism,
-                    operator_name=context.name,
-                    console=context.console,
-                    deliver=context.deliver,
-                    operator_state=context.operator_state,
-                )
-            )
+            if isinstance(self.sink, SupportsCommitter):
+                committer = self.sink.create_committer(writer_context)
+                self._commits = Commits(context.operator_state, committer)
+                self._commits.recover()
+            self._writer = self.sink.create_writer(writer_context)
             self._writer.open()
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
@@ -180,10 +193,18 @@ class SinkOperator(Operator):
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
         with _as_user_code(self._user_code):
             self._writer.snapshot(barrier.checkpoint_id)
+            if self._commits is not None:
+                self._commits.prepared(barrier.checkpoint_id, self._prepared())
         return OperatorSnapshot()
+
+    def _prepared(self) -> Sequence[Any]:
+        assert isinstance(self._writer, CommittingWriter)
+        return self._writer.prepare_commit()
 
     def notify_complete(self, checkpoint_id: CheckpointId) -> None:
         with _as_user_code(self._user_code):
+            if self._commits is not None:
+                self._commits.complete(checkpoint_id)
             self._writer.notify_complete(checkpoint_id)
 
     def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
@@ -193,11 +214,15 @@ class SinkOperator(Operator):
     def finish(self, input_index: int = 0) -> None:
         with _as_user_code(self._user_code):
             self._writer.flush(end_of_input=True)
+            if self._commits is not None and not self._is_checkpointed:
+                self._commits.at_once(self._prepared())
 
     def close(self) -> None:
-        if hasattr(self, "_writer"):
-            with _as_user_code(self._user_code):
+        with _as_user_code(self._user_code):
+            if hasattr(self, "_writer"):
                 self._writer.close()
+            if self._commits is not None:
+                self._commits.close()
 
 
 class SinkFunctionOperator(FunctionOperator):

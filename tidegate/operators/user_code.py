@@ -16,6 +16,7 @@ import tidegate
 from tidegate.core.errors import (
     ExternalError,
     InternalError,
+    StateTypeChanged,
     TidegateError,
     UserFunctionError,
     shorten,
@@ -78,6 +79,8 @@ class UserCode:
         """What to raise for an exception of user code; our own errors keep whose turn it is."""
         if isinstance(error, UserFunctionError | ExternalError | InternalError):
             return error
+        if isinstance(error, StateTypeChanged) and record is _NO_RECORD:
+            return error  # found while opening: no restart could mend it
         shown = None if record is _NO_RECORD else shorten(record)
         trace = user_traceback(error)
         return UserFunctionError(self._name, self._uid, self._subtask, shown, trace)

@@ -66,12 +66,11 @@ def submit(graph: JobGraph, spark: SparkSession, settings: Settings) -> JobHandl
     clock = SystemClock()
     checkpoints = JobCheckpoints.open(graph, settings, clock)
     job_id = checkpoints.job_id
-    package = pack(job_id, graph, settings.as_mapping())
+    package = pack(job_id, checkpoints.graph, settings.as_mapping())
     secret = secrets.token_bytes(32)
     collectors = Collectors()
     console = Console(settings.engine.live_line)
     master = JobMaster(
-        graph,
         package,
         settings,
         checkpoints,

@@ -59,6 +59,7 @@ class OperatorHarness:
         settings: Mapping[str, Any] | None = None,
         clock: ManualClock | None = None,
         attempt: int = 1,
+        is_checkpointed: bool = True,
         restore_from: Sequence[HarnessSnapshot] = (),
         copy: bool = True,
     ) -> None:
@@ -83,6 +84,8 @@ class OperatorHarness:
             key_groups=range_of(subtask, parallelism, total),
             attempt=Attempt(attempt),
             job_name="harness",
+            job_id="harness",
+            is_checkpointed=is_checkpointed,
             settings=settings or {},
             clock=self.clock,
             console=self._print,
@@ -199,6 +202,7 @@ class OperatorHarness:
             settings=context.settings,
             clock=self.clock,
             attempt=context.attempt + 1,
+            is_checkpointed=context.is_checkpointed,
             restore_from=snapshots,
         )
 

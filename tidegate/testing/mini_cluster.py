@@ -213,8 +213,7 @@ def run(graph: JobGraph, settings: Settings | None = None) -> JobHandle:
     clock = SystemClock()
     checkpoints = JobCheckpoints.open(graph, settings, clock)
     master = JobMaster(
-        graph,
-        pack(checkpoints.job_id, graph, settings.as_mapping()),
+        pack(checkpoints.job_id, checkpoints.graph, settings.as_mapping()),
         settings,
         checkpoints,
         cluster,

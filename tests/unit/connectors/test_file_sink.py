@@ -8,17 +8,19 @@ import pytest
 from pyarrow import parquet as pq
 
 from tests.unit.connectors.reading import records_of
-from tidegate.connectors.file_formats import CsvFormat, JsonLinesFormat
-from tidegate.connectors.file_sink import (
+from tidegate.connectors.file_encodings import (
     CsvEncoding,
     Encoder,
-    FileSink,
     JsonLinesEncoding,
     ParquetEncoding,
 )
+from tidegate.connectors.file_formats import CsvFormat, JsonLinesFormat
+from tidegate.connectors.file_sink import FileSink, OutputFileConfig
 from tidegate.connectors.files import FileSource
+from tidegate.connectors.rolling import BucketAssigner, RollingPolicy
 from tidegate.core.errors import ConfigError, ExternalError
 from tidegate.operators.endpoints import SinkOperator
+from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.arrow import arrow_format
 from tidegate.types.row import Row
@@ -28,56 +30,178 @@ POINT = Types.ROW_NAMED(["name", "size"], [Types.STRING(), Types.LONG()])
 ROWS = [Row(name="a,b", size=1), Row(name='c"', size=None), Row(name="ü", size=3)]
 
 
+def opened(sink, **settings):
+    return OperatorHarness(SinkOperator(sink), **settings)
+
+
 def write(sink, *batches, type_info=None, subtask=0, parallelism=1):
-    with OperatorHarness(SinkOperator(sink), subtask=subtask, parallelism=parallelism) as harness:
+    """A bounded job without checkpoints."""
+    placed = {"subtask": subtask, "parallelism": parallelism, "is_checkpointed": False}
+    with opened(sink, **placed) as harness:
         for batch in batches:
             harness.process(batch, type_info=type_info)
-            harness.snapshot()
+            harness.flush()
         harness.finish()
-        harness.snapshot()
 
 
-def names_in(directory):
-    return sorted(path.name for path in directory.iterdir())
+def finished(directory):
+    """The files that readers see."""
+    return sorted(
+        path for path in directory.rglob("*") if path.is_file() and not path.name.startswith(".")
+    )
 
 
-def test_every_subtask_writes_a_file_of_lines(tmp_path):
+def hidden(directory):
+    return sorted(path for path in directory.rglob(".*") if path.is_file())
+
+
+def only_file(directory):
+    (found,) = finished(directory)
+    return found
+
+
+def lines_in(directory):
+    return [path.read_text().splitlines() for path in finished(directory)]
+
+
+def test_every_subtask_writes_files_of_its_own(tmp_path):
     sink = FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build()
     write(sink, ["a", "b"], ["c"], subtask=0, parallelism=2)
     write(sink, [1, 2], subtask=1, parallelism=2)
-    assert names_in(tmp_path / "out") == ["part-0", "part-1"]
-    assert (tmp_path / "out" / "part-0").read_text() == "a\nb\nc\n"
-    assert (tmp_path / "out" / "part-1").read_text() == "1\n2\n"
+    assert [path.name[:7] for path in finished(tmp_path / "out")] == ["part-0-", "part-1-"]
+    assert lines_in(tmp_path / "out") == [["a", "b", "c"], ["1", "2"]]
 
 
-def test_a_file_appears_only_when_the_input_has_ended(tmp_path):
+def test_without_checkpoints_a_file_appears_when_the_input_has_ended(tmp_path):
     sink = FileSink(str(tmp_path / "out"), Encoder())
-    with OperatorHarness(SinkOperator(sink)) as harness:
+    with opened(sink, is_checkpointed=False) as harness:
         harness.process(["a"])
         harness.flush()
-        assert names_in(tmp_path / "out") == [".part-0.inprogress"]
-        assert (tmp_path / "out" / ".part-0.inprogress").read_text() == "a\n"
-    assert names_in(tmp_path / "out") == []
+        assert finished(tmp_path) == []
+        assert len(hidden(tmp_path)) == 1
+    assert hidden(tmp_path) == finished(tmp_path) == []
 
 
-def test_files_of_an_earlier_job_are_not_overwritten_unasked(tmp_path):
+def test_a_file_appears_when_its_checkpoint_is_complete_and_not_before(tmp_path):
+    with opened(FileSink(str(tmp_path), Encoder())) as harness:
+        harness.process(["a"])
+        harness.snapshot()
+        harness.process(["b"])
+        assert finished(tmp_path) == []
+        harness.complete_checkpoint()
+        assert lines_in(tmp_path) == [["a"]]
+        harness.complete_checkpoint()
+        harness.snapshot()
+        harness.complete_checkpoint()
+        assert sorted(lines_in(tmp_path)) == [["a"], ["b"]]
+
+
+def test_what_an_aborted_checkpoint_held_is_committed_with_the_next(tmp_path):
+    with opened(FileSink(str(tmp_path), Encoder())) as harness:
+        harness.process(["a"])
+        harness.snapshot()
+        harness.abort_checkpoint()
+        harness.process(["b"])
+        harness.snapshot()
+        harness.complete_checkpoint()
+        assert sorted(lines_in(tmp_path)) == [["a"], ["b"]]
+
+
+def test_a_restored_sink_commits_what_its_checkpoint_holds_and_forgets_the_rest(tmp_path):
+    with opened(FileSink(str(tmp_path), Encoder())) as harness:
+        harness.process(["before"])
+        snapshot = harness.snapshot()
+        harness.process(["lost"])
+        harness.snapshot()
+        harness.process(["lost too"])
+        # Neither closed nor told of the checkpoint: its process was killed.
+        with harness.restore(snapshot) as restored:
+            assert lines_in(tmp_path) == [["before"]]
+            assert hidden(tmp_path) == []
+            restored.process(["again"])
+            restored.snapshot()
+            restored.complete_checkpoint()
+        assert sorted(lines_in(tmp_path)) == [["again"], ["before"]]
+        with harness.restore(snapshot):
+            assert len(finished(tmp_path)) == 2
+
+
+def test_a_pending_file_that_is_gone_is_named(tmp_path):
+    with opened(FileSink(str(tmp_path), Encoder())) as harness:
+        harness.process(["a"])
+        snapshot = harness.snapshot()
+        (file,) = hidden(tmp_path)
+        file.unlink()
+        with pytest.raises(ExternalError, match="which a checkpoint holds, is gone"):
+            harness.restore(snapshot)
+
+
+def test_files_left_by_subtasks_that_are_no_more_are_removed(tmp_path):
+    sink = FileSink(str(tmp_path), Encoder())
+    first = opened(sink, subtask=0, parallelism=3)
+    third = opened(sink, subtask=2, parallelism=3)
+    snapshots = [first.snapshot(), third.snapshot()]
+    third.process(["lost"])
+    assert len(hidden(tmp_path)) == 1
+    with first.restore(*snapshots, parallelism=2, subtask=0):
+        assert hidden(tmp_path) == []
+
+
+def test_files_of_an_earlier_job_are_not_mixed_with_new_ones_unasked(tmp_path):
     write(FileSink(str(tmp_path), Encoder()), ["a"])
     with pytest.raises(ConfigError, match="it holds files of another job"):
-        FileSink(str(tmp_path), Encoder())
+        write(FileSink(str(tmp_path), Encoder()), ["b"])
     write(FileSink(str(tmp_path), Encoder(), overwrite=True), ["b"])
-    assert (tmp_path / "part-0").read_text() == "b\n"
+    assert lines_in(tmp_path) == [["b"]]
 
 
 def test_a_directory_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "out").write_text("a file")
     sink = FileSink(str(tmp_path / "out" / "deeper"), Encoder())
-    with pytest.raises(ExternalError, match=r"part-0.inprogress cannot be written"):
-        OperatorHarness(SinkOperator(sink))
+    with (
+        opened(sink) as harness,
+        pytest.raises(ExternalError, match="cannot be written"),
+    ):
+        harness.process(["a"])
+
+
+def test_a_file_that_is_full_is_followed_by_the_next(tmp_path):
+    rolling = RollingPolicy.default_rolling_policy(part_size=4)
+    builder = FileSink.for_row_format(str(tmp_path), Encoder()).with_rolling_policy(rolling)
+    write(builder.build(), ["abc"], ["d"], ["e"], ["f"])
+    assert sorted(lines_in(tmp_path)) == [["abc"], ["d", "e"], ["f"]]
+
+
+def test_old_and_idle_files_are_ended_by_the_clock():
+    policy = RollingPolicy.default_rolling_policy("1 kb", 10_000, 1_000)
+    assert not policy.is_full(10, opened_at=0.0, written_at=9.5, now=9.9)
+    assert policy.is_full(1024, opened_at=0.0, written_at=0.0, now=0.0)
+    assert policy.is_full(10, opened_at=0.0, written_at=9.5, now=10.0)
+    assert policy.is_full(10, opened_at=0.0, written_at=2.0, now=3.0)
+    assert not RollingPolicy.on_checkpoint_rolling_policy().is_full(1 << 40, 0.0, 0.0, 1e9)
+
+
+def test_records_go_into_the_bucket_that_a_function_chooses(tmp_path):
+    buckets = BucketAssigner.by(lambda record: record[0])
+    builder = FileSink.for_row_format(str(tmp_path), Encoder(lambda record: record[1]))
+    names = OutputFileConfig.builder().with_part_suffix(".txt").build()
+    sink = builder.with_bucket_assigner(buckets).with_output_file_config(names).build()
+    write(sink, [("x", "1"), ("y", "2"), ("x", "3")], [("x", "4")])
+    found = {path.parent.name: path.read_text().split() for path in finished(tmp_path)}
+    assert found == {"x": ["1", "3", "4"], "y": ["2"]}
+    assert {path.suffix for path in finished(tmp_path)} == {".txt"}
+
+
+@pytest.mark.parametrize("pattern", ["yyyy-MM-dd", "%Y-%m-%d"])
+def test_a_date_pattern_names_buckets_by_the_time_of_writing(pattern):
+    buckets = BucketAssigner.date_time_bucket_assigner(pattern)
+    batch = Batch.of_records(["a"])
+    assert buckets.split(batch, 12 * 3600.0) == [("1970-01-01", batch)]
 
 
 def test_csv_is_read_back_as_it_was(tmp_path):
     write(FileSink(str(tmp_path), CsvEncoding()), ROWS[:2], ROWS[2:], type_info=POINT)
-    assert names_in(tmp_path) == ["part-0.csv"]
+    assert only_file(tmp_path).suffix == ".csv"
     assert records_of(FileSource(str(tmp_path), CsvFormat(POINT))) == [ROWS]
 
 
@@ -104,19 +228,19 @@ class Event:
 )
 def test_csv_of_untyped_records_has_the_names_that_they_have(tmp_path, records, text):
     write(FileSink(str(tmp_path), CsvEncoding(delimiter=";")), records)
-    assert (tmp_path / "part-0.csv").read_text() == text
+    assert only_file(tmp_path).read_text() == text
 
 
 def test_csv_of_nested_types_is_written_too(tmp_path):
     kind = Types.ROW_NAMED(["tags"], [Types.LIST(Types.STRING())])
     write(FileSink(str(tmp_path), CsvEncoding()), [Row(tags=["a"])], type_info=kind)
-    assert (tmp_path / "part-0.csv").read_text() == "tags\n['a']\n"
+    assert only_file(tmp_path).read_text() == "tags\n['a']\n"
 
 
 def test_json_lines_are_objects_where_records_have_names(tmp_path):
     event = Event(date(2024, 2, 29), [Point("ü", 1)])
     write(FileSink(str(tmp_path), JsonLinesEncoding()), [ROWS[1], event, (1, "x"), {"k": Row(2)}])
-    lines = (tmp_path / "part-0.jsonl").read_text().splitlines()
+    lines = only_file(tmp_path).read_text().splitlines()
     assert "ü" in lines[1]
     assert [json.loads(line) for line in lines] == [
         {"name": 'c"', "size": None},
@@ -135,12 +259,13 @@ def test_parquet_gathers_small_batches_into_row_groups(tmp_path):
     schema = arrow_format(POINT).schema
     sink = FileSink.for_bulk_format(str(tmp_path), ParquetEncoding(schema)).build()
     write(sink, *[ROWS] * 5, type_info=POINT)
-    file = pq.ParquetFile(tmp_path / "part-0.parquet")
+    file = pq.ParquetFile(only_file(tmp_path))
     assert (file.num_row_groups, file.metadata.num_rows) == (1, 15)
     assert file.read().slice(0, 3).to_pylist() == [row.as_dict() for row in ROWS]
 
 
-def test_a_subtask_without_records_writes_a_file_without_rows(tmp_path):
+@pytest.mark.parametrize(("is_table", "files"), [(True, 1), (False, 0)])
+def test_only_a_table_has_a_file_without_records(tmp_path, is_table, files):
     schema = pa.schema([("n", pa.int64())])
-    write(FileSink(str(tmp_path), ParquetEncoding(schema)))
-    assert pq.read_table(tmp_path / "part-0.parquet").num_rows == 0
+    write(FileSink(str(tmp_path), ParquetEncoding(schema), is_table=is_table))
+    assert [pq.read_table(path).num_rows for path in finished(tmp_path)] == [0] * files

@@ -28,9 +28,9 @@ from tidegate.core.errors import (
     JobCanceled,
     NoCheckpoint,
     StateNotClaimed,
+    StateTypeChanged,
     UnsupportedFormat,
     UserError,
-    UserFunctionError,
 )
 from tidegate.operators.keyed import KeyedMapOperator
 from tidegate.state.descriptors import ValueStateDescriptor
@@ -289,9 +289,9 @@ class Texts(Sums):
 
 
 def test_a_state_of_another_type_is_refused(ended, go_on):
-    failure = go_on(ended.directory, function=Texts).fails(UserFunctionError)
+    failure = go_on(ended.directory, function=Texts).fails(StateTypeChanged)
     assert "state 'sum' holds value state of Long" in str(failure)
-    assert "another name" in failure.cause
+    assert "another name" in str(failure)
 
 
 def test_an_operator_that_is_new_begins_without_state(ended, start, watch, settings):

@@ -1,5 +1,12 @@
 """Files as sources and sinks."""
 
+from tidegate.connectors.file_encodings import (
+    CsvEncoding,
+    Encoder,
+    FileEncoding,
+    JsonLinesEncoding,
+    ParquetEncoding,
+)
 from tidegate.connectors.file_formats import (
     CsvFormat,
     FileFormat,
@@ -7,21 +14,13 @@ from tidegate.connectors.file_formats import (
     StreamFormat,
     TextLineFormat,
 )
-from tidegate.connectors.file_sink import (
-    CsvEncoding,
-    Encoder,
-    FileEncoding,
-    FileSink,
-    FileSinkBuilder,
-    JsonLinesEncoding,
-    OutputFileConfig,
-    ParquetEncoding,
-    RollingPolicy,
-)
+from tidegate.connectors.file_sink import FileSink, FileSinkBuilder, OutputFileConfig
 from tidegate.connectors.files import FileSource, FileSourceBuilder
 from tidegate.connectors.parquet import ParquetFormat
+from tidegate.connectors.rolling import BucketAssigner, RollingPolicy
 
 __all__ = [
+    "BucketAssigner",
     "CsvEncoding",
     "CsvFormat",
     "Encoder",

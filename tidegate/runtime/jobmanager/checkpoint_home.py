@@ -54,6 +54,13 @@ class CheckpointHome:
         """The URL of the job's directory; None: the driver's memory."""
         return self.store.directory
 
+    @property
+    def start(self) -> RestorePoint | None:
+        """What the job begins with."""
+        if self.retained:
+            return self.point(self.retained[-1])
+        return self.origins[-1] if self.origins else None
+
     def point(self, metadata: CheckpointMetadata) -> RestorePoint:
         """A checkpoint of this store."""
         if self.directory is None:

@@ -37,6 +37,7 @@ from tidegate.core.modes import ExternalizedCheckpointRetention, RuntimeExecutio
 from tidegate.graph.job_graph import JobGraph
 from tidegate.runtime.jobmanager.checkpoint_home import CheckpointHome, RestorePoint, open_home
 from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.runtime.jobmanager.restore_orders import with_restored_max_parallelism
 from tidegate.runtime.jobmanager.store_thread import (
     CheckpointBegun,
     CheckpointEvent,
@@ -81,7 +82,11 @@ class JobCheckpoints:
         self._transfer_threads = transfer_threads
         self.history = CheckpointHistory()
         self._home = home
-        self._graph = graph
+        point = home.start
+        self.graph = (
+            graph if point is None else with_restored_max_parallelism(graph, point.metadata)
+        )
+        """The job as it runs: with as many key groups as its restored state has."""
         self._settings = settings
         self._clock = clock
         self._origins = list(home.origins)
@@ -99,7 +104,6 @@ class JobCheckpoints:
         )
         self._final_not_before = 0.0
         self._store = StoreThread(home.store)
-        point = self.restore_point()
         if point is not None and not self._settings.restore_partially:
             known = {chained.operator_id for v in graph.vertices for chained in v.chain}
             check_all_claimed(point.metadata, known, point.path)
@@ -118,7 +122,11 @@ class JobCheckpoints:
             checkpointing = replace(checkpointing, interval=None)
         home = open_home(graph.name, checkpointing)
         threads = settings.state.rocksdb_transfer_threads
-        return cls(home, graph, checkpointing, clock, threads)
+        try:
+            return cls(home, graph, checkpointing, clock, threads)
+        except TidegateError:
+            home.store.remove_if_empty()
+            raise
 
     @property
     def job_id(self) -> JobId:
@@ -175,7 +183,7 @@ class JobCheckpoints:
 
     def awaits(self, pipeline: PipelineId) -> bool:
         """Whether some checkpoint waits for a subtask of this pipeline."""
-        vertices = {v.id for v in self._graph.vertices if v.pipeline == pipeline}
+        vertices = {v.id for v in self.graph.vertices if v.pipeline == pipeline}
         return any(
             subtask.vertex in vertices
             for pending in self._coordinator.pending
@@ -209,6 +217,7 @@ class JobCheckpoints:
         )
 
     def declined(self, message: CheckpointDeclined) -> list[Effect]:
+        vertex = self.graph.vertices[message.subtask.vertex]
         return self._carry_out(
             self._coordinator.declined(
                 message.checkpoint_id,
@@ -217,6 +226,7 @@ class JobCheckpoints:
                 message.error,
                 self._clock.monotonic(),
                 skipped=message.is_skipped,
+                who=f"{vertex.name} ({message.subtask.subtask + 1}/{vertex.parallelism})",
             )
         )
 
@@ -379,7 +389,7 @@ class JobCheckpoints:
         return metadata_of(
             completed,
             job_id=self.job_id,
-            job_name=self._graph.name,
+            job_name=self.graph.name,
             operators=[
                 OperatorFacts(
                     vertex=v.id,
@@ -390,7 +400,7 @@ class JobCheckpoints:
                     max_parallelism=v.max_parallelism,
                     is_head=chained is v.chain[0],
                 )
-                for v in self._graph.vertices
+                for v in self.graph.vertices
                 for chained in v.chain
             ],
         )

@@ -20,6 +20,8 @@ from tidegate.core.errors import (
     InternalError,
     JobCanceled,
     TidegateError,
+    UserError,
+    UserFunctionError,
 )
 from tidegate.core.ids import (
     Attempt,
@@ -29,7 +31,6 @@ from tidegate.core.ids import (
     SlotIndex,
     SubtaskIndex,
 )
-from tidegate.graph.job_graph import JobGraph
 from tidegate.runtime.incarnation import Incarnation
 from tidegate.runtime.jobmanager.checkpoints import (
     Effect,
@@ -110,7 +111,6 @@ class JobMaster:
 
     def __init__(
         self,
-        graph: JobGraph,
         package: bytes,
         settings: Settings,
         checkpoints: JobCheckpoints,
@@ -119,6 +119,7 @@ class JobMaster:
         clock: Clock,
         outputs: DriverOutputs,
     ) -> None:
+        graph = checkpoints.graph
         self.checkpoints = checkpoints
         self.result: Future[None] = Future()
         """Done when the job has ended and nothing of it is left running."""
@@ -343,7 +344,12 @@ class JobMaster:
         region = driver.region
         is_current = region.state is RegionState.DEPLOYING and region.attempt == attempt
         restored_from = driver.restored_from
-        if not (isinstance(error, CorruptCheckpoint) and is_current and restored_from is not None):
+        is_final = isinstance(error, UserError) and not isinstance(error, UserFunctionError)
+        if is_final and is_current:
+            self._fail(error)  # a setting or a declaration: no restart could mend it
+        elif not (
+            isinstance(error, CorruptCheckpoint) and is_current and restored_from is not None
+        ):
             self._act(pipeline, region.fail(attempt, error))
         elif self.checkpoints.give_up(restored_from, error):
             region.restart()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.checkpoint.restore import restore_subtask
 from tidegate.core.ids import SlotIndex, SubtaskIndex, VertexId
-from tidegate.graph.job_graph import Pipeline
+from tidegate.graph.job_graph import JobGraph, Pipeline, Vertex
 from tidegate.runtime.jobmanager.checkpoint_home import RestorePoint
 from tidegate.runtime.messages import RestoreOrder
 
@@ -29,6 +32,23 @@ def restore_orders(pipeline: Pipeline, point: RestorePoint) -> dict[SlotIndex, R
         )
         for slot in range(pipeline.slots)
     }
+
+
+def with_restored_max_parallelism(graph: JobGraph, metadata: CheckpointMetadata) -> JobGraph:
+    """The graph with the number of key groups that the state has, where the user chose none."""
+
+    def adapted(vertex: Vertex) -> Vertex:
+        stored = {
+            record.max_parallelism
+            for chained in vertex.chain
+            if (record := metadata.operators.get(chained.operator_id)) is not None
+            and any(handle.keyed is not None for handle in record.subtasks.values())
+        }
+        if vertex.is_max_parallelism_chosen or not stored or max(stored) < vertex.parallelism:
+            return vertex
+        return replace(vertex, max_parallelism=max(stored))
+
+    return replace(graph, vertices=tuple(map(adapted, graph.vertices)))
 
 
 def restored_enumerators(pipeline: Pipeline, point: RestorePoint) -> dict[VertexId, bytes]:

@@ -136,6 +136,8 @@ class PipelineHost:
                 key_groups=range_of(subtask, vertex.parallelism, vertex.max_parallelism),
                 attempt=self.attempt,
                 job_name=graph.name,
+                job_id=package.job_id,
+                is_checkpointed=self._snapshotter is not None,
                 settings=package.settings,
                 clock=services.clock,
                 console=services.console,

@@ -191,7 +191,7 @@ class Subtask:
                 if restored is not None and context.operator_id in restored:
                     operator.restore(restored[context.operator_id])
         except USER_FAILURES as error:
-            failure = self._as_failure(error)
+            failure = error if isinstance(error, TidegateError) else self._as_failure(error)
             self.close()
             raise failure from None
 

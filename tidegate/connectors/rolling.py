@@ -1,0 +1,124 @@
+"""When a part file is ended and the next begun, and in which bucket a record goes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.core.durations import DurationLike, as_timedelta
+from tidegate.core.memory_size import MemorySize
+from tidegate.stream.batch import Batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollingPolicy:
+    """Limits of a part file. With checkpoints every one of them ends all files that are open."""
+
+    part_size: int | None = 128 << 20
+    """Bytes, as far as they are written; None: whatever their number."""
+    rollover_interval: timedelta | None = timedelta(minutes=1)
+    """How long a file may be open."""
+    inactivity_interval: timedelta | None = timedelta(minutes=1)
+    """How long a file may be open without a new record."""
+
+    @staticmethod
+    def default_rolling_policy(
+        part_size: MemorySize | int | str = 128 << 20,
+        rollover_interval: DurationLike = 60_000,
+        inactivity_interval: DurationLike = 60_000,
+    ) -> RollingPolicy:
+        """By size and by time; times in milliseconds or as `timedelta`."""
+        return RollingPolicy(
+            part_size=MemorySize.parse(part_size).get_bytes(),
+            rollover_interval=as_timedelta(rollover_interval),
+            inactivity_interval=as_timedelta(inactivity_interval),
+        )
+
+    @staticmethod
+    def on_checkpoint_rolling_policy() -> RollingPolicy:
+        """Nothing but a checkpoint, or the end of the input, ends a file."""
+        return RollingPolicy(part_size=None, rollover_interval=None, inactivity_interval=None)
+
+    def is_full(self, size: int, opened_at: float, written_at: float, now: float) -> bool:
+        """Whether a file has to be ended; times in seconds."""
+        return (
+            (self.part_size is not None and size >= self.part_size)
+            or _is_over(self.rollover_interval, opened_at, now)
+            or _is_over(self.inactivity_interval, written_at, now)
+        )
+
+
+def _is_over(limit: timedelta | None, since: float, now: float) -> bool:
+    return limit is not None and now - since >= limit.total_seconds()
+
+
+class BucketAssigner(ABC):
+    """Chooses the directory, below that of the sink, for every record."""
+
+    @abstractmethod
+    def split(self, batch: Batch, now: float) -> list[tuple[str, Batch]]:
+        """The records of a batch by their bucket, in their order."""
+
+    @staticmethod
+    def base_path_bucket_assigner() -> BucketAssigner:
+        """All records in the directory of the sink."""
+        return _OneBucket(_the_base_path)
+
+    @staticmethod
+    def date_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH") -> BucketAssigner:
+        """By the local time of writing; the format is Java's, or `strftime`'s if it has a %."""
+        return _OneBucket(_TimeName(format_str))
+
+    @staticmethod
+    def by(bucket_of: Callable[[Any], str]) -> BucketAssigner:
+        """By a function of the record."""
+        return _BucketsByFunction(bucket_of)
+
+
+def _the_base_path(now: float) -> str:
+    return ""
+
+
+class _TimeName:
+    _JAVA = (("yyyy", "%Y"), ("MM", "%m"), ("dd", "%d"), ("HH", "%H"), ("mm", "%M"), ("ss", "%S"))
+
+    def __init__(self, format_str: str) -> None:
+        if "%" not in format_str:
+            for java, python in self._JAVA:
+                format_str = format_str.replace(java, python)
+        self._format = format_str
+
+    def __call__(self, now: float) -> str:
+        return datetime.fromtimestamp(now, UTC).astimezone().strftime(self._format)
+
+
+class _OneBucket(BucketAssigner):
+    def __init__(self, name_at: Callable[[float], str]) -> None:
+        self._name_at = name_at
+
+    def split(self, batch: Batch, now: float) -> list[tuple[str, Batch]]:
+        return [(self._name_at(now), batch)]
+
+
+class _BucketsByFunction(BucketAssigner):
+    def __init__(self, bucket_of: Callable[[Any], str]) -> None:
+        self._bucket_of = bucket_of
+
+    def split(self, batch: Batch, now: float) -> list[tuple[str, Batch]]:
+        names = [str(self._bucket_of(record)) for record in batch.records]
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(names):
+            places.setdefault(name, []).append(place)
+        if len(places) == 1:
+            return [(names[0], batch)]
+        return [(name, batch.take(_as_array(found))) for name, found in places.items()]
+
+
+def _as_array(places: list[int]) -> npt.NDArray[np.intp]:
+    return np.array(places, np.intp)
