@@ -81,10 +81,12 @@ def _table(case: Case, lines: list[Line], summary: Summary) -> Table:
         table.add_column("results a record", justify="right")
         table.add_column("CPU µs a record", justify="right")
         table.add_column("commit every", justify="right")
-    else:
+    elif case.workload in (Workload.LATENCY, Workload.FLOOR):
         table.add_column("p50", justify="right")
         table.add_column("p99", justify="right")
         table.add_column("max", justify="right")
+    else:
+        table.add_column("measured")
     table.add_column("MB Python / Java", justify="right")
     table.add_column("totals")
     for line in lines:
@@ -93,6 +95,8 @@ def _table(case: Case, lines: list[Line], summary: Summary) -> Table:
             table.add_row(title, f"[red]failed: {line.failure[:200]}[/]")
         elif case.workload.throughput:
             table.add_row(title, *_throughput(case, line, summary), *_ending(line))
+        elif case.workload not in (Workload.LATENCY, Workload.FLOOR):
+            table.add_row(title, _measured(line), *_ending(line))
         else:
             name = "latency" if case.workload is Workload.LATENCY else "step"
             spread = [
@@ -100,6 +104,11 @@ def _table(case: Case, lines: list[Line], summary: Summary) -> Table:
             ]
             table.add_row(title, *spread, *_ending(line))
     return table
+
+
+def _measured(line: Line) -> str:
+    own = {name: value for name, value in line.measures.items() if not name.endswith("_peak_mb")}
+    return ", ".join(f"{name} {value:.3g}" for name, value in own.items())
 
 
 def _throughput(case: Case, line: Line, summary: Summary) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.peers.rule import key_cycle, key_of, mapped
+from benchmarks.peers.rule import MULTIPLIER, key_of, mapped
 from tidegate.common import Types
 from tidegate.connectors.sink import Sink, SinkWriter, WriterContext
 from tidegate.datastream.functions import KeyedProcessFunction, RuntimeContext
@@ -22,24 +22,31 @@ from tidegate.datastream.state import ValueStateDescriptor
 from tidegate.stream.batch import Batch
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
-_PREPARED = 2_000_000
+_LARGEST_BATCH = 1 << 18
+"""No more records are asked for at once."""
+
+
+def keys_in_order(keys: int) -> pa.Array[Any]:
+    """The keys of records 0 to `keys - 1`, made without a Python object for each."""
+    numbers = np.arange(keys, dtype=np.uint64) * np.uint64(MULTIPLIER) % np.uint64(keys)
+    return pc.binary_join_element_wise("k", pa.array(numbers).cast(pa.string()), "")
 
 
 class Records:
-    """The stream of the rule, cut from columns that hold several rounds of it."""
+    """The stream of the rule, cut from a column that holds a round of it and a batch more."""
 
     def __init__(self, keys: int) -> None:
         self._number_of_keys = keys
 
     @cached_property
     def _keys(self) -> pa.Array[Any]:
-        rounds = -(-_PREPARED // self._number_of_keys)
-        once = pa.array(key_cycle(self._number_of_keys))
-        return pa.concat_arrays([once] * rounds)
+        once = keys_in_order(self._number_of_keys)
+        length = len(once) + _LARGEST_BATCH
+        return pa.concat_arrays([once] * -(-length // len(once))).slice(0, length)
 
     @cached_property
     def _ones(self) -> pa.Array[Any]:
-        return pa.array(np.ones(len(self._keys), np.int64))
+        return pa.array(np.ones(_LARGEST_BATCH, np.int64))
 
     def __call__(self, start: int, count: int) -> pa.RecordBatch:
         place = start % self._number_of_keys
@@ -55,7 +62,7 @@ class FewChanges:
 
     @cached_property
     def _keys(self) -> pa.Array[Any]:
-        return pa.array(key_cycle(self._number_of_keys))
+        return keys_in_order(self._number_of_keys)
 
     def __call__(self, start: int, count: int) -> pa.RecordBatch:
         numbers = np.arange(start, start + count)
