@@ -35,7 +35,7 @@ def test_the_same_program_runs_on_a_local_cluster_of_two_executors():
 
 def test_a_job_survives_the_loss_of_executors_and_of_its_driver(tmp_path):
     with standalone_cluster(tmp_path, workers=2, cores=2) as master:
-        chaos = Chaos(tmp_path, "hashmap", random.Random(5), master)
+        chaos = Chaos(tmp_path, "rocksdb", random.Random(5), master)
         try:
             chaos.run(["executor", "slot", "driver", "executor"])
         finally:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TextIO
+from typing import Any, TextIO
 
 from tidegate.checkpoint.statistics import CheckpointRecord
 from tidegate.core.modes import LiveLine
@@ -31,7 +31,8 @@ class Console:
         self._is_live = mode is LiveLine.ON or (mode is LiveLine.AUTO and self._err.isatty())
         self._is_silent = mode is LiveLine.OFF
         self._is_drawn = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._make_record = logging.getLogRecordFactory()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._lines: queue.SimpleQueue[str | threading.Event | None] = queue.SimpleQueue()
@@ -76,6 +77,8 @@ class Console:
         """Begin to show how far the job is, until `close`."""
         if self._is_silent:
             return
+        if self._is_live:
+            logging.setLogRecordFactory(self._log_record)
         self._thread = threading.Thread(
             target=self._follow, args=(name, progress), name="tidegate-live-line", daemon=True
         )
@@ -87,8 +90,16 @@ class Console:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+        if logging.getLogRecordFactory() == self._log_record:
+            logging.setLogRecordFactory(self._make_record)
         with self._lock:
             self._erase()
+
+    def _log_record(self, *facts: Any, **more: Any) -> logging.LogRecord:
+        """A record is made right before it is shown, most often on the same terminal."""
+        with self._lock:
+            self._erase()
+        return self._make_record(*facts, **more)
 
     def _follow(self, name: str, progress: Callable[[], Progress]) -> None:
         seconds = _REDRAW_SECONDS if self._is_live else _LOG_SECONDS

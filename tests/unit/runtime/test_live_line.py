@@ -1,4 +1,5 @@
 import io
+import logging
 import threading
 
 import pytest
@@ -38,6 +39,32 @@ def test_a_live_line_is_drawn_and_wiped_before_the_jobs_own_lines(streams, monke
     console.close()
     assert out.getvalue() == "(a,1)\n"
     assert err.getvalue().endswith("\r\x1b[K"), "nothing of it stays"
+
+
+def test_a_live_line_is_wiped_before_a_log_line(streams, monkeypatch):
+    monkeypatch.setattr("tidegate.runtime.live_line._REDRAW_SECONDS", 0.01)
+    out, err = streams
+    before = logging.getLogRecordFactory()
+    log = logging.getLogger("test of the live line")
+    handler = logging.StreamHandler(err)
+    log.addHandler(handler)
+    looks, is_logged = [], threading.Event()
+
+    def drawn_once():
+        looks.append(1)
+        if len(looks) > 2:
+            is_logged.wait(10)
+        return progress(10)
+
+    console = Console(LiveLine.ON, out, err)
+    console.follow("count", drawn_once)
+    wait_until(lambda: "count: " in err.getvalue(), 10)
+    log.warning("something happened")
+    is_logged.set()
+    console.close()
+    log.removeHandler(handler)
+    assert "\r\x1b[Ksomething happened\n" in err.getvalue()
+    assert logging.getLogRecordFactory() is before
 
 
 def test_without_a_terminal_nothing_is_drawn(streams):
