@@ -63,8 +63,8 @@ def test_what_a_job_wrote_is_a_dataframe(spark, tmp_path):
     record = Row(name="a", size=7, day=date(2024, 2, 29), at=Instant(1, 0), tags=[1.5])
     sink = DataFrameSink(str(tmp_path / "out"), kind)
     for subtask in (0, 1):
-        operator = SinkOperator(sink)
-        with OperatorHarness(operator, subtask=subtask, parallelism=2) as harness:
+        placed = {"subtask": subtask, "parallelism": 2, "is_checkpointed": False}
+        with OperatorHarness(SinkOperator(sink), **placed) as harness:
             if subtask == 1:
                 harness.process([record], type_info=kind)
             harness.finish()
