@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import shutil
@@ -9,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +36,9 @@ from tidegate.runtime.versions import versions
 from tidegate.runtime.wire import Address, Listener, address_towards, dial
 
 _DECAY_MILLISECONDS = 100
+_ARENAS = 2
+_M_ARENA_MAX = -8
+"""From malloc.h."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +144,9 @@ def _collect_garbage_rarely() -> None:
 
 
 def _give_memory_back() -> None:
-    """Let Arrow return what a slice needed: its default allocator keeps the peak of every slot."""
+    """Let allocators return what a slice needed: by default each thread and slot keeps its peak."""
+    with suppress(OSError, AttributeError):  # only the C library of GNU knows it
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
     if "jemalloc" in pa.supported_memory_backends():
         pa.set_memory_pool(pa.jemalloc_memory_pool())
         pa.jemalloc_set_decay_ms(_DECAY_MILLISECONDS)
