@@ -238,23 +238,11 @@ class SinkFunctionOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         if isinstance(self.function, SinkFunction):
-            self._invoke_all(self.function, batch)
+            invoke_for_each(self.function.invoke, batch, self._context, self.user_code)
             return
         outcome = self.user_code.map_until_failure(self.function, batch.records)
         if outcome.failure is not None:
             raise outcome.failure
-
-    def _invoke_all(self, function: SinkFunction, batch: Batch) -> None:
-        invoke, context = function.invoke, self._context
-        stamps = batch.timestamps
-        record = None
-        try:
-            for i, record in enumerate(batch.records):
-                if stamps is not None:
-                    context.current = int(stamps[i])
-                invoke(record, context)
-        except USER_FAILURES as error:
-            raise self.user_code.failure(error, record) from None
 
     def on_watermark(self, watermark: Watermark) -> None:
         self._context.watermark = watermark.timestamp
@@ -262,6 +250,24 @@ class SinkFunctionOperator(FunctionOperator):
 
 class SinkFunctionContext(UnkeyedContext, SinkFunction.Context):
     """Time as a sink function sees it."""
+
+
+def invoke_for_each(
+    invoke: Callable[[Any, SinkFunction.Context], None],
+    batch: Batch,
+    context: SinkFunctionContext,
+    user_code: UserCode,
+) -> None:
+    """Give every record to a sink function; the one it fails on is named."""
+    stamps = batch.timestamps
+    record = None
+    try:
+        for i, record in enumerate(batch.records):
+            if stamps is not None:
+                context.current = int(stamps[i])
+            invoke(record, context)
+    except USER_FAILURES as error:
+        raise user_code.failure(error, record) from None
 
 
 def size_of(batch: Batch) -> int:

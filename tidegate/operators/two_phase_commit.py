@@ -12,14 +12,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from tidegate.core.durations import DurationLike, as_timedelta
 from tidegate.core.ids import CheckpointId
 from tidegate.operators.base import OperatorContext, OperatorSnapshot, Output
-from tidegate.operators.endpoints import SinkFunctionContext
+from tidegate.operators.endpoints import SinkFunctionContext, invoke_for_each
 from tidegate.operators.functions import Function, SinkFunction
-from tidegate.operators.user_code import USER_FAILURES, FunctionOperator
+from tidegate.operators.user_code import FunctionOperator
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark
@@ -139,16 +140,8 @@ class TwoPhaseCommitOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         assert self._current is not None
-        invoke, transaction = self.function.invoke, self._current.handle
-        context, stamps = self._record_context, batch.timestamps
-        record = None
-        try:
-            for i, record in enumerate(batch.records):
-                if stamps is not None:
-                    context.current = int(stamps[i])
-                invoke(transaction, record, context)
-        except USER_FAILURES as error:
-            raise self.user_code.failure(error, record) from None
+        invoke = partial(self.function.invoke, self._current.handle)
+        invoke_for_each(invoke, batch, self._record_context, self.user_code)
 
     def on_watermark(self, watermark: Watermark) -> None:
         self._record_context.watermark = watermark.timestamp

@@ -7,6 +7,7 @@ dealt out to other subtasks without loading what it holds.
 from __future__ import annotations
 
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -96,7 +97,7 @@ class OperatorStateStore:
         return state
 
 
-class _OperatorState:
+class _OperatorState(ABC):
     """What both kinds share: who they are, and how they are stored."""
 
     def __init__(self, descriptor: StateDescriptor, redistribution: Redistribution) -> None:
@@ -113,11 +114,11 @@ class _OperatorState:
             raise StateTypeChanged(self.name, frozen.declaration, self.declaration)
         self._replace([pickle.loads(element) for element in frozen.elements])
 
-    def _elements(self) -> Iterable[Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _elements(self) -> Iterable[Any]: ...
 
-    def _replace(self, elements: list[Any]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _replace(self, elements: list[Any]) -> None: ...
 
     def _pickled(self, element: Any) -> bytes:
         try:
