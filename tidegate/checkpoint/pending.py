@@ -107,11 +107,6 @@ class PendingCheckpoint(Generic[H]):
         """Whether publication can begin."""
         return self._state is PendingState.COLLECTING and not self.missing
 
-    @property
-    def acknowledged(self) -> int:
-        """How many have acknowledged."""
-        return len(self._acknowledged)
-
     def enumerated(self, states: Mapping[VertexId, bytes]) -> None:
         """Split enumerators were asked what they know, where their readers put the barrier."""
         self._enumerators.update(states)

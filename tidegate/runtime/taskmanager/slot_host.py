@@ -150,15 +150,10 @@ class SlotHost:
                     self._work_directory,
                     self._may_act,
                 )
-        self._pipelines[pipeline].deploy(order)
-        watch = threading.Timer(self._closing_seconds, self._leave_if_stuck, (order,))
+        # If user code of an older attempt does not return only another process can go on.
+        watch = threading.Timer(self._closing_seconds, self._on_stuck)
         watch.daemon = True
-        watch.start()
-
-    def _leave_if_stuck(self, order: Deploy) -> None:
-        """User code of an older attempt does not return: only another process can go on."""
-        if self._pipelines[order.pipeline].opening < order.attempt:
-            self._on_stuck()
+        self._pipelines[pipeline].deploy(order, watch)
 
     def _leave(self) -> None:
         self.is_over.set()
@@ -209,15 +204,19 @@ class _Hosted:
         self._units: WorkUnits[UnitAnswer] = WorkUnits(Attempt(0))
         self._changed = threading.Condition()
         self._awake = True
-        self.opening = Attempt(0)
-        """The last attempt that the mailbox has got round to."""
+        self._watch: threading.Timer | None = None
+        """Runs until the mailbox has got round to the last attempt."""
         self.mailbox = Mailbox(f"tidegate-pipeline-{pipeline}", self._look_around, _IDLE_SECONDS)
 
-    def deploy(self, order: Deploy) -> None:
+    def deploy(self, order: Deploy, watch: threading.Timer) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watch = watch
+        watch.start()
         with self._changed:
             self._units.reset(order.attempt)
             self._changed.notify_all()
-        self.mailbox.post(lambda: self._open(order))
+        self.mailbox.post(lambda: self._open(order, watch))
 
     def complete(self, attempt: Attempt, checkpoint_id: CheckpointId) -> None:
         self.mailbox.post(lambda: self._complete(attempt, checkpoint_id))
@@ -288,8 +287,9 @@ class _Hosted:
         if self._host is not None and self._host.attempt == attempt:
             self._host.abort_checkpoint(checkpoint_id)
 
-    def _open(self, order: Deploy) -> None:
-        attempt = self.opening = order.attempt
+    def _open(self, order: Deploy, watch: threading.Timer) -> None:
+        watch.cancel()
+        attempt = order.attempt
         self._close()
         try:
             host = PipelineHost(
