@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -345,11 +346,13 @@ def checkpoints_in(directory: Path) -> list[int]:
 
 
 def state_files(directory: Path) -> list[Path]:
-    """The files in which the state of a checkpoint, or of all of a job, is."""
-    return sorted(
-        path for path in directory.rglob("*") if path.is_file() and _holds_state(path, directory)
-    )
+    """The files in which the state of a checkpoint, or of all of a job, is.
+
+    The job may delete a directory meanwhile: os.walk passes over it, Path.rglob raises.
+    """
+    files = (Path(parent, name) for parent, _, names in os.walk(directory) for name in names)
+    return sorted(path for path in files if _holds_state(path))
 
 
-def _holds_state(path: Path, directory: Path) -> bool:
+def _holds_state(path: Path) -> bool:
     return path.name != "_metadata" and path.parent.name.partition("-")[0] in ("chk", "shared")

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from tests.services import hdfs, seaweed
+from services import hdfs, seaweed
 
 
 @pytest.fixture(scope="session")

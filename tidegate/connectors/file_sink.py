@@ -178,11 +178,16 @@ class _Directory:
         for path in finished:
             self.file_system.delete_file(self.inner(path))
 
-    def remove_leftovers(self, subtask: int, parallelism: int) -> None:
+    def remove_leftovers(self, context: WriterContext) -> None:
         """Delete what earlier attempts of this subtask, or of one that is no more, left hidden."""
+        awaited = {file.hidden for file in context.recovered}
         for path in self._all():
             found = self._hidden.fullmatch(PurePosixPath(path).name)
-            if found is not None and int(found[1]) % parallelism == subtask:
+            if (
+                found is not None
+                and int(found[1]) % context.parallelism == context.subtask
+                and path not in awaited
+            ):
                 self.file_system.delete_file(self.inner(path))
 
     def _all(self) -> list[str]:
@@ -267,7 +272,7 @@ class _FileWriter(CommittingWriter):
         context = self._context
         if context.subtask == 0 and not context.operator_state.is_restored:
             self._directory.prepare(overwrite=self._overwrite)
-        self._directory.remove_leftovers(context.subtask, context.parallelism)
+        self._directory.remove_leftovers(context)
 
     def write(self, batch: Batch) -> None:
         now = time.time()

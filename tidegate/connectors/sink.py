@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
+from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.ids import CheckpointId
 from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch
@@ -31,9 +33,17 @@ class WriterContext:
     """Hands a batch to the collector of this name in the driver."""
     job_id: str = ""
     """The same over all restarts of the job."""
+    attempt: int = 1
+    """How often the region of the sink was deployed."""
+    clock: Clock = field(default_factory=SystemClock)
+    is_checkpointed: bool = False
+    """Whether checkpoints are taken: otherwise everything is committed at the end of the input."""
     operator_state: OperatorStateStore = field(default_factory=OperatorStateStore)
     """What the writer remembers over failures, restored already. At a barrier it is stored as it
     is when `SinkWriter.snapshot` returns."""
+    recovered: Sequence[Any] = ()
+    """For sinks with a committer: what the restored checkpoint holds to be committed, of *all*
+    subtasks. What is found prepared outside and is not among it belongs to a lost attempt."""
 
 
 class SinkWriter(ABC):
@@ -74,6 +84,12 @@ class Sink(ABC):
     def create_writer(self, context: WriterContext) -> SinkWriter:
         """A new writer, in a slot."""
 
+    def delivery(self) -> Delivery:
+        """How often what it is given arrives, if the job is exactly-once up to here."""
+        return Delivery(
+            DeliveryGuarantee.AT_LEAST_ONCE, "writes again what it is given again after a failure"
+        )
+
 
 class CommittingWriter(SinkWriter):
     """A writer whose results become visible by a commit, which another process can make."""
@@ -84,7 +100,7 @@ class CommittingWriter(SinkWriter):
 
         Called at a barrier, right after `flush`; without checkpoints at the end of the input.
         What is not in a completed checkpoint when the subtask fails is never committed: a writer
-        that opens for the same subtask removes it.
+        that opens for the same subtask removes it, sparing `WriterContext.recovered`.
         """
 
 
@@ -101,6 +117,9 @@ class Committer(ABC):
 
 class SupportsCommitter(Sink):
     """A sink whose results become visible in two phases."""
+
+    def delivery(self) -> Delivery:
+        return Delivery(DeliveryGuarantee.EXACTLY_ONCE, "commits with the checkpoint")
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> CommittingWriter:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from tidegate.connectors.guarantee import Replay
 from tidegate.core.clock import Clock
 from tidegate.core.ids import CheckpointId
 from tidegate.state.operator_state import OperatorStateStore
@@ -155,6 +156,10 @@ class Source(ABC):
     def produced_type(self) -> TypeInformation | None:
         """The type of the records, where the source knows it; the user's declaration wins."""
         return None
+
+    def replay(self) -> Replay:
+        """Whether it gives the same records again when its readers are given older splits."""
+        return Replay(True, "goes back to its positions")
 
     def max_readers(self) -> int | None:
         """How many readers make sense at most (1 for a socket); None for any number."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.connectors.sink import Committer
 from tidegate.core.ids import CheckpointId
@@ -13,28 +13,52 @@ from tidegate.state.operator_state import OperatorStateStore
 _STATE = "_committables"
 
 
+class _Pending(NamedTuple):
+    """A committable, the checkpoint it waits for, and the subtask that prepared it."""
+
+    checkpoint_id: CheckpointId
+    subtask: int
+    committable: Any
+
+
 class Commits:
-    """The committables of one subtask, which are operator state until they are committed."""
+    """The committables of one subtask, which are operator state until they are committed.
 
-    def __init__(self, state: OperatorStateStore, committer: Committer) -> None:
-        self._state = state.get_list_state(ListStateDescriptor(_STATE))
+    Every subtask is told those of all others when it is restored: what else it finds prepared
+    outside was left by a lost attempt.
+    """
+
+    def __init__(
+        self, state: OperatorStateStore, committer: Committer, subtask: int, parallelism: int
+    ) -> None:
+        self._state = state.get_union_list_state(ListStateDescriptor(_STATE))
         self._committer = committer
-        self._pending: list[tuple[CheckpointId, Any]] = []
+        self._subtask = subtask
+        self._parallelism = parallelism
+        self._pending: list[_Pending] = []
 
-    def recover(self) -> None:
-        """The checkpoint restored is durable: commit what it holds, before the first record."""
-        self._commit([committable for _, committable in self._state.get()])
+    def recover(self) -> list[Any]:
+        """The checkpoint restored is durable: commit what it holds, before the first record.
+
+        Returns:
+            What it holds of all subtasks, of which this one has committed its share.
+        """
+        restored: list[_Pending] = list(self._state.get())
+        own = [p for p in restored if p.subtask % self._parallelism == self._subtask]
+        self._commit([p.committable for p in own])
         self._state.clear()
+        return [p.committable for p in restored]
 
     def prepared(self, checkpoint_id: CheckpointId, committables: Sequence[Any]) -> None:
         """A barrier is here; its checkpoint also holds what waits for earlier ones."""
-        self._pending += [(checkpoint_id, committable) for committable in committables]
+        self._pending += [_Pending(checkpoint_id, self._subtask, each) for each in committables]
         self._state.update(self._pending)
 
     def complete(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint, and so each one before it, is durable."""
-        self._commit([c for number, c in self._pending if number <= checkpoint_id])
-        self._pending = [(number, c) for number, c in self._pending if number > checkpoint_id]
+        due = [p for p in self._pending if p.checkpoint_id <= checkpoint_id]
+        self._commit([p.committable for p in due])
+        self._pending = self._pending[len(due) :]
         self._state.update(self._pending)
 
     def at_once(self, committables: Sequence[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.connectors.sink import (
@@ -172,13 +172,18 @@ class SinkOperator(Operator):
             console=context.console,
             deliver=context.deliver,
             job_id=context.job_id,
+            attempt=context.attempt,
+            clock=context.clock,
+            is_checkpointed=context.is_checkpointed,
             operator_state=context.operator_state,
         )
         with _as_user_code(self._user_code):
             if isinstance(self.sink, SupportsCommitter):
                 committer = self.sink.create_committer(writer_context)
-                self._commits = Commits(context.operator_state, committer)
-                self._commits.recover()
+                self._commits = Commits(
+                    context.operator_state, committer, context.subtask, context.parallelism
+                )
+                writer_context = replace(writer_context, recovered=self._commits.recover())
             self._writer = self.sink.create_writer(writer_context)
             self._writer.open()
 

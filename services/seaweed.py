@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services.ports import free_ports
+from services.ports import free_ports
 
 ACCESS_KEY = "tidegate"
 SECRET_KEY = "tidegate-secret"

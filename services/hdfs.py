@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.services.ports import free_ports
+from services.ports import free_ports
 
 HADOOP = "3.4.1"
 JACKSON = "2.15.4"
