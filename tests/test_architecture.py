@@ -21,7 +21,9 @@ from tidegate.state.key_groups import KeyGroupRange
 
 # A room imports from its own tier and from the tiers below it.
 TIERS = (
+    ("__main__",),
     ("cli", "web"),
+    ("verify",),
     ("datastream", "common"),
     ("runtime",),
     ("graph",),
@@ -36,6 +38,9 @@ TIERS = (
 )
 MAY_IMPORT_PYSPARK = (
     "connectors/spark.py",
+    "connectors/spark_catalog.py",
+    "connectors/spark_columns.py",
+    "connectors/spark_table.py",
     "datastream/environment.py",
     "datastream/spark_session.py",
     "runtime/exchange/shuffle.py",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidegate.checkpoint.layout import METADATA, directory_of, id_of
+from tidegate.checkpoint.layout import METADATA, directory_of, epoch_of, id_of
 from tidegate.checkpoint.metadata import CheckpointMetadata, decode
+from tidegate.checkpoint.ownership import owned_since
 from tidegate.checkpoint.store import Unreadable
 from tidegate.core.errors import (
     BlobNotFound,
@@ -14,7 +15,7 @@ from tidegate.core.errors import (
     NoCheckpoint,
     UnsupportedFormat,
 )
-from tidegate.core.ids import CheckpointId
+from tidegate.core.ids import CheckpointId, JobId
 from tidegate.state.snapshot_reader import CheckpointLocation, FileResolver, place_of, resolver_in
 from tidegate.storage.blob_store import BlobStore
 from tidegate.storage.filesystem import open_store
@@ -108,6 +109,26 @@ def find_latest(
     if unreadable and not found:
         raise NoCheckpoint(unreadable[0].path, f"it cannot be read: {unreadable[0].error}", _REPAIR)
     return max(found, key=lambda each: each.metadata.completed_at, default=None)
+
+
+def find_begun(base: BlobStore, job_name: str) -> JobId | None:
+    """The last job of this name that has begun but never completed a checkpoint.
+
+    It may have left transactions open in the systems it writes to; whoever goes on under its id
+    finds them.
+    """
+    jobs: dict[str, list[str]] = {}
+    for path in base.list():
+        job, _, inner = path.partition("/")
+        jobs.setdefault(job, []).append(inner)
+    begun: dict[str, float] = {}
+    for job, paths in jobs.items():
+        if not any(_ids(paths)):
+            for owner in (path for path in paths if epoch_of(path) is not None):
+                since = owned_since(base, f"{job}/{owner}", job_name)
+                if since is not None:
+                    begun[job] = max(since, begun.get(job, since))
+    return JobId(max(begun, key=begun.__getitem__)) if begun else None
 
 
 def check_files(found: FoundCheckpoint) -> None:

@@ -72,7 +72,7 @@ class CheckpointStore:
     Whoever makes one owns the directory from then on. Methods may be called by any thread.
     """
 
-    def __init__(self, store: BlobStore) -> None:
+    def __init__(self, store: BlobStore, job_name: str = "") -> None:
         self._store = store
         self._lock = threading.Lock()
         self._shared = SharedFiles()
@@ -81,7 +81,7 @@ class CheckpointStore:
         self._attempted: dict[CheckpointId, int] = {}
         """The checksum of the metadata that this driver has tried to publish."""
         present = list(store.list())
-        self._ownership = Ownership.claim(store, present)
+        self._ownership = Ownership.claim(store, present, job_name)
         self._is_owned = True
         ids = (id_of(path.partition("/")[0]) for path in present)
         self._highest = max((id for id in ids if id is not None), default=_NO_ID)

@@ -12,8 +12,11 @@ from tidegate.core.durations import DurationLike
 from tidegate.core.modes import CheckpointingMode, RuntimeExecutionMode, StateBackendType
 from tidegate.datastream.checkpoint_config import CheckpointConfig
 from tidegate.datastream.executor import JobExecutor
+from tidegate.datastream.hosting import hosting
 from tidegate.datastream.job_configuration import JobConfiguration
 from tidegate.datastream.operator_settings import checked_buffer_timeout
+from tidegate.datastream.poison_records import PoisonRecords
+from tidegate.datastream.sink_operators import SinkLike
 from tidegate.datastream.state_backend import (
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
@@ -25,10 +28,12 @@ class EnvironmentSettings:
     """Everything that is set once for a job; each setter checks what it is given."""
 
     def __init__(self, executor: JobExecutor) -> None:
-        self._executor = executor
-        self._configuration = JobConfiguration()
+        self._executor = hosting().executor or executor
+        hosted = hosting()
+        self._configuration = JobConfiguration(hosted.defaults, hosted.settings)
         self._restart_strategy = RestartStrategies.fall_back_restart()
         self._buffer_timeout = 100
+        self._dead_letters: SinkLike | None = None
 
     def configure(self, configuration: Configuration | Mapping[str, Any]) -> None:
         """Set many settings at once.
@@ -94,6 +99,19 @@ class EnvironmentSettings:
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration:
         return self._restart_strategy
+
+    def on_poison_record(self, choice: PoisonRecords) -> Self:
+        """Choose what becomes of a record that user code fails on again and again."""
+        if not isinstance(choice, PoisonRecords):
+            raise TypeError(
+                f"expected PoisonRecords.fail() or PoisonRecords.skip(), got {choice!r}"
+            )
+        self._dead_letters = choice.dead_letters
+        if choice.skip_after is None:
+            self._configuration.unset("tidegate.poison-records.skip-after")
+        else:
+            self._configuration.set("tidegate.poison-records.skip-after", choice.skip_after)
+        return self
 
     def set_state_backend(self, state_backend: StateBackend) -> Self:
         self._configuration.update(state_backend.settings())

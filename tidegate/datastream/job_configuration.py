@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidegate.core.config import OPTIONS, Settings, find_option
 
+_log = logging.getLogger(__name__)
+
 
 class JobConfiguration:
-    """The configuration of one environment: typed values by key, the last one set wins."""
+    """The configuration of one environment: typed values by key, the last one set wins.
 
-    def __init__(self) -> None:
+    Except for those that are fixed from outside: what the program says of them is passed over.
+    """
+
+    def __init__(
+        self,
+        defaults: Mapping[str, object] | None = None,
+        fixed: Mapping[str, object] | None = None,
+    ) -> None:
         self._values: dict[str, Any] = {}
+        self._fixed: frozenset[str] = frozenset()
+        self.update((defaults or {}).items())
+        self.update((fixed or {}).items())
+        self._fixed = frozenset(_present_key(key) for key in fixed or {})
 
     def set(self, key: str, value: object) -> None:
         """Set a value under the present spelling of its key.
@@ -21,9 +35,15 @@ class JobConfiguration:
             ConfigError: the key is unknown, or the value makes no sense.
         """
         if key.startswith("spark."):
-            self._values[key] = str(value)
+            found, parsed = key, str(value)
         elif (option := find_option(key, value)) is not None:
-            self._values[option.key] = option.parse(value, key)
+            found, parsed = option.key, option.parse(value, key)
+        else:
+            return
+        if found in self._fixed:
+            _log.debug("%s = %s is passed over: it is set from outside", key, value)
+        else:
+            self._values[found] = parsed
 
     def update(self, values: Iterable[tuple[str, object]]) -> None:
         for key, value in values:
@@ -31,7 +51,8 @@ class JobConfiguration:
 
     def unset(self, *keys: str) -> None:
         for key in keys:
-            self._values.pop(key, None)
+            if key not in self._fixed:
+                self._values.pop(key, None)
 
     def get(self, key: str) -> Any:
         """The value that is in force: the one set, or the default."""
@@ -48,3 +69,8 @@ class JobConfiguration:
     def settings(self) -> Settings:
         """All settings as one value."""
         return Settings.of(self._values)
+
+
+def _present_key(key: str) -> str:
+    option = None if key.startswith("spark.") else find_option(key, None)
+    return key if option is None else option.key

@@ -1,7 +1,13 @@
 import pytest
 
 from tests.checkpoint_store_contract import metadata_of, own, shared, take
-from tidegate.checkpoint.locate import candidates, check_files, find_latest, open_checkpoint
+from tidegate.checkpoint.locate import (
+    candidates,
+    check_files,
+    find_begun,
+    find_latest,
+    open_checkpoint,
+)
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import CorruptCheckpoint, NoCheckpoint, UnsupportedFormat
 from tidegate.storage.local import LocalStore
@@ -140,3 +146,15 @@ def test_looking_for_checkpoints_takes_nothing_over(job):
 
 def test_nothing_is_found_where_there_is_nothing(base):
     assert find_latest(base, job_name="words") is None
+
+
+def test_a_job_without_a_checkpoint_is_found_by_its_name_the_latest_one(tmp_path, base):
+    CheckpointStore(LocalStore(tmp_path / "first"), "words")
+    CheckpointStore(LocalStore(tmp_path / "second"), "words")
+    CheckpointStore(LocalStore(tmp_path / "third"), "another")
+    assert find_begun(base, "words") == "second"
+    assert find_begun(base, "numbers") is None
+
+
+def test_a_job_with_a_checkpoint_is_not_one_that_has_only_begun(job, base):
+    assert find_begun(base, "") is None

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from tidegate.checkpoint.layout import directory_of
-from tidegate.checkpoint.locate import candidates, find_latest, open_checkpoint
+from tidegate.checkpoint.locate import candidates, find_begun, find_latest, open_checkpoint
 from tidegate.checkpoint.memory_store import MemoryCheckpointStore
 from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.checkpoint.store import CheckpointStore
@@ -90,9 +90,11 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
                 path,
                 "set execution.checkpointing.dir to where the checkpoints of the last run are",
             )
-        found = find_latest(open_store(settings.directory), job_name=job_name)
+        base = open_store(settings.directory)
+        found = find_latest(base, job_name=job_name)
         if found is None:
             _log.info("no checkpoint of %r in %s: it begins anew", job_name, settings.directory)
+            job_id = find_begun(base, job_name) or job_id
         elif directory is None:
             origins = _origins(found.directory)
         else:
@@ -101,7 +103,7 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
         origins = _origins(path)
     if directory is None:
         return CheckpointHome(job_id=job_id, store=MemoryCheckpointStore(), origins=origins)
-    store = CheckpointStore(open_store(below(directory, job_id)))
+    store = CheckpointStore(open_store(below(directory, job_id)), job_name)
     for unreadable in store.retained().unreadable:
         _log.error("checkpoint %s is left out: %s", unreadable.path, unreadable.error)
     store.clean_leftovers()

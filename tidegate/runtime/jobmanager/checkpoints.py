@@ -32,6 +32,7 @@ from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
 from tidegate.core.errors import DirectoryTaken, TidegateError
+from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import CheckpointId, JobId, PipelineId, VertexId
 from tidegate.core.modes import ExternalizedCheckpointRetention, RuntimeExecutionMode
 from tidegate.graph.job_graph import JobGraph
@@ -196,6 +197,7 @@ class JobCheckpoints:
         self._coordinator.enumerated(checkpoint_id, enumerators)
 
     def acknowledged(self, message: CheckpointAcknowledged) -> list[Effect]:
+        passing(FaultPoint.SNAPSHOT, Victim.DRIVER)
         wall = self._clock.time()
         self.history.acknowledged(
             message.checkpoint_id,
@@ -234,6 +236,7 @@ class JobCheckpoints:
         """Something that took long is done."""
         match event:
             case CheckpointBegun(trigger, None):
+                passing(FaultPoint.BARRIER, Victim.DRIVER)
                 return [trigger]
             case CheckpointBegun(trigger, error):
                 assert error is not None
@@ -249,6 +252,7 @@ class JobCheckpoints:
         if event.error is not None:
             instructions = self._coordinator.not_published(number, event.error, now)
             return self._not_stored(event.error, instructions)
+        passing(FaultPoint.PRE_COMMITTED, Victim.DRIVER)
         self._metadata[number] = event.metadata
         record = self.history.completed(number, self._clock.time(), event.path)
         if record is not None and record.duration is not None:
@@ -290,6 +294,7 @@ class JobCheckpoints:
 
     def restored(self, point: RestorePoint) -> None:
         """A region is being deployed from this checkpoint."""
+        passing(FaultPoint.RESTORE, Victim.DRIVER)
         metadata = point.metadata
         _log.info(
             "Restoring job %s from Checkpoint %d @ %d for %s located at %s.",
@@ -368,6 +373,7 @@ class JobCheckpoints:
                     )
                     self._store.begin(instruction)
                 case Publish(completed):
+                    passing(FaultPoint.ACKNOWLEDGED, Victim.DRIVER)
                     self._store.publish(completed, self._as_metadata(completed))
                 case Discard(number):
                     self._metadata.pop(number, None)

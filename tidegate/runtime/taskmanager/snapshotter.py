@@ -13,6 +13,7 @@ from tidegate.checkpoint.layout import directory_of
 from tidegate.checkpoint.plan import SubtaskId
 from tidegate.checkpoint.statistics import SubtaskStatistics
 from tidegate.core.errors import CheckpointAborted, InternalError, TidegateError
+from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId
 from tidegate.runtime.exchange.packet import Channel
 from tidegate.runtime.messages import (
@@ -135,6 +136,7 @@ class Snapshotter:
                 handles[0] = replace(
                     handles[0], in_flight=_write_channels(writer, frozen.in_flight)
                 )
+            passing(FaultPoint.SNAPSHOT, Victim.SLOT)
             writer.close()
         except CheckpointAborted:
             writer.discard()
@@ -167,6 +169,7 @@ class Snapshotter:
                 ),
             )
         )
+        passing(FaultPoint.ACKNOWLEDGED, Victim.SLOT)
 
     def _target(self, number: CheckpointId) -> FileTarget | MemoryTarget:
         if self._store is None:

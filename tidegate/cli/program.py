@@ -1,0 +1,68 @@
+"""A program of the user, run in this process as `python job.py` would run it."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.core.errors import ConfigError
+from tidegate.datastream.hosting import Hosting, hosted
+
+ProgramFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="JOB.PY", exists=True, dir_okay=False, help="The program, a Python file."
+    ),
+]
+ProgramArguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[ARGUMENTS]", help="What the program itself is given, after it."),
+]
+SettingOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-D",
+        metavar="KEY=VALUE",
+        help="A setting of the job, over the program's own. May be repeated.",
+    ),
+]
+AS_PROGRAM = {"allow_interspersed_args": False}
+"""Options behind the program's name are the program's."""
+
+
+def run_program(file: Path, arguments: Sequence[str], hosting: Hosting) -> None:
+    """Run it to its end; what it raises is raised."""
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [str(file), *arguments]
+    sys.path.insert(0, str(file.resolve().parent))
+    # The slots import what the program imports.
+    inherited = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(file.resolve().parent), *([inherited] if inherited else [])]
+    )
+    try:
+        with hosted(hosting):
+            runpy.run_path(str(file), run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = argv, path
+
+
+def settings_of(pairs: Sequence[str]) -> dict[str, str]:
+    """The settings of `-D key=value` options.
+
+    Raises:
+        ConfigError: one is not of this form.
+    """
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError("-D", pair, "give key=value, like -D parallelism.default=4")
+        settings[key.strip()] = value.strip()
+    return settings

@@ -1,0 +1,85 @@
+"""What holds from end to end: the weakest of the sources, the checkpoints and the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
+from tidegate.core.checkpoint_settings import CheckpointSettings
+from tidegate.core.ids import VertexId
+from tidegate.core.modes import CheckpointingMode
+from tidegate.graph.job_graph import JobGraph
+
+_ORDER = list(DeliveryGuarantee)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkGuarantee:
+    """How often a record takes effect behind one sink, and why."""
+
+    sink: str
+    guarantee: DeliveryGuarantee
+    why: str
+
+    def __str__(self) -> str:
+        what = "no guarantee"
+        if self.guarantee is not DeliveryGuarantee.NONE:
+            what = f"{self.guarantee.shown}, end to end"
+        return f"Sink {self.sink!r}: {what}: {self.why}"
+
+
+def end_to_end(graph: JobGraph, checkpointing: CheckpointSettings) -> tuple[SinkGuarantee, ...]:
+    """The guarantee of every sink of a job, in the order of the program."""
+    return tuple(
+        _weakest(chained.name, [*_of_sources(graph, vertex.id), _of_mode(checkpointing), delivery])
+        for vertex in graph.vertices
+        for chained in vertex.chain
+        if chained.operator is not None
+        and (delivery := _of_sink(chained.operator.delivery())) is not None
+    )
+
+
+def _weakest(sink: str, parts: list[Delivery]) -> SinkGuarantee:
+    """All parts matter to the strongest guarantee; a weaker one is explained by who weakens it."""
+    level = min((part.guarantee for part in parts), key=_ORDER.index)
+    return SinkGuarantee(sink, level, "; ".join(p.why for p in parts if p.guarantee is level))
+
+
+def _of_sources(graph: JobGraph, sink: VertexId) -> Iterator[Delivery]:
+    before = {edge.target: set[VertexId]() for edge in graph.edges}
+    for edge in graph.edges:
+        before[edge.target].add(edge.source)
+    waiting, reached = [sink], set[VertexId]()
+    while waiting:
+        vertex = waiting.pop()
+        if vertex not in reached:
+            reached.add(vertex)
+            waiting.extend(before.get(vertex, ()))
+    for id in sorted(reached):
+        source = graph.vertices[id].source
+        if source is not None:
+            replay = source.replay()
+            level = DeliveryGuarantee.EXACTLY_ONCE if replay.is_possible else DeliveryGuarantee.NONE
+            yield Delivery(level, f"source {graph.vertices[id].chain[0].name!r} {replay.why}")
+
+
+def _of_mode(checkpointing: CheckpointSettings) -> Delivery:
+    if not checkpointing.is_enabled:
+        return Delivery(
+            DeliveryGuarantee.NONE,
+            "no checkpoints are taken, so a failure loses or repeats records: enable_checkpointing",
+        )
+    if checkpointing.mode is CheckpointingMode.AT_LEAST_ONCE:
+        return Delivery(
+            DeliveryGuarantee.AT_LEAST_ONCE,
+            "in AT_LEAST_ONCE mode barriers do not align, so state counts some records again",
+        )
+    return Delivery(
+        DeliveryGuarantee.EXACTLY_ONCE,
+        "barriers carry what they overtake" if checkpointing.unaligned else "barriers align",
+    )
+
+
+def _of_sink(delivery: Delivery | None) -> Delivery | None:
+    return None if delivery is None else Delivery(delivery.guarantee, f"the sink {delivery.why}")
