@@ -1,4 +1,7 @@
-"""A program of the user, run in this process as `python job.py` would run it."""
+"""A program of the user, run in this process as `python job.py` would run it.
+
+Modules of commands import the engine where they use it: `doctor` and `--help` run without.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidegate.core.errors import ConfigError
-from tidegate.datastream.hosting import Hosting, hosted
+
+if TYPE_CHECKING:
+    from tidegate.datastream.hosting import Hosting
 
 ProgramFile = Annotated[
     Path,
@@ -38,6 +43,8 @@ AS_PROGRAM = {"allow_interspersed_args": False}
 
 def run_program(file: Path, arguments: Sequence[str], hosting: Hosting) -> None:
     """Run it to its end; what it raises is raised."""
+    from tidegate.datastream.hosting import hosted
+
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(file), *arguments]
     sys.path.insert(0, str(file.resolve().parent))

@@ -13,7 +13,6 @@ from tidegate.cli.program import (
     run_program,
     settings_of,
 )
-from tidegate.datastream.hosting import Hosting
 
 
 def run(
@@ -48,6 +47,8 @@ def run(
 
     Example: tidegate run -p 4 -D execution.checkpointing.interval=10s job.py --input words.txt
     """
+    from tidegate.datastream.hosting import Hosting
+
     chosen: dict[str, object] = {
         "execution.state-recovery.path": from_,
         "execution.state-recovery.ignore-unclaimed-state": allow_non_restored or None,

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,9 +17,10 @@ from rich.table import Table
 
 from tidegate.cli.program import ProgramArguments, ProgramFile, SettingOptions, settings_of
 from tidegate.core.fault_points import FaultPoint
-from tidegate.verify.campaign import Campaign
-from tidegate.verify.content import check_address
-from tidegate.verify.verdict import PointVerdict
+
+if TYPE_CHECKING:
+    from tidegate.verify.campaign import Campaign
+    from tidegate.verify.verdict import PointVerdict
 
 
 class Point(Enum):
@@ -93,6 +94,9 @@ def verify(
 
     Example: tidegate verify --sink 'out-{run}' --kills 60 job.py --output 'out-{run}'
     """
+    from tidegate.verify.campaign import Campaign
+    from tidegate.verify.content import check_address
+
     check_address(sink)
     place = directory or Path(tempfile.mkdtemp(prefix="tidegate-verify-"))
     settings = settings_of(set_ or [])

@@ -1,0 +1,117 @@
+"""The job that a program would run, as lines and as a document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate.cli.program import run_program
+from tidegate.common.job_client import JobHandle
+from tidegate.core.config import Settings
+from tidegate.core.durations import format_duration
+from tidegate.core.errors import GraphError
+from tidegate.datastream.executor import SparkExecutor
+from tidegate.datastream.hosting import Hosting
+from tidegate.graph.guarantees import end_to_end
+from tidegate.graph.job_graph import Edge, JobGraph
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def planned(job: Path, arguments: list[str], settings: dict[str, str]) -> tuple[JobGraph, Settings]:
+    """The first job that the program would start.
+
+    Raises:
+        GraphError: it starts none.
+    """
+    quiet = {**settings, "tidegate.console.live-line": "off"}
+    try:
+        run_program(job, arguments, Hosting(settings=quiet, executor=_Planning()))
+    except _Planned as plan:
+        return plan.graph, plan.settings
+    raise GraphError(
+        f"{job} came to its end without starting a job: it has to call env.execute(), or "
+        "execute_and_collect() of a stream"
+    )
+
+
+class _Planned(BaseException):
+    """Leaves the program where it would start a job; not an error that it could catch."""
+
+    def __init__(self, graph: JobGraph, settings: Settings) -> None:
+        self.graph = graph
+        self.settings = settings
+
+
+class _Planning:
+    """Takes jobs without running them."""
+
+    def __init__(self) -> None:
+        self._spark = SparkExecutor()
+
+    def default_parallelism(self) -> int:
+        return self._spark.default_parallelism()
+
+    def submit(self, graph: JobGraph, settings: Settings) -> JobHandle:
+        raise _Planned(graph, settings)
+
+    def session(self) -> SparkSession:
+        return self._spark.session()
+
+    def close(self) -> bool:
+        return self._spark.close()
+
+
+def as_lines(graph: JobGraph, settings: Settings) -> list[str]:
+    """The job as a user reads it."""
+    lines = [f"Job {graph.name!r}: {_counted(graph.slots, 'slot')}", ""]
+    for vertex in graph.vertices:
+        lines.append(f"  [{vertex.id}] {vertex.name}  ({_counted(vertex.parallelism, 'subtask')})")
+        lines += [f"       └─ {_way(e)} ─▶ [{e.target}]" for e in graph.edges_from(vertex.id)]
+    lines += ["", f"Checkpoints: {_checkpoints(settings)}"]
+    return lines + [str(guarantee) for guarantee in end_to_end(graph, settings.checkpointing)]
+
+
+def as_document(graph: JobGraph, settings: Settings) -> dict[str, Any]:
+    """The same for machines."""
+    return {
+        "name": graph.name,
+        "slots": graph.slots,
+        "vertices": [
+            {
+                "id": vertex.id,
+                "name": vertex.name,
+                "parallelism": vertex.parallelism,
+                "max-parallelism": vertex.max_parallelism,
+                "operators": [{"name": o.name, "uid": o.uid} for o in vertex.chain],
+                "to": [{"vertex": e.target, "by": _way(e)} for e in graph.edges_from(vertex.id)],
+            }
+            for vertex in graph.vertices
+        ],
+        "checkpoints": _checkpoints(settings),
+        "guarantees": [
+            {"sink": g.sink, "guarantee": g.guarantee.value, "why": g.why}
+            for g in end_to_end(graph, settings.checkpointing)
+        ],
+    }
+
+
+def _way(edge: Edge) -> str:
+    way = type(edge.partitioning).__name__.lower().replace("bykeygroup", "by key")
+    return way if edge.side_tag is None else f"{way}, side output {edge.side_tag!r}"
+
+
+def _checkpoints(settings: Settings) -> str:
+    checkpointing = settings.checkpointing
+    if checkpointing.interval is None:
+        return "none are taken"
+    mode = checkpointing.mode.name.lower().replace("_", " ")
+    place = checkpointing.directory or "the memory of the driver"
+    every = format_duration(checkpointing.interval)
+    backend = settings.state.backend.value
+    return f"every {every}, {mode}, in {place}; state backend {backend}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
