@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from tidegate.checkpoint.plan import SubtaskId
 from tidegate.core.ids import Attempt, CheckpointId, VertexId
-from tidegate.stream.elements import BarrierKind
+from tidegate.stream.elements import BarrierKind, SavepointTarget
 
 H = TypeVar("H")
 
@@ -40,6 +40,8 @@ class CompletedCheckpoint(Generic[H]):
     """What the split enumerators of sources knew, pickled."""
     finished: frozenset[SubtaskId]
     size: int
+    savepoint: SavepointTarget | None = None
+    """Where it is, if not where checkpoints are."""
 
     @property
     def is_recovery_point(self) -> bool:

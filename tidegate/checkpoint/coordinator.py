@@ -10,7 +10,6 @@ epoch, for people.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -40,7 +39,7 @@ from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.errors import CheckpointFailed, TidegateError
 from tidegate.core.ids import Attempt, CheckpointId, PipelineId, VertexId
 from tidegate.core.modes import CheckpointingMode
-from tidegate.stream.elements import Barrier, BarrierKind
+from tidegate.stream.elements import Barrier, BarrierKind, SavepointTarget
 
 H = TypeVar("H")
 _FIRST_ID = CheckpointId(1)
@@ -56,6 +55,8 @@ class Trigger:
     pipelines: frozenset[PipelineId]
     awaited: int
     """How many subtasks have to acknowledge."""
+    request: str = ""
+    """Who asked for it; empty: nobody, it was due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ class Abandon(Generic[H]):
     snapshots: tuple[H, ...]
     is_whole: bool
     """The checkpoint is aborted: all that is its own goes, also what nobody acknowledged."""
+    savepoint: SavepointTarget | None = None
+    """Where it was written, if not where checkpoints are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ class CheckpointCoordinator(Generic[H]):
             self._retained.add(completed)
         self._next_id = next_id
         self._pending: dict[CheckpointId, PendingCheckpoint[H]] = {}
-        self._aborted: deque[CheckpointId] = deque(maxlen=_REMEMBERED_ABORTS)
+        self._aborted: dict[CheckpointId, SavepointTarget | None] = {}
         self._requested = 0
         self._is_unaligned = settings.unaligned and settings.mode is CheckpointingMode.EXACTLY_ONCE
 
@@ -158,6 +161,11 @@ class CheckpointCoordinator(Generic[H]):
     def pending(self) -> tuple[PendingCheckpoint[H], ...]:
         return tuple(self._pending.values())
 
+    @property
+    def _is_stopping(self) -> bool:
+        """Whether the job waits for the savepoint that it ends with: nothing is behind it."""
+        return any(each.kind is BarrierKind.STOP for each in self._pending.values())
+
     def request(self, request: CheckpointRequest) -> bool:
         """Somebody wants a checkpoint now; False if too many wait already."""
         accepted = self._schedule.submit(request)
@@ -178,7 +186,7 @@ class CheckpointCoordinator(Generic[H]):
                 )
         plan = plan_checkpoint(self._vertices, pipelines)
         wait: float | None = None
-        while not isinstance(plan, NotNow):
+        while not isinstance(plan, NotNow) and not self._is_stopping:
             decision = self._schedule.decide(now, under_way=len(self._pending))
             if isinstance(decision, Wait):
                 wait = decision.until
@@ -210,9 +218,13 @@ class CheckpointCoordinator(Generic[H]):
         pending = self._pending.get(ack.checkpoint_id)
         if pending is None:
             known = ack.checkpoint_id in self._aborted
-            return [Abandon(ack.checkpoint_id, (ack.snapshot,), is_whole=True)] if known else []
+            if not known:
+                return []
+            target = self._aborted[ack.checkpoint_id]
+            return [Abandon(ack.checkpoint_id, (ack.snapshot,), is_whole=True, savepoint=target)]
         if pending.acknowledge(ack) is AckResult.UNKNOWN_SUBTASK:
-            return [Abandon(ack.checkpoint_id, (ack.snapshot,), is_whole=False)]
+            target = pending.savepoint
+            return [Abandon(ack.checkpoint_id, (ack.snapshot,), is_whole=False, savepoint=target)]
         if pending.is_ready:
             return [Publish(pending.begin_publication(wall))]
         return []
@@ -262,6 +274,11 @@ class CheckpointCoordinator(Generic[H]):
         pending = self._pending[checkpoint_id]
         return self._aborted_by(pending, pending.not_published(), now, str(error), error)
 
+    def withdraw_requests(self) -> tuple[CheckpointRequest, ...]:
+        """Those who still wait for their checkpoint to begin, and now wait no longer."""
+        self._requested = 0
+        return self._schedule.withdraw_all()
+
     def region_failed(self, now: float) -> list[Instruction[H]]:
         """Some region lost its state: what is not yet being published can never complete."""
         return self._abort_all(AbortReason.REGION_FAILED, now)
@@ -292,21 +309,30 @@ class CheckpointCoordinator(Generic[H]):
             number,
             plan,
             kind=start.request.kind,
+            savepoint=start.request.savepoint,
             triggered_at=wall,
             deadline=now + self._settings.timeout.total_seconds(),
         )
-        base = self.latest if self._settings.incremental else None
+        is_incremental = self._settings.incremental and start.request.savepoint is None
+        base = self.latest if is_incremental else None
         barrier = Barrier(
             number,
             wall,
             start.request.kind,
-            self._settings.mode,
+            self._mode_of(start.request),
             None if base is None else base.checkpoint_id,
             is_unaligned=self._is_unaligned and start.request.kind is BarrierKind.CHECKPOINT,
+            savepoint=start.request.savepoint,
+            drains=start.request.drains,
         )
         sources = {subtask.vertex for subtask in plan.triggered}
         triggered = {v.pipeline for v in self._vertices if v.vertex in sources}
-        return Trigger(barrier, frozenset(triggered), len(plan.awaited))
+        return Trigger(barrier, frozenset(triggered), len(plan.awaited), start.request.name)
+
+    def _mode_of(self, request: CheckpointRequest) -> CheckpointingMode:
+        """Savepoints align in every mode: they are kept, and carried elsewhere."""
+        is_checkpoint = request.kind is BarrierKind.CHECKPOINT
+        return self._settings.mode if is_checkpoint else CheckpointingMode.EXACTLY_ONCE
 
     def _abort_all(self, reason: AbortReason, now: float) -> list[Instruction[H]]:
         instructions: list[Instruction[H]] = []
@@ -326,11 +352,13 @@ class CheckpointCoordinator(Generic[H]):
     ) -> list[Instruction[H]]:
         number = pending.checkpoint_id
         del self._pending[number]
-        self._aborted.append(number)
+        self._aborted[number] = pending.savepoint
+        if len(self._aborted) > _REMEMBERED_ABORTS:
+            del self._aborted[min(self._aborted)]
         self._schedule.ended(now)
         instructions: list[Instruction[H]] = [
             NotifyAborted(number, reason),
-            Abandon(number, wrote, is_whole=True),
+            Abandon(number, wrote, is_whole=True, savepoint=pending.savepoint),
         ]
         assert pending.abort_reason is not None
         if pending.abort_reason.counts and self._tolerance.failed(number):

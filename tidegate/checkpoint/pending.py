@@ -17,7 +17,7 @@ from tidegate.checkpoint.completed import Acknowledgement, CompletedCheckpoint
 from tidegate.checkpoint.plan import CheckpointPlan, SubtaskId
 from tidegate.core.errors import ProtocolViolation
 from tidegate.core.ids import CheckpointId, VertexId
-from tidegate.stream.elements import BarrierKind
+from tidegate.stream.elements import BarrierKind, SavepointTarget
 
 H = TypeVar("H")
 
@@ -76,12 +76,14 @@ class PendingCheckpoint(Generic[H]):
         plan: CheckpointPlan,
         *,
         kind: BarrierKind = BarrierKind.CHECKPOINT,
+        savepoint: SavepointTarget | None = None,
         triggered_at: float,
         deadline: float,
     ) -> None:
         self.checkpoint_id = checkpoint_id
         self.plan = plan
         self.kind = kind
+        self.savepoint = savepoint
         self.triggered_at = triggered_at
         self.deadline = deadline
         self._state = PendingState.COLLECTING
@@ -139,6 +141,7 @@ class PendingCheckpoint(Generic[H]):
         return CompletedCheckpoint(
             checkpoint_id=self.checkpoint_id,
             kind=self.kind,
+            savepoint=self.savepoint,
             triggered_at=self.triggered_at,
             completed_at=now,
             snapshots={subtask: ack.snapshot for subtask, ack in acks.items()},

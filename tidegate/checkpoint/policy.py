@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.ids import CheckpointId
-from tidegate.stream.elements import BarrierKind
+from tidegate.stream.elements import BarrierKind, SavepointTarget
 
 MAX_QUEUED = 1000
 
@@ -19,6 +19,8 @@ class CheckpointRequest:
     kind: BarrierKind
     requested_at: float
     name: str = ""
+    savepoint: SavepointTarget | None = None
+    drains: bool = False
 
     @property
     def rank(self) -> tuple[bool, float]:

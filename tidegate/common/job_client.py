@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
 from enum import Enum
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 from tidegate.common.completable_future import CompletableFuture
 from tidegate.common.job_execution_result import JobExecutionResult
 from tidegate.common.job_id import JobID
-from tidegate.core.errors import GraphError, TidegateError
+from tidegate.core.errors import TidegateError
+from tidegate.core.modes import SavepointFormat
 from tidegate.runtime.jobmanager.job_status import JobStatus
 from tidegate.runtime.jobmanager.progress import Progress
 from tidegate.types.arrow import ArrowFormat
@@ -35,6 +37,19 @@ class JobHandle(Protocol):
 
     def cancel(self) -> None:
         """Ask for the end of the job; `result` tells when it has come."""
+
+    def take_checkpoint(self) -> Future[str]:
+        """Ask for a checkpoint now; its path."""
+
+    def take_savepoint(
+        self, directory: str | None, format: SavepointFormat, *, cancel: bool = False
+    ) -> Future[str]:
+        """Ask for a savepoint; its path."""
+
+    def stop(
+        self, directory: str | None, format: SavepointFormat, *, drain: bool = False
+    ) -> Future[str]:
+        """Ask for a savepoint and the end of the job behind it; its path."""
 
     def collected(self, name: str, format: ArrowFormat | None) -> Iterator[Any]:
         """The records of a collector as they come; a failure of the job is raised last."""
@@ -83,14 +98,38 @@ class JobClient:
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         return CompletableFuture.completed({})
 
-    def trigger_savepoint(self, savepoint_directory: str | None = None) -> NoReturn:
-        _refuse_savepoint()
+    def trigger_checkpoint(self) -> CompletableFuture[str]:
+        """Take a checkpoint now; its path."""
+        return CompletableFuture.of_call(self._job.take_checkpoint().result, "tidegate-checkpoint")
+
+    def trigger_savepoint(
+        self,
+        savepoint_directory: str | None = None,
+        format: SavepointFormat = SavepointFormat.CANONICAL,
+    ) -> CompletableFuture[str]:
+        """Take a savepoint while the job runs on; its path."""
+        answer = self._job.take_savepoint(savepoint_directory, format)
+        return CompletableFuture.of_call(answer.result, "tidegate-savepoint")
+
+    def cancel_with_savepoint(
+        self,
+        savepoint_directory: str | None = None,
+        format: SavepointFormat = SavepointFormat.CANONICAL,
+    ) -> CompletableFuture[str]:
+        """Take a savepoint, then cancel the job; the path of the savepoint."""
+        answer = self._job.take_savepoint(savepoint_directory, format, cancel=True)
+        return CompletableFuture.of_call(answer.result, "tidegate-savepoint")
 
     def stop_with_savepoint(
-        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
-    ) -> NoReturn:
-        _refuse_savepoint()
+        self,
+        advance_to_end_of_event_time: bool = False,
+        savepoint_directory: str | None = None,
+        format: SavepointFormat = SavepointFormat.CANONICAL,
+    ) -> CompletableFuture[str]:
+        """Take a savepoint behind which nothing follows, and finish; the path of the savepoint.
 
-
-def _refuse_savepoint() -> NoReturn:
-    raise GraphError("savepoints are not there yet: cancel() ends the job without one")
+        Advancing to the end drains the job: inputs end, and operators emit what they hold back.
+        """
+        drain = advance_to_end_of_event_time
+        answer = self._job.stop(savepoint_directory, format, drain=drain)
+        return CompletableFuture.of_call(answer.result, "tidegate-savepoint")

@@ -13,6 +13,7 @@
     │   ├── StateMisuse          state is used where or how it cannot be
     │   ├── StateTooLarge        more state than the driver's memory takes in a checkpoint
     │   ├── NoCheckpoint         a job shall start from a checkpoint that is not there
+    │   ├── NotNow               the job is not in a state for what is asked of it
     │   ├── UnreadableInput      a source found what it cannot read
     │   ├── UserFunctionError    user code raised while processing a record
     │   └── JobCanceled          the result of a job was awaited, but it was cancelled
@@ -23,6 +24,7 @@
     │   ├── SlotLost             the process of a slot ended
     │   ├── StepFailed           Spark could not run a step
     │   ├── CheckpointFailed     more checkpoints failed in a row than are tolerated
+    │   ├── SavepointFailed      a savepoint, or a checkpoint asked for, could not be taken
     │   ├── StorageError         the storage of checkpoints fails
     │   │   └── BlobNotFound         there is nothing at this place
     │   ├── CorruptCheckpoint    what a checkpoint stored is not what is found
@@ -203,6 +205,17 @@ class NoCheckpoint(UserError, LookupError):
         return f"{place}: {found}; {advice}"
 
 
+class NotNow(UserError):
+    """The job is not in a state for what is asked of it: what, its state, and what to do."""
+
+    def __init__(self, what: str, state: str, advice: str) -> None:
+        super().__init__(what, state, advice)
+
+    def __str__(self) -> str:
+        what, state, advice = self.args
+        return f"no {what} now: the job is {state}; {advice}"
+
+
 class UnreadableInput(UserError, ValueError):
     """What a source found cannot be read: its place, what is wrong there, and the way out."""
 
@@ -303,6 +316,17 @@ class StepFailed(ExternalError):
     def __str__(self) -> str:
         pipeline, step, tries, reason = self.args
         return f"step {step} of pipeline {pipeline} failed {tries} time(s) in Spark: {reason}"
+
+
+class SavepointFailed(ExternalError):
+    """What was asked for could not be taken: what, and why; nothing of it is left."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(what, reason)
+
+    def __str__(self) -> str:
+        what, reason = self.args
+        return f"the {what} was not taken: {reason}"
 
 
 class CheckpointFailed(ExternalError):

@@ -28,6 +28,24 @@ class ExternalizedCheckpointRetention(Enum):
     NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
 
 
+class SavepointFormat(Enum):
+    """How the state of a savepoint is stored."""
+
+    CANONICAL = "canonical"
+    """As Parquet by operator and state: any backend restores it, and Spark reads it."""
+    NATIVE = "native"
+    """As the state backend stores it in checkpoints: quick, and for that backend."""
+
+
+class RestoreMode(Enum):
+    """Whom the checkpoint that a job starts from belongs to afterwards."""
+
+    NO_CLAIM = "NO_CLAIM"
+    """Its owner: the job never deletes it, nor builds on its files."""
+    CLAIM = "CLAIM"
+    """The job, which deletes it when it has a checkpoint of its own."""
+
+
 class StateBackendType(Enum):
     """Where keyed state lives while a job runs."""
 

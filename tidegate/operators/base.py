@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from tidegate.connectors.guarantee import Delivery
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
 from tidegate.state.backend import KeyedStateImage
@@ -82,6 +83,10 @@ class Operator(ABC):
     def on_watermark(self, watermark: Watermark) -> None:
         """Event time has come to `watermark` on all inputs."""
         self.output.emit_watermark(watermark)
+
+    def delivery(self) -> Delivery | None:
+        """What it guarantees to the outside, if it is a sink."""
+        return None
 
     def next_timer(self) -> float | None:
         """When, in seconds of the context's wall clock, `fire_timers` is due; None for never."""

@@ -62,8 +62,9 @@ class Commits:
         self._state.update(self._pending)
 
     def at_once(self, committables: Sequence[Any]) -> None:
-        """There are no checkpoints to wait for."""
-        self._commit(list(committables))
+        """There are no checkpoints to wait for, and none will follow a savepoint's barrier."""
+        self._commit([*(p.committable for p in self._pending), *committables])
+        self._pending = []
 
     def close(self) -> None:
         self._committer.close()

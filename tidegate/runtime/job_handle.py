@@ -6,20 +6,25 @@ import queue
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from typing import Any
 
+from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.checkpoint.statistics import CheckpointHistory
-from tidegate.core.errors import UserError
+from tidegate.core.errors import ConfigError, UserError
 from tidegate.core.ids import JobId
+from tidegate.core.modes import SavepointFormat
 from tidegate.runtime.exchange.codec import decode
+from tidegate.runtime.jobmanager.checkpoints import SnapshotOrder
 from tidegate.runtime.jobmanager.job_master import DriverOutputs, JobMaster
 from tidegate.runtime.jobmanager.job_status import JobStatus
 from tidegate.runtime.jobmanager.progress import Progress
 from tidegate.runtime.live_line import Console
 from tidegate.runtime.messages import Collected
 from tidegate.stream.batch import Batch
+from tidegate.stream.elements import BarrierKind, SavepointTarget
 from tidegate.types.arrow import ArrowFormat
 
 _LOOK_FOR_THE_END = 0.05
@@ -100,6 +105,52 @@ class JobHandle:
     def cancel(self) -> None:
         """Ask for the end of the job; `result` tells when it has come."""
         self._master.cancel()
+
+    def take_checkpoint(self) -> Future[str]:
+        """Ask for a checkpoint now, beside those that are due; its path."""
+        return self._master.order(SnapshotOrder(BarrierKind.CHECKPOINT, None))
+
+    def take_savepoint(
+        self,
+        directory: str | None = None,
+        format: SavepointFormat = SavepointFormat.CANONICAL,
+        *,
+        cancel: bool = False,
+    ) -> Future[str]:
+        """Ask for a savepoint; its path. With `cancel` the job is cancelled when it is there.
+
+        Raises:
+            ConfigError: there is no directory for it.
+        """
+        target = self._savepoint_in(directory, format)
+        return self._master.order(SnapshotOrder(BarrierKind.SAVEPOINT, target, cancels=cancel))
+
+    def stop(
+        self,
+        directory: str | None = None,
+        format: SavepointFormat = SavepointFormat.CANONICAL,
+        *,
+        drain: bool = False,
+    ) -> Future[str]:
+        """Ask for a savepoint behind which nothing follows; the job finishes when it is there.
+
+        With `drain` all inputs end first, and operators emit what they hold back.
+
+        Raises:
+            ConfigError: there is no directory for it.
+        """
+        target = self._savepoint_in(directory, format)
+        return self._master.order(SnapshotOrder(BarrierKind.STOP, target, drains=drain))
+
+    def _savepoint_in(self, directory: str | None, format: SavepointFormat) -> SavepointTarget:
+        chosen = directory or self._master.savepoint_directory
+        if chosen is None:
+            raise ConfigError(
+                "execution.checkpointing.savepoint-dir",
+                None,
+                "set it to where savepoints shall be written, or give a directory for this one",
+            )
+        return new_savepoint(chosen, self.job_id, format)
 
     def collected(self, name: str, format: ArrowFormat | None) -> Iterator[Any]:
         """The records of a collecting sink, as they come; a failure of the job is raised last."""

@@ -178,6 +178,8 @@ class SnapshotPlace:
     """Bytes of a subtask's state that the driver takes where there is no directory."""
     transfer_threads: int = 1
     """How many files of a database are copied at once."""
+    is_regular: bool = True
+    """Whether checkpoints are taken; otherwise at most savepoints are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +199,7 @@ class Deploy:
     pipeline: PipelineId
     attempt: Attempt
     snapshots: SnapshotPlace | None = None
-    """Where to write state; None: no checkpoints are taken."""
+    """Where to write state; None: nobody will ever ask for it."""
     restore: RestoreOrder | None = None
     """What to go on from; None: from nothing."""
 

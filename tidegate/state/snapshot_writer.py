@@ -49,6 +49,8 @@ class FileTarget:
     """Of the checkpoint, such as "chk-7"."""
     inline_threshold: int
     """A subtask with no more bytes of state than this hands them over with its pointers."""
+    shares: bool = True
+    """Whether other checkpoints may name its files; a savepoint is whole without others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,8 @@ class SnapshotWriter:
 
     def _copy_to_shared(self, source: NativeFile) -> FileSegment:
         checksum = xxh3_64()
-        copy = self._open(FileScope.SHARED)
+        assert isinstance(self._target, FileTarget)
+        copy = self._open(FileScope.SHARED if self._target.shares else FileScope.EXCLUSIVE)
         try:
             with source.path.open("rb", buffering=0) as file:
                 while block := file.read(_BLOCK):

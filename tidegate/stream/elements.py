@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from tidegate.core.ids import CheckpointId
-from tidegate.core.modes import CheckpointingMode
+from tidegate.core.modes import CheckpointingMode, SavepointFormat
 from tidegate.stream.batch import Batch
 
 
@@ -17,6 +17,16 @@ class BarrierKind(Enum):
     SAVEPOINT = auto()
     STOP = auto()
     """A savepoint behind which nothing is emitted any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointTarget:
+    """Where a savepoint is written, and how."""
+
+    directory: str
+    """A path or URL, in which the savepoint is a directory of its own."""
+    name: str
+    format: SavepointFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,10 @@ class Barrier:
     is_unaligned: bool = False
     """Whether it is obeyed as soon as it comes on one channel: what other channels bring before
     theirs is processed, and becomes part of the snapshot as records in flight."""
+    savepoint: SavepointTarget | None = None
+    """Where the state goes instead of where checkpoints go."""
+    drains: bool = False
+    """Whether a stop ends all inputs first, so that operators emit what they hold back."""
 
 
 @dataclass(frozen=True, slots=True)

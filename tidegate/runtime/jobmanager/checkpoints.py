@@ -7,8 +7,10 @@ one thing after the other, and is reported as an event.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 
 from tidegate.checkpoint.assembly import OperatorFacts, metadata_of
 from tidegate.checkpoint.completed import Acknowledgement, CompletedCheckpoint
@@ -31,7 +33,7 @@ from tidegate.checkpoint.statistics import CheckpointHistory, RestoreRecord
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
-from tidegate.core.errors import DirectoryTaken, TidegateError
+from tidegate.core.errors import DirectoryTaken, SavepointFailed, TidegateError
 from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import CheckpointId, JobId, PipelineId, VertexId
 from tidegate.core.modes import ExternalizedCheckpointRetention, RuntimeExecutionMode
@@ -52,7 +54,8 @@ from tidegate.runtime.messages import (
     SnapshotPlace,
 )
 from tidegate.state.snapshot import SubtaskSnapshot
-from tidegate.stream.elements import BarrierKind
+from tidegate.state.snapshot_reader import CheckpointLocation
+from tidegate.stream.elements import BarrierKind, SavepointTarget
 
 _log = logging.getLogger("tidegate.checkpoint")
 _FINAL_RETRY_SECONDS = 0.5
@@ -65,7 +68,30 @@ class StopJob:
     cause: TidegateError
 
 
-Effect = Trigger | NotifyComplete[SubtaskSnapshot] | NotifyAborted | FailJob | StopJob
+@dataclass(frozen=True, slots=True)
+class SnapshotOrder:
+    """Somebody asks for a checkpoint, a savepoint, or the job's end with one."""
+
+    kind: BarrierKind
+    target: SavepointTarget | None
+    """None: where checkpoints are."""
+    drains: bool = False
+    cancels: bool = False
+    """Whether the job is cancelled once it is there."""
+    answer: Future[str] = field(default_factory=Future, compare=False)
+    """Its path, or why there is none."""
+
+    @property
+    def what(self) -> str:
+        return "checkpoint" if self.kind is BarrierKind.CHECKPOINT else "savepoint"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelJob:
+    """The savepoint that was to precede it is there."""
+
+
+Effect = CancelJob | Trigger | NotifyComplete[SubtaskSnapshot] | NotifyAborted | FailJob | StopJob
 """What the job master has to carry out; everything else is done here."""
 
 
@@ -103,6 +129,11 @@ class JobCheckpoints:
             retained=map(_completed, home.retained),
             next_id=home.next_id,
         )
+        self._orders: dict[str, SnapshotOrder] = {}
+        """Not yet answered, by the name of their request."""
+        self._ordered: dict[CheckpointId, str] = {}
+        self._stop_point: RestorePoint | None = None
+        """The savepoint that the job ends with."""
         self._final_not_before = 0.0
         self._store = StoreThread(home.store)
         if point is not None and not self._settings.restore_partially:
@@ -138,20 +169,24 @@ class JobCheckpoints:
         return self._settings.is_enabled
 
     @property
+    def include_ended_subtasks(self) -> bool:
+        """Whether a checkpoint can be taken when some subtasks have ended."""
+        return self._settings.after_tasks_finish
+
+    @property
     def outlives_subtasks(self) -> bool:
         """Whether checkpoints go on when subtasks have ended, and one precedes the job's end."""
         return self.is_enabled and self._settings.after_tasks_finish
 
     @property
-    def place(self) -> SnapshotPlace | None:
+    def place(self) -> SnapshotPlace:
         """Where subtasks write their state."""
-        if not self.is_enabled:
-            return None
         return SnapshotPlace(
             directory=self._home.directory,
             inline_threshold=self._settings.inline_threshold.get_bytes(),
             limit=self._settings.max_state_in_memory.get_bytes(),
             transfer_threads=self._transfer_threads,
+            is_regular=self.is_enabled,
         )
 
     def start(self, post: Callable[[CheckpointEvent], None]) -> None:
@@ -168,8 +203,6 @@ class JobCheckpoints:
         self, pipelines: Mapping[PipelineId, PipelineFacts]
     ) -> tuple[list[Effect], float | None]:
         """Start what is due, give up what is late; and when to look again."""
-        if not self.is_enabled:
-            return [], None
         instructions, again = self._coordinator.look(
             self._clock.monotonic(), self._clock.time(), pipelines
         )
@@ -181,6 +214,36 @@ class JobCheckpoints:
         if self._coordinator.is_idle and now >= self._final_not_before:
             self._final_not_before = now + _FINAL_RETRY_SECONDS
             self._coordinator.request(CheckpointRequest(BarrierKind.CHECKPOINT, now, "end"))
+
+    def order(self, order: SnapshotOrder) -> None:
+        """Take a checkpoint or savepoint soon; the order is answered when it is there."""
+        now = self._clock.monotonic()
+        name = uuid.uuid4().hex
+        request = CheckpointRequest(order.kind, now, name, order.target, order.drains)
+        if self._coordinator.request(request):
+            self._orders[name] = order
+        else:
+            order.answer.set_exception(SavepointFailed(order.what, "too many are asked for"))
+
+    @property
+    def stop_point(self) -> RestorePoint | None:
+        """The savepoint that the job ends with, once it is complete."""
+        return self._stop_point
+
+    def _refuse_orders(self, reason: str) -> None:
+        """Those that have not begun never will."""
+        for request in self._coordinator.withdraw_requests():
+            self._answer(request.name, reason=reason)
+
+    def _answer(self, name: str, path: str = "", *, reason: str | None = None) -> list[Effect]:
+        order = self._orders.pop(name, None)
+        if order is None:
+            return []
+        if reason is not None:
+            order.answer.set_exception(SavepointFailed(order.what, reason))
+            return []
+        order.answer.set_result(path)
+        return [CancelJob()] if order.cancels else []
 
     def awaits(self, pipeline: PipelineId) -> bool:
         """Whether some checkpoint waits for a subtask of this pipeline."""
@@ -253,7 +316,12 @@ class JobCheckpoints:
             instructions = self._coordinator.not_published(number, event.error, now)
             return self._not_stored(event.error, instructions)
         passing(FaultPoint.PRE_COMMITTED, Victim.DRIVER)
-        self._metadata[number] = event.metadata
+        target = event.completed.savepoint
+        if target is None:
+            self._metadata[number] = event.metadata
+        elif event.completed.kind is BarrierKind.STOP:
+            location = CheckpointLocation(target.directory, target.name)
+            self._stop_point = RestorePoint(event.metadata, location)
         record = self.history.completed(number, self._clock.time(), event.path)
         if record is not None and record.duration is not None:
             _log.info(
@@ -265,7 +333,8 @@ class JobCheckpoints:
                 1000 * record.duration,
                 1000 * event.seconds,
             )
-        return self._carry_out(self._coordinator.published(event.completed, now))
+        effects = self._carry_out(self._coordinator.published(event.completed, now))
+        return effects + self._answer(self._ordered.pop(number, ""), event.path or "")
 
     def _not_stored(
         self, error: TidegateError, instructions: Iterable[Instruction[SubtaskSnapshot]]
@@ -276,6 +345,7 @@ class JobCheckpoints:
     def region_failed(self) -> list[Effect]:
         """Some region lost its state."""
         self._final_not_before = 0.0
+        self._refuse_orders("a part of the job failed before it began; ask again when it runs")
         return self._carry_out(self._coordinator.region_failed(self._clock.monotonic()))
 
     # --- recovery -------------------------------------------------------------------------------
@@ -287,6 +357,8 @@ class JobCheckpoints:
 
     def restore_point(self) -> RestorePoint | None:
         """Where to go on from."""
+        if self._stop_point is not None:
+            return self._stop_point
         latest = self._coordinator.latest
         if latest is not None:
             return self._home.point(self._metadata[latest.checkpoint_id])
@@ -334,6 +406,7 @@ class JobCheckpoints:
 
     def stop(self) -> None:
         """The job ends: take no checkpoint any more."""
+        self._refuse_orders("the job ends")
         self._carry_out(self._coordinator.stop(self._clock.monotonic()))
 
     def hurry(self) -> None:
@@ -345,6 +418,8 @@ class JobCheckpoints:
         if self._settings.is_enabled and not self._is_kept(status):
             self._store.remove(list(self._metadata))
         self._store.close()
+        for name in list(self._orders):
+            self._answer(name, reason="the job has ended")
 
     def _is_kept(self, status: JobStatus) -> bool:
         retention = self._settings.retention
@@ -360,7 +435,9 @@ class JobCheckpoints:
         effects: list[Effect] = []
         for instruction in instructions:
             match instruction:
-                case Trigger(barrier, _, awaited):
+                case Trigger(barrier, _, awaited, request):
+                    if request:
+                        self._ordered[barrier.checkpoint_id] = request
                     _log.info(
                         "Triggering checkpoint %d (type=%s) @ %d for job %s.",
                         barrier.checkpoint_id,
@@ -379,6 +456,9 @@ class JobCheckpoints:
                     self._metadata.pop(number, None)
                     self.history.discarded(number)
                     self._store.discard(number)
+                case Abandon(number, _, is_whole, SavepointTarget() as target):
+                    if is_whole:
+                        self._store.remove_savepoint(target)
                 case Abandon(number, snapshots, is_whole):
                     self._store.abandon(number, snapshots, is_whole=is_whole)
                 case NotifyAborted(number, reason):
@@ -386,6 +466,7 @@ class JobCheckpoints:
                         "Checkpoint %d of job %s was given up: %s", number, self.job_id, reason
                     )
                     self.history.failed(number, self._clock.time(), reason)
+                    self._answer(self._ordered.pop(number, ""), reason=reason)
                     effects.append(instruction)
                 case NotifyComplete() | FailJob():
                     effects.append(instruction)

@@ -7,7 +7,8 @@ import queue
 import random
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -19,6 +20,7 @@ from tidegate.core.errors import (
     CorruptCheckpoint,
     InternalError,
     JobCanceled,
+    NotNow,
     TidegateError,
     UserError,
     UserFunctionError,
@@ -33,8 +35,10 @@ from tidegate.core.ids import (
 )
 from tidegate.runtime.incarnation import Incarnation
 from tidegate.runtime.jobmanager.checkpoints import (
+    CancelJob,
     Effect,
     JobCheckpoints,
+    SnapshotOrder,
     StopJob,
 )
 from tidegate.runtime.jobmanager.cluster import (
@@ -83,6 +87,7 @@ from tidegate.runtime.messages import (
     Undeployed,
     Wake,
 )
+from tidegate.stream.elements import BarrierKind
 
 _log = logging.getLogger("tidegate.job")
 _LONGEST_WAIT = 1.0
@@ -93,7 +98,7 @@ class CancelRequested:
     """The user wants the job to end."""
 
 
-Event = ClusterEvent | StepEvent | CheckpointEvent | CancelRequested
+Event = ClusterEvent | StepEvent | CheckpointEvent | SnapshotOrder | CancelRequested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +128,8 @@ class JobMaster:
         self.checkpoints = checkpoints
         self.result: Future[None] = Future()
         """Done when the job has ended and nothing of it is left running."""
+        self.savepoint_directory = settings.checkpointing.savepoint_directory
+        """Where savepoints go that are not told where."""
         self._graph = graph
         self._engine = settings.engine
         self._cluster = cluster
@@ -168,6 +175,13 @@ class JobMaster:
     def cancel(self) -> None:
         """Ask for the end of the job; `result` tells when it has come."""
         self._inbox.put(CancelRequested())
+
+    def order(self, order: SnapshotOrder) -> Future[str]:
+        """Ask for a checkpoint, a savepoint, or the end with one; returns the order's answer."""
+        self._inbox.put(order)
+        if self.result.done():
+            self._refuse(order)
+        return order.answer
 
     def join(self, timeout: float | None = None) -> None:
         self._thread.join(timeout)
@@ -255,6 +269,8 @@ class JobMaster:
                 self.checkpoints.sources_triggered(checkpoint_id, enumerators)
             case CheckpointBegun() | PublicationSettled():
                 self._apply(self.checkpoints.handle(event))
+            case SnapshotOrder():
+                self._ordered(event)
             case CancelRequested():
                 self._cancel()
             case _:
@@ -266,7 +282,7 @@ class JobMaster:
             case Deployed(pipeline, attempt, seeks):
                 for seek in seeks:
                     _log.info("%s", seek)
-                self._drivers[pipeline].deployed(slot, attempt)
+                self._deployed(pipeline, slot, attempt)
             case DeployFailed(pipeline, attempt, error):
                 self._deploy_failed(pipeline, attempt, error)
             case CheckpointAcknowledged():
@@ -338,6 +354,15 @@ class JobMaster:
         for slot in sorted(order.slots):
             message = Deploy(pipeline, order.attempt, self.checkpoints.place, orders.get(slot))
             self._slots.tell([slot], message)
+
+    def _deployed(self, pipeline: PipelineId, slot: SlotIndex, attempt: Attempt) -> None:
+        driver = self._drivers[pipeline]
+        driver.deployed(slot, attempt)
+        stop = self.checkpoints.stop_point
+        if stop is not None and driver.region.state is RegionState.RUNNING:
+            # What the savepoint held to be committed was committed by opening: nothing is left.
+            driver.due = None
+            self._ending.setdefault(pipeline, (stop.metadata.checkpoint_id, set()))
 
     def _deploy_failed(self, pipeline: PipelineId, attempt: Attempt, error: TidegateError) -> None:
         driver = self._drivers[pipeline]
@@ -422,10 +447,12 @@ class JobMaster:
             self._ending.clear()
             return
         has_ended = any(driver.has_ended for driver in self._drivers.values())
-        if has_ended and not self.checkpoints.outlives_subtasks:
+        if has_ended and not self.checkpoints.include_ended_subtasks:
             self._look_again_at = None
             return
-        if any(d.is_finished and d.pipeline.id not in self._ending for d in self._running()):
+        if self.checkpoints.outlives_subtasks and any(
+            d.is_finished and d.pipeline.id not in self._ending for d in self._running()
+        ):
             self.checkpoints.request_final()
         effects, self._look_again_at = self.checkpoints.look(
             {
@@ -434,6 +461,18 @@ class JobMaster:
             }
         )
         self._apply(effects)
+
+    def _ordered(self, order: SnapshotOrder) -> None:
+        if self.status is JobStatus.RUNNING and self.checkpoints.stop_point is None:
+            self.checkpoints.order(order)
+        else:
+            self._refuse(order)
+
+    def _refuse(self, order: SnapshotOrder) -> None:
+        status = self.status
+        advice = "it is too late" if status.is_terminal else "ask again when it runs"
+        with suppress(InvalidStateError):  # two threads may find out that it is too late
+            order.answer.set_exception(NotNow(order.what, status.name.lower(), advice))
 
     def _apply(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -457,17 +496,25 @@ class JobMaster:
                     )
                 case StopJob(cause):
                     self._fail(cause)
+                case CancelJob():
+                    self._cancel()
                 case _:
                     assert_never(effect)
 
     def _completed(self, completed: Completed) -> None:
         number = completed.checkpoint_id
+        if not completed.is_recovery_point:
+            # The job may go back behind it: what sinks have prepared waits for a checkpoint.
+            return
         for driver in self._running():
             pipeline = driver.pipeline
-            if driver.is_finished and all(
-                SubtaskId(vertex.id, SubtaskIndex(i)) in completed.finished
-                for vertex in pipeline.vertices
-                for i in range(vertex.parallelism)
+            if completed.kind is BarrierKind.STOP or (
+                driver.is_finished
+                and all(
+                    SubtaskId(vertex.id, SubtaskIndex(i)) in completed.finished
+                    for vertex in pipeline.vertices
+                    for i in range(vertex.parallelism)
+                )
             ):
                 self._ending.setdefault(pipeline.id, (number, set(driver.region.slots)))
             self._tell(driver, CheckpointCompleted, number)
@@ -581,6 +628,9 @@ class JobMaster:
             self.result.set_exception(JobCanceled(self._graph.name))
         else:
             self.result.set_result(None)
+        while not self._inbox.empty():
+            if isinstance(order := self._inbox.get(), SnapshotOrder):
+                self._refuse(order)
 
     def _release_everything(self) -> None:
         self._slots.shut_down()

@@ -14,10 +14,12 @@ from tidegate.checkpoint.completed import CompletedCheckpoint
 from tidegate.checkpoint.coordinator import Trigger
 from tidegate.checkpoint.memory_store import MemoryCheckpointStore
 from tidegate.checkpoint.metadata import CheckpointMetadata
+from tidegate.checkpoint.savepoints import dispose, publish_savepoint, remove_savepoint
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import InternalError, StorageError, TidegateError
 from tidegate.core.ids import CheckpointId
 from tidegate.state.snapshot import SubtaskSnapshot
+from tidegate.stream.elements import SavepointTarget
 
 _log = logging.getLogger("tidegate.checkpoint")
 _READ_BACK_SECONDS = 1.0
@@ -84,6 +86,14 @@ class StoreThread:
         """Delete what was written for a checkpoint that will never be."""
         self._tasks.put(partial(self._store.abandon, checkpoint_id, snapshots, is_whole=is_whole))
 
+    def remove_savepoint(self, target: SavepointTarget) -> None:
+        """Delete what was written of a savepoint that will never be."""
+        self._tasks.put(partial(remove_savepoint, target))
+
+    def dispose(self, path: str) -> None:
+        """Delete a checkpoint or savepoint that the job has taken over."""
+        self._tasks.put(partial(dispose, path))
+
     def remove(self, checkpoints: Iterable[CheckpointId]) -> None:
         """Delete these checkpoints, and the directory with them, unless a newer driver has it."""
         self._tasks.put(self._store.still_owned)
@@ -124,10 +134,14 @@ class StoreThread:
         started = time.monotonic()
         path: str | None = None
         error: TidegateError | None = None
+        target = completed.savepoint
         try:
-            path = self._store.publish(metadata)
+            if target is None:
+                path = self._store.publish(metadata)
+            else:
+                path = publish_savepoint(target, metadata)
         except StorageError as failure:
-            if not self._is_published_after_all(completed.checkpoint_id):
+            if target is not None or not self._is_published_after_all(completed.checkpoint_id):
                 error = failure
         except Exception as failure:
             error = _as_ours(failure)

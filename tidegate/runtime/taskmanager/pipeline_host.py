@@ -92,6 +92,7 @@ class PipelineHost:
         self._snapshotter = (
             None if snapshots is None else Snapshotter(attempt, snapshots, services.send)
         )
+        self._is_checkpointed = snapshots is not None and snapshots.is_regular
         self._is_same_directory = (
             restore is not None
             and restore.location is not None
@@ -137,7 +138,7 @@ class PipelineHost:
                 attempt=self.attempt,
                 job_name=graph.name,
                 job_id=package.job_id,
-                is_checkpointed=self._snapshotter is not None,
+                is_checkpointed=self._is_checkpointed,
                 settings=package.settings,
                 clock=services.clock,
                 console=services.console,

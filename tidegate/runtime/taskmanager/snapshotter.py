@@ -38,6 +38,7 @@ from tidegate.state.snapshot_writer import (
     SnapshotWriter,
 )
 from tidegate.storage.filesystem import open_store
+from tidegate.stream.elements import Barrier
 
 _PATIENCE_WITH_STORAGE = 2.0
 _Shared = Mapping[str, FileSegment]
@@ -125,7 +126,7 @@ class Snapshotter:
             return
         started = time.monotonic()
         writer = SnapshotWriter(
-            self._target(number), is_canceled, transfer_threads=self._place.transfer_threads
+            self._target(frozen.barrier), is_canceled, transfer_threads=self._place.transfer_threads
         )
         try:
             base = self._stored.get(frozen.barrier.base or CheckpointId(0), {})
@@ -149,7 +150,7 @@ class Snapshotter:
             return
         snapshot = SubtaskSnapshot(operators=tuple(handles), ended_inputs=frozen.ended_inputs)
         for handle in handles:
-            if handle.keyed is not None:
+            if handle.keyed is not None and frozen.barrier.savepoint is None:
                 self.remember(number, order.subtask, handle.operator_id, handle.keyed)
         self._send(
             CheckpointAcknowledged(
@@ -171,10 +172,14 @@ class Snapshotter:
         )
         passing(FaultPoint.ACKNOWLEDGED, Victim.SLOT)
 
-    def _target(self, number: CheckpointId) -> FileTarget | MemoryTarget:
+    def _target(self, barrier: Barrier) -> FileTarget | MemoryTarget:
+        threshold = self._place.inline_threshold
+        if barrier.savepoint is not None:
+            store = open_store(barrier.savepoint.directory)
+            return FileTarget(store, barrier.savepoint.name, threshold, shares=False)
         if self._store is None:
             return MemoryTarget(self._place.limit)
-        return FileTarget(self._store, directory_of(number), self._place.inline_threshold)
+        return FileTarget(self._store, directory_of(barrier.checkpoint_id), threshold)
 
     @staticmethod
     def _write_operator(

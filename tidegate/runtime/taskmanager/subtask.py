@@ -37,7 +37,7 @@ from tidegate.runtime.taskmanager.outbox import ChannelWriter
 from tidegate.state.backend import FrozenState
 from tidegate.state.operator_state import FrozenOperatorState
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, EndOfInput, StreamElement, Watermark
+from tidegate.stream.elements import Barrier, BarrierKind, EndOfInput, StreamElement, Watermark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +146,8 @@ class Subtask:
         self._gate = gate
         self._checkpoints = checkpoints
         self._opened: list[Operator] = []
+        self._halted_by: CheckpointId | None = None
+        """The savepoint that the job ends with: behind its barrier a source emits nothing."""
         self._unfinished: dict[CheckpointId, FrozenSubtask] = {}
         """Unaligned snapshots that wait for what is in flight."""
         self._outputs = self._wire()
@@ -218,8 +220,14 @@ class Subtask:
                     source.no_more_splits()
             self._end_again()
             for barrier in barriers:
+                if barrier.drains and not self.is_finished:
+                    self._finish()
                 self._take_snapshot(TakeSnapshot(barrier, 0.0, 0))
-            if not self.is_finished:
+                if barrier.kind is BarrierKind.STOP:
+                    self._halted_by = barrier.checkpoint_id
+            if self._halted_by is not None and not self.is_finished:
+                status = InputStatus.NOTHING_AVAILABLE
+            elif not self.is_finished:
                 report = source.run_slice(max_records, max_bytes)
                 records, status = report.records, report.status
                 self.records_in += records
@@ -252,6 +260,8 @@ class Subtask:
     def abort(self, checkpoint_id: CheckpointId) -> None:
         """The coordinator gave a checkpoint up."""
         self._drop_snapshot(checkpoint_id)
+        if self._halted_by == checkpoint_id:
+            self._halted_by = None
         try:
             if self._gate is not None:
                 self._deliver(self._gate.abort(checkpoint_id, time.monotonic()))
@@ -293,7 +303,8 @@ class Subtask:
     def is_available(self) -> bool:
         """Whether a step would find input in this source, or has to report its failure."""
         source = self.source
-        if source is None or self.is_finished or self.failure is not None:
+        is_silent = self.is_finished or self._halted_by is not None or self.failure is not None
+        if source is None or is_silent:
             return False
         try:
             return source.is_available()
