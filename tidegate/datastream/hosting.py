@@ -22,20 +22,20 @@ class Hosting:
     """Takes the jobs in place of Spark."""
 
 
-_in_force = Hosting()
+_in_force = [Hosting()]
+"""The last one holds."""
 
 
 def hosting() -> Hosting:
     """What is in force in this process."""
-    return _in_force
+    return _in_force[-1]
 
 
 @contextmanager
 def hosted(by: Hosting) -> Iterator[None]:
     """Put it in force for the block."""
-    global _in_force  # noqa: PLW0603: one program at a time is run by a process
-    before, _in_force = _in_force, by
+    _in_force.append(by)
     try:
         yield
     finally:
-        _in_force = before
+        _in_force.pop()
