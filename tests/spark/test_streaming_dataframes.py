@@ -1,13 +1,19 @@
 """Readers of Structured Streaming as sources: every row once, whatever fails."""
 
 import json
+import os
+import signal
+import tempfile
+import textwrap
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet as pq
 
 from tests.api.test_exactly_once_sinks import FailsBehindCheckpoints
 from tests.programs import wait_until
+from tests.spark.scripts import end, output_of, start_script
 from tidegate.common import RestartStrategies, Types
 from tidegate.connectors.source import EnumeratorContext, ReaderContext
 from tidegate.connectors.staging import StagedReader
@@ -81,11 +87,13 @@ def numbers_in(out):
 
 def staged(tmp_path):
     """The Parquet files that wait for a reader, or for a checkpoint to do without them."""
-    return [
-        path
-        for path in (tmp_path / "checkpoints").rglob("*.parquet")
-        if not path.name.startswith(".")
-    ]
+    found = os.walk(tmp_path / "checkpoints")  # unlike rglob it does not mind what is deleted
+    return {
+        Path(directory, name)
+        for directory, _, names in found
+        for name in names
+        if name.endswith(".parquet") and name[0] not in "._" and "_temporary" not in directory
+    }
 
 
 def test_files_that_arrive_while_tasks_fail_are_read_once(spark, inbox, out, tmp_path):
@@ -135,7 +143,7 @@ def test_a_new_job_goes_on_behind_the_checkpoint_of_the_last(spark, inbox, out, 
     wait_until(lambda: len(numbers_in(out)) > 2 * ROWS_PER_FILE)
     job.cancel_and_wait()
     assert len(numbers_in(out)) < inbox.count
-    before = set(staged(tmp_path))
+    before = staged(tmp_path)
     inbox.add(2)
     (home,) = (tmp_path / "checkpoints").iterdir()
     settings = {"execution.state-recovery.path": "latest" if restored == "latest" else str(home)}
@@ -147,11 +155,12 @@ def test_a_new_job_goes_on_behind_the_checkpoint_of_the_last(spark, inbox, out, 
         if restored == "latest":
             wait_until(lambda: not staged(tmp_path))
         else:
-            wait_until(lambda: set(staged(tmp_path)) <= before)
+            wait_until(lambda: staged(tmp_path) <= before)
     finally:
         job.cancel_and_wait()
     assert numbers_in(out) == list(range(inbox.count))
-    assert set(before) <= set(staged(tmp_path)) or restored == "latest"
+    if restored == "path":
+        assert before <= staged(tmp_path), "they belong to another job"
 
 
 def test_without_checkpoints_rows_arrive_and_nothing_of_them_stays(spark, inbox, tmp_path):
@@ -161,6 +170,10 @@ def test_without_checkpoints_rows_arrive_and_nothing_of_them_stays(spark, inbox,
     with stream.map(lambda row: row[0]).execute_and_collect() as records:
         assert sorted(records) == list(range(inbox.count))
     assert [path for path in (tmp_path / "exchange").rglob("*") if path.is_file()] == []
+
+
+def marker_of(path):
+    return Path(path).with_name(f"_{Path(path).name}.read")
 
 
 def test_spark_hands_over_no_more_than_the_readers_take(spark, inbox, tmp_path):
@@ -175,14 +188,13 @@ def test_spark_hands_over_no_more_than_the_readers_take(spark, inbox, tmp_path):
         ReaderContext(0, 1, SystemClock(), arrow_format(source.produced_type()), job_id="job")
     )
     enumerator.open()
-    files = set()
+    files: set[str] = set()
 
     def hand_out():
         splits = enumerator.next_splits(1).get(0, [])
         files.update(split.file.path for split in splits)
         reader.add_splits(splits)
-        markers = {path.name[1:-5] for path in (tmp_path / "staged").rglob("*.read")}
-        assert len({path for path in files if Path(path).name not in markers}) <= 2
+        assert len([path for path in files if not marker_of(path).exists()]) <= 2
         return splits
 
     seen = Counter()
@@ -241,3 +253,69 @@ def test_a_source_says_whether_it_can_replay(spark, inbox):
     assert env.from_streaming_dataframe(inbox.stream(spark)).get_type() == Types.ROW_NAMED(
         ["n"], [Types.LONG()]
     )
+
+
+KILLED = textwrap.dedent(
+    """
+    import time
+    from pathlib import Path
+    from pyspark.sql import SparkSession
+    from tidegate import StreamExecutionEnvironment, Types
+
+    ROW = Types.ROW_NAMED(["n", "kind"], [Types.LONG(), Types.STRING()])
+    HERE = Path(__file__).parent
+
+    def slowly(row):
+        time.sleep(0.01)
+        return row
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    env = StreamExecutionEnvironment.get_execution_environment(
+        {
+            "tidegate.step.max-records": 10,
+            "execution.checkpointing.dir": str(HERE / "checkpoints"),
+            "execution.state-recovery.path": "latest",
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        },
+        spark=spark,
+    )
+    env.set_parallelism(1).enable_checkpointing("100 ms")
+    reader = spark.readStream.schema("n long").option("maxFilesPerTrigger", 1)
+    frame = reader.json(str(HERE / "inbox"))
+    rows = env.from_streaming_dataframe(
+        frame.selectExpr("n", "if(n % 2 = 0, 'even', 'odd') AS kind"), bounded=True
+    )
+    rows.map(slowly, ROW).sink_to_table(str(HERE / "out"), partition_by="kind")
+    env.execute("killed")
+    print("finished")
+    """
+)
+
+
+def test_a_driver_that_is_killed_is_succeeded_by_one_that_loses_and_repeats_nothing(
+    inbox, out, tmp_path
+):
+    inbox.add(20)
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+
+    def rows():
+        files = [path for path in out.rglob("*.parquet") if not path.name.startswith(".")]
+        tables = [pq.ParquetFile(path).read() for path in files]
+        return sorted(n for table in tables for n in table["n"].to_pylist())
+
+    with tempfile.TemporaryDirectory(prefix="tg-") as temporary:
+        driver = start_script(script, "spark", Path(temporary))
+        try:
+            wait_until(lambda: len(rows()) >= 3 * ROWS_PER_FILE or driver.poll() is not None, 120)
+            os.killpg(driver.pid, signal.SIGKILL)
+        finally:
+            end(driver)
+            driver.communicate()
+        before = rows()
+        assert 0 < len(before) < inbox.count
+        assert output_of(script, "spark", Path(temporary)) == "finished\n"
+    assert rows() == list(range(inbox.count))
+    assert list((tmp_path / "checkpoints").iterdir()) == []

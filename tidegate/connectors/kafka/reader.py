@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 _MOST_MESSAGES = 8192
 """More at once gain nothing: their objects leave the processor's caches before they are used."""
 _LOOK_AHEAD = 512
-_TOPIC, _PARTITION, _OFFSET = map(methodcaller, ("topic", "partition", "offset"))
+_PARTITION, _OFFSET = methodcaller("partition"), methodcaller("offset")
 
 
 class KafkaReader(SourceReader):
@@ -48,6 +48,7 @@ class KafkaReader(SourceReader):
         self._undecodable = undecodable
         self._watch = ConnectionWatch(settings.brokers, "reading records", settings.patience)
         self._splits: dict[tuple[str, int], KafkaSplit] = {}
+        self._topics: set[str] = set()
         self._ahead: list[Any] = []
         self._no_more = False
         self._client: Any = None
@@ -60,6 +61,7 @@ class KafkaReader(SourceReader):
 
     def add_splits(self, splits: Sequence[KafkaSplit]) -> None:
         self._splits.update({_key(split): split for split in splits})
+        self._topics.update(split.partition.topic for split in splits)
         new = [_assigned(split) for split in splits if not split.is_done]
         if new:
             self._client.incremental_assign(new)
@@ -73,11 +75,18 @@ class KafkaReader(SourceReader):
         if self._watch.failure is not None:
             raise self._watch.failure
         with collector_paused():
-            messages = self._next_records(min(max_records, _MOST_MESSAGES))
-            if not messages:
-                return Poll(None, self._status())
-            batch = self._decoded(messages)
-            return Poll(batch if len(batch) else None, InputStatus.MORE_AVAILABLE)
+            return self._poll(min(max_records, _MOST_MESSAGES))
+
+    def _poll(self, max_records: int) -> Poll:
+        messages = self._next_records(max_records)
+        if not messages:
+            return Poll(None, self._status())
+        positions = self._positions(messages)
+        if self._settings.has_end and self._is_beyond_an_end(positions):
+            messages = [message for message in messages if self._is_wanted(message)]
+            positions = self._positions(messages)
+        batch = self._decoded(messages, positions)
+        return Poll(batch if len(batch) else None, InputStatus.MORE_AVAILABLE)
 
     def _status(self) -> InputStatus:
         if self._no_more and all(split.is_done for split in self._splits.values()):
@@ -95,10 +104,7 @@ class KafkaReader(SourceReader):
                     self._on_event(messages[0])
                     continue
                 messages = messages[:first]
-            if self._settings.has_end and self._is_beyond_an_end(messages):
-                messages = [message for message in messages if self._is_wanted(message)]
-            if messages:
-                return messages
+            return messages
         return []
 
     def _take(self, count: int) -> list[Any]:
@@ -110,10 +116,20 @@ class KafkaReader(SourceReader):
     def _fetched(self, count: int) -> list[Any]:
         return self._client.consume(count, 0) if self._splits else []
 
-    def _is_beyond_an_end(self, messages: list[Any]) -> bool:
+    def _positions(self, messages: list[Any]) -> dict[tuple[str, int], int]:
+        """Behind which offset each partition was read when these messages were."""
+        if len(self._topics) == 1:
+            [topic] = self._topics
+            last = dict(zip(map(_PARTITION, messages), map(_OFFSET, messages), strict=True))
+            return {(topic, partition): offset + 1 for partition, offset in last.items()}
+        return {
+            (message.topic(), message.partition()): message.offset() + 1 for message in messages
+        }
+
+    def _is_beyond_an_end(self, positions: dict[tuple[str, int], int]) -> bool:
         return any(
             (stop := self._splits[key].stop) is not None and position > stop
-            for key, position in _positions(messages).items()
+            for key, position in positions.items()
         )
 
     def _is_wanted(self, message: Any) -> bool:
@@ -162,7 +178,7 @@ class KafkaReader(SourceReader):
         target.offset = OFFSET_BEGINNING if is_earliest else OFFSET_END
         self._client.incremental_assign([target])
 
-    def _decoded(self, messages: list[Any]) -> Batch:
+    def _decoded(self, messages: list[Any], positions: dict[tuple[str, int], int]) -> Batch:
         """The records up to the first message that cannot be decoded.
 
         One that comes first is settled: it ends the job, or it is left out.
@@ -173,8 +189,8 @@ class KafkaReader(SourceReader):
                 self._settle(messages[0], problem)
                 taken = 1
             self._ahead = messages[taken:] + self._ahead
-            messages = messages[:taken]
-        self._moved(_positions(messages))
+            positions = self._positions(messages[:taken])
+        self._moved(positions)
         return batch
 
     def _settle(self, message: Any, problem: str) -> None:
@@ -235,13 +251,6 @@ class KafkaReader(SourceReader):
         if self._client is not None:
             self._client.close()
             self._client = None
-
-
-def _positions(messages: list[Any]) -> dict[tuple[str, int], int]:
-    """Behind which offset each partition was read when these messages were."""
-    places = zip(map(_TOPIC, messages), map(_PARTITION, messages), strict=True)
-    last = dict(zip(places, map(_OFFSET, messages), strict=True))
-    return {place: offset + 1 for place, offset in last.items()}
 
 
 def _key(split: KafkaSplit) -> tuple[str, int]:

@@ -5,25 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidegate.connectors.serialization import SerializationSchema
 from tidegate.core.errors import ConfigError, UnencodableRecord
 from tidegate.stream.batch import Batch
 
 Headers = Mapping[str, Any] | Sequence[tuple[str, Any]]
-
-
-class Message(NamedTuple):
-    """What a producer is given for a record, except for the topic."""
-
-    value: bytes | str | None
-    key: bytes | str | None = None
-    timestamp: int = 0
-    """Milliseconds since the epoch; 0 for the time of writing."""
-    headers: list[tuple[str, Any]] | None = None
-
-
+Message = tuple[bytes | str | None, bytes | str | None, int, list[tuple[str, Any]] | None]
+"""What a producer is given for a record: value, key, milliseconds since the epoch (0 for the time
+of writing), headers. A plain tuple, since there is one for every record."""
 Serializer = SerializationSchema | Callable[[Any], bytes | str | None]
 
 
@@ -89,8 +80,7 @@ class KafkaRecordSerializationSchema:
         times = repeat(0) if stamps is None else stamps.clip(min=0).tolist()
         select = self._headers
         headers = repeat(None) if select is None else [_pairs(select(r)) for r in batch.records]
-        parts = zip(_serialized(self._value, batch), keys, times, headers, strict=False)
-        messages = list(map(Message._make, parts))
+        messages = list(zip(_serialized(self._value, batch), keys, times, headers, strict=False))
         if self.only_topic is not None:
             return [(self.only_topic, messages)]
         assert callable(self._select)

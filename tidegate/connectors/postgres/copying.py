@@ -41,6 +41,7 @@ class Copying:
     ) -> None:
         self._session = session
         self._table = table
+        self._format = format
         self._rows: _Rows
         if format is not None:
             self._rows = _ColumnsAsCsv(columns)
@@ -58,6 +59,8 @@ class Copying:
         Raises:
             RowRefused: the server, or the conversion, does not take one of them.
         """
+        if self._format is not None and batch.format != self._format:
+            batch = Batch.of_records(batch.records, self._format)
         try:
             cursor = self._session.connection.cursor()
             with cursor.copy(self._statement) as copy:

@@ -68,20 +68,20 @@ class Session:
         self.server = server
         self.connection = connection
 
-    def execute(
-        self, statement: str | sql.Composed, values: tuple[Any, ...] = (), *, doing: str
-    ) -> str:
+    def execute(self, statement: str | sql.Composed, *, doing: str) -> str:
         """Run a statement; returns what the server says that it did."""
         with translated(self.server, doing):
-            return self._run(statement, values).statusmessage or ""
+            return self._run(statement).statusmessage or ""
 
     def query(
-        self, statement: str | sql.Composed, values: tuple[Any, ...] = (), *, doing: str
+        self, statement: str, values: tuple[Any, ...] = (), *, doing: str
     ) -> list[tuple[Any, ...]]:
         with translated(self.server, doing):
             return self._run(statement, values).fetchall()
 
-    def _run(self, statement: str | sql.Composed, values: tuple[Any, ...]) -> psycopg.Cursor[Any]:
+    def _run(
+        self, statement: str | sql.Composed, values: tuple[Any, ...] = ()
+    ) -> psycopg.Cursor[Any]:
         text = statement.encode() if isinstance(statement, str) else statement
         return self.connection.execute(text, values or None)
 
@@ -106,9 +106,6 @@ def failure(error: psycopg.Error, server: Server, doing: str) -> TidegateError:
             "; another transaction holds the lock, maybe a prepared one that waits for its "
             "checkpoint: rows that share a unique key need the sink that upserts (keys=...)"
         )
-    refused = psycopg.ProgrammingError | psycopg.NotSupportedError
-    if isinstance(error, refused) and not isinstance(error, psycopg.errors.SyntaxError):
+    if isinstance(error, psycopg.ProgrammingError | psycopg.NotSupportedError):
         return UserError(f"{server} refused {doing}: {reason}")
-    if isinstance(error, psycopg.ProgrammingError):
-        return UserError(f"{server} does not understand the statement for {doing}: {reason}")
     return DatabaseFailed(str(server), doing, reason)

@@ -19,6 +19,12 @@ from tidegate.connectors.sink import CommittingWriter, WriterContext
 from tidegate.core.errors import TidegateError
 from tidegate.stream.batch import Batch
 
+_SET = """
+WITH given AS (SELECT %s::text AS name, %s::text AS value)
+SELECT set_config(name, value, false) FROM given JOIN pg_settings USING (name)
+"""
+"""Sets what the server knows: older ones do not know all."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -58,10 +64,15 @@ class TableWriter(CommittingWriter):
         self._copying = self._copying_to(session, table, columns)
 
     def _prepare_session(self, session: Session) -> None:
+        """Wait for nobody forever, and let the server wait for us as long as it takes."""
         timeout = f"{int(self._target.lock_timeout / timedelta(milliseconds=1))}ms"
-        settings = {"lock_timeout": timeout, "idle_in_transaction_session_timeout": "0"}
-        for name, value in settings.items():
-            session.query("SELECT set_config(%s, %s, false)", (name, value), doing="connecting")
+        settings = {
+            "lock_timeout": timeout,
+            "idle_in_transaction_session_timeout": "0",
+            "idle_session_timeout": "0",
+        }
+        for setting in settings.items():
+            session.query(_SET, setting, doing="connecting")
 
     def _copying_to(self, session: Session, table: Table, columns: Sequence[Column]) -> Copying:
         return Copying(

@@ -5,13 +5,16 @@ from tidegate.connectors.guarantee import DeliveryGuarantee
 from tidegate.connectors.kafka.record_serialization import (
     KafkaRecordSerializationSchema,
     KafkaTopicSelector,
-    Message,
 )
 from tidegate.connectors.kafka.sink import KafkaSink
 from tidegate.core.errors import ConfigError, UnencodableRecord
 from tidegate.stream.batch import Batch
 
 TEXT = SimpleStringSchema()
+
+
+def message(value, key=None):
+    return value, key, 0, None
 
 
 def sent(schema, records):
@@ -24,9 +27,9 @@ def sent(schema, records):
 def test_a_message_has_a_value_and_a_key_where_one_is_wanted():
     plain = KafkaRecordSerializationSchema.builder().set_topic("t")
     plain = plain.set_value_serialization_schema(TEXT)
-    assert sent(plain.build(), ["a"]) == [("t", [Message(b"a")])]
+    assert sent(plain.build(), ["a"]) == [("t", [message(b"a")])]
     keyed = plain.set_key_serialization_schema(lambda text: text.upper()).build()
-    assert sent(keyed, ["a", "b"]) == [("t", [Message(b"a", "A"), Message(b"b", "B")])]
+    assert sent(keyed, ["a", "b"]) == [("t", [message(b"a", "A"), message(b"b", "B")])]
 
 
 class ByLength(KafkaTopicSelector):
@@ -39,8 +42,8 @@ def test_messages_of_a_topic_keep_their_order(selector):
     builder = KafkaRecordSerializationSchema.builder().set_topic_selector(selector)
     schema = builder.set_value_serialization_schema(TEXT).build()
     assert sent(schema, ["a", "bb", "c"]) == [
-        ("of-1", [Message(b"a"), Message(b"c")]),
-        ("of-2", [Message(b"bb")]),
+        ("of-1", [message(b"a"), message(b"c")]),
+        ("of-2", [message(b"bb")]),
     ]
 
 
@@ -49,7 +52,7 @@ def test_the_first_record_that_cannot_be_encoded_is_named_after_those_before_it_
     calls = []
     with pytest.raises(UnencodableRecord, match="the record 'ä' cannot be encoded: Unicode") as bad:
         schema.send(Batch.of_records(["a", "ä", "ö"]), lambda *call: calls.append(call))
-    assert calls == [("t", [Message(b"a")])]
+    assert calls == [("t", [message(b"a")])]
     assert bad.value.suspects == range(1, 2)
 
 
