@@ -5,18 +5,20 @@ VENV := .venv/bin/python
 RUN = JAVA_HOME="$$(.venv/bin/tidegate doctor --java-home)" PATH="$(CURDIR)/.venv/bin:$$PATH"
 QUICK := not (slow or spark or cluster or soak)
 
-.PHONY: help install demo test check lint format bench doctor constraints clean
+.PHONY: help install demo test check lint format bench doctor services services-stop constraints clean
 
 help:
-	@echo 'make demo         count words, fail, and recover from a checkpoint'
-	@echo 'make test         run all tests'
-	@echo 'make check        run the quick tests'
-	@echo 'make lint         run ruff and mypy'
-	@echo 'make format       format the code and sort the imports'
-	@echo 'make bench        compare the speed with other engines'
-	@echo 'make doctor       say what this machine has and what it lacks'
-	@echo 'make constraints  pin the newest versions of all packages'
-	@echo 'make clean        remove .venv and all caches'
+	@echo 'make demo           count words, fail, and recover from a checkpoint'
+	@echo 'make test           run all tests'
+	@echo 'make check          run the quick tests'
+	@echo 'make lint           run ruff and mypy'
+	@echo 'make format         format the code and sort the imports'
+	@echo 'make bench          compare the speed with other engines'
+	@echo 'make doctor         say what this machine has and what it lacks'
+	@echo 'make services       start the real servers that tests and examples use'
+	@echo 'make services-stop  stop them'
+	@echo 'make constraints    pin the newest versions of all packages'
+	@echo 'make clean          remove .venv and all caches'
 
 install:
 	@command -v $(PYTHON) >/dev/null 2>&1 || { \
@@ -48,6 +50,12 @@ bench: install
 
 doctor: install
 	@.venv/bin/tidegate doctor
+
+services: install
+	@$(VENV) -m services start
+
+services-stop: install
+	@$(VENV) -m services stop
 
 constraints:
 	$(PYTHON) -m venv --clear .venv-pins

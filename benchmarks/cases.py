@@ -12,6 +12,7 @@ class Workload(StrEnum):
     SUM = "sum"
     FUNCTION = "function"
     MAP = "map"
+    KAFKA = "kafka"
     LATENCY = "latency"
     FLOOR = "floor"
     INCREMENTAL = "incremental"
@@ -39,6 +40,7 @@ HEADINGS = {
     Workload.SUM: "(a) keyed running sum, the engine's own aggregation",
     Workload.FUNCTION: "(b) keyed running sum, a Python function per record with state",
     Workload.MAP: "(c) map only, a Python function per record",
+    Workload.KAFKA: "a Kafka topic of JSON messages to a keyed running sum",
     Workload.LATENCY: "(e) event to sink at a fixed rate, keyed running sum",
     Workload.FLOOR: "(d) floor of a warm two-stage step",
     Workload.INCREMENTAL: "what a RocksDB checkpoint writes when 1 % of the keys have changed",

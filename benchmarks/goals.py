@@ -78,6 +78,7 @@ RATIO_GOALS: Sequence[RatioGoal] = (
 LIMIT_GOALS: Sequence[LimitGoal] = (
     LimitGoal(Case(Workload.SUM, MANY), "python_peak_mb", 1_000, "MB"),
     LimitGoal(Case(Workload.FLOOR, FEW), "step_p50_ms", 100, "ms"),
+    LimitGoal(Case(Workload.KAFKA, FEW), "us_per_record", 1e6 / 150_000, "us"),
     LimitGoal(Case(Workload.LATENCY, FEW), "latency_p50_ms", 150, "ms"),
     LimitGoal(Case(Workload.INCREMENTAL, MANY), "written_over_full", 0.1, "x"),
     LimitGoal(Case(Workload.RECOVERY, MANY), "exception_s", 1.0, "s"),

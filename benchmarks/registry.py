@@ -6,6 +6,7 @@ how many records a bounded run gets and with which batch a search for the right 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,12 +38,16 @@ class Peer:
         return self.rates.get((workload, known)) or self.rates.get((workload, FEW)) or 10_000.0
 
 
+KAFKA_RATE = 0.3e6
+"""The same for all: they read one topic, which takes a while to write."""
+FILLS_TOPICS = {"filled_by": sys.executable}
 TIDEGATE_RATES = {
     (Workload.SUM, FEW): 8e6,
     (Workload.SUM, MANY): 5e6,
     (Workload.FUNCTION, FEW): 1e6,
     (Workload.FUNCTION, MANY): 0.8e6,
     (Workload.MAP, FEW): 1e6,
+    (Workload.KAFKA, FEW): KAFKA_RATE,
 }
 
 PEERS: tuple[Peer, ...] = (
@@ -52,12 +57,13 @@ PEERS: tuple[Peer, ...] = (
         environment=TIDEGATE,
         modules={
             **dict.fromkeys(Workload, "benchmarks.peers.tidegate_peer"),
+            Workload.KAFKA: "benchmarks.peers.tidegate_kafka",
             Workload.INCREMENTAL: "benchmarks.peers.tidegate_incremental",
             Workload.RECOVERY: "benchmarks.peers.tidegate_recovery",
             Workload.CHECKPOINTS: "benchmarks.peers.tidegate_checkpoints",
         },
         rates=TIDEGATE_RATES,
-        options={"checkpoints": True},
+        options={"checkpoints": True, **FILLS_TOPICS},
     ),
     Peer(
         name="tidegate-no-checkpoints",
@@ -85,8 +91,14 @@ PEERS: tuple[Peer, ...] = (
         modules={
             Workload.SUM: "benchmarks.peers.spark_native",
             Workload.LATENCY: "benchmarks.peers.spark_latency",
+            Workload.KAFKA: "benchmarks.peers.spark_kafka",
         },
-        rates={(Workload.SUM, FEW): 6e6, (Workload.SUM, MANY): 0.1e6},
+        rates={
+            (Workload.SUM, FEW): 6e6,
+            (Workload.SUM, MANY): 0.1e6,
+            (Workload.KAFKA, FEW): KAFKA_RATE,
+        },
+        options=FILLS_TOPICS,
     ),
     Peer(
         name="polars",

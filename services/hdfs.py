@@ -1,75 +1,51 @@
 """A real HDFS of one node on loopback, from Maven's artifacts."""
 
 import contextlib
-import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from services import maven
+from services.maven import Artifact
 from services.ports import free_ports
 
 HADOOP = "3.4.1"
 JACKSON = "2.15.4"
-ARTIFACTS = [
-    ("org.apache.hadoop", "hadoop-common", HADOOP),
-    ("org.apache.hadoop", "hadoop-hdfs", HADOOP),
-    ("org.apache.hadoop", "hadoop-hdfs-client", HADOOP),
-    ("com.fasterxml.jackson.core", "jackson-core", JACKSON),
-    ("com.fasterxml.jackson.core", "jackson-databind", JACKSON),
-    ("com.fasterxml.jackson.core", "jackson-annotations", JACKSON),
-]
+ARTIFACTS = (
+    Artifact("org.apache.hadoop", "hadoop-common", HADOOP),
+    Artifact("org.apache.hadoop", "hadoop-hdfs", HADOOP),
+    Artifact("org.apache.hadoop", "hadoop-hdfs-client", HADOOP),
+    Artifact("com.fasterxml.jackson.core", "jackson-core", JACKSON),
+    Artifact("com.fasterxml.jackson.core", "jackson-databind", JACKSON),
+    Artifact("com.fasterxml.jackson.core", "jackson-annotations", JACKSON),
+)
 SERVERS = "org.apache.hadoop.hdfs.server"
 
 
 def lacks() -> str | None:
     """What is missing to run it here."""
-    missing = [command for command in ("java", "mvn") if shutil.which(command) is None]
-    return f"needs {' and '.join(missing)}" if missing else None
+    return maven.lacks()
 
 
 @contextlib.contextmanager
-def running() -> Iterator[str]:
-    """The URL of its root, from when it takes files until the block is left."""
+def running(home: Path) -> Iterator[str]:
+    """The URL of its root, from when it takes files until the block is left.
+
+    Its jars are kept in ``home``, its files are not.
+    """
+    libs = maven.fetch(ARTIFACTS, home.resolve())
     with tempfile.TemporaryDirectory(prefix="hdfs-") as parent, contextlib.ExitStack() as stack:
         directory = Path(parent)
-        _fetch_jars(directory)
         url = _configure(directory)
-        _run(directory, "namenode.NameNode", "-format", "-force").wait(60)
+        _run(directory, libs, "namenode.NameNode", "-format", "-force").wait(60)
         for server in ("namenode.NameNode", "datanode.DataNode"):
-            process = _run(directory, server)
+            process = _run(directory, libs, server)
             stack.callback(process.wait)
             stack.callback(process.kill)
         _wait_until_it_takes_files(url, directory)
         yield url
-
-
-def _fetch_jars(directory: Path) -> None:
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, name, version in ARTIFACTS
-    )
-    (directory / "pom.xml").write_text(
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>tests</groupId><artifactId>hdfs</artifactId><version>1</version>"
-        f"<dependencies>{dependencies}</dependencies></project>"
-    )
-    subprocess.run(
-        [
-            "mvn",
-            "-q",
-            "-B",
-            "dependency:copy-dependencies",
-            "-DincludeScope=runtime",
-            "-DoutputDirectory=libs",
-        ],
-        cwd=directory,
-        check=True,
-        capture_output=True,
-        timeout=280,
-    )
 
 
 def _configure(directory: Path) -> str:
@@ -104,10 +80,10 @@ def _write_settings(file: Path, settings: dict[str, str]) -> None:
     file.write_text(f"<configuration>{properties}</configuration>")
 
 
-def _run(directory: Path, server: str, *arguments: str) -> subprocess.Popen:
+def _run(directory: Path, libs: Path, server: str, *arguments: str) -> subprocess.Popen:
     with (directory / f"{server}.log").open("ab") as log:
         return subprocess.Popen(
-            ["java", "-Xmx256m", "-cp", "conf:libs/*", f"{SERVERS}.{server}", *arguments],
+            [maven.java(), "-Xmx256m", "-cp", f"conf:{libs}/*", f"{SERVERS}.{server}", *arguments],
             cwd=directory,
             stdout=log,
             stderr=subprocess.STDOUT,

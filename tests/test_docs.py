@@ -42,7 +42,7 @@ PROGRAMS = [
     (page, number)
     for page in ("checkpoints.md", "recovery.md")
     for number in range(len(code_blocks(ROOT / "docs" / page, "python")))
-]
+] + [("poison-records.md", 0)]
 
 
 @pytest.mark.parametrize(("page", "number"), PROGRAMS)

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         MapFunction,
         OutputTag,
         Partitioner,
+        PoisonRecords,
         ProcessFunction,
         ReduceFunction,
         RuntimeContext,
@@ -65,11 +66,13 @@ if TYPE_CHECKING:
     )
     from tidegate.datastream.connectors import (
         Boundedness,
+        CallbackSource,
         DataGeneratorSource,
         NumberSequenceSource,
         Sink,
         SocketSource,
         Source,
+        durable,
     )
     from tidegate.datastream.connectors.file_system import (
         CsvEncoding,
@@ -114,6 +117,7 @@ __all__ = [
     "Boundedness",
     "BroadcastProcessFunction",
     "BroadcastState",
+    "CallbackSource",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointedFunction",
@@ -161,6 +165,7 @@ __all__ = [
     "ParquetEncoding",
     "ParquetFormat",
     "Partitioner",
+    "PoisonRecords",
     "ProcessFunction",
     "ReadOnlyBroadcastState",
     "ReduceFunction",
@@ -186,6 +191,7 @@ __all__ = [
     "ValueState",
     "ValueStateDescriptor",
     "WatermarkStrategy",
+    "durable",
 ]
 
 

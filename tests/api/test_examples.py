@@ -35,6 +35,21 @@ def test_the_demo_fails_recovers_and_says_that_its_counts_are_right():
     )
 
 
+def test_poison_records_are_left_out():
+    *_, counts, letter, error = printed_by("poison_records.py")
+    assert counts == "The counts: a 4, b 2, c 1"
+    assert letter == (
+        "Left out by Parse, before Partition(topic='word', offset=31): "
+        """'{"word": "ERROR", "frequency": 1}'"""
+    )
+    assert error == "RuntimeError: custom error flag, restart application"
+
+
+def test_what_was_acknowledged_is_counted_once():
+    *_, closing = printed_by("durable_callback.py")
+    assert closing == "100 numbers, their sum is 5050; it should be 5050"
+
+
 def test_dataframes_go_in_and_come_out():
     assert printed_by("dataframes.py") == ["Berlin: 11 km", "Rome: 9 km"]
 

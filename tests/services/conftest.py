@@ -1,8 +1,14 @@
+import contextlib
 import itertools
+import uuid
 
 import pytest
 
 from services import hdfs, seaweed
+from services import kafka as kafka_service
+from services import postgres as postgres_service
+from services.__main__ import HOME
+from services.unavailable import Unavailable
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +35,11 @@ def hdfs_server():
     missing = hdfs.lacks()
     if missing:
         pytest.skip(missing)
-    with hdfs.running() as url:
+    with contextlib.ExitStack() as stack:
+        try:
+            url = stack.enter_context(hdfs.running(HOME / "hdfs"))
+        except Unavailable as reason:
+            pytest.skip(str(reason))
         yield url
 
 
@@ -37,3 +47,82 @@ def hdfs_server():
 def hdfs_url(hdfs_server):
     """A directory, empty and for one test alone."""
     return f"{hdfs_server}/tests/dir-{next(_numbers)}"
+
+
+def _service(name, module):
+    """The address of the one that runs already, or of one that ends with the tests."""
+    home = HOME / name
+    address = module.address(home)
+    if address is not None:
+        yield address
+        return
+    missing = module.lacks()
+    if missing is not None:
+        pytest.skip(f"{name} {missing}")
+    try:
+        address = module.start(home)
+    except Unavailable as reason:
+        pytest.skip(f"{name}: {reason}")
+    yield address
+    module.stop(home)
+
+
+@pytest.fixture(scope="session")
+def kafka():
+    pytest.importorskip("confluent_kafka")
+    yield from _service("kafka", kafka_service)
+
+
+@pytest.fixture
+def new_topic(kafka):
+    """Makes a topic for one test alone: ``new_topic(partitions=2)`` is its name."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": kafka})
+
+    def create(partitions=1, name=None, **settings):
+        name = name or f"topic-{uuid.uuid4().hex[:12]}"
+        config = {key.replace("_", "."): value for key, value in settings.items()}
+        admin.create_topics([NewTopic(name, partitions, config=config)])[name].result()
+        return name
+
+    return create
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    pytest.importorskip("psycopg")
+    yield from _service("postgres", postgres_service)
+
+
+@contextlib.contextmanager
+def _database(server):
+    import psycopg
+
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    dsn = f"{server.rpartition('/')[0]}/{name}"
+    yield dsn
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        left = connection.execute(
+            "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+        )
+        for (transaction,) in left.fetchall():
+            connection.execute(f"ROLLBACK PREPARED '{transaction}'")
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def postgres(postgres_server):
+    """The DSN of a database, empty and for one test alone."""
+    with _database(postgres_server) as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="module")
+def postgres_of_module(postgres_server):
+    """The DSN of a database for the tests of one module."""
+    with _database(postgres_server) as dsn:
+        yield dsn

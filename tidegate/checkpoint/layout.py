@@ -9,6 +9,7 @@ from tidegate.core.ids import CheckpointId
 
 METADATA: Final = "_metadata"
 SHARED: Final = "shared"
+TASK_OWNED: Final = "taskowned"
 LAST_ID: Final = "last-id"
 _CHECKPOINT: Final = re.compile(r"chk-(\d+)")
 _OWNER: Final = re.compile(r"owner-(\d+)")
@@ -46,5 +47,5 @@ def is_ours(path: str) -> bool:
     """Whether a blob belongs to the layout, so that it may be deleted with the job."""
     directory, _, inner = path.partition("/")
     if inner:
-        return directory == SHARED or id_of(directory) is not None
+        return directory in (SHARED, TASK_OWNED) or id_of(directory) is not None
     return path == LAST_ID or epoch_of(path) is not None or is_temporary(path)

@@ -3,7 +3,7 @@
 <dir>/<job id>/chk-<n>/_metadata     published last, at once: this makes it a checkpoint
                chk-<n>/<file>        state of this checkpoint alone
                shared/<file>         state that several checkpoints may name
-               taskowned/            nothing yet; never cleaned
+               taskowned/            files of sources, which clean up themselves
                last-id               the highest checkpoint id that was ever begun
                owner-<epoch>         the driver that may write here
 """

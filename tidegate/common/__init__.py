@@ -12,6 +12,7 @@ from tidegate.common.serialization import (
     ByteArraySchema,
     DeserializationSchema,
     Encoder,
+    JsonRowSerializationSchema,
     SerializationSchema,
     SimpleStringSchema,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "JobExecutionResult",
     "JobID",
     "JobStatus",
+    "JsonRowSerializationSchema",
     "RestartStrategies",
     "RestartStrategyConfiguration",
     "Row",

@@ -8,6 +8,7 @@ import io
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import IO, Any
 
 import pyarrow as pa
@@ -38,6 +39,9 @@ class FileEncoder(ABC):
 
     def finish(self) -> None:
         """Write what a whole file needs at its end."""
+
+    def discard(self) -> None:
+        """The file is given up: release what is held, raise nothing."""
 
 
 class Encoder(FileEncoding):
@@ -84,11 +88,11 @@ class ParquetEncoding(FileEncoding):
     suffix = ".parquet"
 
     def __init__(self, schema: pa.Schema, convert: Callable[[Batch], pa.RecordBatch] | None = None):
-        self._schema = schema
+        self.schema = schema
         self._convert = convert or (lambda batch: batch.columns)
 
     def open(self, stream: IO[bytes]) -> FileEncoder:
-        return _ParquetEncoder(stream, self._schema, self._convert)
+        return _ParquetEncoder(stream, self.schema, self._convert)
 
 
 class _LineEncoder(FileEncoder):
@@ -148,6 +152,11 @@ class _ParquetEncoder(FileEncoder):
         if self._waiting:
             self._write_group()
         self._writer.close()
+
+    def discard(self) -> None:
+        self._waiting.clear()
+        with suppress(OSError, ValueError):  # it writes an end to the file, which may fail again
+            self._writer.close()
 
 
 def field_names(record: Any) -> tuple[str, ...]:

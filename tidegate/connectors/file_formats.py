@@ -99,7 +99,7 @@ class CsvFormat(StreamFormat):
         self, type_info: Any, *, header: bool = True, delimiter: str = ",", quote: str = '"'
     ) -> None:
         self._type = as_type_info(type_info)
-        _require_columns(self._type, "CSV")
+        require_columns(self._type, "CSV")
         self._header = header
         self._delimiter = delimiter
         self._quote = quote
@@ -108,9 +108,9 @@ class CsvFormat(StreamFormat):
         return line_splits(files, parallelism, splittable=True)
 
     def cursor(self, split: LineSplit, format: ArrowFormat | None) -> Cursor:
-        wanted = format or _require_columns(self._type, "CSV")
+        wanted = format or require_columns(self._type, "CSV")
         names = self._column_names(split.path, wanted)
-        parser = _CsvParser(wanted, names, self._delimiter, self._quote)
+        parser = CsvParser(wanted, names, self._delimiter, self._quote)
         return LineCursor(split, parser, header_lines=1 if self._header else 0)
 
     def _column_names(self, path: str, format: ArrowFormat) -> list[str]:
@@ -138,7 +138,7 @@ class JsonLinesFormat(StreamFormat):
 
     def __init__(self, type_info: Any = None) -> None:
         self._type = None if type_info is None else as_type_info(type_info)
-        if self._type is not None and _require_columns(self._type, "JSON").is_scalar:
+        if self._type is not None and require_columns(self._type, "JSON").is_scalar:
             raise ConfigError(
                 "type_info", self._type, "give a type with named fields, or none at all"
             )
@@ -149,13 +149,14 @@ class JsonLinesFormat(StreamFormat):
     def cursor(self, split: LineSplit, format: ArrowFormat | None) -> Cursor:
         if self._type is None:
             return LineCursor(split, _JsonParser(format))
-        return LineCursor(split, _TypedJsonParser(format or _require_columns(self._type, "JSON")))
+        return LineCursor(split, TypedJsonParser(format or require_columns(self._type, "JSON")))
 
     def produced_type(self, paths: Sequence[str]) -> TypeInformation | None:
         return self._type
 
 
-def _require_columns(type_info: TypeInformation, kind: str) -> ArrowFormat:
+def require_columns(type_info: TypeInformation, kind: str) -> ArrowFormat:
+    """The columns of a type whose values such a text can hold; raises ConfigError for others."""
     format = arrow_format(type_info)
     if format is None:
         raise ConfigError("type_info", type_info, f"{kind} needs a type without pickled parts")
@@ -210,7 +211,9 @@ def _json_value(line: str) -> Any:
     return value if end == len(line) else json.loads(line)
 
 
-class _TypedJsonParser(LineParser):
+class TypedJsonParser(LineParser):
+    """Objects as rows; white space between and in them does not count."""
+
     def __init__(self, format: ArrowFormat) -> None:
         self._format = format
         self._options = arrow_json.ParseOptions(
@@ -235,7 +238,9 @@ def _type_in_json(arrow_type: pa.DataType) -> pa.DataType:
     return pa.string() if in_text else arrow_type
 
 
-class _CsvParser(LineParser):
+class CsvParser(LineParser):
+    """Lines of values as rows."""
+
     def __init__(self, format: ArrowFormat, names: list[str], delimiter: str, quote: str) -> None:
         self._format = format
         self._names = names

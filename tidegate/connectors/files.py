@@ -15,7 +15,7 @@ from tidegate.connectors.source import (
     SourceReader,
     SplitEnumerator,
 )
-from tidegate.connectors.splits import KnownSplits, SequentialReader, deal
+from tidegate.connectors.splits import Cursor, KnownSplits, SequentialReader, deal
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ConfigError, UnreadableInput
 from tidegate.types.typeinfo import TypeInformation
@@ -56,8 +56,12 @@ class FileSource(Source):
         return KnownSplits(lambda parallelism: format.splits(files_below(paths), parallelism))
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        format = self._format
-        return SequentialReader(lambda split: format.cursor(split, context.format))
+        def open_cursor(split: Any) -> Cursor:
+            cursor = self._format.cursor(split, context.format)
+            cursor.undecodable = context.undecodable
+            return cursor
+
+        return SequentialReader(open_cursor)
 
     def produced_type(self) -> TypeInformation | None:
         declared = self._format.produced_type([])

@@ -165,7 +165,11 @@ class LineCursor(Cursor):
         except UnreadableLines as problem:
             upto, readable = self._longest_readable(upto)
             if readable is None:
-                raise self._failure(problem) from None
+                failure = self._failure(problem)
+                position = f"{self._split.path}, byte {self._offset()}"
+                self.undecodable(position, self._lines(self._taken, self._taken + 1), failure)
+                self._taken += 1
+                return Batch.of_records([])
             batch = readable
         self._taken = upto
         return batch

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
+
+from tidegate.stream.batch import Batch
+from tidegate.types.typeinfo import TypeInformation, Types
 
 
 class SerializationSchema(ABC):
@@ -12,12 +17,21 @@ class SerializationSchema(ABC):
     @abstractmethod
     def serialize(self, value: Any) -> bytes: ...
 
+    def serialize_batch(self, batch: Batch) -> Sequence[bytes | str | None]:
+        """The messages of many records at once; text is encoded as UTF-8."""
+        return [self.serialize(record) for record in batch.records]
+
 
 class DeserializationSchema(ABC):
     """How the bytes of a message become a record."""
 
     @abstractmethod
-    def deserialize(self, message: bytes) -> Any: ...
+    def deserialize(self, message: bytes) -> Any:
+        """The record; None where the message holds none."""
+
+    def produced_type(self) -> TypeInformation | None:
+        """The type of the records, where the schema knows it; the user's declaration wins."""
+        return None
 
 
 class SimpleStringSchema(SerializationSchema, DeserializationSchema):
@@ -27,11 +41,18 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
         "".encode(charset)
         self._charset = charset
 
+    @property
+    def is_utf8(self) -> bool:
+        return codecs.lookup(self._charset).name == "utf-8"
+
     def serialize(self, value: Any) -> bytes:
         return str(value).encode(self._charset)
 
     def deserialize(self, message: bytes) -> str:
         return message.decode(self._charset)
+
+    def produced_type(self) -> TypeInformation:
+        return Types.STRING()
 
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
@@ -42,3 +63,6 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
     def deserialize(self, message: bytes) -> bytes:
         return message
+
+    def produced_type(self) -> TypeInformation:
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())

@@ -18,6 +18,7 @@ from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.ids import CheckpointId
 from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch
+from tidegate.types.arrow import ArrowFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,10 @@ class WriterContext:
     recovered: Sequence[Any] = ()
     """For sinks with a committer: what the restored checkpoint holds to be committed, of *all*
     subtasks. What is found prepared outside and is not among it belongs to a lost attempt."""
+    operator_id: str = ""
+    """Which operator of the job it is, stable over restarts; unlike its name it is unique."""
+    format: ArrowFormat | None = None
+    """How the records of the stream travel; None for pickled Python objects."""
 
 
 class SinkWriter(ABC):
@@ -59,7 +64,11 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def write(self, batch: Batch) -> None:
-        """Take the records, in order. They need not be visible before the next `flush`."""
+        """Take the records, in order. They need not be visible before the next `flush`.
+
+        A UserError whose `suspects` names one record, or several, says that it was written up to
+        them and no further: then the record at fault can be left out as a poison record.
+        """
 
     def flush(self, end_of_input: bool = False) -> None:
         """Make everything written so far arrive: a barrier, or the end, is here."""

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from tidegate.connectors.guarantee import Replay
 from tidegate.connectors.source import (
     Boundedness,
     InputStatus,
@@ -30,7 +31,7 @@ class SocketSource(Source):
     """Every line that a server sends, by one reader, until the server closes the connection.
 
     Not replayable: what was sent before a failure is not sent again, so records may be lost
-    then, whatever is checkpointed. Meant for trying things out.
+    then, whatever is checkpointed; `durable()` keeps them.
 
     `retries` is how often to connect again, a second apart, after the connection broke or could
     not be made; -1 for without end. A connection that the server closes ends the stream where no
@@ -67,6 +68,9 @@ class SocketSource(Source):
 
     def produced_type(self) -> TypeInformation:
         return Types.STRING()
+
+    def replay(self) -> Replay:
+        return Replay(False, "is not sent again what it has read: wrap it in durable()")
 
     def max_readers(self) -> int | None:
         return 1

@@ -16,10 +16,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Protocol
 
 from tidegate.connectors.guarantee import Replay
 from tidegate.core.clock import Clock
+from tidegate.core.errors import TidegateError, UndecodableRecord
 from tidegate.core.ids import CheckpointId
 from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch
@@ -53,6 +54,24 @@ class Poll:
     status: InputStatus
 
 
+class Undecodable(Protocol):
+    """What a reader calls for a record that it cannot decode.
+
+    If the call returns, the record is left out, and what it was is on its way to the dead letters:
+    the reader goes on behind it. Otherwise it raises, and the reader lets that pass.
+    """
+
+    def __call__(self, position: str, raw: bytes, error: Exception, /) -> None:
+        """`position` names the record for good, such as topic, partition and offset."""
+
+
+def refuse(position: str, raw: bytes, error: Exception) -> None:
+    """Leave no record out."""
+    if isinstance(error, TidegateError):
+        raise error
+    raise UndecodableRecord(position, raw, f"{type(error).__name__}: {error}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
     """Who the reader is, and what it may use."""
@@ -68,6 +87,19 @@ class ReaderContext:
     operator_state: OperatorStateStore = field(default_factory=OperatorStateStore)
     """What the reader remembers beside its splits, restored already. At a barrier it is stored
     as it is when `SourceReader.snapshot` returns."""
+    undecodable: Undecodable = refuse
+    """To be called for a record that cannot be decoded; see there."""
+    job_id: str = ""
+    """The same over all restarts of the job."""
+    directory: str | None = None
+    """Where the source may keep files that its splits count on, for this operator alone: it goes
+    with the job's last checkpoint. None: checkpoints end with the driver."""
+    origin: str | None = None
+    """That directory of another job, if its checkpoint is what this reader is restored from."""
+    retained_checkpoints: int = 1
+    """How many completed checkpoints are kept, so that one may go back to."""
+    is_logged: bool = False
+    """Whether the reader is told by `notify_logged` when what it returned is durable."""
 
 
 class SourceReader(ABC):
@@ -102,6 +134,9 @@ class SourceReader(ABC):
         """How many records wait to be read, where that is known: the lag."""
         return None
 
+    def notify_logged(self) -> None:
+        """Behind `durable()`: everything that was returned so far is in the log."""
+
     def notify_complete(self, checkpoint_id: CheckpointId, splits: Sequence[Any]) -> None:
         """The checkpoint with this snapshot is durable."""
 
@@ -112,8 +147,26 @@ class SourceReader(ABC):
         """Release everything; called once, also after an `open` that raised."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnumeratorContext:
+    """Whom an enumerator works for."""
+
+    job_id: str = ""
+    operator_id: str = ""
+    is_checkpointed: bool = False
+    """Whether checkpoints are taken: otherwise a failed job begins anew."""
+    retained_checkpoints: int = 1
+    """How many completed checkpoints are kept, so that one may go back to."""
+    directory: str | None = None
+    """Where a source may keep files that its checkpoints count on: it goes with the job's last
+    checkpoint. None: checkpoints end with this process."""
+
+
 class SplitEnumerator(ABC):
     """Finds splits and gives them to readers; lives in the driver."""
+
+    context = EnumeratorContext()
+    """Set before `open`."""
 
     def open(self) -> None:
         """Called once before anything else."""
@@ -164,3 +217,9 @@ class Source(ABC):
     def max_readers(self) -> int | None:
         """How many readers make sense at most (1 for a socket); None for any number."""
         return None
+
+    def durable(self) -> Source:
+        """This source, with a log of what it brings beside the checkpoints of the job."""
+        from tidegate.connectors.durable import DurableSource
+
+        return DurableSource(self)

@@ -7,7 +7,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tidegate.connectors.source import InputStatus, Poll, SourceReader, SplitEnumerator
+from tidegate.connectors.source import (
+    InputStatus,
+    Poll,
+    SourceReader,
+    SplitEnumerator,
+    Undecodable,
+    refuse,
+)
 from tidegate.stream.batch import Batch
 
 
@@ -58,6 +65,9 @@ def deal(splits: Sequence[Any], parallelism: int) -> dict[int, list[Any]]:
 
 class Cursor(ABC):
     """Reads one split forward."""
+
+    undecodable: Undecodable = staticmethod(refuse)
+    """To be called for a record that cannot be decoded; whoever opens the cursor may set it."""
 
     @abstractmethod
     def read(self, max_records: int) -> Batch | None:

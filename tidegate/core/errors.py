@@ -15,6 +15,13 @@
     │   ├── NoCheckpoint         a job shall start from a checkpoint that is not there
     │   ├── NotNow               the job is not in a state for what is asked of it
     │   ├── UnreadableInput      a source found what it cannot read
+    │   ├── UndecodableRecord    a source found a record that it cannot decode
+    │   ├── UnencodableRecord    a sink got a record that it cannot encode
+    │   ├── TableMismatch        a table is missing or has other columns than the stream
+    │   ├── RowRefused           a row that a table does not take
+    │   ├── UnsuitableServer     a setting of a server with which a connector cannot work
+    │   ├── UnknownTopic         a Kafka topic that does not exist
+    │   ├── KafkaRefused         Kafka does not let the job in
     │   ├── UserFunctionError    user code raised while processing a record
     │   └── JobCanceled          the result of a job was awaited, but it was cancelled
     ├── ExternalError        the surroundings must change: Spark, disk, network
@@ -31,6 +38,11 @@
     │   ├── UnsupportedFormat    a checkpoint of a newer Tidegate
     │   ├── CheckpointAborted    a checkpoint was given up while a subtask still wrote
     │   ├── DirectoryTaken       another driver owns the job's directory
+    │   ├── UnwritableOutput     a sink cannot write its files: the disk is full, or out of reach
+    │   ├── DatabaseFailed       a database does not answer, or gave up what it was doing
+    │   ├── KafkaFailed          Kafka does not answer, or gave up what it was doing
+    │   ├── TransactionLost      a transaction that a checkpoint holds cannot be committed
+    │   ├── NotAccepted          a record was pushed to a job that does not listen
     │   ├── LineClosed           the other end of a connection is gone
     │   └── NotAuthorized        the other end of a connection does not know the job's secret
     └── InternalError        Tidegate is wrong: please report
@@ -40,6 +52,9 @@ The facts of an error are its `args`, so that it pickles and arrives whole in an
 """
 
 from __future__ import annotations
+
+from tidegate.core.ids import OperatorId
+from tidegate.core.poison import PoisonRecord
 
 
 class TidegateError(Exception):
@@ -61,6 +76,10 @@ def _rebuilt(
 
 class UserError(TidegateError):
     """The program or its settings must change."""
+
+    suspects: range | None = None
+    """Which records of the batch in hand it may be about, where that is known: those before them
+    were processed, they and those behind were not."""
 
 
 class ExternalError(TidegateError):
@@ -227,8 +246,106 @@ class UnreadableInput(UserError, ValueError):
         return f"{place}: {problem}; {advice}"
 
 
+class UndecodableRecord(UserError, ValueError):
+    """A record that a source cannot decode: where it is, its bytes, and why."""
+
+    def __init__(self, position: str, raw: bytes, reason: str) -> None:
+        super().__init__(position, shorten(raw), reason)
+
+    def __str__(self) -> str:
+        position, raw, reason = self.args
+        return (
+            f"{position}: the record {raw} cannot be decoded: {reason}; correct the schema of the "
+            "source, or let env.on_poison_record() leave such records out"
+        )
+
+
+class UnencodableRecord(UserError, ValueError):
+    """A record that the schema of a sink cannot encode, and why."""
+
+    def __init__(self, record: object, reason: str) -> None:
+        super().__init__(shorten(record), reason)
+
+    def __str__(self) -> str:
+        record, reason = self.args
+        return (
+            f"the record {record} cannot be encoded: {reason}; correct the schema of the sink, or "
+            "let env.on_poison_record() leave such records out"
+        )
+
+
+class TableMismatch(UserError):
+    """A table is missing, or its columns are not those of the stream."""
+
+    def __init__(
+        self, table: str, problem: str, found: tuple[str, ...], wanted: tuple[str, ...]
+    ) -> None:
+        super().__init__(table, problem, found, wanted)
+
+    def __str__(self) -> str:
+        table, problem, found, wanted = self.args
+        lines = [f"table {table}: {problem}"]
+        if found:
+            lines.append(f"columns found: {', '.join(found)}")
+        if wanted:
+            lines.append(f"columns wanted: {', '.join(wanted)}")
+        return "\n".join(lines)
+
+
+class RowRefused(UserError, ValueError):
+    """A row that a table does not take: the row, the column where it is known, and why."""
+
+    def __init__(self, table: str, column: str | None, row: str, reason: str) -> None:
+        super().__init__(table, column, row, reason)
+
+    def __str__(self) -> str:
+        table, column, row, reason = self.args
+        where = f"table {table}" if column is None else f"column {column!r} of table {table}"
+        return f"row {row} does not fit {where}: {reason}"
+
+
+class UnsuitableServer(UserError):
+    """A setting of a server with which a connector cannot work, and what to set instead."""
+
+    def __init__(self, server: str, setting: str, value: str, advice: str) -> None:
+        super().__init__(server, setting, value, advice)
+
+    def __str__(self) -> str:
+        server, setting, value, advice = self.args
+        return f"{server} runs with {setting} = {value}: {advice}"
+
+
+class UnknownTopic(UserError, LookupError):
+    """A Kafka topic that does not exist, and that the brokers do not create by themselves."""
+
+    def __init__(self, topic: str, brokers: str) -> None:
+        super().__init__(topic, brokers)
+
+    def __str__(self) -> str:
+        topic, brokers = self.args
+        return f"Kafka at {brokers} has no topic {topic!r}: create it, or correct its name"
+
+
+class KafkaRefused(UserError):
+    """Kafka does not let the job in: its brokers, and what they said."""
+
+    def __init__(self, brokers: str, reason: str) -> None:
+        super().__init__(brokers, reason)
+
+    def __str__(self) -> str:
+        brokers, reason = self.args
+        return (
+            f"Kafka at {brokers} refuses the job: {reason}; check security.protocol, "
+            "sasl.mechanism and the user's name, password and rights"
+        )
+
+
 class UserFunctionError(UserError):
     """User code raised; the traceback holds only the user's frames and comes first."""
+
+    operator_id: OperatorId | None = None
+    poison: PoisonRecord | None = None
+    """The record that it is about, where poison records are watched for."""
 
     def __init__(
         self, operator: str, uid: str | None, subtask: str, record: str | None, traceback: str
@@ -406,6 +523,58 @@ class DirectoryTaken(ExternalError):
             f"{directory} is no longer owned by this driver (epoch {epoch}): another one runs the "
             "same job and goes on with its checkpoints; stop one of the two"
         )
+
+
+class UnwritableOutput(ExternalError):
+    """A file that a sink cannot write or give its name: the place, what is wrong, what to do."""
+
+    def __init__(self, place: str, problem: str, advice: str) -> None:
+        super().__init__(place, problem, advice)
+
+    def __str__(self) -> str:
+        place, problem, advice = self.args
+        return f"{place} cannot be written: {problem}; {advice}"
+
+
+class DatabaseFailed(ExternalError):
+    """A database does not answer, or gave up: which, what was asked of it, and what it said."""
+
+    def __init__(self, server: str, doing: str, reason: str) -> None:
+        super().__init__(server, doing, reason)
+
+    def __str__(self) -> str:
+        server, doing, reason = self.args
+        return f"{server} failed while {doing}: {reason}"
+
+
+class KafkaFailed(ExternalError):
+    """Kafka does not answer, or gave up: its brokers, what was asked of them, what they said."""
+
+    def __init__(self, brokers: str, doing: str, reason: str) -> None:
+        super().__init__(brokers, doing, reason)
+
+    def __str__(self) -> str:
+        brokers, doing, reason = self.args
+        return f"Kafka at {brokers} failed while {doing}: {reason}"
+
+
+class TransactionLost(ExternalError):
+    """A prepared transaction that a checkpoint holds is gone, and was not committed."""
+
+    def __init__(self, server: str, transaction: str, found: str) -> None:
+        super().__init__(server, transaction, found)
+
+    def __str__(self) -> str:
+        server, transaction, found = self.args
+        return (
+            f"transaction {transaction!r}, which a checkpoint holds, cannot be committed on "
+            f"{server}: {found}; its records are lost unless the job goes on from an earlier "
+            "checkpoint"
+        )
+
+
+class NotAccepted(ExternalError):
+    """A record was pushed that the job has not taken: send it again later."""
 
 
 class LineClosed(ExternalError):

@@ -208,6 +208,13 @@ class RestartSettings:
         FailoverStrategy.REGION,
         "Reset the whole job, or only the pipeline that failed.",
     )
+    poison_skip_after: int | None = option(
+        "tidegate.poison-records.skip-after",
+        integer(0),
+        None,
+        "How often the job fails on the same record before that is left out; 0: it is left out at "
+        "once. Default: records are never left out.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

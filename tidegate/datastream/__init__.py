@@ -48,6 +48,7 @@ from tidegate.datastream.functions import (
 )
 from tidegate.datastream.keyed_stream import KeyedStream
 from tidegate.datastream.output_tag import OutputTag
+from tidegate.datastream.poison_records import PoisonRecords
 from tidegate.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from tidegate.datastream.state_backend import (
     EmbeddedRocksDBStateBackend,
@@ -98,6 +99,7 @@ __all__ = [
     "OperatorStateStore",
     "OutputTag",
     "Partitioner",
+    "PoisonRecords",
     "PredefinedOptions",
     "ProcessFunction",
     "ReduceFunction",

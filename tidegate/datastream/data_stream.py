@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
@@ -20,6 +20,7 @@ from tidegate.datastream.declared_types import (
 )
 from tidegate.datastream.opened_partitioner import OpenedWithPartitioner
 from tidegate.datastream.operator_settings import OperatorSettings
+from tidegate.datastream.sink_operators import SinkLike, sink_operator
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.partitioning import (
     Broadcast,
@@ -33,14 +34,13 @@ from tidegate.graph.partitioning import (
     Shuffle,
 )
 from tidegate.operators.base import Operator
-from tidegate.operators.endpoints import SinkFunctionOperator, SinkOperator
+from tidegate.operators.endpoints import SinkOperator
 from tidegate.operators.functions import (
     FilterFunction,
     FlatMapFunction,
     MapFunction,
     Partitioner,
     ProcessFunction,
-    SinkFunction,
     bound_method,
 )
 from tidegate.operators.output_tag import OutputTag
@@ -50,10 +50,6 @@ from tidegate.operators.stateless import (
     MapOperator,
     ProcessOperator,
     ProjectOperator,
-)
-from tidegate.operators.two_phase_commit import (
-    TwoPhaseCommitOperator,
-    TwoPhaseCommitSinkFunction,
 )
 from tidegate.state.descriptors import MapStateDescriptor
 from tidegate.state.keys import KeySelection
@@ -286,23 +282,34 @@ class DataStream(OperatorSettings):
         """Print every record where the program was started, after an identifier if one is given."""
         return self._sink("Print to Std. Out", SinkOperator(PrintSink(sink_identifier)))
 
-    def add_sink(
-        self,
-        sink_func: SinkFunction | TwoPhaseCommitSinkFunction | Sink | Callable[[Any], Any],
-    ) -> DataStreamSink:
+    def add_sink(self, sink_func: SinkLike) -> DataStreamSink:
         """Give every record to a sink function, a plain function, or a Sink."""
         if isinstance(sink_func, Sink):
             return self.sink_to(sink_func)
-        if isinstance(sink_func, TwoPhaseCommitSinkFunction):
-            return self._sink("Unnamed", TwoPhaseCommitOperator(sink_func))
-        return self._sink("Unnamed", SinkFunctionOperator(sink_func))
+        return self._sink("Unnamed", sink_operator(sink_func, format_of(self._type)))
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
         if not isinstance(sink, Sink):
             raise TypeError(
                 f"sink_to() needs a Sink, got {sink!r}: functions are added by add_sink()"
             )
-        return self._sink(type(sink).__name__, SinkOperator(sink))
+        return self._sink(type(sink).__name__, sink_operator(sink, format_of(self._type)))
+
+    def sink_to_table(
+        self, table: str, mode: str = "append", partition_by: str | Sequence[str] = ()
+    ) -> DataStreamSink:
+        """Append the rows of this typed stream to a Spark table, each of them once.
+
+        Args:
+            table: the name of a table, such as `shop.sales`, which is created if it does not
+                exist; or a directory, recognised by a "/", that `spark.read.parquet` reads.
+            mode: what a job that begins anew does with rows that are there: "append" to them,
+                "overwrite" them, or refuse them as an "error".
+            partition_by: the columns whose values name the directories of the rows.
+        """
+        columns = [partition_by] if isinstance(partition_by, str) else list(partition_by)
+        sink = self._environment._table_sink(self, str(table), mode, columns)
+        return self.sink_to(sink).name(f"Table {table}")
 
     @overload
     def execute_and_collect(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -18,8 +19,13 @@ from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.file_formats import TextLineFormat
 from tidegate.connectors.files import FileSource
 from tidegate.connectors.sequence import NumberSequenceSource
+from tidegate.connectors.sink import Sink
 from tidegate.connectors.source import Source
+from tidegate.core.config import Settings
+from tidegate.core.durations import DurationLike, as_timedelta
 from tidegate.core.errors import GraphError
+from tidegate.core.modes import LiveLine
+from tidegate.datastream.attended_job import attended
 from tidegate.datastream.closeable_iterator import CloseableIterator
 from tidegate.datastream.data_stream import DataStream
 from tidegate.datastream.declared_types import TypeLike, declared_type, format_of
@@ -28,7 +34,9 @@ from tidegate.datastream.exchange_directory import ExchangeDirectory
 from tidegate.datastream.execution_plan import execution_plan
 from tidegate.datastream.executor import JobExecutor, SparkExecutor
 from tidegate.datastream.program import Program, unbounded_sources
-from tidegate.datastream.spark_session import refuse_spark_connect
+from tidegate.datastream.spark_session import active_session, refuse_spark_connect
+from tidegate.graph.guarantees import end_to_end
+from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.operators.endpoints import SinkOperator
 from tidegate.operators.functions import SourceFunction
@@ -142,6 +150,35 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         directory = self._exchange.path(self._configuration.settings().spark)
         return self.from_source(from_dataframe(dataframe, directory), source_name=source_name)
 
+    def from_streaming_dataframe(
+        self,
+        dataframe: pyspark.sql.DataFrame,
+        *,
+        every: DurationLike | None = None,
+        bounded: bool = False,
+        source_name: str = "Spark Stream Source",
+    ) -> DataStream:
+        """The rows of a streaming Spark DataFrame: of any `spark.readStream`.
+
+        Args:
+            dataframe: rows as Spark reads and transforms them; it must keep no state in Spark.
+            every: how often Spark looks for new rows; by default as soon as it has handed over
+                the last ones.
+            bounded: end with the rows that are there when the job starts.
+            source_name: the name of the source.
+        """
+        from tidegate.connectors.spark_stream import SparkStreamSource
+
+        refuse_spark_connect(dataframe)
+        directory = f"stream-{uuid.uuid4().hex}"
+        source = SparkStreamSource(
+            dataframe,
+            lambda: f"{self._exchange.path(self._configuration.settings().spark)}/{directory}",
+            every=None if every is None else as_timedelta(every),
+            bounded=bounded,
+        )
+        return self.from_source(source, source_name=source_name)
+
     # --- running --------------------------------------------------------------------------------
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
@@ -197,8 +234,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
                 "JobManagerCheckpointStorage() if this is meant"
             )
         program, self._program = self._program, Program()
-        graph, settings = program.translate(settings, self.get_parallelism())
-        return self._executor.submit(graph, settings)
+        graph, settings = program.translate(settings, self.get_parallelism(), self._dead_letters)
+        _say_guarantees(graph, settings)
+        return attended(self._executor.submit(graph, settings), graph)
 
     def _checkpoint_storage_is_open(self) -> bool:
         return self.get_checkpoint_config().get_checkpoint_storage() is None
@@ -226,6 +264,18 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self.execute()
         return sink.read(self._executor.session())
 
+    def _table_sink(
+        self, stream: DataStream, table: str, mode: str, partition_by: Sequence[str]
+    ) -> Sink:
+        from tidegate.connectors.spark_catalog import CatalogTable
+        from tidegate.connectors.spark_table import TableMode, TableSink
+
+        place: CatalogTable | str = table
+        if "/" not in table:
+            has_session = active_session() is not None
+            place = CatalogTable(table, self._executor.session, is_within_reach=has_session)
+        return TableSink(place, stream._type, mode=TableMode.of(mode), partition_by=partition_by)
+
     def __getattr__(self, name: str) -> NoReturn:
         reason = _NOT_THERE.get(name)
         raise AttributeError(
@@ -234,3 +284,12 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             name=name,
             obj=self,
         )
+
+
+def _say_guarantees(graph: JobGraph, settings: Settings) -> None:
+    """One line per sink, where the live line goes; into the log if that is switched off."""
+    for guarantee in end_to_end(graph, settings.checkpointing):
+        if settings.engine.live_line is LiveLine.OFF:
+            _log.info("%s", guarantee)
+        else:
+            print(guarantee, file=sys.stderr)

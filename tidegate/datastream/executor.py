@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidegate.common.job_client import JobHandle
 from tidegate.core.config import Settings
+from tidegate.datastream.attended_job import before_start
 from tidegate.datastream.spark_session import (
     active_session,
     is_active,
@@ -64,6 +65,7 @@ class SparkExecutor:
             spark = self._made = make_session(settings, graph.slots)
         prefer_this_python(spark)
         ship_python_files(spark, settings.pipeline.python_files)
+        before_start(graph)
         return submit(graph, spark, settings)
 
     def session(self) -> SparkSession:

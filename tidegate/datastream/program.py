@@ -9,6 +9,8 @@ from tidegate.connectors.source import Boundedness
 from tidegate.core.config import Settings
 from tidegate.core.errors import GraphError
 from tidegate.core.modes import RuntimeExecutionMode
+from tidegate.datastream.poison_records import dead_letter_sinks
+from tidegate.datastream.sink_operators import SinkLike
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.logical import Transformation
 from tidegate.graph.translate import GraphSettings, translate
@@ -38,7 +40,9 @@ class Program:
             )
         return leaves
 
-    def translate(self, settings: Settings, parallelism: int) -> tuple[JobGraph, Settings]:
+    def translate(
+        self, settings: Settings, parallelism: int, dead_letters: SinkLike | None = None
+    ) -> tuple[JobGraph, Settings]:
         """The job, and the settings with what follows from the program filled in."""
         leaves = self.leaves()
         pipeline = replace(
@@ -46,8 +50,11 @@ class Program:
             parallelism=parallelism,
             runtime_mode=_runtime_mode(settings.pipeline.runtime_mode, leaves),
         )
+        sinks = leaves
+        if dead_letters is not None and settings.restart.poison_skip_after is not None:
+            sinks = [*leaves, *dead_letter_sinks(reachable(leaves), dead_letters)]
         graph = translate(
-            leaves,
+            sinks,
             GraphSettings(
                 job_name=pipeline.name,
                 parallelism=parallelism,

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from tidegate.connectors.guarantee import Delivery
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
+from tidegate.core.poison import PoisonOrders
 from tidegate.state.backend import KeyedStateImage
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateStore
@@ -58,6 +59,13 @@ class OperatorContext:
     right after `Operator.snapshot`."""
     directory: Path | None = None
     """For files that need not outlive the attempt; None: a backend that needs one makes its own."""
+    owned_directory: str | None = None
+    """The URL of a directory for files of this operator that its state counts on: it goes with
+    the job's last checkpoint. None: checkpoints end with the driver."""
+    origin_directory: str | None = None
+    """The same of another job, if its checkpoint is what this one is restored from."""
+    poison: PoisonOrders | None = None
+    """Which records to leave out; None: nobody watches for poison records."""
 
 
 class Operator(ABC):
@@ -67,7 +75,8 @@ class Operator(ABC):
     of its own. All methods are called by one thread. Emitted batches must not change afterwards.
 
     User code that raises must not swallow what came before: an operator emits the results of the
-    records before the failing one and then raises UserFunctionError (see `user_code`).
+    records before the failing one and then raises UserFunctionError (see `user_code`), which says
+    which record it was. Where that is a poison record, `process` is called with those behind it.
     """
 
     output: Output

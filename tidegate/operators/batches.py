@@ -63,12 +63,11 @@ class MapBatchesOperator(FunctionOperator):
         self._kind = kind or FrameKind.of(function)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
+        frame = batch.columns
         try:
-            returned = self.function(self._frame(batch.columns))
+            columns = self._columns(self.function(self._frame(frame)))
         except USER_FAILURES as error:
-            raise self.user_code.failure(error, f"<a batch of {len(batch)} records>") from None
-        with self.user_code.guard():
-            columns = self._columns(returned)
+            raise self.user_code.failure_of_batch(error, len(batch)) from None
         if columns is not None and columns.num_rows:
             stamps = _timestamps(batch.timestamps, columns.num_rows)
             self.output.emit(Batch(columns=columns, format=self.format, timestamps=stamps))

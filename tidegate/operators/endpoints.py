@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
 from tidegate.connectors.sink import (
     CommittingWriter,
     Sink,
@@ -16,11 +17,12 @@ from tidegate.connectors.sink import (
     WriterContext,
 )
 from tidegate.connectors.source import InputStatus, ReaderContext, Source, SourceReader
-from tidegate.core.errors import InternalError, TidegateError
+from tidegate.core.errors import InternalError, TidegateError, shorten
 from tidegate.core.ids import CheckpointId
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.commits import Commits
 from tidegate.operators.functions import SinkFunction, bound_method
+from tidegate.operators.poison import DeadLetters
 from tidegate.operators.source_function import FunctionReader, FunctionSource
 from tidegate.operators.unkeyed import UnkeyedContext
 from tidegate.operators.user_code import USER_FAILURES, FunctionOperator, UserCode
@@ -71,8 +73,15 @@ class SourceOperator(Operator):
             format=self.format,
             operator_name=context.name,
             attempt=context.attempt,
+            job_id=context.job_id,
             operator_state=context.operator_state,
+            directory=context.owned_directory,
+            origin=context.origin_directory,
+            retained_checkpoints=context.settings.get("execution.checkpointing.num-retained", 1),
         )
+        if context.poison is not None:
+            dead_letters = DeadLetters(context, self.output, context.poison)
+            reader_context = replace(reader_context, undecodable=dead_letters.undecodable)
         if isinstance(self.source, FunctionSource):
             return self.source.create_function_reader(reader_context, context)
         return self.source.create_reader(reader_context)
@@ -113,6 +122,12 @@ class SourceOperator(Operator):
     def pending_records(self) -> int | None:
         with _as_user_code(self._user_code):
             return self._reader.pending_records()
+
+    def position(self) -> str | None:
+        """Up to where it has read, in words; None where it cannot tell."""
+        if isinstance(self._reader, FunctionReader):
+            return None
+        return ", ".join(f"before {shorten(split)}" for split in self._reader.snapshot()) or None
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         raise InternalError(f"a source has no input, but got {len(batch)} record(s)")
@@ -158,13 +173,18 @@ class SinkOperator(Operator):
     _writer: SinkWriter
     _commits: Commits | None = None
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, format: ArrowFormat | None = None) -> None:
         self.sink = sink
+        self.format = format
+
+    def delivery(self) -> Delivery:
+        return self.sink.delivery()
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._user_code = UserCode(context)
         self._is_checkpointed = context.is_checkpointed
+        self._is_watched = context.poison is not None
         writer_context = WriterContext(
             subtask=context.subtask,
             parallelism=context.parallelism,
@@ -176,6 +196,8 @@ class SinkOperator(Operator):
             clock=context.clock,
             is_checkpointed=context.is_checkpointed,
             operator_state=context.operator_state,
+            operator_id=context.operator_id,
+            format=self.format,
         )
         with _as_user_code(self._user_code):
             if isinstance(self.sink, SupportsCommitter):
@@ -188,6 +210,8 @@ class SinkOperator(Operator):
             self._writer.open()
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
+        if self._is_watched and batch.format is not None:
+            _ = batch.columns  # a record that is not of the type is found before any is written
         with _as_user_code(self._user_code):
             self._writer.write(batch)
 
@@ -237,6 +261,11 @@ class SinkFunctionOperator(FunctionOperator):
         super().__init__(function)
         bound_method(function, SinkFunction, "invoke")
 
+    def delivery(self) -> Delivery:
+        return Delivery(
+            DeliveryGuarantee.AT_LEAST_ONCE, "is called again for what comes again after a failure"
+        )
+
     def open(self, context: OperatorContext, output: Output) -> None:
         self._context = SinkFunctionContext(context.clock)
         super().open(context, output)
@@ -265,14 +294,14 @@ def invoke_for_each(
 ) -> None:
     """Give every record to a sink function; the one it fails on is named."""
     stamps = batch.timestamps
-    record = None
+    record, place = None, 0
     try:
-        for i, record in enumerate(batch.records):
+        for place, record in enumerate(batch.records):
             if stamps is not None:
-                context.current = int(stamps[i])
+                context.current = int(stamps[place])
             invoke(record, context)
     except USER_FAILURES as error:
-        raise user_code.failure(error, record) from None
+        raise user_code.failure(error, record, place) from None
 
 
 def size_of(batch: Batch) -> int:

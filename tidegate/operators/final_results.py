@@ -33,12 +33,14 @@ class Aggregating(Operator):
         self.aggregation.open(context, self._results or output)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        self.aggregation.process(batch, input_index)
-        if self._results is not None and len(batch):
-            self._keep(batch, self._results.take())
+        try:
+            self.aggregation.process(batch, input_index)
+        finally:
+            if self._results is not None and (results := self._results.take()) is not None:
+                self._keep(batch.slice(0, len(results)), results)
 
     def _keep(self, batch: Batch, results: Batch) -> None:
-        """There is one result for each record, in order."""
+        """There is one result for each record, in order; up to one that failed."""
         places = {key: place for place, key in enumerate(self.key.values(batch))}
         kept = results.take(np.fromiter(places.values(), np.intp, len(places)))
         self._last.update(zip(places, kept.records, strict=True))
@@ -94,6 +96,6 @@ class _Results:
     def emit_watermark(self, watermark: Watermark) -> None:
         self._output.emit_watermark(watermark)
 
-    def take(self) -> Batch:
+    def take(self) -> Batch | None:
         batches, self._batches = self._batches, []
-        return Batch.concat(batches)
+        return Batch.concat(batches) if batches else None

@@ -32,7 +32,14 @@ from tidegate.operators.keyed_context import (
 )
 from tidegate.operators.results import emit_outcome, emit_tagged_outcome
 from tidegate.operators.runtime_context import RuntimeContext
-from tidegate.operators.user_code import USER_FAILURES, FunctionOperator, Outcome, Timestamps
+from tidegate.operators.user_code import (
+    USER_FAILURES,
+    FunctionOperator,
+    Outcome,
+    Timestamps,
+    place_of_last,
+    times_of,
+)
 from tidegate.state.backends import create_keyed_backend
 from tidegate.state.copies import private_copy
 from tidegate.state.descriptors import ValueStateDescriptor
@@ -104,10 +111,13 @@ class KeyedOperator(FunctionOperator):
             return KeyedRecords(nowhere, nowhere, records, batch.timestamps), None
         keys, _, failure = self.user_code.map_until_failure(selection.function, records)
         if keys:
-            with self.user_code.guard(records[0]):
+            with self.user_code.guard(records[0], 0):
                 stable_hash(keys[0])
         columns = selection.key_columns(batch) if failure is None else None
-        places = self.backend.places_of(keys, columns)
+        try:
+            places = self.backend.places_of(keys, columns)
+        except TypeError as unhashable:
+            raise self.user_code.failure_of_batch(unhashable, len(keys)) from None
         return KeyedRecords(places, keys, records[: len(keys)], batch.timestamps), failure
 
     @abstractmethod
@@ -158,7 +168,7 @@ class KeyedMapOperator(KeyedOperator):
             ):
                 append(function(record))
         except USER_FAILURES as error:
-            failure = self.user_code.failure(error, record)
+            failure = self.user_code.failure(error, record, len(results))
         return Outcome(results, None if stamps is None else stamps[: len(results)], failure)
 
 
@@ -179,20 +189,21 @@ class KeyedFlatMapOperator(KeyedOperator):
         places, keys, records, stamps = keyed
         backend, function = self.backend, self._functions[input_index]
         results: list[Any] = []
-        ends: list[int] | None = None if stamps is None else []
+        ends: list[int] = []
+        has_ends = stamps is not None or self.user_code.drops_partial_results
         extend = results.extend
         failure = record = None
+        rest = iter(records)
         try:
-            for backend.place, backend.current_key, record in zip(
-                places, keys, records, strict=True
-            ):
+            for backend.place, backend.current_key, record in zip(places, keys, rest, strict=True):
                 found = function(record)
                 if found is not None:
                     extend(found)
-                if ends is not None:
+                if has_ends:
                     ends.append(len(results))
         except USER_FAILURES as error:
-            failure = self.user_code.failure(error, record)
+            failure = self.user_code.failure(error, record, place_of_last(records, rest))
+            self.user_code.drop_partial(results, ends)
         return Outcome(results, _of_results(stamps, ends, len(results)), failure)
 
 
@@ -216,7 +227,7 @@ class KeyedFilterOperator(KeyedOperator):
             ):
                 append(bool(keeps(record)))
         except USER_FAILURES as error:
-            failure = self.user_code.failure(error, record)
+            failure = self.user_code.failure(error, record, len(verdicts))
         if stamps is not None:
             stamps = stamps[: len(verdicts)][np.array(verdicts, np.bool_)]
         return Outcome(list(compress(records, verdicts)), stamps, failure)
@@ -250,7 +261,7 @@ class KeyedReduceOperator(KeyedOperator):
                 # What goes out must not change when the function changes the value it is given.
                 append(private_copy(reduced))
         except USER_FAILURES as error:
-            failure = self.user_code.failure(error, record)
+            failure = self.user_code.failure(error, record, len(results))
         return Outcome(results, None if stamps is None else stamps[: len(results)], failure)
 
 
@@ -305,25 +316,26 @@ class KeyedProcessOperator(KeyedOperator):
         extend = results.extend
         ends: list[int] = []
         failure = record = None
+        rest = iter(records)
         try:
-            if stamps is None:
+            if stamps is None and not self.user_code.drops_partial_results:
                 for backend.place, backend.current_key, record in zip(
-                    places, keys, records, strict=True
+                    places, keys, rest, strict=True
                 ):
                     found = function(record, context)
                     if found is not None:
                         extend(found)
             else:
-                times = stamps.tolist()
                 for backend.place, backend.current_key, record, context.current in zip(
-                    places, keys, records, times, strict=False
+                    places, keys, rest, times_of(stamps), strict=False
                 ):
                     found = function(record, context)
                     if found is not None:
                         extend(found)
                     ends.append(len(results))
         except USER_FAILURES as error:
-            failure = self.user_code.failure(error, record)
+            failure = self.user_code.failure(error, record, place_of_last(records, rest))
+            self.user_code.drop_partial(results, ends)
         return Outcome(results, _of_results(stamps, ends, len(results)), failure)
 
     def emit(self, outcome: Outcome) -> None:
@@ -366,11 +378,9 @@ class KeyedProcessOperator(KeyedOperator):
         self.emit(Outcome(results, times, failure))
 
 
-def _of_results(
-    stamps: Timestamps | None, ends: list[int] | None, results: int
-) -> Timestamps | None:
+def _of_results(stamps: Timestamps | None, ends: list[int], results: int) -> Timestamps | None:
     """Every result has its record's timestamp; `ends[i]` results were there after record i."""
-    if stamps is None or ends is None:
+    if stamps is None:
         return None
     bounds = np.array([0, *ends, results], np.int64)
     counts = (bounds[1:] - bounds[:-1])[: len(stamps)]

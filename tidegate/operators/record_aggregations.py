@@ -62,7 +62,7 @@ class RecordAggregation(KeyedOperator):
                 values[place] = result
                 append(private_copy(result))
         except USER_FAILURES as error:
-            failure = self.user_code.failure(error, record)
+            failure = self.user_code.failure(error, record, len(results))
         return Outcome(results, None if stamps is None else stamps[: len(results)], failure)
 
 
@@ -92,7 +92,7 @@ class RecordCount(KeyedOperator):
                 total = values[place] = (values[place] or 0) + counts
                 results.append((key, total))
         except USER_FAILURES as error:
-            failure = self.user_code.failure(error, record)
+            failure = self.user_code.failure(error, record, len(results))
         return Outcome(results, None if stamps is None else stamps[: len(results)], failure)
 
 

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from tidegate.connectors.durable import DurableReader, DurableSource, for_inner_reader
+from tidegate.connectors.guarantee import Replay
 from tidegate.connectors.source import (
     Boundedness,
     InputStatus,
@@ -27,7 +29,7 @@ from tidegate.connectors.source import (
     SplitEnumerator,
 )
 from tidegate.connectors.splits import KnownSplits
-from tidegate.core.errors import InternalError
+from tidegate.core.errors import GraphError, InternalError
 from tidegate.core.ids import CheckpointId
 from tidegate.operators.base import OperatorContext
 from tidegate.operators.checkpoint_lock import CheckpointLock
@@ -75,7 +77,7 @@ class FunctionSource(Source):
     @abstractmethod
     def create_function_reader(
         self, context: ReaderContext, operator: OperatorContext
-    ) -> FunctionReader:
+    ) -> SourceReader:
         """A new reader, in a slot."""
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
@@ -103,8 +105,33 @@ class SourceFunctionSource(FunctionSource):
     ) -> FunctionReader:
         return SourceFunctionReader(self.function, context, operator)
 
+    def replay(self) -> Replay:
+        if isinstance(self.function, CheckpointedFunction):
+            return Replay(True, "goes back to the state of its function")
+        return Replay(False, "runs its function anew, without state: wrap it in durable()")
+
     def max_readers(self) -> int | None:
         return 1
+
+    def durable(self) -> Source:
+        if isinstance(self.function, CheckpointedFunction):
+            raise GraphError(
+                f"durable() is for sources that cannot replay, but {type(self.function).__name__} "
+                "is a CheckpointedFunction and goes back to its state: use it without durable()"
+            )
+        return DurableFunctionSource(self)
+
+
+class DurableFunctionSource(DurableSource, FunctionSource):
+    """A run of a function, with a log of what it emits."""
+
+    source: FunctionSource
+
+    def create_function_reader(
+        self, context: ReaderContext, operator: OperatorContext
+    ) -> SourceReader:
+        inner = self.source.create_function_reader(for_inner_reader(context), operator)
+        return DurableReader(inner, context)
 
 
 class _Canceled(BaseException):

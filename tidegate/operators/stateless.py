@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.core.errors import MissingField
+from tidegate.core.errors import InternalError, MissingField, TidegateError
 from tidegate.operators.base import Operator, OperatorContext, Output
 from tidegate.operators.functions import (
     FilterFunction,
@@ -59,7 +59,11 @@ class FilterOperator(FunctionOperator):
     def process(self, batch: Batch, input_index: int = 0) -> None:
         records = batch.records
         verdicts, _, failure = self.user_code.map_until_failure(self._keeps, records)
-        kept = self._kept(records, verdicts)
+        try:
+            kept = list(compress(records, verdicts))
+        except USER_FAILURES:
+            failure = self._without_truth(records, verdicts)
+            kept = list(compress(records, verdicts))
         if len(kept) == len(batch):
             self.output.emit(batch)
         elif kept:
@@ -67,15 +71,15 @@ class FilterOperator(FunctionOperator):
         if failure is not None:
             raise failure
 
-    def _kept(self, records: list[Any], verdicts: list[Any]) -> list[Any]:
-        try:
-            return list(compress(records, verdicts))
-        except USER_FAILURES:
-            # A verdict without a truth value, like an array: find out whose it is.
-            for record, verdict in zip(records, verdicts, strict=False):
-                with self.user_code.guard(record):
-                    bool(verdict)
-            raise
+    def _without_truth(self, records: list[Any], verdicts: list[Any]) -> TidegateError:
+        """The failure of a verdict that is neither true nor false, like an array; cut there."""
+        for place, verdict in enumerate(verdicts):
+            try:
+                bool(verdict)
+            except USER_FAILURES as error:
+                del verdicts[place:]
+                return self.user_code.failure(error, records[place], place)
+        raise InternalError("a verdict has a truth value only at the second time")
 
     @staticmethod
     def _select(batch: Batch, kept: list[Any], verdicts: list[Any]) -> Batch:
@@ -171,7 +175,9 @@ class ProjectOperator(Operator):
             shortest = min(batch.records, key=len)
             known = tuple(str(i) for i in range(len(shortest)))
             wrong = next(i for i in self.indices if i >= len(shortest))
-            raise MissingField(wrong, known, "project()") from None
+            missing = MissingField(wrong, known, "project()")
+            missing.suspects = range(len(batch))
+            raise missing from None
         if len(self.indices) == 1:
             records = [(value,) for value in records]
         return Batch(records=records, format=self.format, timestamps=batch.timestamps)

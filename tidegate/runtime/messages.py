@@ -20,6 +20,7 @@ from tidegate.core.ids import (
     SubtaskIndex,
     VertexId,
 )
+from tidegate.core.poison import PoisonOrders
 from tidegate.runtime.exchange.packet import FailureMark, SlotOutOfReach
 from tidegate.runtime.incarnation import Incarnation
 from tidegate.runtime.wire import Address
@@ -202,6 +203,8 @@ class Deploy:
     """Where to write state; None: nobody will ever ask for it."""
     restore: RestoreOrder | None = None
     """What to go on from; None: from nothing."""
+    poison: PoisonOrders | None = None
+    """Which records to leave out; None: nobody watches for poison records."""
 
 
 @dataclass(frozen=True, slots=True)

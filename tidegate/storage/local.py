@@ -51,7 +51,7 @@ class LocalStore(BlobStore):
                 file.flush()
                 os.fsync(file.fileno())
                 file.close()
-                _sync_directory(place.parent)
+                sync_directory(place.parent)
         except BaseException:
             with suppress(OSError):  # closing writes what is in the buffer, and may fail again
                 file.close()
@@ -61,7 +61,7 @@ class LocalStore(BlobStore):
     def put(self, path: str, data: bytes) -> None:
         with self._at(path) as place, _temporary(place, data) as temporary:
             temporary.replace(place)
-            _sync_directory(place.parent)
+            sync_directory(place.parent)
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
         with self._at(path) as place, _temporary(place, data) as temporary:
@@ -77,7 +77,7 @@ class LocalStore(BlobStore):
                     f"the file system has no hard links ({error.strerror})",
                     "choose a directory on a file system that has them",
                 ) from None
-            _sync_directory(place.parent)
+            sync_directory(place.parent)
             return True
 
     def exists(self, path: str) -> bool:
@@ -143,10 +143,11 @@ def _make_directory(directory: Path) -> None:
         return
     _make_directory(directory.parent)
     directory.mkdir(exist_ok=True)
-    _sync_directory(directory.parent)
+    sync_directory(directory.parent)
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make durable which names a directory holds."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

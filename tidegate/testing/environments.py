@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.common.configuration import Configuration
 from tidegate.core.config import Settings
 from tidegate.core.errors import GraphError
+from tidegate.datastream.attended_job import before_start
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.datastream.spark_session import active_session
 from tidegate.graph.job_graph import JobGraph
@@ -32,6 +33,7 @@ class MiniExecutor:
         return self._parallelism
 
     def submit(self, graph: JobGraph, settings: Settings) -> JobHandle:
+        before_start(graph)
         return run(graph, settings)
 
     def session(self) -> SparkSession:

@@ -12,8 +12,10 @@ import cloudpickle
 
 from tidegate.core.clock import ManualClock
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
+from tidegate.core.poison import PoisonOrders
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
 from tidegate.operators.endpoints import SliceReport, SourceOperator
+from tidegate.operators.poison import guarded
 from tidegate.state.key_groups import default_max_parallelism, range_of
 from tidegate.state.operator_state import FrozenOperatorState, OperatorStateStore
 from tidegate.state.redistribution import redistribute
@@ -60,6 +62,7 @@ class OperatorHarness:
         clock: ManualClock | None = None,
         attempt: int = 1,
         is_checkpointed: bool = True,
+        poison: PoisonOrders | None = None,
         restore_from: Sequence[HarnessSnapshot] = (),
         copy: bool = True,
     ) -> None:
@@ -91,7 +94,9 @@ class OperatorHarness:
             console=self._print,
             deliver=self._deliver,
             operator_state=OperatorStateStore(),
+            poison=poison,
         )
+        self._process = guarded(self.operator.process, self.context, self)
         if restore_from:
             states = redistribute([found.operator_states for found in restore_from], parallelism)
             self.context.operator_state.restore(states[subtask])
@@ -134,7 +139,7 @@ class OperatorHarness:
         self.process_batch(as_batch(records, format), input_index)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        self.operator.process(batch, input_index)
+        self._process(batch, input_index)
 
     def watermark(self, timestamp: int) -> None:
         self.operator.on_watermark(Watermark(timestamp))
@@ -203,6 +208,7 @@ class OperatorHarness:
             clock=self.clock,
             attempt=context.attempt + 1,
             is_checkpointed=context.is_checkpointed,
+            poison=context.poison,
             restore_from=snapshots,
         )
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 import pyarrow as pa
 
 from tidegate.core.errors import MissingField, TypeMismatch
+from tidegate.core.garbage import collector_paused
 from tidegate.types.columns import (
     ArrowValueCodec,
     BigDecimalCodec,
@@ -119,7 +118,7 @@ class ArrowFormat:
     def decode(self, batch: pa.RecordBatch) -> list[Any]:
         """Return the records of a batch with the columns of `schema`, in whatever encoding."""
         codec = self._codec
-        with _collector_paused():
+        with collector_paused():
             if isinstance(codec, StructCodec):
                 return codec.decode_fields(batch.columns)
             return codec.decode_any(batch.column(0))
@@ -303,16 +302,3 @@ def _time_codec() -> ColumnCodec:
 
 def _timestamp_codec() -> ColumnCodec:
     return ZonelessTimeCodec("TIMESTAMP", pa.timestamp("us"), datetime.datetime)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Without cyclic garbage collection: it runs every 700 objects, and costs more than they do."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

@@ -1,6 +1,6 @@
 """Drives readers by hand, as a source operator would."""
 
-from tidegate.connectors.source import InputStatus, ReaderContext
+from tidegate.connectors.source import InputStatus, ReaderContext, refuse
 from tidegate.core.clock import ManualClock
 from tidegate.types.arrow import arrow_format
 
@@ -15,6 +15,7 @@ def reader_of(
     typed=True,
     attempt=1,
     no_more=True,
+    undecodable=refuse,
 ):
     """An open reader that has its splits of the source, or the given ones."""
     type_info = source.produced_type() if typed else None
@@ -24,11 +25,14 @@ def reader_of(
         clock=clock or ManualClock(),
         format=None if type_info is None else arrow_format(type_info),
         attempt=attempt,
+        undecodable=undecodable,
     )
     reader = source.create_reader(context)
     reader.open()
     if splits is None:
-        splits = source.create_enumerator().next_splits(parallelism).get(subtask, [])
+        enumerator = source.create_enumerator()
+        splits = enumerator.next_splits(parallelism).get(subtask, [])
+        enumerator.close()
     reader.add_splits(splits)
     if no_more:
         reader.no_more_splits()

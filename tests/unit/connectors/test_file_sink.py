@@ -18,7 +18,7 @@ from tidegate.connectors.file_formats import CsvFormat, JsonLinesFormat
 from tidegate.connectors.file_sink import FileSink, OutputFileConfig
 from tidegate.connectors.files import FileSource
 from tidegate.connectors.rolling import BucketAssigner, RollingPolicy
-from tidegate.core.errors import ConfigError, ExternalError
+from tidegate.core.errors import ConfigError, ExternalError, UserError
 from tidegate.operators.endpoints import SinkOperator
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
@@ -269,3 +269,52 @@ def test_only_a_table_has_a_file_without_records(tmp_path, is_table, files):
     schema = pa.schema([("n", pa.int64())])
     write(FileSink(str(tmp_path), ParquetEncoding(schema), is_table=is_table))
     assert [pq.read_table(path).num_rows for path in finished(tmp_path)] == [0] * files
+
+
+def test_sinks_of_one_job_that_share_a_directory_leave_each_others_files_alone(tmp_path):
+    sink = FileSink(str(tmp_path), Encoder())
+    first, second = opened(sink, uid="first"), opened(sink, uid="second")
+    first.process(["a"])
+    snapshot = first.snapshot()
+    with second.restore(second.snapshot()), first.restore(snapshot):
+        assert lines_in(tmp_path) == [["a"]]
+
+
+def test_a_job_without_checkpoints_that_begins_anew_replaces_what_it_had_committed(tmp_path):
+    write(FileSink(str(tmp_path), Encoder()), ["a"])
+    with opened(FileSink(str(tmp_path), Encoder()), attempt=2, is_checkpointed=False) as harness:
+        harness.process(["a"])
+        harness.finish()
+    assert lines_in(tmp_path) == [["a"]]
+
+
+def test_a_commit_that_was_interrupted_between_copy_and_deletion_is_repeated(tmp_path):
+    with opened(FileSink(str(tmp_path), Encoder())) as harness:
+        harness.process(["a"])
+        snapshot = harness.snapshot()
+        (pending,) = hidden(tmp_path)
+        copy = tmp_path / pending.name[1:].partition(".")[0]
+        copy.write_bytes(pending.read_bytes())
+        with harness.restore(snapshot):
+            assert finished(tmp_path) == [copy]
+            assert hidden(tmp_path) == []
+
+
+def test_an_empty_batch_makes_no_file(tmp_path):
+    write(FileSink(str(tmp_path), Encoder()), [])
+    assert finished(tmp_path) == []
+
+
+def test_more_buckets_than_files_may_be_open_are_written_too(tmp_path):
+    sink = FileSink(str(tmp_path), Encoder(), buckets=BucketAssigner.by(lambda n: f"b{n % 300}"))
+    write(sink, list(range(600)))
+    numbers = sorted(int(line) for lines in lines_in(tmp_path) for line in lines)
+    assert numbers == list(range(600))
+    assert len(list(tmp_path.iterdir())) == 300
+
+
+@pytest.mark.parametrize("bucket", ["../elsewhere", "/elsewhere"])
+def test_a_bucket_outside_of_the_directory_is_refused(tmp_path, bucket):
+    sink = FileSink(str(tmp_path), Encoder(), buckets=BucketAssigner.by(lambda record: bucket))
+    with opened(sink) as harness, pytest.raises(UserError, match="lies outside"):
+        harness.process(["a"])

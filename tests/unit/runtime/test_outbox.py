@@ -2,8 +2,10 @@ import pytest
 
 from tests.programs import collected, graph_of, keyed, mapped, read
 from tidegate.core.errors import UserFunctionError
+from tidegate.core.poison import PoisonOrders
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Broadcast, Custom, Rebalance
+from tidegate.operators.poison import guarded
 from tidegate.operators.stateless import MapOperator
 from tidegate.runtime.exchange.codec import decode
 from tidegate.runtime.exchange.packet import Channel
@@ -14,6 +16,8 @@ from tidegate.state.keys import select_key
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import EndOfInput, Watermark
 from tidegate.testing.harness import OperatorHarness
+from tidegate.types.arrow import arrow_format
+from tidegate.types.typeinfo import Types
 
 CHANNEL = Channel(0, 1)
 
@@ -82,13 +86,16 @@ def test_sequences_go_on_within_a_step_and_begin_anew_with_the_next(outbox):
 def writer_of(outbox):
     """The writer of the first edge of a job, in subtask 1."""
 
-    def create(*sinks, parallelism=3):
+    def create(*sinks, parallelism=3, poison=None):
         job = graph_of(*sinks, parallelism=parallelism)
         edge = job.edges[0]
         source, target = job.vertices[edge.source], job.vertices[edge.target]
         writer = ChannelWriter(edge, 1, source, target, outbox)
-        harness = OperatorHarness(MapOperator(abs), name="sender", subtask=1, parallelism=3)
+        harness = OperatorHarness(
+            MapOperator(abs), name="sender", subtask=1, parallelism=3, poison=poison
+        )
         writer.open(harness.context)
+        writer.guarded = guarded(writer.write, harness.context, harness)
         return writer
 
     return create
@@ -122,6 +129,25 @@ def test_the_records_before_one_without_a_key_travel_on(outbox, writer_of):
     local = [batch.records for batch in outbox.take_local(1).get(CHANNEL, ())]
     arrived = [r for parts in (*by_target.values(), local) for part in parts for r in part]
     assert sorted(r["key"] for r in arrived) == [1, 2]
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_the_records_around_poison_records_travel_on(outbox, writer_of, typed):
+    """Some have no key; in a typed stream some are not of its type, wherever they would go."""
+    source = read([], type_info=Types.LONG() if typed else None)
+    sink = collected(mapped(abs, keyed(lambda record: 10 // record, source)))
+    writer = writer_of(sink, poison=PoisonOrders(skips_at_once=True))
+    bad = ["seven", None] if typed else [0, 0]
+    records = [*range(1, 200), bad[0], *range(200, 300), bad[1]]
+    writer.guarded(Batch.of_records(records, arrow_format(Types.LONG()) if typed else None))
+    arrived = [
+        record
+        for packet in outbox.take_packets()
+        for batch in decode(loaded(packet.body), arrow_format(Types.LONG()) if typed else None)
+        for record in batch.records
+    ]
+    arrived += [r for batch in outbox.take_local(1).get(CHANNEL, ()) for r in batch.records]
+    assert sorted(arrived) == list(range(1, 300))
 
 
 def test_a_partitioner_that_points_nowhere_names_the_record(writer_of):

@@ -2,6 +2,7 @@
 
 from tidegate.datastream.connectors.base import Boundedness, Sink, Source
 from tidegate.datastream.connectors.datagen import DataGeneratorSource
+from tidegate.datastream.connectors.durable_sources import CallbackSource, durable
 from tidegate.datastream.connectors.file_system import (
     FileSink,
     FileSinkBuilder,
@@ -16,6 +17,7 @@ from tidegate.datastream.connectors.socket import SocketSource
 
 __all__ = [
     "Boundedness",
+    "CallbackSource",
     "DataGeneratorSource",
     "FileSink",
     "FileSinkBuilder",
@@ -28,4 +30,5 @@ __all__ = [
     "SocketSource",
     "Source",
     "StreamFormat",
+    "durable",
 ]

@@ -1,5 +1,6 @@
 """The contracts of sources and sinks."""
 
+from tidegate.connectors.guarantee import DeliveryGuarantee
 from tidegate.connectors.sink import Sink, SinkWriter, WriterContext
 from tidegate.connectors.source import (
     Boundedness,
@@ -13,6 +14,7 @@ from tidegate.connectors.source import (
 
 __all__ = [
     "Boundedness",
+    "DeliveryGuarantee",
     "InputStatus",
     "Poll",
     "ReaderContext",

@@ -25,11 +25,13 @@ from tidegate.checkpoint.coordinator import (
     Publish,
     Trigger,
 )
+from tidegate.checkpoint.layout import TASK_OWNED
 from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.checkpoint.plan import PipelineFacts, VertexFacts
 from tidegate.checkpoint.policy import CheckpointRequest
 from tidegate.checkpoint.restore import check_all_claimed
 from tidegate.checkpoint.statistics import CheckpointHistory, RestoreRecord
+from tidegate.connectors.source import EnumeratorContext
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
@@ -55,6 +57,7 @@ from tidegate.runtime.messages import (
 )
 from tidegate.state.snapshot import SubtaskSnapshot
 from tidegate.state.snapshot_reader import CheckpointLocation
+from tidegate.storage.locations import below
 from tidegate.stream.elements import BarrierKind, SavepointTarget
 
 _log = logging.getLogger("tidegate.checkpoint")
@@ -187,6 +190,17 @@ class JobCheckpoints:
             limit=self._settings.max_state_in_memory.get_bytes(),
             transfer_threads=self._transfer_threads,
             is_regular=self.is_enabled,
+        )
+
+    @property
+    def for_enumerators(self) -> EnumeratorContext:
+        """What the sources of the job may count on."""
+        directory = self._home.directory
+        return EnumeratorContext(
+            job_id=self.job_id,
+            is_checkpointed=self.is_enabled,
+            retained_checkpoints=self._settings.num_retained,
+            directory=None if directory is None else below(directory, TASK_OWNED),
         )
 
     def start(self, post: Callable[[CheckpointEvent], None]) -> None:

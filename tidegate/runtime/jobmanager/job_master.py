@@ -25,6 +25,7 @@ from tidegate.core.errors import (
     UserError,
     UserFunctionError,
 )
+from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import (
     Attempt,
     CheckpointId,
@@ -59,6 +60,7 @@ from tidegate.runtime.jobmanager.pipeline_driver import (
     StepEvent,
     StepThrough,
 )
+from tidegate.runtime.jobmanager.poison_counts import PoisonCounts, warn_of_too_few_restarts
 from tidegate.runtime.jobmanager.progress import Progress, progress_of
 from tidegate.runtime.jobmanager.region import Region, RegionFails, RegionState, RunStep
 from tidegate.runtime.jobmanager.restart_strategy import GiveUp, create_strategy
@@ -146,13 +148,19 @@ class JobMaster:
             on_failure=self._fail,
         )
         self._drivers = {
-            pipeline.id: PipelineDriver(pipeline, exchange, settings, self._inbox.put)
+            pipeline.id: PipelineDriver(
+                pipeline, exchange, settings, self._inbox.put, checkpoints.for_enumerators
+            )
             for pipeline in graph.pipelines
         }
         self._restart = create_strategy(
             settings.restart,
             checkpointing=settings.checkpointing.interval is not None,
             randomness=random.Random(),
+        )
+        self._poison = PoisonCounts(settings.restart.poison_skip_after)
+        warn_of_too_few_restarts(
+            settings.restart, checkpointing=settings.checkpointing.interval is not None
         )
         self._failover = settings.restart.failover
         self._redeploy_at: dict[PipelineId, float] = {}
@@ -352,7 +360,13 @@ class JobMaster:
             {} if point is None else restored_enumerators(driver.pipeline, point),
         )
         for slot in sorted(order.slots):
-            message = Deploy(pipeline, order.attempt, self.checkpoints.place, orders.get(slot))
+            message = Deploy(
+                pipeline,
+                order.attempt,
+                self.checkpoints.place,
+                orders.get(slot),
+                self._poison.orders(),
+            )
             self._slots.tell([slot], message)
 
     def _deployed(self, pipeline: PipelineId, slot: SlotIndex, attempt: Attempt) -> None:
@@ -398,6 +412,8 @@ class JobMaster:
         if (event.attempt, event.step) != (driver.region.attempt, driver.region.step_in_flight):
             return
         failures = driver.observe(event, self._clock.time())
+        for failure in failures:
+            self._poison.failed(event.attempt, failure)
         self._act(event.pipeline, driver.region.step_through(event.attempt, event.step, failures))
         if (
             driver.region.state is RegionState.RUNNING
@@ -419,6 +435,7 @@ class JobMaster:
         if not failures:
             return
         for pipeline, failure in failures.items():
+            self._poison.failed(failure.attempt, failure.cause)
             if failure.abandoned is not None:
                 self._drivers[pipeline].cancel_step()
         self._apply(self.checkpoints.region_failed())
@@ -482,6 +499,7 @@ class JobMaster:
                         self._drivers[pipeline].trigger(barrier)
                 case NotifyComplete(completed):
                     self._completed(completed)
+                    passing(FaultPoint.COMMIT, Victim.DRIVER)
                 case NotifyAborted(checkpoint_id):
                     for driver in self._running():
                         self._tell(driver, CheckpointAborted, checkpoint_id)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from tidegate.connectors.source import EnumeratorContext
 from tidegate.core.config import Settings
 from tidegate.core.errors import TidegateError, UserError
 from tidegate.core.ids import (
@@ -82,8 +83,10 @@ class PipelineDriver:
         exchange: Exchange,
         settings: Settings,
         post: Callable[[StepEvent], None],
+        job: EnumeratorContext | None = None,
     ) -> None:
         self.pipeline = pipeline
+        self._job = job
         self.region = Region(
             pipeline.id,
             (SlotIndex(i) for i in range(pipeline.slots)),
@@ -114,7 +117,7 @@ class PipelineDriver:
         """Begin a new attempt, from a checkpoint and what its split enumerators knew."""
         self.restored_from = restored_from
         self._close_assigner()
-        self._assigner = SplitAssigner(self.pipeline, enumerators)
+        self._assigner = SplitAssigner(self.pipeline, enumerators, self._job)
         return self.region.deploy()
 
     def deployed(self, slot: SlotIndex, attempt: Attempt) -> None:

@@ -40,8 +40,7 @@ def create_strategy(
     settings: RestartSettings, *, checkpointing: bool, randomness: random.Random
 ) -> RestartStrategy:
     """A strategy that has seen no failure yet; `randomness` is where jitter comes from."""
-    default = RestartStrategyType.EXPONENTIAL_DELAY if checkpointing else RestartStrategyType.NONE
-    strategy = settings.strategy or default
+    strategy = _type_of(settings, checkpointing=checkpointing)
     match strategy:
         case RestartStrategyType.NONE:
             return NoRestart()
@@ -57,6 +56,24 @@ def create_strategy(
             return ExponentialDelay(settings, randomness)
         case _:
             assert_never(strategy)
+
+
+def restarts_allowed(settings: RestartSettings, *, checkpointing: bool) -> int:
+    """How many failures in quick succession do not end the job."""
+    match _type_of(settings, checkpointing=checkpointing):
+        case RestartStrategyType.NONE:
+            return 0
+        case RestartStrategyType.FIXED_DELAY:
+            return settings.fixed_delay_attempts
+        case RestartStrategyType.FAILURE_RATE:
+            return settings.failure_rate_max
+        case RestartStrategyType.EXPONENTIAL_DELAY:
+            return settings.exponential_attempts
+
+
+def _type_of(settings: RestartSettings, *, checkpointing: bool) -> RestartStrategyType:
+    default = RestartStrategyType.EXPONENTIAL_DELAY if checkpointing else RestartStrategyType.NONE
+    return settings.strategy or default
 
 
 class NoRestart:

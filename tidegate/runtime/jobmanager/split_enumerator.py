@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from dataclasses import replace
 
-from tidegate.connectors.source import SplitEnumerator
+from tidegate.connectors.source import EnumeratorContext, SplitEnumerator
 from tidegate.core.ids import SubtaskIndex, VertexId
 from tidegate.graph.job_graph import Pipeline
 from tidegate.runtime.messages import SplitAssignment
@@ -16,7 +17,13 @@ Assignments = dict[tuple[VertexId, SubtaskIndex], SplitAssignment]
 class SplitAssigner:
     """Asks the enumerators before each step; lives as long as one attempt of the pipeline."""
 
-    def __init__(self, pipeline: Pipeline, restored: Mapping[VertexId, bytes]) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        restored: Mapping[VertexId, bytes],
+        job: EnumeratorContext | None = None,
+    ) -> None:
+        self._job = job or EnumeratorContext()
         self._vertices = pipeline.sources
         self._restored = restored
         self._enumerators: dict[VertexId, SplitEnumerator] = {}
@@ -27,6 +34,7 @@ class SplitAssigner:
             assert vertex.source is not None
             enumerator = vertex.source.create_enumerator()
             self._enumerators[vertex.id] = enumerator
+            enumerator.context = replace(self._job, operator_id=vertex.chain[0].operator_id)
             enumerator.open()
             if vertex.id in self._restored:
                 enumerator.restore(pickle.loads(self._restored[vertex.id]))

@@ -102,29 +102,35 @@ class ChannelWriter:
 
     def open(self, context: OperatorContext) -> None:
         self._user_code = UserCode(context)
+        self._is_watched = context.poison is not None
         self._is_open = True
         with self._user_code.guard():
             self._partitioner.open(context)
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch, input_index: int = 0) -> None:
         if batch.format is not self._format and batch.format != self._format:
             # The edge's type is what the other end decodes by.
             stamps = batch.timestamps
             batch = Batch(records=batch.records, format=self._format, timestamps=stamps)
         try:
-            shares = self._partitioner.split(batch)
+            shares = self._split(batch)
         except USER_FAILURES as error:
             self._write_until_failure(batch)
             raise self._user_code.failure(error) from None
         with self._user_code.guard():
             self._put(shares)
 
+    def _split(self, batch: Batch) -> Iterable[Share]:
+        if self._is_watched and self._format is not None:
+            _ = batch.columns  # a record that is not of the type is found before any has travelled
+        return self._partitioner.split(batch)
+
     def _write_until_failure(self, batch: Batch) -> None:
         """The records before the one that has no key or target travel on; that one is named."""
         for place in range(len(batch)):
             single = batch.slice(place, place + 1)
-            with self._user_code.guard(single.records[0]):
-                self._put(self._partitioner.split(single))
+            with self._user_code.guard(single.records[0], place):
+                self._put(self._split(single))
 
     def _put(self, shares: Iterable[Share]) -> None:
         for target, share in shares:

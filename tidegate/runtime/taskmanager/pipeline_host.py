@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate.checkpoint.layout import TASK_OWNED
 from tidegate.checkpoint.plan import SubtaskId
 from tidegate.checkpoint.restore import SubtaskRestore
 from tidegate.core.clock import Clock
@@ -22,8 +23,10 @@ from tidegate.core.ids import (
     SubtaskIndex,
     VertexId,
 )
-from tidegate.graph.job_graph import Edge, JobGraph, Vertex
+from tidegate.core.poison import PoisonOrders
+from tidegate.graph.job_graph import ChainedOperator, Edge, JobGraph, Vertex
 from tidegate.operators.base import OperatorContext, OperatorSnapshot
+from tidegate.operators.poison import DEAD_LETTERS
 from tidegate.runtime.exchange.codec import decode
 from tidegate.runtime.exchange.packet import Channel, FailureMark, Packet
 from tidegate.runtime.exchange.spill import SpillStore, loaded
@@ -44,6 +47,7 @@ from tidegate.runtime.taskmanager.snapshotter import Snapshotter
 from tidegate.runtime.taskmanager.subtask import CheckpointPort, FrozenSubtask, Subtask
 from tidegate.state.key_groups import KeyGroupRange, range_of
 from tidegate.state.operator_state import OperatorStateStore
+from tidegate.storage.locations import below
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import StreamElement
 
@@ -83,8 +87,10 @@ class PipelineHost:
         services: HostServices,
         snapshots: SnapshotPlace | None = None,
         restore: RestoreOrder | None = None,
+        poison: PoisonOrders | None = None,
     ) -> None:
         self.attempt = attempt
+        self._poison = poison
         self._slot = slot
         self._clock = services.clock
         self._graph = package.graph
@@ -93,12 +99,9 @@ class PipelineHost:
             None if snapshots is None else Snapshotter(attempt, snapshots, services.send)
         )
         self._is_checkpointed = snapshots is not None and snapshots.is_regular
-        self._is_same_directory = (
-            restore is not None
-            and restore.location is not None
-            and snapshots is not None
-            and restore.location.job_directory == snapshots.directory
-        )
+        self._job_directory = None if snapshots is None else snapshots.directory
+        location = None if restore is None else restore.location
+        self._restored_directory = None if location is None else location.job_directory
         self._aborted: list[CheckpointId] = []
         self._spill = SpillStore(services.directory, services.spill_threshold)
         self._outbox = Outbox(slot, attempt, self._spill)
@@ -145,6 +148,13 @@ class PipelineHost:
                 deliver=deliver,
                 operator_state=self._operator_state(vertex, chained.operator_id),
                 directory=services.directory,
+                owned_directory=_owned_by(chained.operator_id, self._job_directory),
+                origin_directory=(
+                    None
+                    if self._restored_directory == self._job_directory
+                    else _owned_by(chained.operator_id, self._restored_directory)
+                ),
+                poison=self._poison_orders(vertex, chained),
             )
             for chained in vertex.chain
         ]
@@ -165,6 +175,15 @@ class PipelineHost:
             _Port(self._snapshotter, SubtaskId(vertex.id, subtask), contexts[0].key_groups),
             was_finished=restored is not None and restored.is_finished,
         )
+
+    def _poison_orders(self, vertex: Vertex, chained: ChainedOperator) -> PoisonOrders | None:
+        """Those of the operator; a sink for dead letters has none, because none may be lost."""
+        tags = {edge.side_tag for edge in self._graph.edges_into(vertex.id)}
+        if chained.parent is not None:
+            tags = {chained.parent.side_tag}
+        if self._poison is None or DEAD_LETTERS in tags:
+            return None
+        return self._poison.of(chained.operator_id)
 
     def _operator_state(self, vertex: Vertex, operator_id: OperatorId) -> OperatorStateStore:
         store = OperatorStateStore()
@@ -221,9 +240,10 @@ class PipelineHost:
             return None
         subtask = SubtaskIndex(self._slot)
         own = range_of(subtask, vertex.parallelism, vertex.max_parallelism)
+        is_same_directory = self._restored_directory == self._job_directory is not None
         for operator_id, found in restored.subtask(vertex.id).operators.items():
             is_whole = len(found.keyed) == 1 and found.keyed[0].key_groups == own
-            if self._snapshotter is not None and self._is_same_directory and is_whole:
+            if self._snapshotter is not None and is_same_directory and is_whole:
                 self._snapshotter.remember(
                     restored.checkpoint_id,
                     SubtaskId(vertex.id, subtask),
@@ -360,6 +380,11 @@ class PipelineHost:
             next_timer=min(timers, default=None),
             busy_seconds=self._busy_seconds,
         )
+
+
+def _owned_by(operator_id: OperatorId, job_directory: str | None) -> str | None:
+    """Where the files of one operator are, beside the checkpoints of a job."""
+    return None if job_directory is None else below(job_directory, f"{TASK_OWNED}/{operator_id}")
 
 
 class _Port(CheckpointPort):

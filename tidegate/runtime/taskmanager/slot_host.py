@@ -300,6 +300,7 @@ class _Hosted:
                 self._services,
                 order.snapshots,
                 order.restore,
+                order.poison,
             )
             host.open()
         except Exception as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
@@ -15,10 +16,12 @@ from tidegate.core.errors import (
     TidegateError,
     UserFunctionError,
 )
+from tidegate.core.fault_points import FaultPoint, Victim, during, passing
 from tidegate.core.ids import CheckpointId, OperatorId
 from tidegate.graph.job_graph import Vertex
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
 from tidegate.operators.endpoints import SourceOperator
+from tidegate.operators.poison import guarded
 from tidegate.operators.user_code import USER_FAILURES, user_traceback
 from tidegate.runtime.exchange.codec import encode
 from tidegate.runtime.exchange.packet import Channel
@@ -151,18 +154,30 @@ class Subtask:
         self._unfinished: dict[CheckpointId, FrozenSubtask] = {}
         """Unaligned snapshots that wait for what is in flight."""
         self._outputs = self._wire()
+        self._is_sink = any(operator.delivery() is not None for operator in operators)
 
     def _wire(self) -> list[ChainOutput]:
         outputs = [ChainOutput() for _ in self._operators]
+        processes = [
+            guarded(operator.process, context, output, self._position)
+            for operator, context, output in zip(
+                self._operators, self._contexts, outputs, strict=True
+            )
+        ]
+        self._process = processes[0]
         for index, chained in enumerate(self.vertex.chain):
             if chained.parent is not None:
-                operator = self._operators[index]
                 outputs[chained.parent.operator_index].add(
-                    chained.parent.side_tag, operator.process, operator.on_watermark
+                    chained.parent.side_tag, processes[index], self._operators[index].on_watermark
                 )
         for index, side_tag, writer in self._writers:
-            outputs[index].add(side_tag, writer.write, writer.broadcast)
+            write = guarded(writer.write, self._contexts[index], outputs[index], self._position)
+            outputs[index].add(side_tag, write, writer.broadcast)
         return outputs
+
+    def _position(self) -> str | None:
+        """How far the source of this chain has read, if it has one."""
+        return None if self.source is None else self.source.position()
 
     @property
     def source(self) -> SourceOperator | None:
@@ -189,9 +204,11 @@ class Subtask:
                 list(zip(self._operators, self._contexts, self._outputs, strict=True))
             ):
                 self._opened.append(operator)
-                operator.open(context, output)
-                if restored is not None and context.operator_id in restored:
-                    operator.restore(restored[context.operator_id])
+                is_fresh = restored is None
+                with nullcontext() if is_fresh else during(FaultPoint.RESTORE, Victim.SLOT):
+                    operator.open(context, output)
+                    if restored is not None and context.operator_id in restored:
+                        operator.restore(restored[context.operator_id])
         except USER_FAILURES as error:
             failure = error if isinstance(error, TidegateError) else self._as_failure(error)
             self.close()
@@ -242,7 +259,7 @@ class Subtask:
         """Take elements of one channel in order; nothing is taken any more behind a failure."""
         gate = self._gate
         assert gate is not None
-        head = self._operators[0]
+        process = self._process
         try:
             for element in elements:
                 if self.failure is not None:
@@ -250,7 +267,7 @@ class Subtask:
                 index = gate.open_input(channel)
                 if index is not None and type(element) is Batch:
                     self.records_in += len(element)
-                    head.process(element, index)
+                    process(element, index)
                 else:
                     size = _size_of(element)
                     self._deliver(gate.feed(channel, element, time.monotonic(), size))
@@ -272,9 +289,12 @@ class Subtask:
 
     def complete(self, checkpoint_id: CheckpointId) -> None:
         """A checkpoint is durable."""
+        if self._is_sink:
+            passing(FaultPoint.PRE_COMMITTED, Victim.SLOT)
         try:
-            for operator in reversed(self._opened):
-                operator.notify_complete(checkpoint_id)
+            with during(FaultPoint.COMMIT, Victim.SLOT) if self._is_sink else nullcontext():
+                for operator in reversed(self._opened):
+                    operator.notify_complete(checkpoint_id)
         except USER_FAILURES as error:
             self.failure = self._as_failure(error)
 
@@ -333,7 +353,7 @@ class Subtask:
             match delivery:
                 case Records(input_index, batch):
                     self.records_in += len(batch)
-                    head.process(batch, input_index)
+                    self._process(batch, input_index)
                 case TakeSnapshot():
                     self._take_snapshot(delivery)
                 case InFlight(checkpoint_id, elements):
@@ -370,6 +390,7 @@ class Subtask:
                 writer.broadcast(EndOfInput())
 
     def _take_snapshot(self, order: TakeSnapshot) -> None:
+        passing(FaultPoint.BARRIER, Victim.SLOT)
         barrier = order.barrier
         for operator in reversed(self._opened):
             operator.flush()

@@ -1,0 +1,87 @@
+"""The examples from Kafka to Kafka, PostgreSQL and files, killed at every point of the protocol.
+
+`make verify` does the same with 60 kills for each of them.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.services.kafka_clients import produce
+from tests.spark.scripts import environment
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
+EXAMPLES = Path(__file__).parents[2] / "examples"
+KILLS = int(os.environ.get("TIDEGATE_VERIFY_KILLS", "6"))
+RECORDS = 30_000
+PAGES = 40
+SLOWLY = [
+    *("-D", "tidegate.step.max-records=150"),
+    *("-D", "execution.checkpointing.interval=300 ms"),
+]
+
+
+@pytest.fixture(scope="module")
+def views(kafka):
+    """A topic of views, and the lines of which one knows the words."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    topic = f"views-{os.getpid()}"
+    AdminClient({"bootstrap.servers": kafka}).create_topics([NewTopic(topic, 2)])[topic].result()
+    produce(kafka, topic, [json.dumps({"page": f"/{n % PAGES}"}) for n in range(RECORDS)])
+    return topic
+
+
+def verify(tmp_path, example, sink, *arguments, options=()):
+    command = [sys.executable, "-m", "tidegate", "verify", "--json", "--kills", str(KILLS)]
+    command += ["--sink", sink, "--directory", str(tmp_path / "runs"), *SLOWLY, *options]
+    done = subprocess.run(
+        [*command, str(EXAMPLES / example), *arguments],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    report = json.loads(done.stdout)
+    assert sum(point["kills"] for point in report["points"]) >= KILLS
+    assert len(report["points"]) == 6
+    return report
+
+
+def test_from_kafka_to_kafka(kafka, views, tmp_path):
+    arguments = ("--bootstrap-servers", kafka, "--input", views, "--output", f"{views}-{{run}}")
+    sink = f"kafka://{kafka}/{views}-{{run}}"
+    report = verify(tmp_path, "kafka_to_kafka.py", sink, *arguments)
+    assert report["holds"], report
+
+
+def test_from_kafka_to_postgresql(kafka, views, postgres, tmp_path):
+    arguments = ("--bootstrap-servers", kafka, "--input", views)
+    table = "counts_{run}"
+    report = verify(
+        tmp_path,
+        "kafka_to_postgres.py",
+        f"{postgres}#{table}",
+        *arguments,
+        *("--dsn", postgres, "--table", table),
+    )
+    assert report["holds"], report
+
+
+def test_from_kafka_to_files(kafka, views, tmp_path):
+    place = f"{tmp_path}/counts-{{run}}"
+    arguments = ("--bootstrap-servers", kafka, "--input", views, "--output", place)
+    report = verify(tmp_path, "kafka_to_files.py", place, *arguments)
+    assert report["holds"], report
+
+
+def test_at_least_once_loses_nothing(kafka, views, tmp_path):
+    place = f"{tmp_path}/counts-{{run}}"
+    arguments = ("--bootstrap-servers", kafka, "--input", views, "--output", place)
+    report = verify(tmp_path, "kafka_to_files.py", place, *arguments, options=("--at-least-once",))
+    assert report["holds"], report

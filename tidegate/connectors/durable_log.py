@@ -1,0 +1,138 @@
+"""A log of records in the storage of checkpoints: numbered segments, written once and whole.
+
+taskowned/<operator>/log/00000000000000000000
+                         00000000000000000001   ◀── records, and how the source goes on behind
+
+segment = "TGLOG1" · xxh3 of the rest (8 bytes, big endian) · pickled Segment
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from xxhash import xxh3_64_digest
+
+from tidegate.core.errors import CorruptCheckpoint, StorageError
+from tidegate.storage.filesystem import open_store
+from tidegate.storage.locations import below, shown
+from tidegate.stream.batch import Batch
+from tidegate.types.arrow import ArrowFormat
+
+_MAGIC: Final = b"TGLOG1"
+_CHECKSUM_BYTES: Final = 8
+_NAME: Final = re.compile(r"(?:.*/)?log/(\d{20})")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Records that came together, and what was known of their source when they had come."""
+
+    columns: bytes | None
+    """Records with a columnar type, as an Arrow stream."""
+    records: list[Any]
+    """All others."""
+    timestamps: bytes | None
+    live: tuple[Any, ...]
+    """The splits from which the source goes on behind them."""
+    assigned: tuple[Any, ...]
+    """All splits that its reader was ever given."""
+
+    @classmethod
+    def of(cls, batch: Batch | None, live: tuple[Any, ...], assigned: tuple[Any, ...]) -> Segment:
+        if batch is None:
+            return cls(None, [], None, live, assigned)
+        stamps = None if batch.timestamps is None else batch.timestamps.astype("<i8").tobytes()
+        if batch.format is None:
+            return cls(None, batch.records, stamps, live, assigned)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.columns.schema) as writer:
+            writer.write_batch(batch.columns)
+        return cls(sink.getvalue().to_pybytes(), [], stamps, live, assigned)
+
+    def batch(self, format: ArrowFormat | None) -> Batch:
+        """The records, as those of a stream that travels in `format`."""
+        stamps = None if self.timestamps is None else np.frombuffer(self.timestamps, "<i8")
+        if self.columns is None:
+            return Batch(records=self.records, format=format, timestamps=stamps)
+        table = pa.ipc.open_stream(self.columns).read_all().combine_chunks()
+        assert format is not None
+        batches = table.to_batches()
+        columns = batches[0] if batches else format.encode([])
+        return Batch(columns=columns, format=format, timestamps=stamps)
+
+
+class DurableLog:
+    """The log of one source. One process at a time appends to it."""
+
+    def __init__(self, directory: str) -> None:
+        self._store = open_store(directory)
+
+    def numbers(self) -> list[int]:
+        """The segments there are, in order."""
+        found = (_NAME.fullmatch(path) for path in self._store.list("log"))
+        return sorted(int(match[1]) for match in found if match is not None)
+
+    def numbers_from(self, first: int, last: int | None) -> list[int]:
+        """The segments from a number on, without a gap, at least up to `last`.
+
+        Raises:
+            CorruptCheckpoint: one of them is missing.
+        """
+        found = [number for number in self.numbers() if number >= first]
+        end = max([first - 1, *found, *([] if last is None else [last])])
+        missing = sorted(set(range(first, end + 1)).difference(found))
+        if missing:
+            raise CorruptCheckpoint(
+                self.place(missing[0]),
+                f"the segments {first} to {end} of a log of records",
+                f"{len(missing)} of them missing",
+            )
+        return found
+
+    def append(self, number: int, segment: Segment) -> None:
+        """Make a segment durable.
+
+        Raises:
+            StorageError: it may or may not be there; also if another process has written it.
+        """
+        body = pickle.dumps(segment, protocol=5)
+        data = _MAGIC + xxh3_64_digest(body) + body
+        if not self._store.create_if_absent(_path(number), data):
+            raise StorageError(
+                self.place(number),
+                "another attempt of the job has written it",
+                "what it holds comes first: the job goes on from there",
+            )
+
+    def read(self, number: int) -> Segment:
+        """A segment, as it was written.
+
+        Raises:
+            CorruptCheckpoint: it is not what was written.
+        """
+        data = self._store.read(_path(number))
+        head = len(_MAGIC) + _CHECKSUM_BYTES
+        body = data[head:]
+        if data[:head] != _MAGIC + xxh3_64_digest(body):
+            raise CorruptCheckpoint(
+                self.place(number), "a segment with its checksum", f"{len(data)} other bytes"
+            )
+        segment = pickle.loads(body)
+        assert isinstance(segment, Segment)
+        return segment
+
+    def delete(self, number: int) -> None:
+        self._store.delete(_path(number))
+
+    def place(self, number: int) -> str:
+        """Where a segment is, for messages."""
+        return shown(below(self._store.url, _path(number)))
+
+
+def _path(number: int) -> str:
+    return f"log/{number:020d}"

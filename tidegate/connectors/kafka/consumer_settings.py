@@ -1,0 +1,146 @@
+"""Settings of a Kafka source: what the consumer client is told, and what is ours."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from tidegate.connectors.kafka.client_settings import librdkafka_settings
+from tidegate.connectors.kafka.offsets import KafkaOffsetResetStrategy
+from tidegate.core.errors import ConfigError, ExternalError
+
+DISCOVERY_INTERVAL = "partition.discovery.interval.ms"
+OLD_DISCOVERY_INTERVAL = "flink.partition-discovery.interval-millis"
+COMMIT_OFFSETS = "commit.offsets.on.checkpoint"
+CLIENT_ID_PREFIX = "client.id.prefix"
+PATIENCE = "default.api.timeout.ms"
+OFFSET_RESET = "auto.offset.reset"
+_OURS = frozenset(
+    {
+        DISCOVERY_INTERVAL,
+        OLD_DISCOVERY_INTERVAL,
+        COMMIT_OFFSETS,
+        CLIENT_ID_PREFIX,
+        PATIENCE,
+        OFFSET_RESET,
+        "register.consumer.metrics",
+        "max.poll.records",
+        "auto.commit.interval.ms",
+    }
+)
+_RENAMED = {"fetch.max.wait.ms": "fetch.wait.max.ms", "request.timeout.ms": "socket.timeout.ms"}
+_QUICK = {
+    # A partition whose records wait unread is asked for more as soon as they are taken; the
+    # default is a second later, in which a fast reader stands still.
+    "fetch.queue.backoff.ms": 10,
+    "fetch.message.max.bytes": 4 << 20,
+}
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """The properties of a source, checked."""
+
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    """As the user gave them; `bootstrap.servers` is among them."""
+    has_end: bool = False
+    """Whether partitions are read up to an offset, instead of for ever."""
+
+    def __post_init__(self) -> None:
+        if not self.properties.get("bootstrap.servers"):
+            raise ConfigError(
+                "bootstrap.servers", None, "give the brokers' addresses: set_bootstrap_servers()"
+            )
+        if self.patience <= timedelta(0):
+            raise ConfigError(PATIENCE, self.patience, "give milliseconds, above zero")
+        _ = self.discovery_interval, self.offset_reset
+
+    @property
+    def brokers(self) -> str:
+        return str(self.properties["bootstrap.servers"])
+
+    @property
+    def group_id(self) -> str | None:
+        return self.properties.get("group.id") or None
+
+    @property
+    def commits_offsets(self) -> bool:
+        wanted = str(self.properties.get(COMMIT_OFFSETS, True)).lower() == "true"
+        return wanted and self.group_id is not None
+
+    @property
+    def discovery_interval(self) -> timedelta | None:
+        """How often to look for new partitions; None for once."""
+        value = self.properties.get(OLD_DISCOVERY_INTERVAL, 300_000)
+        milliseconds = self._milliseconds(DISCOVERY_INTERVAL, value)
+        if self.has_end or milliseconds <= 0:
+            return None
+        return timedelta(milliseconds=milliseconds)
+
+    @property
+    def patience(self) -> timedelta:
+        """How long brokers may be out of reach before the job fails."""
+        return timedelta(milliseconds=self._milliseconds(PATIENCE, 30_000))
+
+    @property
+    def offset_reset(self) -> KafkaOffsetResetStrategy | None:
+        value = self.properties.get(OFFSET_RESET)
+        return None if value is None else KafkaOffsetResetStrategy.parse(value)
+
+    def _milliseconds(self, key: str, default: Any) -> int:
+        value = self.properties.get(key, default)
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            raise ConfigError(key, value, "give a whole number of milliseconds") from None
+
+    def for_client(self, name: str) -> dict[str, Any]:
+        """The configuration of a client of confluent-kafka."""
+        settings = {
+            _RENAMED.get(key, key): value
+            for key, value in librdkafka_settings(self.properties).items()
+            if key not in _OURS
+        }
+        prefix = self.properties.get(CLIENT_ID_PREFIX)
+        if prefix:
+            settings["client.id"] = f"{prefix}-{name}"
+        return {
+            **_QUICK,
+            **settings,
+            # A client wants a group even if nothing is ever committed for it.
+            "group.id": self.group_id or f"tidegate-{uuid.uuid4().hex}",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": self.has_end,
+            OFFSET_RESET: "error",
+        }
+
+
+def create_consumer(settings: ConsumerSettings, name: str, **callbacks: Any) -> Any:
+    """A consumer client, which connects by itself in the background.
+
+    Raises:
+        ConfigError: A property that the client does not know, or whose value it refuses.
+        ExternalError: The package is not installed.
+    """
+    try:
+        from confluent_kafka import Consumer, KafkaException
+    except ImportError:
+        raise ExternalError(
+            "Kafka needs the package confluent-kafka: pip install 'tidegate[kafka]'"
+        ) from None
+    configuration = settings.for_client(name) | callbacks
+    try:
+        return Consumer(configuration, logger=_log)
+    except KafkaException as error:
+        raise ConfigError(
+            "properties of the Kafka source",
+            settings.brokers,
+            f"{error.args[0].str()}; give properties of librdkafka, or those of Java's client "
+            "that it knows",
+        ) from None

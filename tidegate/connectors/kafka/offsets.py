@@ -1,0 +1,151 @@
+"""Where to begin to read, and where to stop."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tidegate.connectors.kafka.partitions import EARLIEST, KafkaTopicPartition
+from tidegate.core.errors import ConfigError, UnreadableInput
+
+Offsets = dict[KafkaTopicPartition, int]
+Partitions = Sequence[KafkaTopicPartition]
+
+
+class KafkaOffsetResetStrategy(Enum):
+    """Where to read on where there is no offset to begin with, or where it is gone."""
+
+    LATEST = "latest"
+    EARLIEST = "earliest"
+    NONE = "none"
+    """Nowhere: it is an error."""
+
+    @staticmethod
+    def parse(value: object) -> KafkaOffsetResetStrategy:
+        """Read Kafka's setting ``auto.offset.reset``, in any of the words that are used for it."""
+        known = {"smallest": "earliest", "beginning": "earliest", "largest": "latest"}
+        known |= {"end": "latest", "error": "none"}
+        word = str(value).lower()
+        try:
+            return KafkaOffsetResetStrategy(known.get(word, word))
+        except ValueError:
+            raise ConfigError(
+                "auto.offset.reset", value, "give 'earliest', 'latest' or 'none'"
+            ) from None
+
+
+class OffsetLookup(ABC):
+    """What the brokers know about offsets."""
+
+    @abstractmethod
+    def ends(self, partitions: Partitions) -> Offsets:
+        """The offset behind the last record that a reader is shown."""
+
+    @abstractmethod
+    def committed(self, partitions: Partitions) -> Offsets:
+        """What the group has committed; partitions without that are left out."""
+
+    @abstractmethod
+    def at(self, partitions: Partitions, timestamp: int) -> Offsets:
+        """The first record at or behind a time; partitions without one are left out."""
+
+
+class KafkaOffsetsInitializer(ABC):
+    """Finds the offsets from which, or up to which, partitions are read."""
+
+    reset = KafkaOffsetResetStrategy.NONE
+    """What to do about an offset that is not there any more when it shall be read."""
+
+    @abstractmethod
+    def resolve(self, partitions: Partitions, lookup: OffsetLookup) -> Offsets: ...
+
+    @staticmethod
+    def earliest() -> KafkaOffsetsInitializer:
+        return _Earliest()
+
+    @staticmethod
+    def latest() -> KafkaOffsetsInitializer:
+        return _Latest()
+
+    @staticmethod
+    def committed_offsets(
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
+    ) -> KafkaOffsetsInitializer:
+        """What the group has committed, for other partitions what the strategy says."""
+        return _Committed(offset_reset_strategy)
+
+    @staticmethod
+    def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
+        """The first record at or behind a time, in milliseconds since the epoch."""
+        return _At(timestamp)
+
+    @staticmethod
+    def offsets(
+        offsets: Mapping[KafkaTopicPartition, int],
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
+    ) -> KafkaOffsetsInitializer:
+        """The given offsets, for other partitions what the strategy says."""
+        for partition, offset in offsets.items():
+            if offset < 0:
+                raise ConfigError(f"offset of {partition}", offset, "give an offset from 0")
+        return _Given(tuple(sorted(offsets.items())), offset_reset_strategy)
+
+
+@dataclass(frozen=True)
+class _Earliest(KafkaOffsetsInitializer):
+    def resolve(self, partitions: Partitions, lookup: OffsetLookup) -> Offsets:
+        return dict.fromkeys(partitions, EARLIEST)
+
+
+@dataclass(frozen=True)
+class _Latest(KafkaOffsetsInitializer):
+    def resolve(self, partitions: Partitions, lookup: OffsetLookup) -> Offsets:
+        return lookup.ends(partitions)
+
+
+@dataclass(frozen=True)
+class _Committed(KafkaOffsetsInitializer):
+    reset: KafkaOffsetResetStrategy
+
+    def resolve(self, partitions: Partitions, lookup: OffsetLookup) -> Offsets:
+        return _completed(lookup.committed(partitions), partitions, self.reset, lookup)
+
+
+@dataclass(frozen=True)
+class _At(KafkaOffsetsInitializer):
+    time: int
+
+    def resolve(self, partitions: Partitions, lookup: OffsetLookup) -> Offsets:
+        found = lookup.at(partitions, self.time)
+        return _completed(found, partitions, KafkaOffsetResetStrategy.LATEST, lookup)
+
+
+@dataclass(frozen=True)
+class _Given(KafkaOffsetsInitializer):
+    known: tuple[tuple[KafkaTopicPartition, int], ...]
+    reset: KafkaOffsetResetStrategy
+
+    def resolve(self, partitions: Partitions, lookup: OffsetLookup) -> Offsets:
+        return _completed(dict(self.known), partitions, self.reset, lookup)
+
+
+def _completed(
+    found: Offsets,
+    partitions: Partitions,
+    strategy: KafkaOffsetResetStrategy,
+    lookup: OffsetLookup,
+) -> Offsets:
+    missing = [partition for partition in partitions if partition not in found]
+    if not missing or strategy is KafkaOffsetResetStrategy.EARLIEST:
+        others = dict.fromkeys(missing, EARLIEST)
+    elif strategy is KafkaOffsetResetStrategy.LATEST:
+        others = lookup.ends(missing)
+    else:
+        raise UnreadableInput(
+            str(missing[0]),
+            "there is no offset to begin with",
+            "commit one for the group, or give a KafkaOffsetResetStrategy (auto.offset.reset)",
+        )
+    return {partition: found.get(partition, others.get(partition, 0)) for partition in partitions}

@@ -1,0 +1,183 @@
+"""A producer client of confluent-kafka: batches in, failures as errors that name the topic."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from tidegate.connectors.kafka.failures import as_error, is_refusal
+from tidegate.connectors.kafka.producer_settings import DELIVERY_TIMEOUT, ProducerSettings
+from tidegate.connectors.kafka.record_serialization import Message
+from tidegate.core.errors import ConfigError, KafkaFailed, TidegateError, UnknownTopic
+
+DELIVERY_TIMEOUT_MS = 120_000
+_ASK_SECONDS = 3.0
+_ABORT_SECONDS = 5.0
+_CHUNK = 10_000
+"""Messages handed over at a time: between two of them delivery reports are served."""
+_WAIT_SECONDS = 0.1
+_DEFAULTS = {
+    # Keys go to the partitions that Java's producers choose.
+    "partitioner": "murmur2_random",
+    "queue.buffering.max.messages": 500_000,
+    "linger.ms": 10,
+    DELIVERY_TIMEOUT: DELIVERY_TIMEOUT_MS,
+}
+_OUT_OF_TIME = (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT)
+_log = logging.getLogger(__name__)
+
+
+class RecordProducer:
+    """Sends messages. All methods are called by one thread at a time."""
+
+    def __init__(self, settings: ProducerSettings) -> None:
+        self._brokers = settings.brokers
+        self._patience_seconds = settings.patience_seconds
+        self._reports = _Reports(self._brokers)
+        self._topic: str | None = None
+        try:
+            self._producer = Producer(
+                {
+                    **_DEFAULTS,
+                    **settings.client,
+                    "delivery.report.only.error": True,
+                    "on_delivery": self._reports.on_delivery,
+                    "error_cb": self._reports.on_error,
+                },
+                logger=_log,
+            )
+        except KafkaException as error:
+            raise ConfigError(
+                "properties of the Kafka sink",
+                self._brokers,
+                f"{error.args[0].str()}; give properties of librdkafka, or those of Java's client "
+                "that it knows",
+            ) from None
+
+    def connect(self, topic: str | None) -> None:
+        """Wait until a broker answers; it must know the topic, if all records go to one."""
+        self._topic = topic
+        known = self._known_topics(topic)
+        if topic is not None and known.topics[topic].error is not None:
+            found = known.topics[topic].error
+            if found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise UnknownTopic(topic, self._brokers)
+            if found.code() != KafkaError.LEADER_NOT_AVAILABLE:
+                raise as_error(found, self._brokers, f"looking for the topic {topic!r}")
+
+    def _known_topics(self, topic: str | None) -> Any:
+        deadline = time.monotonic() + self._patience_seconds
+        while True:
+            seconds = min(_ASK_SECONDS, deadline - time.monotonic())
+            try:
+                return self._producer.list_topics(topic, timeout=max(seconds, 0.001))
+            except KafkaException as error:
+                failure = self._failed("connecting", error)
+                if time.monotonic() > deadline or not isinstance(failure, KafkaFailed):
+                    raise failure from None
+
+    def begin_transactions(self) -> None:
+        """Take the transactional id over from whoever had it; after `connect`."""
+        # The first answer comes over a connection that is closed right then. Who looks for the
+        # coordinator over it waits half a second; the second answer is from a lasting one.
+        self._known_topics(self._topic)
+        try:
+            self._producer.init_transactions(self._patience_seconds)
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            raise self._failed("beginning a transaction", error) from None
+
+    def send(self, topic: str, messages: Sequence[Message]) -> None:
+        """Take the messages, waiting while the queue is full."""
+        for start in range(0, len(messages), _CHUNK):
+            self._send(topic, messages[start : start + _CHUNK])
+            self._serve(0)
+
+    def _send(self, topic: str, messages: Sequence[Message]) -> None:
+        # The batch method of the client is no faster, and takes neither times nor headers.
+        produce = self._producer.produce
+        try:
+            for value, key, timestamp, headers in messages:
+                while True:
+                    try:
+                        produce(topic, value, key, -1, None, None, timestamp, headers)
+                        break
+                    except BufferError:
+                        self._serve(_WAIT_SECONDS)
+        except KafkaException as error:
+            raise self._failed(f"writing to {topic!r}", error) from None
+
+    def flush(self) -> None:
+        """Wait until all messages have arrived."""
+        while self._producer.flush(_WAIT_SECONDS):
+            self.check()
+        self.check()
+
+    def check(self) -> None:
+        """Raise what has failed since the last call."""
+        if self._reports.failure is not None:
+            raise self._reports.failure
+
+    def abort(self) -> None:
+        """End the transaction; nobody shall see its messages."""
+        try:
+            self._producer.purge()
+            self._producer.abort_transaction(_ABORT_SECONDS)
+        except KafkaException as error:
+            _log.info("a transaction was not aborted, and will time out: %s", error)
+
+    def purge(self) -> None:
+        """Throw away what was not sent, so that nobody waits for it."""
+        self._producer.purge()
+
+    def _serve(self, seconds: float) -> None:
+        self._producer.poll(seconds)
+        self.check()
+
+    def _failed(self, doing: str, error: KafkaException) -> TidegateError:
+        found: KafkaError = error.args[0]
+        if found.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+            return ConfigError(
+                "transaction.timeout.ms",
+                "too long",
+                "the brokers allow less: lower it, or raise their transaction.max.timeout.ms",
+            )
+        self._producer.poll(0)
+        return self._reports.failure or self._reports.explained(found, doing)
+
+
+class _Reports:
+    """What the client reports while it is served.
+
+    It does not know the client: without a cycle of references that ends when nobody holds it.
+    """
+
+    def __init__(self, brokers: str) -> None:
+        self._brokers = brokers
+        self._last_error: KafkaError | None = None
+        self.failure: TidegateError | None = None
+
+    def on_delivery(self, error: KafkaError | None, message: Any) -> None:
+        if error is not None and self.failure is None:
+            if error.code() in (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                self.failure = UnknownTopic(message.topic(), self._brokers)
+            else:
+                self.failure = self.explained(error, f"writing to {message.topic()!r}")
+
+    def on_error(self, error: KafkaError) -> None:
+        self._last_error = error
+        if error.fatal() and self.failure is None:
+            self.failure = as_error(error, self._brokers, "writing")
+
+    def explained(self, error: KafkaError, doing: str) -> TidegateError:
+        """An error of ours; time that ran out is explained by what was reported meanwhile."""
+        if error.code() in _OUT_OF_TIME and self._last_error is not None:
+            if is_refusal(self._last_error):
+                return as_error(self._last_error, self._brokers, doing)
+            reason = f"{error.str()} ({self._last_error.str()})"
+            return KafkaFailed(self._brokers, doing, reason)
+        return as_error(error, self._brokers, doing)

@@ -1,0 +1,149 @@
+"""How the records of a stream become messages: topic, key, value, headers, timestamp."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+from tidegate.connectors.serialization import SerializationSchema
+from tidegate.core.errors import ConfigError, UnencodableRecord
+from tidegate.stream.batch import Batch
+
+Headers = Mapping[str, Any] | Sequence[tuple[str, Any]]
+Message = tuple[bytes | str | None, bytes | str | None, int, list[tuple[str, Any]] | None]
+"""What a producer is given for a record: value, key, milliseconds since the epoch (0 for the time
+of writing), headers. A plain tuple, since there is one for every record."""
+Serializer = SerializationSchema | Callable[[Any], bytes | str | None]
+
+
+class KafkaTopicSelector(ABC):
+    """Chooses the topic of a record."""
+
+    @abstractmethod
+    def apply(self, data: Any) -> str: ...
+
+
+class KafkaRecordSerializationSchema:
+    """Where a record goes, and as what."""
+
+    def __init__(
+        self,
+        topic: str | KafkaTopicSelector | Callable[[Any], str],
+        value: Serializer,
+        key: Serializer | None = None,
+        headers: Callable[[Any], Headers] | None = None,
+    ) -> None:
+        self.only_topic = topic if isinstance(topic, str) else None
+        """None where every record has a topic of its own."""
+        self._select = topic.apply if isinstance(topic, KafkaTopicSelector) else topic
+        self._value = value
+        self._key = key
+        self._headers = headers
+
+    @staticmethod
+    def builder() -> KafkaRecordSerializationSchemaBuilder:
+        return KafkaRecordSerializationSchemaBuilder()
+
+    def send(self, batch: Batch, send: Callable[[str, list[Message]], None]) -> None:
+        """Make messages of the records and send those of each topic, in order.
+
+        Raises:
+            UnencodableRecord: One cannot be made a message; those before it are sent.
+        """
+        try:
+            messages = self._messages(batch)
+        except Exception as error:
+            first, failure = self._first_failure(batch, error)
+            for topic, of_topic in self._messages(batch.slice(0, first)) if first else ():
+                send(topic, of_topic)
+            raise failure from error
+        for topic, of_topic in messages:
+            send(topic, of_topic)
+
+    def _first_failure(self, batch: Batch, error: Exception) -> tuple[int, UnencodableRecord]:
+        for place in range(len(batch)):
+            try:
+                self._messages(batch.slice(place, place + 1))
+            except Exception as found:
+                failure = UnencodableRecord(
+                    batch.records[place], f"{type(found).__name__}: {found}"
+                )
+                failure.suspects = range(place, place + 1)
+                return place, failure
+        raise error
+
+    def _messages(self, batch: Batch) -> Iterable[tuple[str, list[Message]]]:
+        keys = repeat(None) if self._key is None else _serialized(self._key, batch)
+        stamps = batch.timestamps
+        times = repeat(0) if stamps is None else stamps.clip(min=0).tolist()
+        select = self._headers
+        headers = repeat(None) if select is None else [_pairs(select(r)) for r in batch.records]
+        messages = list(zip(_serialized(self._value, batch), keys, times, headers, strict=False))
+        if self.only_topic is not None:
+            return [(self.only_topic, messages)]
+        assert callable(self._select)
+        by_topic: dict[str, list[Message]] = {}
+        for message, record in zip(messages, batch.records, strict=True):
+            by_topic.setdefault(self._select(record), []).append(message)
+        return by_topic.items()
+
+
+class KafkaRecordSerializationSchemaBuilder:
+    """PyFlink's way to say it."""
+
+    def __init__(self) -> None:
+        self._topic: str | KafkaTopicSelector | Callable[[Any], str] | None = None
+        self._value: Serializer | None = None
+        self._key: Serializer | None = None
+        self._headers: Callable[[Any], Headers] | None = None
+
+    def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
+        self._topic = topic
+        return self
+
+    def set_topic_selector(
+        self, topic_selector: KafkaTopicSelector | Callable[[Any], str]
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        self._topic = topic_selector
+        return self
+
+    def set_key_serialization_schema(
+        self, key_serialization_schema: Serializer
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """What the key is made of the record by; records of a key go to one partition."""
+        self._key = key_serialization_schema
+        return self
+
+    def set_value_serialization_schema(
+        self, value_serialization_schema: Serializer
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        self._value = value_serialization_schema
+        return self
+
+    def set_header_provider(
+        self, header_provider: Callable[[Any], Headers]
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """The headers of a record; without any, records are written faster."""
+        self._headers = header_provider
+        return self
+
+    def build(self) -> KafkaRecordSerializationSchema:
+        if self._topic is None:
+            raise ConfigError("topic", None, "call set_topic() or set_topic_selector()")
+        if self._value is None:
+            raise ConfigError(
+                "value_serialization_schema", None, "call set_value_serialization_schema()"
+            )
+        return KafkaRecordSerializationSchema(self._topic, self._value, self._key, self._headers)
+
+
+def _pairs(headers: Headers) -> list[tuple[str, Any]]:
+    return list(headers.items() if isinstance(headers, Mapping) else headers)
+
+
+def _serialized(schema: Serializer, batch: Batch) -> Sequence[bytes | str | None]:
+    if isinstance(schema, SerializationSchema):
+        return schema.serialize_batch(batch)
+    return [schema(record) for record in batch.records]

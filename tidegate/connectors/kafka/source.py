@@ -1,0 +1,257 @@
+"""Kafka topics as a source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegate.connectors.guarantee import Replay
+from tidegate.connectors.kafka.consumer_settings import (
+    CLIENT_ID_PREFIX,
+    COMMIT_OFFSETS,
+    ConsumerSettings,
+)
+from tidegate.connectors.kafka.decoding import (
+    KafkaRecordDeserializationSchema,
+    ValueOnly,
+    decoder_of,
+)
+from tidegate.connectors.kafka.enumerator import PartitionDiscovery
+from tidegate.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
+from tidegate.connectors.kafka.partitions import KafkaTopicPartition, Subscription
+from tidegate.connectors.kafka.reader import KafkaReader
+from tidegate.connectors.serialization import DeserializationSchema
+from tidegate.connectors.source import (
+    Boundedness,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
+from tidegate.core.errors import ConfigError
+from tidegate.types.typeinfo import TypeInformation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaReading:
+    """What to read, from where to where, and as what."""
+
+    subscription: Subscription
+    schema: KafkaRecordDeserializationSchema
+    properties: Mapping[str, Any]
+    starting: KafkaOffsetsInitializer
+    stopping: KafkaOffsetsInitializer | None = None
+    is_bounded: bool = False
+
+    @property
+    def consumer(self) -> ConsumerSettings:
+        return ConsumerSettings(properties=dict(self.properties), has_end=self.stopping is not None)
+
+    @property
+    def reset(self) -> KafkaOffsetResetStrategy:
+        return self.consumer.offset_reset or self.starting.reset
+
+
+class KafkaSource(Source):
+    """The records of topics. After a failure it goes on behind the last one of the checkpoint.
+
+    Offsets are part of checkpoints; what is committed to Kafka for the group, after a checkpoint
+    is complete, only shows others how far the job is.
+    """
+
+    def __init__(self, reading: KafkaReading) -> None:
+        _ = reading.consumer
+        self._reading = reading
+        self.boundedness = (
+            Boundedness.BOUNDED if reading.is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
+        )
+
+    @staticmethod
+    def builder() -> KafkaSourceBuilder:
+        return KafkaSourceBuilder()
+
+    def create_enumerator(self) -> SplitEnumerator:
+        reading = self._reading
+        return PartitionDiscovery(
+            reading.subscription, reading.starting, reading.stopping, reading.consumer
+        )
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        reading = self._reading
+        decoder = decoder_of(reading.schema, context.format)
+        name = str(context.subtask)
+        return KafkaReader(reading.consumer, decoder, reading.reset, name, context.undecodable)
+
+    def produced_type(self) -> TypeInformation | None:
+        return self._reading.schema.produced_type()
+
+    def replay(self) -> Replay:
+        return Replay(True, "goes back to its offsets")
+
+
+class KafkaSourceBuilder:
+    """Settings of a KafkaSource, under PyFlink's names."""
+
+    def __init__(self) -> None:
+        self._subscription: Subscription | None = None
+        self._schema: KafkaRecordDeserializationSchema | None = None
+        self._properties: dict[str, Any] = {}
+        self._starting = KafkaOffsetsInitializer.earliest()
+        self._stopping: KafkaOffsetsInitializer | None = None
+        self._is_bounded = False
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
+        return self.set_property("bootstrap.servers", bootstrap_servers)
+
+    def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
+        return self.set_property("group.id", group_id)
+
+    def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
+        return self.set_property(CLIENT_ID_PREFIX, prefix)
+
+    def set_topics(self, *topics: str) -> KafkaSourceBuilder:
+        if not topics:
+            raise ConfigError("topics", topics, "give at least one topic")
+        return self._subscribe(Subscription(topics=topics))
+
+    def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
+        """All topics whose whole name matches a regular expression, also those that come later."""
+        try:
+            re.compile(topic_pattern)
+        except re.error as error:
+            raise ConfigError("topic_pattern", topic_pattern, f"{error}") from None
+        return self._subscribe(Subscription(pattern=topic_pattern))
+
+    def set_partitions(self, partitions: Iterable[KafkaTopicPartition]) -> KafkaSourceBuilder:
+        chosen = tuple(sorted(partitions))
+        if not chosen:
+            raise ConfigError("partitions", chosen, "give at least one partition")
+        return self._subscribe(Subscription(partitions=chosen))
+
+    def _subscribe(self, subscription: Subscription) -> KafkaSourceBuilder:
+        if self._subscription is not None:
+            raise ConfigError(
+                "topics",
+                str(subscription),
+                f"{self._subscription} is chosen already: choose topics, a pattern, or partitions",
+            )
+        self._subscription = subscription
+        return self
+
+    def set_starting_offsets(
+        self, starting_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        self._starting = starting_offsets_initializer
+        return self
+
+    def set_unbounded(
+        self, stopping_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        """Stop at these offsets, but as a job that is run as a stream."""
+        self._stopping, self._is_bounded = stopping_offsets_initializer, False
+        return self
+
+    def set_bounded(
+        self, stopping_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        """Stop at these offsets, each resolved when the job begins; the job then ends."""
+        self._stopping, self._is_bounded = stopping_offsets_initializer, True
+        return self
+
+    def set_value_only_deserializer(
+        self, deserialization_schema: DeserializationSchema
+    ) -> KafkaSourceBuilder:
+        self._schema = ValueOnly(deserialization_schema)
+        return self
+
+    def set_deserializer(
+        self, record_deserializer: KafkaRecordDeserializationSchema
+    ) -> KafkaSourceBuilder:
+        """For records that need a key, headers, a timestamp or the place of a message."""
+        self._schema = record_deserializer
+        return self
+
+    def set_property(self, key: str, value: Any) -> KafkaSourceBuilder:
+        self._properties[key] = value
+        return self
+
+    def set_properties(self, props: Mapping[str, Any]) -> KafkaSourceBuilder:
+        self._properties.update(props)
+        return self
+
+    def build(self) -> KafkaSource:
+        if self._subscription is None:
+            raise ConfigError("topics", None, "give what to read: set_topics('name')")
+        if self._schema is None:
+            raise ConfigError(
+                "deserializer", None, "give how to read values: set_value_only_deserializer()"
+            )
+        return KafkaSource(
+            KafkaReading(
+                subscription=self._subscription,
+                schema=self._schema,
+                properties=dict(self._properties),
+                starting=self._starting,
+                stopping=self._stopping,
+                is_bounded=self._is_bounded,
+            )
+        )
+
+
+class FlinkKafkaConsumer(KafkaSource):
+    """The older way to name a Kafka source: topics, a schema and properties.
+
+    It begins from the offsets of the group, for partitions without them where
+    ``auto.offset.reset`` says, which is ``latest`` where nothing is said.
+    """
+
+    def __init__(
+        self,
+        topics: str | list[str],
+        deserialization_schema: DeserializationSchema,
+        properties: Mapping[str, Any],
+    ) -> None:
+        names = (topics,) if isinstance(topics, str) else tuple(topics)
+        if not names:
+            raise ConfigError("topics", topics, "give at least one topic")
+        reading = KafkaReading(
+            subscription=Subscription(topics=names),
+            schema=ValueOnly(deserialization_schema),
+            properties=dict(properties),
+            starting=KafkaOffsetsInitializer.latest(),
+        )
+        super().__init__(reading)
+        self.set_start_from_group_offsets()
+
+    def set_start_from_group_offsets(self) -> FlinkKafkaConsumer:
+        reset = self._reading.consumer.offset_reset or KafkaOffsetResetStrategy.LATEST
+        return self._start_from(KafkaOffsetsInitializer.committed_offsets(reset))
+
+    def set_start_from_earliest(self) -> FlinkKafkaConsumer:
+        return self._start_from(KafkaOffsetsInitializer.earliest())
+
+    def set_start_from_latest(self) -> FlinkKafkaConsumer:
+        return self._start_from(KafkaOffsetsInitializer.latest())
+
+    def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> FlinkKafkaConsumer:
+        """Begin at a time, in milliseconds since the epoch."""
+        return self._start_from(KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
+
+    def set_start_from_specific_offsets(
+        self, specific_startup_offsets: Mapping[KafkaTopicPartition, int]
+    ) -> FlinkKafkaConsumer:
+        return self._start_from(KafkaOffsetsInitializer.offsets(specific_startup_offsets))
+
+    def set_commit_offsets_on_checkpoints(self, commit_on_checkpoints: bool) -> FlinkKafkaConsumer:
+        properties = {**self._reading.properties, COMMIT_OFFSETS: commit_on_checkpoints}
+        self._reading = replace(self._reading, properties=properties)
+        return self
+
+    def get_produced_type(self) -> TypeInformation | None:
+        return self.produced_type()
+
+    def _start_from(self, starting: KafkaOffsetsInitializer) -> FlinkKafkaConsumer:
+        self._reading = replace(self._reading, starting=starting)
+        return self

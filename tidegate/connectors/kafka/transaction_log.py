@@ -1,0 +1,100 @@
+"""What became of a transaction, read from the log that it wrote to."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from kafka import errors as kafka_errors
+from kafka.protocol.consumer import FetchRequest
+from kafka.record import MemoryRecords
+
+from tidegate.connectors.kafka.broker_client import BrokerClient, raise_for
+from tidegate.core.errors import KafkaFailed, KafkaRefused
+
+_FETCH_VERSION = 12
+"""The last one that names topics, and not their ids."""
+_FETCH_BYTES = 8 << 20
+_WAIT_MS = 500
+_COMMIT_MARKER = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRecord:
+    """Where the records of a transaction begin in a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Fate(Enum):
+    """How a transaction ended."""
+
+    COMMITTED = auto()
+    ABORTED = auto()
+    UNKNOWN = auto()
+    """Its records may not be read, or are deleted."""
+
+
+def fate_in_log(client: BrokerClient, producer_id: int, epoch: int, first: FirstRecord) -> Fate:
+    """Look for the marker that ended a transaction.
+
+    A producer has one transaction at a time, so it is the first marker of this producer behind
+    the first record. Unlike readers of committed records this waits for no other transaction.
+    """
+    offset = first.offset
+    deadline = time.monotonic() + client.patience_seconds
+    while True:
+        try:
+            records = _fetch(client, first.topic, first.partition, offset)
+        except (kafka_errors.BrokerResponseError, KafkaRefused):
+            return Fate.UNKNOWN
+        for batch in MemoryRecords(records):
+            if batch.is_control_batch and batch.producer_id == producer_id:
+                return _fate(_kind(batch), batch.producer_epoch - epoch)
+            offset = batch.next_offset
+        if not records and time.monotonic() > deadline:
+            raise KafkaFailed(
+                client.brokers,
+                "waiting for the end of a transaction that it will not commit",
+                f"{first.topic}[{first.partition}] has no mark of it up to offset {offset}",
+            )
+
+
+def _fate(kind: int, newer_epochs: int) -> Fate:
+    if kind == _COMMIT_MARKER:
+        # That of a later transaction: compaction has removed the one looked for.
+        return Fate.COMMITTED if newer_epochs == 0 else Fate.UNKNOWN
+    # Brokers abort with the next epoch, which shuts the producer out.
+    return Fate.ABORTED if newer_epochs <= 1 else Fate.UNKNOWN
+
+
+def _fetch(client: BrokerClient, topic: str, partition: int, offset: int) -> bytes:
+    async def fetch() -> Any:
+        part = FetchRequest.FetchTopic.FetchPartition(
+            partition=partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES
+        )
+        request = FetchRequest(
+            max_wait_ms=_WAIT_MS,
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES,
+            isolation_level=0,
+            topics=[FetchRequest.FetchTopic(topic=topic, partitions=[part])],
+            max_version=_FETCH_VERSION,
+        )
+        answer = await client.to_leader(topic, partition, request)
+        raise_for(answer.error_code)
+        found = answer.responses[0].partitions[0]
+        raise_for(found.error_code)
+        return found.records
+
+    return bytes(client.ask("reading what became of a transaction", fetch) or b"")
+
+
+def _kind(control_batch: Any) -> int:
+    """Of a marker: its key holds a version and a kind, of two bytes each."""
+    record = next(iter(control_batch))
+    return int.from_bytes(bytes(record.key)[2:4], "big", signed=True)

@@ -1,0 +1,1 @@
+"""PostgreSQL as a sink. Needs the extra `postgres`."""

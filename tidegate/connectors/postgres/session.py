@@ -1,0 +1,111 @@
+"""One connection to a PostgreSQL server, whose failures are errors of ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tidegate.core.errors import ConfigError, DatabaseFailed, TidegateError, UserError
+
+try:
+    import psycopg
+    from psycopg import conninfo, sql
+except ImportError as missing:
+    raise ImportError(
+        f"PostgreSQL needs psycopg ({missing}): pip install 'tidegate[postgres]'"
+    ) from None
+
+_DEFAULTS: dict[str, Any] = {
+    "connect_timeout": 10,
+    # A server that vanished without a word is noticed within a minute.
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+
+
+class Server:
+    """Where to connect: a libpq connection string or URL."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        try:
+            self._given = conninfo.conninfo_to_dict(dsn)
+        except psycopg.Error as error:
+            # The text may hold a password: neither it nor what libpq says of it is shown.
+            raise ConfigError(
+                "dsn",
+                "…",
+                f"it is no connection string ({type(error).__name__}): give one like "
+                "postgresql://user@host:5432/database",
+            ) from None
+
+    def __str__(self) -> str:
+        given = self._given
+        host = given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST", "localhost")
+        port = given.get("port") or os.environ.get("PGPORT", "5432")
+        database = given.get("dbname") or os.environ.get("PGDATABASE") or given.get("user") or ""
+        return f"PostgreSQL at {host}:{port}/{database}"
+
+    def connect(self, application_name: str) -> Session:
+        """Connect under a name that the server shows of its sessions."""
+        settings = {
+            **_DEFAULTS,
+            **self._given,
+            "application_name": application_name,
+            "client_encoding": "UTF8",
+        }
+        with translated(self, "connecting"):
+            return Session(self, psycopg.connect(autocommit=True, **settings))
+
+
+class Session:
+    """A connection on which every statement is a transaction of its own, unless one is begun."""
+
+    def __init__(self, server: Server, connection: psycopg.Connection[Any]) -> None:
+        self.server = server
+        self.connection = connection
+
+    def execute(self, statement: str | sql.Composed, *, doing: str) -> str:
+        """Run a statement; returns what the server says that it did."""
+        with translated(self.server, doing):
+            return self._run(statement).statusmessage or ""
+
+    def query(
+        self, statement: str, values: tuple[Any, ...] = (), *, doing: str
+    ) -> list[tuple[Any, ...]]:
+        with translated(self.server, doing):
+            return self._run(statement, values).fetchall()
+
+    def _run(
+        self, statement: str | sql.Composed, values: tuple[Any, ...] = ()
+    ) -> psycopg.Cursor[Any]:
+        text = statement.encode() if isinstance(statement, str) else statement
+        return self.connection.execute(text, values or None)
+
+    def close(self) -> None:
+        """What was begun and not prepared is rolled back by the server."""
+        self.connection.close()
+
+
+@contextmanager
+def translated(server: Server, doing: str) -> Iterator[None]:
+    """Let what psycopg raises come out as an error that says who has to act."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise failure(error, server, doing) from None
+
+
+def failure(error: psycopg.Error, server: Server, doing: str) -> TidegateError:
+    reason = " ".join(str(error).split())
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        reason += (
+            "; another transaction holds the lock, maybe a prepared one that waits for its "
+            "checkpoint: rows that share a unique key need the sink that upserts (keys=...)"
+        )
+    if isinstance(error, psycopg.ProgrammingError | psycopg.NotSupportedError):
+        return UserError(f"{server} refused {doing}: {reason}")
+    return DatabaseFailed(str(server), doing, reason)

@@ -1,0 +1,142 @@
+"""PostgreSQL as a sink: with transactions, by upserts, or by plain inserts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
+from tidegate.connectors.postgres.session import Server
+from tidegate.connectors.postgres.transactions import TransactionCommitter, TransactionWriter
+from tidegate.connectors.postgres.writers import InsertWriter, TableWriter, Target, UpsertWriter
+from tidegate.connectors.sink import Committer, SupportsCommitter, WriterContext
+from tidegate.core.durations import DurationLike, as_timedelta
+from tidegate.core.errors import ConfigError
+
+_APPLICATION = "tidegate"
+
+
+class PostgresSink(SupportsCommitter):
+    """Writes records as rows of a table that exists.
+
+    - With `keys` a row replaces the one with the same keys, so writing it again changes nothing.
+    - Without, exactly once: rows appear when their checkpoint is complete. The server must allow
+      prepared transactions.
+    - Without, at least once: rows are added at once, and again after a failure.
+
+    Args:
+        dsn: a connection string or URL of libpq; what it leaves out libpq takes from its
+            environment (`PGPASSWORD`, `PGSERVICE`, a password file).
+        table: its name, with a schema or not, as in a statement.
+        columns: the columns that the fields of the records go to, in the order of the fields.
+            Left out: those of the names of the fields; for tuples those of the table, in order.
+        keys: the columns of a primary key or unique index.
+        delivery_guarantee: for a sink without keys.
+        batch_size: how many rows are sent at once, at most; at the end of a step all are sent.
+        lock_timeout: how long to wait for rows that other transactions hold.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        table: str,
+        *,
+        columns: Sequence[str] | None = None,
+        keys: Sequence[str] = (),
+        delivery_guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE,
+        batch_size: int = 10_000,
+        lock_timeout: DurationLike = timedelta(minutes=1),
+    ) -> None:
+        for name, value in (("columns", columns), ("keys", keys)):
+            if isinstance(value, str):
+                raise ConfigError(name, value, f'give a list of names, like ["{value}"]')
+        if batch_size < 1:
+            raise ConfigError("batch_size", batch_size, "give a number of rows above zero")
+        self._dsn = dsn
+        self._table = table
+        self._columns = None if columns is None else tuple(columns)
+        self._keys = tuple(keys)
+        self._guarantee = delivery_guarantee
+        self._batch_size = batch_size
+        self._lock_timeout = as_timedelta(lock_timeout)
+        self._server = str(Server(dsn))
+
+    @staticmethod
+    def builder() -> PostgresSinkBuilder:
+        return PostgresSinkBuilder()
+
+    def delivery(self) -> Delivery:
+        if self._keys:
+            keys = ", ".join(self._keys)
+            return Delivery(
+                DeliveryGuarantee.EXACTLY_ONCE, f"upserts by {keys}: a repetition changes nothing"
+            )
+        if self._is_transactional:
+            return Delivery(
+                DeliveryGuarantee.EXACTLY_ONCE, "commits prepared transactions with the checkpoint"
+            )
+        return Delivery(self._guarantee, "inserts again what it is given again after a failure")
+
+    def create_writer(self, context: WriterContext) -> TableWriter:
+        target = Target(
+            server=Server(self._dsn),
+            table=self._table,
+            columns=self._columns,
+            keys=self._keys,
+            batch_size=self._batch_size,
+            lock_timeout=self._lock_timeout,
+        )
+        if self._keys:
+            return UpsertWriter(target, context, _APPLICATION)
+        if self._is_transactional:
+            return TransactionWriter(target, context)
+        return InsertWriter(target, context, _APPLICATION)
+
+    def create_committer(self, context: WriterContext) -> Committer:
+        return TransactionCommitter(Server(self._dsn))
+
+    @property
+    def _is_transactional(self) -> bool:
+        return not self._keys and self._guarantee is DeliveryGuarantee.EXACTLY_ONCE
+
+    def __repr__(self) -> str:
+        return f"<PostgresSink {self._table} of {self._server}>"
+
+
+class PostgresSinkBuilder:
+    """Settings of a PostgresSink, one by one."""
+
+    def __init__(self) -> None:
+        self._settings: dict[str, Any] = {}
+
+    def set_dsn(self, dsn: str) -> PostgresSinkBuilder:
+        return self._with("dsn", dsn)
+
+    def set_table(self, table: str) -> PostgresSinkBuilder:
+        return self._with("table", table)
+
+    def set_columns(self, *columns: str) -> PostgresSinkBuilder:
+        return self._with("columns", columns)
+
+    def set_keys(self, *keys: str) -> PostgresSinkBuilder:
+        return self._with("keys", keys)
+
+    def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> PostgresSinkBuilder:
+        return self._with("delivery_guarantee", guarantee)
+
+    def set_batch_size(self, rows: int) -> PostgresSinkBuilder:
+        return self._with("batch_size", rows)
+
+    def set_lock_timeout(self, timeout: DurationLike) -> PostgresSinkBuilder:
+        return self._with("lock_timeout", timeout)
+
+    def build(self) -> PostgresSink:
+        for name in ("dsn", "table"):
+            if name not in self._settings:
+                raise ConfigError(name, None, f"call set_{name}() before build()")
+        return PostgresSink(**self._settings)
+
+    def _with(self, name: str, value: Any) -> PostgresSinkBuilder:
+        self._settings[name] = value
+        return self

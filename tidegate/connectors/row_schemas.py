@@ -1,0 +1,209 @@
+"""Messages that hold typed rows, decoded a whole batch at a time."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.connectors.file_formats import CsvParser, TypedJsonParser, require_columns
+from tidegate.connectors.lines import LineParser, UnreadableLines
+from tidegate.connectors.serialization import DeserializationSchema
+from tidegate.core.errors import ConfigError
+from tidegate.types.arrow import ArrowFormat
+from tidegate.types.infer import as_type_info
+from tidegate.types.typeinfo import TypeInformation
+
+_OPENING, _CLOSING = b"{}"
+
+
+class UnreadableMessages(Exception):
+    """Raised by a schema for messages of which at least one is not what it expects."""
+
+
+class RowDeserializationSchema(DeserializationSchema):
+    """Messages as rows of a type, without a Python object per message."""
+
+    skips_undecodable = False
+    """Whether messages that cannot be decoded are left out instead of ending the job."""
+
+    def __init__(self, format: ArrowFormat) -> None:
+        self.format = format
+
+    def produced_type(self) -> TypeInformation:
+        return self.format.type_info
+
+    def deserialize(self, message: bytes) -> Any:
+        try:
+            return self.format.decode(self.deserialize_all([message]))[0]
+        except UnreadableMessages:
+            if self.skips_undecodable:
+                return None
+            raise
+
+    @abstractmethod
+    def deserialize_all(self, messages: Sequence[bytes]) -> pa.RecordBatch:
+        """A row per message, in order; raises UnreadableMessages where one of them is none."""
+
+
+class JsonRowDeserializationSchema(RowDeserializationSchema):
+    """A JSON object per message. Fields that the type does not have are passed over.
+
+    A field that is missing is None, unless `fail_on_missing_field` was chosen.
+    """
+
+    def __init__(
+        self,
+        type_info: Any,
+        *,
+        fail_on_missing_field: bool = False,
+        ignore_parse_errors: bool = False,
+    ) -> None:
+        format = require_columns(as_type_info(type_info), "JSON")
+        if format.is_scalar:
+            raise ConfigError("type_info", format.type_info, "give a type with named fields")
+        super().__init__(format)
+        self._fail_on_missing_field = fail_on_missing_field
+        self.skips_undecodable = ignore_parse_errors
+
+    @staticmethod
+    def builder() -> JsonRowDeserializationSchema.Builder:
+        return JsonRowDeserializationSchema.Builder()
+
+    def deserialize_all(self, messages: Sequence[bytes]) -> pa.RecordBatch:
+        # The parser takes objects wherever they begin and end, also two in one message: together
+        # with the number of rows, the ends of messages tell that each is an object of its own.
+        text = b"\n".join(messages)
+        _check_ends(messages, text)
+        columns = _parsed(TypedJsonParser(self.format), text, len(messages))
+        if self._fail_on_missing_field and any(column.null_count for column in columns.columns):
+            self._check_fields(messages)
+        return columns
+
+    def _check_fields(self, messages: Sequence[bytes]) -> None:
+        for message in messages:
+            known = json.loads(message)
+            for name in self.format.field_names:
+                if name not in known:
+                    raise UnreadableMessages(f"the field {name!r} is missing")
+
+    class Builder:
+        """Settings of the schema, under PyFlink's names."""
+
+        def __init__(self) -> None:
+            self._type: Any = None
+            self._fail_on_missing_field = False
+            self._ignore_parse_errors = False
+
+        def type_info(self, type_info: Any) -> JsonRowDeserializationSchema.Builder:
+            self._type = type_info
+            return self
+
+        def json_schema(self, json_schema: str) -> NoReturn:
+            raise NotImplementedError("give the type of the rows by type_info()")
+
+        def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
+            self._fail_on_missing_field = True
+            return self
+
+        def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
+            self._ignore_parse_errors = True
+            return self
+
+        def build(self) -> JsonRowDeserializationSchema:
+            if self._type is None:
+                raise ConfigError("type_info", None, "give the type of the rows")
+            if self._fail_on_missing_field and self._ignore_parse_errors:
+                raise ConfigError(
+                    "ignore_parse_errors", True, "not together with fail_on_missing_field()"
+                )
+            return JsonRowDeserializationSchema(
+                self._type,
+                fail_on_missing_field=self._fail_on_missing_field,
+                ignore_parse_errors=self._ignore_parse_errors,
+            )
+
+
+class CsvRowDeserializationSchema(RowDeserializationSchema):
+    """A line of values per message, in the order of the fields; an empty number is None."""
+
+    def __init__(
+        self,
+        type_info: Any,
+        *,
+        delimiter: str = ",",
+        quote: str = '"',
+        ignore_parse_errors: bool = False,
+    ) -> None:
+        super().__init__(require_columns(as_type_info(type_info), "CSV"))
+        self._delimiter = delimiter
+        self._quote = quote
+        self.skips_undecodable = ignore_parse_errors
+
+    def deserialize_all(self, messages: Sequence[bytes]) -> pa.RecordBatch:
+        if any(b"\n" in message for message in messages):
+            raise UnreadableMessages("more than one line")
+        names = list(self.format.schema.names)
+        parser = CsvParser(self.format, names, self._delimiter, self._quote)
+        return _parsed(parser, b"\n".join(messages), len(messages))
+
+    class Builder:
+        """Settings of the schema, under PyFlink's names."""
+
+        def __init__(self, type_info: Any) -> None:
+            self._type = type_info
+            self._delimiter = ","
+            self._quote = '"'
+            self._ignore_parse_errors = False
+
+        def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+            self._delimiter = delimiter
+            return self
+
+        def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
+            self._quote = c
+            return self
+
+        def set_ignore_parse_errors(
+            self, ignore_parse_errors: bool
+        ) -> CsvRowDeserializationSchema.Builder:
+            self._ignore_parse_errors = ignore_parse_errors
+            return self
+
+        def build(self) -> CsvRowDeserializationSchema:
+            return CsvRowDeserializationSchema(
+                self._type,
+                delimiter=self._delimiter,
+                quote=self._quote,
+                ignore_parse_errors=self._ignore_parse_errors,
+            )
+
+
+def _parsed(parser: LineParser, text: bytes, count: int) -> pa.RecordBatch:
+    try:
+        columns = parser.parse(text).columns
+    except UnreadableLines as problem:
+        raise UnreadableMessages(problem.problem) from None
+    if columns.num_rows != count:
+        raise UnreadableMessages(f"{count} message(s) hold {columns.num_rows} row(s)")
+    return columns
+
+
+def _check_ends(messages: Sequence[bytes], text: bytes) -> None:
+    """Each message begins and ends as an object; `text` has a line feed between them."""
+    lengths = np.fromiter(map(len, messages), np.int64, len(messages))
+    if lengths.all():
+        characters = np.frombuffer(text, dtype=np.uint8)
+        starts = np.cumsum(lengths + 1) - lengths - 1
+        if (characters[starts] == _OPENING).all() and (
+            characters[starts + lengths - 1] == _CLOSING
+        ).all():
+            return
+    for message in messages:
+        stripped = message.strip()
+        if not (stripped.startswith(b"{") and stripped.endswith(b"}")):
+            raise UnreadableMessages("no JSON object")

@@ -1,0 +1,39 @@
+"""Records that user code fails on whenever they come: how they are known again, and left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from tidegate.core.ids import OperatorId
+
+
+class PoisonRecord(NamedTuple):
+    """A record at the operator that fails on it, known again after a restart."""
+
+    operator_id: OperatorId
+    digest: str
+    """Of what the record holds: records that are equal share it."""
+    position: str | None = None
+    """Where its source found it, if that is the operator that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoisonOrders:
+    """Which records operators leave out, should they fail on them."""
+
+    skips: frozenset[PoisonRecord] = frozenset()
+    skips_at_once: bool = False
+    """Leave out every record at its first failure."""
+
+    def of(self, operator_id: OperatorId) -> PoisonOrders:
+        """The part that one operator has to know."""
+        own = frozenset(record for record in self.skips if record.operator_id == operator_id)
+        return replace(self, skips=own)
+
+    @property
+    def may_skip(self) -> bool:
+        return self.skips_at_once or bool(self.skips)
+
+    def is_skipped(self, record: PoisonRecord) -> bool:
+        return self.skips_at_once or record in self.skips

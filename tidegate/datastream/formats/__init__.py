@@ -1,0 +1,1 @@
+"""Rows as the text of messages."""

@@ -1,0 +1,208 @@
+"""Poison records: found when user code fails on them, left out where that was ordered.
+
+Nothing here is on the way of a batch that gives no trouble.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+from tidegate.core.errors import TypeMismatch, UserError, UserFunctionError, shorten
+from tidegate.core.poison import PoisonOrders, PoisonRecord
+from tidegate.operators.base import OperatorContext, Output
+from tidegate.operators.record_digest import digest_of
+from tidegate.operators.user_code import UserCode
+from tidegate.stream.batch import Batch
+from tidegate.types.arrow import arrow_format
+from tidegate.types.row import Row
+from tidegate.types.typeinfo import Types
+
+DEAD_LETTERS: Final = "_dead-letters"
+"""The side output of every operator for the records that it leaves out."""
+DEAD_LETTER_TYPE: Final = Types.ROW_NAMED(
+    [
+        "job_id",
+        "operator",
+        "uid",
+        "subtask",
+        "position",
+        "record",
+        "raw",
+        "raw_format",
+        "error",
+        "traceback",
+        "failed_at",
+    ],
+    [
+        Types.STRING(),
+        Types.STRING(),
+        Types.STRING(),
+        Types.INT(),
+        Types.STRING(),
+        Types.STRING(),
+        Types.PRIMITIVE_ARRAY(Types.BYTE()),
+        Types.STRING(),
+        Types.STRING(),
+        Types.STRING(),
+        Types.SQL_TIMESTAMP(),
+    ],
+)
+Position = Callable[[], str | None]
+_FIRST_PIECE: Final = 64
+"""Behind a record that was left out so many are tried at once; twice as many each time."""
+
+
+def _nowhere() -> None:
+    """The operator is not in the chain of a source."""
+
+
+class DeadLetters:
+    """What one operator leaves out. `position` tells how far the source in its chain has read."""
+
+    def __init__(
+        self,
+        context: OperatorContext,
+        output: Output,
+        orders: PoisonOrders,
+        position: Position = _nowhere,
+    ) -> None:
+        self._context = context
+        self._output = output
+        self._orders = orders
+        self._position = position
+        self._user_code = UserCode(context)
+        self._format = arrow_format(DEAD_LETTER_TYPE)
+
+    def settle(self, record: Any, failure: UserFunctionError) -> None:
+        """Leave out a record that was processed in vain, or raise its failure."""
+        poison = PoisonRecord(self._context.operator_id, digest_of(record))
+        self._settle(poison, failure, shorten(record), *_pickled(record))
+
+    def undecodable(self, position: str, raw: bytes, error: Exception) -> None:
+        """Leave out a record that a source cannot decode, or raise what it failed with."""
+        shown = f"<{shorten(raw)} at {position}>"
+        failure = self._user_code.function_error(error, shown)
+        poison = PoisonRecord(self._context.operator_id, digest_of(raw), position)
+        self._settle(poison, failure, shorten(raw), raw, "bytes")
+
+    def _settle(
+        self,
+        poison: PoisonRecord,
+        failure: UserFunctionError,
+        shown: str,
+        raw: bytes,
+        raw_format: str,
+    ) -> None:
+        if not self._orders.is_skipped(poison):
+            failure.poison = poison
+            raise failure
+        context = self._context
+        position = self._position() if poison.position is None else poison.position
+        letter = Row(
+            job_id=context.job_id,
+            operator=context.name,
+            uid=context.uid,
+            subtask=int(context.subtask),
+            position=position,
+            record=shown,
+            raw=raw,
+            raw_format=raw_format,
+            error=failure.cause,
+            traceback=str(failure.args[4]),
+            failed_at=datetime.fromtimestamp(context.clock.time(), UTC).replace(tzinfo=None),
+        )
+        self._output.emit_side(DEAD_LETTERS, Batch.of_records([letter], self._format))
+        where = "" if position is None else f" at {position}"
+        place = f"({context.subtask + 1}/{context.parallelism})"
+        context.console(
+            f"WARNING {context.name} {place}: left out the record {shown}{where}: {failure.cause}"
+        )
+
+
+class Process(Protocol):
+    """What takes batches: an operator, or a channel."""
+
+    def __call__(self, batch: Batch, input_index: int = 0, /) -> None: ...
+
+
+def guarded(
+    process: Process, context: OperatorContext, output: Output, position: Position = _nowhere
+) -> Process:
+    """The same, behind a guard where poison records are watched for."""
+    if context.poison is None:
+        return process
+    dead_letters = DeadLetters(context, output, context.poison, position)
+    return PoisonGuard(process, context, dead_letters).process
+
+
+class PoisonGuard:
+    """Stands before an operator, or before a channel, and finds the records that it fails on."""
+
+    def __init__(
+        self,
+        process: Process,
+        context: OperatorContext,
+        dead_letters: DeadLetters,
+    ) -> None:
+        self._process = process
+        self._operator_id = context.operator_id
+        self._user_code = UserCode(context)
+        self._dead_letters = dead_letters
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        """All records in order, but for those that are left out."""
+        start, size = 0, len(batch)
+        while start < len(batch):
+            stop = min(start + size, len(batch))
+            piece = batch if stop - start == len(batch) else batch.slice(start, stop)
+            try:
+                self._process(piece, input_index)
+            except UserError as error:
+                suspects = self._suspects(error, piece)
+                if suspects is None:
+                    raise self._user_code.failure(error) from None
+                start += suspects.start
+                if len(suspects) > 1:
+                    size = len(suspects) // 2
+                    continue
+                self._settle(batch.records[start], error)
+                start, size = start + 1, _FIRST_PIECE
+            else:
+                start, size = start + len(piece), 2 * size
+
+    def _suspects(self, error: UserError, piece: Batch) -> range | None:
+        """The records of the piece that it may be about; None if it is not about one of them."""
+        if isinstance(error, UserFunctionError):
+            is_own = error.operator_id == self._operator_id and error.poison is None
+            return error.suspects if is_own else None
+        if error.suspects is None and isinstance(error, TypeMismatch) and not _fits(piece):
+            return range(len(piece))  # operators that need columns make them before all else
+        return error.suspects
+
+    def _settle(self, record: Any, error: UserError) -> None:
+        if isinstance(error, UserFunctionError):
+            operator, uid, subtask, _, trace = error.args
+            failure = UserFunctionError(operator, uid, subtask, shorten(record), trace)
+        else:
+            failure = self._user_code.function_error(error, record)
+        self._dead_letters.settle(record, failure)
+
+
+def _fits(batch: Batch) -> bool:
+    if batch.format is None or batch.is_columnar:
+        return True
+    try:
+        _ = batch.columns
+    except TypeMismatch:
+        return False
+    return True
+
+
+def _pickled(record: Any) -> tuple[bytes, str]:
+    try:
+        return pickle.dumps(record, protocol=5), "pickle"
+    except Exception:
+        return shorten(record, 10_000).encode(), "repr"
