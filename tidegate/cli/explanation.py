@@ -18,6 +18,8 @@ from tidegate.graph.job_graph import Edge, JobGraph
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidegate.runtime.job_handle import Replan
+
 
 def planned(job: Path, arguments: list[str], settings: dict[str, str]) -> tuple[JobGraph, Settings]:
     """The first job that the program would start.
@@ -53,7 +55,9 @@ class _Planning:
     def default_parallelism(self) -> int:
         return self._spark.default_parallelism()
 
-    def submit(self, graph: JobGraph, settings: Settings) -> JobHandle:
+    def submit(
+        self, graph: JobGraph, settings: Settings, replan: Replan | None = None
+    ) -> JobHandle:
         raise _Planned(graph, settings)
 
     def session(self) -> SparkSession:

@@ -51,6 +51,9 @@ class JobHandle(Protocol):
     ) -> Future[str]:
         """Ask for a savepoint and the end of the job behind it; its path."""
 
+    def rescale(self, parallelism: int) -> Future[str]:
+        """Ask for another parallelism; the path of the checkpoint that the job goes on from."""
+
     def collected(self, name: str, format: ArrowFormat | None) -> Iterator[Any]:
         """The records of a collector as they come; a failure of the job is raised last."""
 
@@ -133,3 +136,8 @@ class JobClient:
         drain = advance_to_end_of_event_time
         answer = self._job.stop(savepoint_directory, format, drain=drain)
         return CompletableFuture.of_call(answer.result, "tidegate-savepoint")
+
+    def rescale(self, parallelism: int) -> CompletableFuture[str]:
+        """Go on with another parallelism from a checkpoint that is taken now; its path."""
+        answer = self._job.rescale(parallelism)
+        return CompletableFuture.of_call(answer.result, "tidegate-rescale")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from enum import Enum
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from tidegate.common.job_client import JobHandle
 from tidegate.connectors.driver_side import DriverSide
 from tidegate.core.errors import TidegateError
+from tidegate.core.modes import SavepointFormat
 from tidegate.graph.job_graph import JobGraph
 from tidegate.operators.endpoints import SinkOperator
 from tidegate.runtime.jobmanager.job_status import JobStatus
@@ -71,6 +73,22 @@ class AttendedJob:
 
     def cancel(self) -> None:
         self._job.cancel()
+
+    def take_checkpoint(self) -> Future[str]:
+        return self._job.take_checkpoint()
+
+    def take_savepoint(
+        self, directory: str | None, format: SavepointFormat, *, cancel: bool = False
+    ) -> Future[str]:
+        return self._job.take_savepoint(directory, format, cancel=cancel)
+
+    def stop(
+        self, directory: str | None, format: SavepointFormat, *, drain: bool = False
+    ) -> Future[str]:
+        return self._job.stop(directory, format, drain=drain)
+
+    def rescale(self, parallelism: int) -> Future[str]:
+        return self._job.rescale(parallelism)
 
     def collected(self, name: str, format: ArrowFormat | None) -> Iterator[Any]:
         return self._job.collected(name, format)

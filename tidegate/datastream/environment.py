@@ -234,9 +234,14 @@ class StreamExecutionEnvironment(EnvironmentSettings):
                 "JobManagerCheckpointStorage() if this is meant"
             )
         program, self._program = self._program, Program()
-        graph, settings = program.translate(settings, self.get_parallelism(), self._dead_letters)
+        dead_letters = self._dead_letters
+        graph, settings = program.translate(settings, self.get_parallelism(), dead_letters)
         _say_guarantees(graph, settings)
-        return attended(self._executor.submit(graph, settings), graph)
+
+        def replan(parallelism: int) -> JobGraph:
+            return program.translate(settings, parallelism, dead_letters)[0]
+
+        return attended(self._executor.submit(graph, settings, replan), graph)
 
     def _checkpoint_storage_is_open(self) -> bool:
         return self.get_checkpoint_config().get_checkpoint_storage() is None

@@ -23,6 +23,8 @@ from tidegate.graph.job_graph import JobGraph
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidegate.runtime.job_handle import Replan
+
 
 class JobExecutor(Protocol):
     """Runs jobs for one environment."""
@@ -30,8 +32,10 @@ class JobExecutor(Protocol):
     def default_parallelism(self) -> int:
         """The parallelism of a job that does not set one."""
 
-    def submit(self, graph: JobGraph, settings: Settings) -> JobHandle:
-        """Start the job; returns when it has been accepted."""
+    def submit(
+        self, graph: JobGraph, settings: Settings, replan: Replan | None = None
+    ) -> JobHandle:
+        """Start the job, which `replan` plans anew; returns when it has been accepted."""
 
     def session(self) -> SparkSession:
         """A Spark session, of the jobs that ran if they needed one."""
@@ -56,7 +60,9 @@ class SparkExecutor:
             return max(1, task_slots(existing) // 2)
         return _cores()
 
-    def submit(self, graph: JobGraph, settings: Settings) -> JobHandle:
+    def submit(
+        self, graph: JobGraph, settings: Settings, replan: Replan | None = None
+    ) -> JobHandle:
         from tidegate.runtime.launch import submit
 
         spark = self._given or active_session()
@@ -66,7 +72,7 @@ class SparkExecutor:
         prefer_this_python(spark)
         ship_python_files(spark, settings.pipeline.python_files)
         before_start(graph)
-        return submit(graph, spark, settings)
+        return submit(graph, spark, settings, replan)
 
     def session(self) -> SparkSession:
         spark = self._given or active_session()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
@@ -13,10 +13,13 @@ from typing import Any
 
 from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.checkpoint.statistics import CheckpointHistory
-from tidegate.core.errors import ConfigError, UserError
+from tidegate.core.errors import ConfigError, GraphError, TidegateError, UserError
 from tidegate.core.ids import JobId
 from tidegate.core.modes import SavepointFormat
+from tidegate.graph.job_graph import JobGraph
+from tidegate.graph.rescaling import checked_plan
 from tidegate.runtime.exchange.codec import decode
+from tidegate.runtime.jobmanager.checkpoint_home import CheckpointHome
 from tidegate.runtime.jobmanager.checkpoints import SnapshotOrder
 from tidegate.runtime.jobmanager.job_master import DriverOutputs, JobMaster
 from tidegate.runtime.jobmanager.job_status import JobStatus
@@ -62,17 +65,55 @@ def _plain_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+StartMaster = Callable[[JobGraph, CheckpointHome | None], JobMaster]
+"""Makes the master of a job, which goes on where a predecessor stopped, if there is one."""
+Replan = Callable[[int], JobGraph]
+"""The same program with another default parallelism."""
+
+
 class JobHandle:
     """What `execute` waits for and `execute_async` returns."""
 
     def __init__(
-        self, name: str, master: JobMaster, collectors: Collectors, console: Console
+        self,
+        graph: JobGraph,
+        start: StartMaster,
+        collectors: Collectors,
+        console: Console,
+        replan: Replan | None = None,
     ) -> None:
-        self.name = name
-        self._master = master
+        self.name = graph.name
+        self._start = start
+        self._replan = replan
         self._collectors = collectors
-        console.follow(name, master.progress)
-        master.result.add_done_callback(lambda _: console.close())
+        self._result: Future[None] = Future()
+        self._successor: JobGraph | None = None
+        """The plan under which the job goes on when its present one has stopped."""
+        self._console = console
+        self._master = self._begin(graph, None)
+        console.follow(self.name, self.progress)
+
+    def _begin(self, graph: JobGraph, predecessor: CheckpointHome | None) -> JobMaster:
+        master = self._start(graph, predecessor)
+        master.result.add_done_callback(self._ended)
+        master.start()
+        return master
+
+    def _ended(self, result: Future[None]) -> None:
+        successor, self._successor = self._successor, None
+        failure = result.exception()
+        if successor is not None and failure is None and self._master.checkpoints.is_handed_over:
+            try:
+                self._master = self._begin(successor, self._master.checkpoints.home)
+            except TidegateError as error:
+                failure = error
+            else:
+                return
+        self._console.close()
+        if failure is None:
+            self._result.set_result(None)
+        else:
+            self._result.set_exception(failure)
 
     @property
     def job_id(self) -> JobId:
@@ -98,7 +139,7 @@ class JobHandle:
         """
         try:
             with _plain_interrupts():
-                self._master.result.result(timeout)
+                self._result.result(timeout)
         except FutureTimeout:
             raise UserError(f"job {self.name!r} still runs after {timeout} s") from None
 
@@ -142,6 +183,19 @@ class JobHandle:
         target = self._savepoint_in(directory, format)
         return self._master.order(SnapshotOrder(BarrierKind.STOP, target, drains=drain))
 
+    def rescale(self, parallelism: int) -> Future[str]:
+        """Stop with a checkpoint and go on from it with another parallelism; its path.
+
+        Operators whose parallelism the program sets itself keep it.
+
+        Raises:
+            GraphError: the job cannot have this parallelism.
+        """
+        if self._replan is None:
+            raise GraphError("this job cannot be planned anew: start it again from a savepoint")
+        self._successor = checked_plan(self._master.checkpoints.graph, self._replan(parallelism))
+        return self._master.order(SnapshotOrder(BarrierKind.STOP, None))
+
     def _savepoint_in(self, directory: str | None, format: SavepointFormat) -> SavepointTarget:
         chosen = directory or self._master.savepoint_directory
         if chosen is None:
@@ -156,7 +210,7 @@ class JobHandle:
         """The records of a collecting sink, as they come; a failure of the job is raised last."""
         payloads = self._collectors.of(name)
         while True:
-            has_ended = self._master.result.done()
+            has_ended = self._result.done()
             try:
                 payload = payloads.get(block=not has_ended, timeout=_LOOK_FOR_THE_END)
             except queue.Empty:

@@ -28,7 +28,8 @@ from tidegate.graph.job_graph import JobGraph
 from tidegate.runtime.control import ControlLine
 from tidegate.runtime.exchange.shuffle import ShuffleExchange
 from tidegate.runtime.incarnation import Incarnation
-from tidegate.runtime.job_handle import Collectors, JobHandle
+from tidegate.runtime.job_handle import Collectors, JobHandle, Replan
+from tidegate.runtime.jobmanager.checkpoint_home import CheckpointHome
 from tidegate.runtime.jobmanager.checkpoints import JobCheckpoints
 from tidegate.runtime.jobmanager.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
 from tidegate.runtime.jobmanager.job_master import JobMaster
@@ -51,8 +52,10 @@ _reserved: weakref.WeakSet[SparkCluster] = weakref.WeakSet()
 """The jobs of this process that hold task slots: Spark itself knows only how many it has."""
 
 
-def submit(graph: JobGraph, spark: SparkSession, settings: Settings) -> JobHandle:
-    """Start a job and return it running.
+def submit(
+    graph: JobGraph, spark: SparkSession, settings: Settings, replan: Replan | None = None
+) -> JobHandle:
+    """Start a job and return it running; with `replan` it can be rescaled.
 
     Raises:
         NotEnoughTaskSlots: the master can never run it.
@@ -62,25 +65,32 @@ def submit(graph: JobGraph, spark: SparkSession, settings: Settings) -> JobHandl
             read is not fit for it.
     """
     context = spark.sparkContext
-    _check_session(context, graph.slots)
     clock = SystemClock()
-    checkpoints = JobCheckpoints.open(graph, settings, clock)
-    job_id = checkpoints.job_id
-    package = pack(job_id, checkpoints.graph, settings.as_mapping())
     secret = secrets.token_bytes(32)
     collectors = Collectors()
     console = Console(settings.engine.live_line)
-    master = JobMaster(
-        package,
-        settings,
-        checkpoints,
-        SparkCluster(context, job_id, graph.slots, secret, settings),
-        ShuffleExchange(context, job_id, secret),
-        clock,
-        collectors.outputs(console),
-    )
-    master.start()
-    return JobHandle(graph.name, master, collectors, console)
+
+    def start(graph: JobGraph, predecessor: CheckpointHome | None) -> JobMaster:
+        _check_session(context, graph.slots)
+        checkpoints = JobCheckpoints.open(graph, settings, clock, predecessor)
+        job_id = checkpoints.job_id
+        return JobMaster(
+            pack(job_id, checkpoints.graph, settings.as_mapping()),
+            settings,
+            checkpoints,
+            SparkCluster(context, job_id, graph.slots, secret, settings),
+            ShuffleExchange(context, job_id, secret),
+            clock,
+            collectors.outputs(console),
+        )
+
+    def plan(parallelism: int) -> JobGraph:
+        assert replan is not None
+        wanted = replan(parallelism)
+        _check_session(context, wanted.slots)
+        return wanted
+
+    return JobHandle(graph, start, collectors, console, None if replan is None else plan)
 
 
 class SparkCluster:

@@ -16,7 +16,7 @@ from tidegate.datastream.attended_job import before_start
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.datastream.spark_session import active_session
 from tidegate.graph.job_graph import JobGraph
-from tidegate.runtime.job_handle import JobHandle
+from tidegate.runtime.job_handle import JobHandle, Replan
 from tidegate.testing.mini_cluster import run
 
 if TYPE_CHECKING:
@@ -32,9 +32,11 @@ class MiniExecutor:
     def default_parallelism(self) -> int:
         return self._parallelism
 
-    def submit(self, graph: JobGraph, settings: Settings) -> JobHandle:
+    def submit(
+        self, graph: JobGraph, settings: Settings, replan: Replan | None = None
+    ) -> JobHandle:
         before_start(graph)
-        return run(graph, settings)
+        return run(graph, settings, replan)
 
     def session(self) -> SparkSession:
         spark = active_session()

@@ -20,7 +20,8 @@ from tidegate.core.ids import Level, SlotIndex
 from tidegate.graph.job_graph import JobGraph, Pipeline
 from tidegate.runtime.exchange.packet import FailureMark, Packet, SlotOutOfReach
 from tidegate.runtime.incarnation import Incarnation
-from tidegate.runtime.job_handle import Collectors, JobHandle
+from tidegate.runtime.job_handle import Collectors, JobHandle, Replan
+from tidegate.runtime.jobmanager.checkpoint_home import CheckpointHome
 from tidegate.runtime.jobmanager.checkpoints import JobCheckpoints
 from tidegate.runtime.jobmanager.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
 from tidegate.runtime.jobmanager.job_master import JobMaster
@@ -204,22 +205,26 @@ class _MiniSlot:
             self.host.handle(pickle.loads(message))
 
 
-def run(graph: JobGraph, settings: Settings | None = None) -> JobHandle:
+def run(
+    graph: JobGraph, settings: Settings | None = None, replan: Replan | None = None
+) -> JobHandle:
     """Start a job on a cluster of its own and return it running."""
     settings = settings or Settings()
-    cluster = MiniCluster(closing_seconds=settings.engine.cancellation_timeout.total_seconds())
     collectors = Collectors()
     console = Console(settings.engine.live_line)
     clock = SystemClock()
-    checkpoints = JobCheckpoints.open(graph, settings, clock)
-    master = JobMaster(
-        pack(checkpoints.job_id, checkpoints.graph, settings.as_mapping()),
-        settings,
-        checkpoints,
-        cluster,
-        cluster,
-        clock,
-        collectors.outputs(console),
-    )
-    master.start()
-    return JobHandle(graph.name, master, collectors, console)
+
+    def start(graph: JobGraph, predecessor: CheckpointHome | None) -> JobMaster:
+        cluster = MiniCluster(closing_seconds=settings.engine.cancellation_timeout.total_seconds())
+        checkpoints = JobCheckpoints.open(graph, settings, clock, predecessor)
+        return JobMaster(
+            pack(checkpoints.job_id, checkpoints.graph, settings.as_mapping()),
+            settings,
+            checkpoints,
+            cluster,
+            cluster,
+            clock,
+            collectors.outputs(console),
+        )
+
+    return JobHandle(graph, start, collectors, console, replan)

@@ -112,6 +112,16 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
     )
 
 
+def take_over(predecessor: CheckpointHome, job_name: str) -> CheckpointHome:
+    """The same place, for the same job under another plan."""
+    store = predecessor.store
+    if predecessor.directory is not None:
+        store = CheckpointStore(open_store(predecessor.directory), job_name)
+    return CheckpointHome(
+        job_id=predecessor.job_id, store=store, retained=store.retained().checkpoints
+    )
+
+
 def _directory(settings: CheckpointSettings) -> str | None:
     """Where checkpoints are to be written; None: in memory, or not at all."""
     if not settings.is_enabled or settings.storage is CheckpointStorageType.JOBMANAGER:

@@ -40,7 +40,12 @@ from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import CheckpointId, JobId, PipelineId, VertexId
 from tidegate.core.modes import ExternalizedCheckpointRetention, RuntimeExecutionMode
 from tidegate.graph.job_graph import JobGraph
-from tidegate.runtime.jobmanager.checkpoint_home import CheckpointHome, RestorePoint, open_home
+from tidegate.runtime.jobmanager.checkpoint_home import (
+    CheckpointHome,
+    RestorePoint,
+    open_home,
+    take_over,
+)
 from tidegate.runtime.jobmanager.job_status import JobStatus
 from tidegate.runtime.jobmanager.restore_orders import with_restored_max_parallelism
 from tidegate.runtime.jobmanager.store_thread import (
@@ -144,8 +149,14 @@ class JobCheckpoints:
             check_all_claimed(point.metadata, known, point.path)
 
     @classmethod
-    def open(cls, graph: JobGraph, settings: Settings, clock: Clock) -> JobCheckpoints:
-        """Find or make the place of a job's checkpoints.
+    def open(
+        cls,
+        graph: JobGraph,
+        settings: Settings,
+        clock: Clock,
+        predecessor: CheckpointHome | None = None,
+    ) -> JobCheckpoints:
+        """Find or make the place of a job's checkpoints: its predecessor's, if it takes over.
 
         Raises:
             StorageError: the place cannot be used.
@@ -155,7 +166,10 @@ class JobCheckpoints:
         if settings.pipeline.runtime_mode is RuntimeExecutionMode.BATCH:
             # A batch job has one result, at its end: it begins anew when it fails.
             checkpointing = replace(checkpointing, interval=None)
-        home = open_home(graph.name, checkpointing)
+        if predecessor is None:
+            home = open_home(graph.name, checkpointing)
+        else:
+            home = take_over(predecessor, graph.name)
         threads = settings.state.rocksdb_transfer_threads
         try:
             return cls(home, graph, checkpointing, clock, threads)
@@ -238,6 +252,17 @@ class JobCheckpoints:
             self._orders[name] = order
         else:
             order.answer.set_exception(SavepointFailed(order.what, "too many are asked for"))
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether the job stopped with a checkpoint of its own: another one goes on with it."""
+        stop = self._stop_point
+        return stop is not None and stop.metadata.checkpoint_id in self._metadata
+
+    @property
+    def home(self) -> CheckpointHome:
+        """Where the checkpoints are, for whom the job is handed over to."""
+        return self._home
 
     @property
     def stop_point(self) -> RestorePoint | None:
@@ -333,9 +358,12 @@ class JobCheckpoints:
         target = event.completed.savepoint
         if target is None:
             self._metadata[number] = event.metadata
-        elif event.completed.kind is BarrierKind.STOP:
-            location = CheckpointLocation(target.directory, target.name)
-            self._stop_point = RestorePoint(event.metadata, location)
+        if event.completed.kind is BarrierKind.STOP:
+            self._stop_point = (
+                self._home.point(event.metadata)
+                if target is None
+                else RestorePoint(event.metadata, CheckpointLocation(target.directory, target.name))
+            )
         record = self.history.completed(number, self._clock.time(), event.path)
         if record is not None and record.duration is not None:
             _log.info(
@@ -429,7 +457,8 @@ class JobCheckpoints:
 
     def close(self, status: JobStatus) -> None:
         """Keep or delete what there is, as the settings say of a job that ends like this."""
-        if self._settings.is_enabled and not self._is_kept(status):
+        is_deleted = self._settings.is_enabled and not self._is_kept(status)
+        if is_deleted and not self.is_handed_over:
             self._store.remove(list(self._metadata))
         self._store.close()
         for name in list(self._orders):
