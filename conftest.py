@@ -1,8 +1,24 @@
 """Order of the tests, whatever their folder."""
 
+import os
+import shutil
+import tempfile
+
 import pytest
 
 _SLOWEST_LAST = ("slow", "spark", "cluster", "soak")
+
+
+_home = tempfile.mkdtemp(prefix="tidegate-tests-")
+
+
+def pytest_configure() -> None:
+    """Jobs of tests are not written down among those of the user."""
+    os.environ.setdefault("TIDEGATE_HOME", _home)
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_home, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -28,6 +28,10 @@ SECTIONS = {
             "are Spark's own and are handed on to it."
         ),
     ),
+    "rest": (
+        "REST API",
+        "What the driver answers while a job runs: see [the REST API](rest-api.md).",
+    ),
 }
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
+from tidegate.checkpoint.metadata import FORMAT_VERSION, CheckpointMetadata, OperatorRecord
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import CorruptCheckpoint, DirectoryTaken, UnsupportedFormat
 from tidegate.core.ids import CheckpointId, JobId, OperatorId
@@ -189,7 +189,7 @@ class CheckpointStoreContract:
     def test_a_checkpoint_of_a_newer_format_is_left_alone(self, store, blobs):
         take(store, blobs, 1, own("a"), shared("s"))
         take(store, blobs, 2, shared("y"))
-        store.publish(metadata_of(3, own("x"), shared("y"), format_version=2))
+        store.publish(metadata_of(3, own("x"), shared("y"), format_version=FORMAT_VERSION + 1))
         write(blobs, 3, own("x"), shared("y"))
         again = CheckpointStore(blobs)
         assert isinstance(again.retained().unreadable[0].error, UnsupportedFormat)

@@ -22,9 +22,10 @@ from tidegate.state.key_groups import KeyGroupRange
 # A room imports from its own tier and from the tiers below it.
 TIERS = (
     ("__main__",),
-    ("cli", "web"),
-    ("verify",),
+    ("cli",),
+    ("verify", "state_data"),
     ("datastream", "common"),
+    ("web",),
     ("runtime",),
     ("graph",),
     ("operators",),
@@ -49,6 +50,7 @@ MAY_IMPORT_PYSPARK = (
     "runtime/jobmanager/step_scheduler.py",
     "runtime/launch.py",
     "runtime/taskmanager/slot.py",
+    "state_data/frames.py",
     "types/spark.py",
 )
 STRANGERS = (

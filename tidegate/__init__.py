@@ -101,6 +101,7 @@ if TYPE_CHECKING:
         ValueState,
         ValueStateDescriptor,
     )
+    from tidegate.state_data import StateReader, StateWriter, state_reader, state_writer
 
 _HOMES = (
     "tidegate.common",
@@ -108,6 +109,7 @@ _HOMES = (
     "tidegate.datastream.connectors",
     "tidegate.datastream.connectors.file_system",
     "tidegate.datastream.state",
+    "tidegate.state_data",
 )
 
 __all__ = [
@@ -181,7 +183,9 @@ __all__ = [
     "SocketSource",
     "Source",
     "SourceFunction",
+    "StateReader",
     "StateTtlConfig",
+    "StateWriter",
     "StreamExecutionEnvironment",
     "TextLineFormat",
     "Time",
@@ -192,6 +196,8 @@ __all__ = [
     "ValueStateDescriptor",
     "WatermarkStrategy",
     "durable",
+    "state_reader",
+    "state_writer",
 ]
 
 

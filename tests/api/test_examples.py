@@ -54,6 +54,13 @@ def test_dataframes_go_in_and_come_out():
     assert printed_by("dataframes.py") == ["Berlin: 11 km", "Rome: 9 km"]
 
 
+def test_a_job_goes_on_with_state_from_a_table():
+    assert printed_by("state_as_data.py") == [
+        "from a table: [('ada', 1025), ('bob', 507), ('cleo', 1)]",
+        "without ada: [('ada', 25), ('bob', 507), ('cleo', 1)]",
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "lines"),
     [

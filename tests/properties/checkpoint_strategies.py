@@ -15,7 +15,9 @@ from tidegate.state.snapshot import (
     KeyedStateHandle,
     NativeFileHandle,
     OperatorHandle,
+    RowGroupHandle,
     StoredFile,
+    TableHandle,
 )
 from tidegate.stream.elements import BarrierKind
 
@@ -24,13 +26,11 @@ NAMES = st.text(min_size=1, max_size=12).filter(
 )
 NUMBERS = st.integers(0, 2**40)
 BLOBS = st.binary(max_size=30)
-SEGMENTS = st.builds(InlineBytes, BLOBS) | st.builds(
-    FileSegment,
-    st.builds(StoredFile, st.sampled_from(FileScope), NAMES),
-    NUMBERS,
-    NUMBERS,
-    st.integers(0, 2**64 - 1),
+FILES = st.builds(StoredFile, st.sampled_from(FileScope), NAMES) | st.builds(
+    StoredFile, st.just(FileScope.EXCLUSIVE), st.lists(NAMES, min_size=2, max_size=4).map("/".join)
 )
+FILE_SEGMENTS = st.builds(FileSegment, FILES, NUMBERS, NUMBERS, st.integers(0, 2**64 - 1))
+SEGMENTS = st.builds(InlineBytes, BLOBS) | FILE_SEGMENTS
 GROUPS = st.dictionaries(st.integers(0, 127), st.integers(1, 10**6), min_size=1, max_size=4)
 RANGES = st.tuples(st.integers(0, 128), st.integers(0, 128)).map(
     lambda ends: KeyGroupRange(min(ends), max(ends))
@@ -56,6 +56,20 @@ KEYED = st.builds(
     ).map(tuple),
     native_form=st.none() | st.just("rocksdb"),
     native_files=st.lists(st.builds(NativeFileHandle, NAMES, SEGMENTS), max_size=3).map(tuple),
+    tables=st.lists(
+        st.builds(
+            TableHandle,
+            st.text(max_size=5),
+            st.lists(
+                st.builds(
+                    RowGroupHandle, GROUPS.map(lambda g: tuple(sorted(g.items()))), FILE_SEGMENTS
+                ),
+                max_size=2,
+            ).map(tuple),
+            FILE_SEGMENTS,
+        ),
+        max_size=2,
+    ).map(tuple),
 )
 HANDLES = st.builds(
     OperatorHandle,

@@ -361,7 +361,9 @@ class CheckpointCoordinator(Generic[H]):
             Abandon(number, wrote, is_whole=True, savepoint=pending.savepoint),
         ]
         assert pending.abort_reason is not None
-        if pending.abort_reason.counts and self._tolerance.failed(number):
+        # A savepoint that fails is told to who asked for it, and is no failure of the job.
+        counts = pending.abort_reason.counts and pending.savepoint is None
+        if counts and self._tolerance.failed(number):
             failed = CheckpointFailed(number, reason, self._settings.tolerable_failures)
             failed.__cause__ = error
             instructions.append(FailJob(failed))

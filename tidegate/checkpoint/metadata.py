@@ -35,12 +35,15 @@ from tidegate.state.snapshot import (
     KeyedStateHandle,
     NativeFileHandle,
     OperatorHandle,
+    RowGroupHandle,
     Segment,
     StoredFile,
+    TableHandle,
 )
 from tidegate.stream.elements import BarrierKind
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+"""2 knows tables; 1 is read like it."""
 _MAGIC: Final = b"TIDEGATE"
 _HEADER: Final = struct.Struct("<8sIQQ")
 _CHECKSUM: Final = struct.Struct("<Q")
@@ -204,6 +207,17 @@ class _Writer:
                 {"name": file.name, "content": self._segment(file.content)}
                 for file in keyed.native_files
             ],
+            "tables": [
+                {
+                    "state": table.state,
+                    "row_groups": [
+                        {"groups": each.groups, "content": self._segment(each.content)}
+                        for each in table.row_groups
+                    ],
+                    "footer": self._segment(table.footer),
+                }
+                for table in keyed.tables
+            ],
         }
 
     def _segment(self, segment: Segment) -> list[Any]:
@@ -286,13 +300,31 @@ class _Reader:
                 NativeFileHandle(_file_name(each["name"]), self._segment(each["content"]))
                 for each in found["native_files"]
             ),
+            tables=tuple(self._table(each) for each in found.get("tables", ())),
+        )
+
+    def _table(self, found: Any) -> TableHandle:
+        return TableHandle(
+            found["state"],
+            tuple(
+                RowGroupHandle(
+                    tuple((group, count) for group, count in each["groups"]),
+                    self._file_segment(*each["content"]),
+                )
+                for each in found["row_groups"]
+            ),
+            self._file_segment(*found["footer"]),
         )
 
     def _segment(self, found: Any) -> Segment:
         if found[0] == "inline":
             return InlineBytes(self._blob(*found[1:]))
-        scope, name, offset, size, checksum = found
-        file = StoredFile(FileScope(scope), _file_name(name))
+        return self._file_segment(*found)
+
+    @staticmethod
+    def _file_segment(scope: str, name: str, offset: int, size: int, checksum: str) -> FileSegment:
+        parts = name.split("/") if scope == FileScope.EXCLUSIVE.value else [name]
+        file = StoredFile(FileScope(scope), "/".join(map(_file_name, parts)))
         return FileSegment(file, offset, size, int(checksum, 16))
 
     def _blob(self, offset: int, size: int) -> bytes:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 
-from tidegate.checkpoint.layout import METADATA
-from tidegate.checkpoint.metadata import CheckpointMetadata, encode
+from tidegate.checkpoint.layout import METADATA, SHARED
+from tidegate.checkpoint.metadata import CheckpointMetadata, decode, encode
 from tidegate.core.errors import NoCheckpoint, StorageError
 from tidegate.core.ids import JobId
 from tidegate.core.modes import SavepointFormat
+from tidegate.storage.blob_store import BlobStore
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below, parent_and_name, shown
 from tidegate.stream.elements import SavepointTarget
@@ -46,7 +47,7 @@ def remove_savepoint(target: SavepointTarget) -> None:
 
 
 def dispose(path: str) -> None:
-    """Delete a savepoint that the user names.
+    """Delete a savepoint, or a checkpoint with the shared files that no other one needs.
 
     Raises:
         NoCheckpoint: there is none, so nothing is deleted.
@@ -55,8 +56,18 @@ def dispose(path: str) -> None:
     if name == METADATA:
         directory, name = parent_and_name(directory)
     store = open_store(directory)
-    metadata = f"{name}/{METADATA}"
-    if not store.exists(metadata):
+    if not store.exists(f"{name}/{METADATA}"):
         raise NoCheckpoint(shown(path), "there is no savepoint", "give the path of one")
-    store.delete(metadata)
+    unneeded = _shared_by(store, name)
+    if unneeded:
+        others = {p.partition("/")[0] for p in store.list() if p.endswith(f"/{METADATA}")} - {name}
+        unneeded -= frozenset[str]().union(*(_shared_by(store, other) for other in others))
+    store.delete(f"{name}/{METADATA}")
     store.delete(name)
+    for file in unneeded:
+        store.delete(f"{SHARED}/{file}")
+
+
+def _shared_by(store: BlobStore, name: str) -> frozenset[str]:
+    path = f"{name}/{METADATA}"
+    return decode(store.read(path), shown(below(store.url, path))).shared_files

@@ -7,18 +7,38 @@ import typer
 import typer.core
 
 from tidegate import __version__
+from tidegate.cli.cancel import cancel
+from tidegate.cli.checkpoint import checkpoint
+from tidegate.cli.checkpoints import checkpoints
 from tidegate.cli.doctor import doctor
+from tidegate.cli.exit_codes import exit_code
 from tidegate.cli.explain import explain
+from tidegate.cli.info import info
+from tidegate.cli.list import list_
+from tidegate.cli.logs import logs
 from tidegate.cli.program import AS_PROGRAM
+from tidegate.cli.rescale import rescale
 from tidegate.cli.run import run
+from tidegate.cli.savepoint import savepoint
+from tidegate.cli.state import state
+from tidegate.cli.stop import stop
 from tidegate.cli.verify import verify
 from tidegate.core.errors import TidegateError
 
 COMMANDS: dict[Callable[..., None], dict[str, Any]] = {
-    doctor: {},
-    explain: AS_PROGRAM,
     run: AS_PROGRAM,
+    list_: {},
+    info: {},
+    checkpoints: {},
+    checkpoint: {},
+    savepoint: {},
+    stop: {},
+    cancel: {},
+    rescale: {},
+    logs: {},
+    explain: AS_PROGRAM,
     verify: AS_PROGRAM,
+    doctor: {},
 }
 """And how the command line of each is read."""
 
@@ -31,7 +51,7 @@ class _Application(typer.core.TyperGroup):
             return super().invoke(ctx)
         except TidegateError as error:
             typer.echo(f"tidegate: {error}", err=True)
-            raise typer.Exit(1) from None
+            raise typer.Exit(exit_code(error)) from None
 
 
 app = typer.Typer(
@@ -41,7 +61,8 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 for command, settings in COMMANDS.items():
-    app.command(context_settings=settings)(command)
+    app.command(command.__name__.rstrip("_"), context_settings=settings)(command)
+app.add_typer(state, name="state")
 
 
 def _print_version(wanted: bool) -> None:

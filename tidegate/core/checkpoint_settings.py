@@ -11,6 +11,7 @@ from tidegate.core.modes import (
     CheckpointingMode,
     CheckpointStorageType,
     ExternalizedCheckpointRetention,
+    RestoreMode,
 )
 from tidegate.core.options import BOOLEAN, MEMORY, TEXT, choice, duration, integer, option
 
@@ -144,6 +145,14 @@ class CheckpointSettings:
         None,
         "The checkpoint or savepoint to start from.",
         ("execution.savepoint.path",),
+    )
+    restore_mode: RestoreMode = option(
+        "execution.state-recovery.claim-mode",
+        choice(RestoreMode),
+        RestoreMode.NO_CLAIM,
+        "Whose what the job starts from is then. CLAIM: the job's, which deletes it when it has "
+        "completed a checkpoint itself.",
+        ("execution.savepoint-restore-mode", "execution.restore-mode"),
     )
     restore_partially: bool = option(
         "execution.state-recovery.ignore-unclaimed-state",

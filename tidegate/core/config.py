@@ -15,6 +15,7 @@ from typing import Any
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.errors import ConfigError
 from tidegate.core.options import Option, options_of
+from tidegate.core.rest_settings import RestSettings
 from tidegate.core.setting_groups import (
     EngineSettings,
     PipelineSettings,
@@ -32,6 +33,7 @@ GROUPS: dict[str, type[Any]] = {
     "restart": RestartSettings,
     "engine": EngineSettings,
     "spark": SparkSettings,
+    "rest": RestSettings,
 }
 
 OPTIONS: dict[str, Option] = {
@@ -68,6 +70,7 @@ class Settings:
     restart: RestartSettings = field(default_factory=RestartSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     spark: SparkSettings = field(default_factory=SparkSettings)
+    rest: RestSettings = field(default_factory=RestSettings)
     spark_conf: dict[str, str] = field(default_factory=dict)
     """Spark's own settings, the keys that begin with "spark."."""
 

@@ -11,9 +11,12 @@
     │   ├── StateTypeChanged     a state is declared with another type than it holds
     │   ├── StateNotClaimed      a checkpoint holds state that no operator takes over
     │   ├── StateMisuse          state is used where or how it cannot be
+    │   ├── UnknownState         a checkpoint has no operator or state of this name
     │   ├── StateTooLarge        more state than the driver's memory takes in a checkpoint
     │   ├── NoCheckpoint         a job shall start from a checkpoint that is not there
     │   ├── NotNow               the job is not in a state for what is asked of it
+    │   ├── UnknownJob           a command names a job that there is not, or more than one
+    │   ├── OrderRefused         a job does not do what a command asks of it
     │   ├── UnreadableInput      a source found what it cannot read
     │   ├── UndecodableRecord    a source found a record that it cannot decode
     │   ├── UnencodableRecord    a sink got a record that it cannot encode
@@ -42,6 +45,7 @@
     │   ├── DatabaseFailed       a database does not answer, or gave up what it was doing
     │   ├── KafkaFailed          Kafka does not answer, or gave up what it was doing
     │   ├── TransactionLost      a transaction that a checkpoint holds cannot be committed
+    │   ├── JobOutOfReach        the driver of a job does not answer
     │   ├── NotAccepted          a record was pushed to a job that does not listen
     │   ├── LineClosed           the other end of a connection is gone
     │   └── NotAuthorized        the other end of a connection does not know the job's secret
@@ -198,6 +202,17 @@ class StateMisuse(UserError, RuntimeError):
     """State is used where there is none, or a value is put into it that it cannot hold."""
 
 
+class UnknownState(UserError, LookupError):
+    """An operator or a state that a checkpoint does not have; those that it has."""
+
+    def __init__(self, where: str, kind: str, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(where, kind, name, known)
+
+    def __str__(self) -> str:
+        where, kind, name, known = self.args
+        return f"{where} has no {kind} {name!r}: give one of {', '.join(known) or 'none at all'}"
+
+
 class StateTooLarge(UserError):
     """More state of a subtask than the memory of the driver takes in a checkpoint."""
 
@@ -233,6 +248,25 @@ class NotNow(UserError):
     def __str__(self) -> str:
         what, state, advice = self.args
         return f"no {what} now: the job is {state}; {advice}"
+
+
+class UnknownJob(UserError, LookupError):
+    """What a command was given as a job, and the jobs that it may have meant."""
+
+    def __init__(self, asked: str, candidates: tuple[str, ...], is_ambiguous: bool) -> None:
+        super().__init__(asked, candidates, is_ambiguous)
+
+    def __str__(self) -> str:
+        asked, candidates, is_ambiguous = self.args
+        if is_ambiguous:
+            return f"{asked!r} may mean any of: {', '.join(candidates)}; give more of the id"
+        if not candidates:
+            return f"there is no job {asked!r}: no job of this user runs on this machine"
+        return f"there is no job {asked!r}; there are: {', '.join(candidates)}"
+
+
+class OrderRefused(UserError):
+    """A job does not do what is asked of it, and says why."""
 
 
 class UnreadableInput(UserError, ValueError):
@@ -575,6 +609,17 @@ class TransactionLost(ExternalError):
 
 class NotAccepted(ExternalError):
     """A record was pushed that the job has not taken: send it again later."""
+
+
+class JobOutOfReach(ExternalError):
+    """The driver of a job does not answer: the job, where it should, and what happens instead."""
+
+    def __init__(self, job: str, url: str, reason: str) -> None:
+        super().__init__(job, url, reason)
+
+    def __str__(self) -> str:
+        job, url, reason = self.args
+        return f"the driver of job {job} does not answer at {url}: {reason}"
 
 
 class LineClosed(ExternalError):

@@ -64,6 +64,7 @@ class SparkExecutor:
         self, graph: JobGraph, settings: Settings, replan: Replan | None = None
     ) -> JobHandle:
         from tidegate.runtime.launch import submit
+        from tidegate.web.server import rest_server
 
         spark = self._given or active_session()
         is_narrow = self._given is None and spark is not None and _is_narrow(spark, graph.slots)
@@ -71,8 +72,12 @@ class SparkExecutor:
             spark = self._made = make_session(settings, graph.slots)
         prefer_this_python(spark)
         ship_python_files(spark, settings.pipeline.python_files)
+        server = rest_server(settings.rest)
         before_start(graph)
-        return submit(graph, spark, settings, replan)
+        job = submit(graph, spark, settings, replan)
+        if server is not None:
+            server.publish(job, spark.sparkContext.applicationId)
+        return job
 
     def session(self) -> SparkSession:
         spark = self._given or active_session()

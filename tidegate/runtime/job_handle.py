@@ -13,6 +13,7 @@ from typing import Any
 
 from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.checkpoint.statistics import CheckpointHistory
+from tidegate.core.config import Settings
 from tidegate.core.errors import ConfigError, GraphError, TidegateError, UserError
 from tidegate.core.ids import JobId
 from tidegate.core.modes import SavepointFormat
@@ -21,9 +22,10 @@ from tidegate.graph.rescaling import checked_plan
 from tidegate.runtime.exchange.codec import decode
 from tidegate.runtime.jobmanager.checkpoint_home import CheckpointHome
 from tidegate.runtime.jobmanager.checkpoints import SnapshotOrder
+from tidegate.runtime.jobmanager.chronicle import Chronicle
 from tidegate.runtime.jobmanager.job_master import DriverOutputs, JobMaster
 from tidegate.runtime.jobmanager.job_status import JobStatus
-from tidegate.runtime.jobmanager.progress import Progress
+from tidegate.runtime.jobmanager.progress import Progress, VertexProgress
 from tidegate.runtime.live_line import Console
 from tidegate.runtime.messages import Collected
 from tidegate.stream.batch import Batch
@@ -95,6 +97,9 @@ class JobHandle:
 
     def _begin(self, graph: JobGraph, predecessor: CheckpointHome | None) -> JobMaster:
         master = self._start(graph, predecessor)
+        if predecessor is not None:
+            master.chronicle = self._master.chronicle
+            master.checkpoints.history = self._master.checkpoints.history
         master.result.add_done_callback(self._ended)
         master.start()
         return master
@@ -125,6 +130,32 @@ class JobHandle:
     def progress(self) -> Progress:
         return self._master.progress()
 
+    def vertices(self) -> tuple[VertexProgress, ...]:
+        return self._master.vertices()
+
+    @property
+    def graph(self) -> JobGraph:
+        """The job as it runs."""
+        return self._master.checkpoints.graph
+
+    @property
+    def settings(self) -> Settings:
+        return self._master.settings
+
+    @property
+    def checkpoint_directory(self) -> str | None:
+        """The path or URL of the job's own; None: its checkpoints are not in files."""
+        return self._master.checkpoints.home.directory
+
+    @property
+    def chronicle(self) -> Chronicle:
+        """What happened to the job."""
+        return self._master.chronicle
+
+    def when_ended(self, act: Callable[[], None]) -> None:
+        """Call this once nothing of the job runs any more."""
+        self._result.add_done_callback(lambda _: act())
+
     @property
     def checkpoints(self) -> CheckpointHistory:
         """What is known of the job's checkpoints."""
@@ -149,7 +180,11 @@ class JobHandle:
 
     def take_checkpoint(self) -> Future[str]:
         """Ask for a checkpoint now, beside those that are due; its path."""
-        return self._master.order(SnapshotOrder(BarrierKind.CHECKPOINT, None))
+        return self.order_checkpoint().answer
+
+    def order_checkpoint(self) -> SnapshotOrder:
+        """The same, for who wants to watch it being taken."""
+        return self._give(SnapshotOrder(BarrierKind.CHECKPOINT, None))
 
     def take_savepoint(
         self,
@@ -163,8 +198,14 @@ class JobHandle:
         Raises:
             ConfigError: there is no directory for it.
         """
+        return self.order_savepoint(directory, format, cancel=cancel).answer
+
+    def order_savepoint(
+        self, directory: str | None, format: SavepointFormat, *, cancel: bool = False
+    ) -> SnapshotOrder:
+        """The same, for who wants to watch it being taken."""
         target = self._savepoint_in(directory, format)
-        return self._master.order(SnapshotOrder(BarrierKind.SAVEPOINT, target, cancels=cancel))
+        return self._give(SnapshotOrder(BarrierKind.SAVEPOINT, target, cancels=cancel))
 
     def stop(
         self,
@@ -180,8 +221,14 @@ class JobHandle:
         Raises:
             ConfigError: there is no directory for it.
         """
+        return self.order_stop(directory, format, drain=drain).answer
+
+    def order_stop(
+        self, directory: str | None, format: SavepointFormat, *, drain: bool = False
+    ) -> SnapshotOrder:
+        """The same, for who wants to watch it being taken."""
         target = self._savepoint_in(directory, format)
-        return self._master.order(SnapshotOrder(BarrierKind.STOP, target, drains=drain))
+        return self._give(SnapshotOrder(BarrierKind.STOP, target, drains=drain))
 
     def rescale(self, parallelism: int) -> Future[str]:
         """Stop with a checkpoint and go on from it with another parallelism; its path.
@@ -191,10 +238,18 @@ class JobHandle:
         Raises:
             GraphError: the job cannot have this parallelism.
         """
+        return self.order_rescaling(parallelism).answer
+
+    def order_rescaling(self, parallelism: int) -> SnapshotOrder:
+        """The same, for who wants to watch it being done."""
         if self._replan is None:
             raise GraphError("this job cannot be planned anew: start it again from a savepoint")
         self._successor = checked_plan(self._master.checkpoints.graph, self._replan(parallelism))
-        return self._master.order(SnapshotOrder(BarrierKind.STOP, None))
+        return self._give(SnapshotOrder(BarrierKind.STOP, None))
+
+    def _give(self, order: SnapshotOrder) -> SnapshotOrder:
+        self._master.order(order)
+        return order
 
     def _savepoint_in(self, directory: str | None, format: SavepointFormat) -> SavepointTarget:
         chosen = directory or self._master.savepoint_directory

@@ -12,10 +12,11 @@ A restored subtask takes of each image what belongs to its own key groups.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tidegate.core.errors import StateMisuse, StateTypeChanged
@@ -92,6 +93,8 @@ class KeyedStateImage(ABC):
     """Of the subtask whose state it is."""
     native_form: str | None = None
     """Which backend can take the image over as files, see `fetch`; None: chunks alone."""
+    descriptors: Mapping[str, StateDescriptor] = MappingProxyType({})
+    """How states are declared, as far as it is known."""
 
     def fetch(self, directory: Path) -> None:
         """Put the native files into a directory that does not exist yet."""

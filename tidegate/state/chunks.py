@@ -91,12 +91,16 @@ def chunk_of(state: str, groups: Runs, keys: bytes, values: Values) -> StateChun
     return StateChunk(state, groups, _pickled(state, keys, stored))
 
 
-def unpickled(chunk: StateChunk) -> tuple[list[Any] | KeyColumns, list[Any]]:
-    """The keys and values of a chunk."""
+def contents_of(chunk: StateChunk) -> tuple[list[Any] | KeyColumns, Values]:
+    """The keys and values of a chunk of pickled values."""
     keys, values = pickle.loads(chunk.payload)
-    if isinstance(values, bytes):
-        values = from_bytes(values).column(0).to_pylist()
-    return loaded_keys(keys), values
+    return loaded_keys(keys), from_bytes(values).column(0) if isinstance(values, bytes) else values
+
+
+def unpickled(chunk: StateChunk) -> tuple[list[Any] | KeyColumns, list[Any]]:
+    """The same with the values as Python has them."""
+    keys, values = contents_of(chunk)
+    return keys, values if isinstance(values, list) else values.to_pylist()
 
 
 def as_column(values: list[Any]) -> Values:

@@ -21,6 +21,9 @@ __all__ = [
     "ValueStateDescriptor",
 ]
 
+TIME_TO_LIVE = ", with a time to live"
+"""How the declaration of a state ends whose values expire."""
+
 
 class StateDescriptor(ABC):
     """What a state is. Two descriptors of one name in one operator mean the same state.
@@ -50,7 +53,7 @@ class StateDescriptor(ABC):
     def declaration(self) -> str:
         """Kind and type in words: what must stay the same for the state to be found again."""
         held = "any value" if self.type_info is None else str(self.type_info)
-        lasting = "" if self.ttl_config is None else ", with a time to live"
+        lasting = "" if self.ttl_config is None else TIME_TO_LIVE
         return f"{self.kind} state of {held}{lasting}"
 
     def __repr__(self) -> str:

@@ -63,7 +63,9 @@ class HashMapBackend(SlotBackend):
             if timers:
                 parts.append(FrozenTimers(name, timers))
         keys = ObjectKeys() if self._keys is None else self._keys
-        return FrozenHashMap(parts, keys.freeze(), self.key_groups, self.max_parallelism)
+        frozen = FrozenHashMap(parts, keys.freeze(), self.key_groups, self.max_parallelism)
+        frozen.descriptors = self._descriptors.copy()
+        return frozen
 
     def restore(self, images: Iterable[KeyedStateImage]) -> None:
         for image in images:

@@ -158,7 +158,9 @@ class RocksDBBackend(SlotBackend):
         self._series.settle()
         metadata = self._states[len(_TIMERS) :]
         metadata += [s for s, queue in zip(_TIMERS, self._queues, strict=True) if queue]
-        return self._series.freeze(self._facts(), tuple(metadata), self._unwritten(self._clock))
+        frozen = self._series.freeze(self._facts(), tuple(metadata), self._unwritten(self._clock))
+        frozen.descriptors = self._descriptors.copy()
+        return frozen
 
     def _unwritten(self, clock: Clock | None = None) -> UnwrittenValues:
         tables = list(self._stored_tables.values())

@@ -68,6 +68,7 @@ class SlotBackend(KeyedStateBackend):
         self._keys: ObjectKeys | ColumnKeys | None = None
         """None until it is known what the keys are."""
         self._tables: dict[str, Table] = {}
+        self._descriptors: dict[str, StateDescriptor] = {}
 
     def places_of(self, keys: Sequence[Any], columns: KeyColumns | None = None) -> list[int]:
         if columns is not None and self._takes(columns):
@@ -131,6 +132,7 @@ class SlotBackend(KeyedStateBackend):
             table = self._tables[descriptor.name] = self._new_table(metadata)
         check_declaration(table.metadata, descriptor)
         table.ttl = descriptor.ttl_config
+        self._descriptors[descriptor.name] = descriptor
         return table
 
     @abstractmethod

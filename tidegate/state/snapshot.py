@@ -25,6 +25,7 @@ class StoredFile:
 
     scope: FileScope
     name: str
+    """Of an exclusive file it may be a path, such as "state/counts/total/part-0-5f0c.parquet"."""
 
 
 def path_of(file: StoredFile, checkpoint: str) -> str:
@@ -74,9 +75,39 @@ class NativeFileHandle:
     content: Segment
 
 
+@dataclass(frozen=True, slots=True)
+class RowGroupHandle:
+    """A part of a table, to be read by itself: the entries of a `StateChunk`."""
+
+    groups: tuple[tuple[int, int], ...]
+    """(key group, number of entries), ascending."""
+    content: FileSegment
+
+
+@dataclass(frozen=True, slots=True)
+class TableHandle:
+    """A Parquet file with entries of one state. Its segments follow each other without a gap."""
+
+    state: str
+    row_groups: tuple[RowGroupHandle, ...]
+    footer: FileSegment
+    """Schema and places; all that is behind the row groups."""
+
+    @property
+    def segments(self) -> list[FileSegment]:
+        return [*(group.content for group in self.row_groups), self.footer]
+
+    @property
+    def entries(self) -> int:
+        return sum(count for each in self.row_groups for _, count in each.groups)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedStateHandle:
-    """The keyed state of one operator of one subtask: as chunks, or as the files of a database."""
+    """The keyed state of one operator of one subtask.
+
+    As chunks, as the files of a database, or in the canonical form as tables.
+    """
 
     metadata: tuple[StateMetadata, ...]
     max_parallelism: int
@@ -86,11 +117,13 @@ class KeyedStateHandle:
     native_form: str | None = None
     """Which backend the files are of, such as "rocksdb"; None: chunks."""
     native_files: tuple[NativeFileHandle, ...] = ()
+    tables: tuple[TableHandle, ...] = ()
 
     @property
     def segments(self) -> list[Segment]:
         chunks = [chunk.payload for chunk in self.chunks]
-        return [*chunks, *(file.content for file in self.native_files)]
+        files = [file.content for file in self.native_files]
+        return [*chunks, *files, *(part for table in self.tables for part in table.segments)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -13,7 +14,10 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 
 from tidegate.core.errors import BlobNotFound, CorruptCheckpoint
 from tidegate.state.backend import KeyedStateImage, StateChunk
+from tidegate.state.canonical_files import OpenedTable
+from tidegate.state.canonical_tables import chunk_of_table
 from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.key_order import Runs
 from tidegate.state.snapshot import (
     ChunkHandle,
     FileSegment,
@@ -22,6 +26,7 @@ from tidegate.state.snapshot import (
     NativeFileHandle,
     Segment,
     StoredFile,
+    TableHandle,
     path_of,
 )
 from tidegate.storage.blob_store import BlobStore
@@ -87,8 +92,30 @@ class StoredImage(KeyedStateImage):
     def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
         if self.native_form is not None:
             return self._chunks_of_database(key_groups)
-        wanted = [chunk for chunk in self._handle.chunks if _holds(chunk, key_groups)]
-        return self._read_chunks(wanted)
+        wanted = [chunk for chunk in self._handle.chunks if _holds(chunk.groups, key_groups)]
+        return chain(self._read_chunks(wanted), self._chunks_of_tables(key_groups))
+
+    def tables(self, state: str | None = None) -> Iterator[OpenedTable]:
+        """The tables that hold entries of a state, or of all."""
+        for handle in self._handle.tables:
+            if state in (None, handle.state):
+                yield self._opened(handle)
+
+    def _opened(self, handle: TableHandle) -> OpenedTable:
+        def read(segment: FileSegment) -> bytes:
+            return read_segment(segment, self._resolve)
+
+        return OpenedTable(handle, read, place_of(handle.footer.file, self._resolve))
+
+    def _chunks_of_tables(self, key_groups: KeyGroupRange | None) -> Iterator[StateChunk]:
+        for handle in self._handle.tables:
+            row_groups = list(enumerate(handle.row_groups))
+            wanted = [number for number, each in row_groups if _holds(each.groups, key_groups)]
+            if wanted:
+                table = self._opened(handle)
+                for number in wanted:
+                    groups = handle.row_groups[number].groups
+                    yield chunk_of_table(table.rows(number), table.form, groups)
 
     def fetch(self, directory: Path) -> None:
         if self.native_form is None:
@@ -145,8 +172,8 @@ def _chunk(handle: ChunkHandle, payload: bytes) -> StateChunk:
     return StateChunk(handle.state, handle.groups, payload)
 
 
-def _holds(chunk: ChunkHandle, key_groups: KeyGroupRange | None) -> bool:
-    return key_groups is None or any(group in key_groups for group, _ in chunk.groups)
+def _holds(groups: Runs, key_groups: KeyGroupRange | None) -> bool:
+    return key_groups is None or any(group in key_groups for group, _ in groups)
 
 
 def _runs(handles: Iterable[ChunkHandle]) -> Iterator[list[ChunkHandle]]:

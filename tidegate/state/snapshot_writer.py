@@ -6,22 +6,34 @@
     writer.discard()     instead, after an error: nothing of it stays
 
 A subtask writes one file of its own, however many states it has, and none at all if its state is
-small. Immutable files of an embedded database are files of their own, shared by checkpoints.
+small. Immutable files of an embedded database are files of their own, shared by checkpoints. In
+the canonical form every keyed state is a Parquet file of its own, however small it is.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from tidegate.core.errors import CheckpointAborted, StateTooLarge, StorageError
-from tidegate.state.backend import FrozenState, NativeFile, StateChunk
+from tidegate.core.modes import SavepointFormat
+from tidegate.state.backend import (
+    FrozenState,
+    KeyedStateImage,
+    NativeFile,
+    StateChunk,
+    StateMetadata,
+)
+from tidegate.state.canonical_files import TableWriter, directory_name
+from tidegate.state.canonical_tables import TIMERS
+from tidegate.state.descriptors import StateDescriptor
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.snapshot import (
     ChunkHandle,
@@ -32,6 +44,7 @@ from tidegate.state.snapshot import (
     NativeFileHandle,
     Segment,
     StoredFile,
+    TableHandle,
     path_of,
 )
 from tidegate.storage.blob_store import BlobStore, BlobWriter
@@ -51,6 +64,7 @@ class FileTarget:
     """A subtask with no more bytes of state than this hands them over with its pointers."""
     shares: bool = True
     """Whether other checkpoints may name its files; a savepoint is whole without others."""
+    format: SavepointFormat = SavepointFormat.NATIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +75,23 @@ class MemoryTarget:
 
 
 Target = FileTarget | MemoryTarget
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """Where the tables of an operator go: by its uid and the names of its states."""
+
+    operator: str
+    """The uid, or the id where it has none."""
+    subtask: int
+
+    def new_file(self, metadata: StateMetadata) -> str:
+        """A name that no other file of the savepoint has."""
+        root, state = "state", metadata.name
+        if metadata.declaration == TIMERS:
+            root, state = "timers", metadata.name.rpartition("/")[2]
+        directory = f"{root}/{directory_name(self.operator)}/{directory_name(state)}"
+        return f"{directory}/part-{self.subtask:05}-{secrets.token_hex(8)}.parquet"
 
 
 class SnapshotWriter:
@@ -78,6 +109,7 @@ class SnapshotWriter:
         """How many files of a database are copied at once."""
         self._is_canceled = is_canceled
         self._file: _OpenFile | None = None
+        self._own_files: list[_OpenFile] = []
         self._written: list[StoredFile] = []
         match target:
             case FileTarget(inline_threshold=room) | MemoryTarget(limit=room):
@@ -95,6 +127,7 @@ class SnapshotWriter:
         frozen: FrozenState,
         key_groups: KeyGroupRange,
         reusable: Mapping[str, FileSegment],
+        place: TablePlace | None = None,
     ) -> KeyedStateHandle:
         """Store keyed state: its native files where it has such, else its chunks.
 
@@ -103,7 +136,16 @@ class SnapshotWriter:
             key_groups: those of the subtask.
             reusable: shared files of the checkpoint that this one builds on, by the name that the
                 database has given them.
+            place: where tables go, if the target asks for them.
         """
+        target = self._target
+        if isinstance(target, FileTarget) and target.format is SavepointFormat.CANONICAL:
+            return KeyedStateHandle(
+                metadata=frozen.metadata,
+                max_parallelism=frozen.max_parallelism,
+                key_groups=key_groups,
+                tables=self.write_tables(frozen, place or TablePlace("state", 0)),
+            )
         chunks: tuple[ChunkHandle, ...] = ()
         files: tuple[NativeFileHandle, ...] = ()
         if frozen.native_form is None:
@@ -119,18 +161,58 @@ class SnapshotWriter:
             native_files=files,
         )
 
+    def write_tables(
+        self, image: KeyedStateImage, place: TablePlace, states: Collection[str] | None = None
+    ) -> tuple[TableHandle, ...]:
+        """Store the states of these names, all by default, as tables."""
+        writers = {
+            each.name: self.table_writer(each, place, image.descriptors.get(each.name))
+            for each in image.metadata
+            if states is None or each.name in states
+        }
+        for chunk in image.chunks():
+            self._stop_if_canceled()
+            if states is None or chunk.state in states:
+                writers[chunk.state].add(chunk)
+        return tuple(table for writer in writers.values() for table in writer.close())
+
+    def table_writer(
+        self, metadata: StateMetadata, place: TablePlace, declared: StateDescriptor | None = None
+    ) -> TableWriter:
+        """Writes the tables of one state."""
+        return TableWriter(metadata, declared, partial(self._open_table, metadata, place))
+
+    def _open_table(self, metadata: StateMetadata, place: TablePlace) -> _OpenFile:
+        file = self._open(FileScope.EXCLUSIVE, place.new_file(metadata))
+        self._own_files.append(file)
+        return file
+
+    def write_file(self, parts: Iterable[bytes], name: str | None = None) -> StoredFile:
+        """Store a file of its own, beside the metadata; its name is random by default."""
+        self._stop_if_canceled()
+        file = self._open(FileScope.EXCLUSIVE, name)
+        self._own_files.append(file)
+        for part in parts:
+            file.write(part)
+        file.close()
+        return file.file
+
     def close(self) -> None:
         """Make everything durable that was written."""
         self._stop_if_canceled()
         if self._file is not None:
             self._file.close()
             self._file = None
+        self.bytes_written += sum(file.size for file in self._own_files)
+        self._own_files.clear()
 
     def discard(self) -> None:
         """Remove what was written; only as long as nobody has been told of it."""
-        if self._file is not None:
-            self._file.abandon()
-            self._file = None
+        for begun in (self._file, *self._own_files):
+            if begun is not None:
+                begun.abandon()
+        self._file = None
+        self._own_files.clear()
         if isinstance(self._target, FileTarget):
             for file in self._written:
                 with suppress(StorageError):  # the next start of the job removes it
@@ -221,9 +303,9 @@ class SnapshotWriter:
             raise
         return FileSegment(copy.file, 0, copy.size, checksum.intdigest())
 
-    def _open(self, scope: FileScope) -> _OpenFile:
+    def _open(self, scope: FileScope, name: str | None = None) -> _OpenFile:
         assert isinstance(self._target, FileTarget)
-        file = StoredFile(scope, secrets.token_hex(16))
+        file = StoredFile(scope, name or secrets.token_hex(16))
         self._written.append(file)
         return _OpenFile(file, self._target.store.writer(path_of(file, self._target.directory)))
 
@@ -238,18 +320,26 @@ class _OpenFile:
     def __init__(self, file: StoredFile, context: AbstractContextManager[BlobWriter]) -> None:
         self.file = file
         self.size = 0
+        self._is_closed = False
         self._context = context
         self._writer = context.__enter__()
 
     def write(self, data: bytes) -> None:
-        self._writer.write(data)
-        self.size += len(data)
+        # Arrow ends a Parquet file even when its writer is given up.
+        if not self._is_closed:
+            self._writer.write(data)
+            self.size += len(data)
 
     def close(self) -> None:
-        self._context.__exit__(None, None, None)
+        if not self._is_closed:
+            self._is_closed = True
+            self._context.__exit__(None, None, None)
 
     def abandon(self) -> None:
         """Give up; the store removes what there is of it."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         reason = CheckpointAborted("what was written is removed")
         with suppress(CheckpointAborted, StorageError):
             self._context.__exit__(CheckpointAborted, reason, None)

@@ -34,7 +34,7 @@ class StructCodec(ColumnCodec):
         if absent is None:
             return pa.StructArray.from_arrays(self.encode_fields(values), fields=self.arrow_fields)
         present = self.shape.split([value for value in values if value is not None])
-        columns = [_spread(column, absent) for column in present]
+        columns = [spread(column, absent) for column in present]
         return pa.StructArray.from_arrays(
             self._encode_columns(columns), fields=self.arrow_fields, mask=pa.array(absent)
         )
@@ -55,7 +55,7 @@ class StructCodec(ColumnCodec):
     def decode(self, column: pa.Array[Any]) -> list[Any]:
         assert isinstance(column, pa.StructArray)
         records = self.decode_fields([column.field(i) for i in range(len(self.fields))])
-        return _with_none(records, column)
+        return with_none(records, column)
 
     def decode_fields(self, columns: Sequence[pa.Array[Any]]) -> list[Any]:
         """Return the records whose fields are `columns`."""
@@ -85,14 +85,14 @@ class ListCodec(ColumnCodec):
         if elements.null_count and not self._none_is_an_element:
             raise Unfit("an element of a primitive array is None: declare Types.BASIC_ARRAY")
         return pa.ListArray.from_arrays(
-            _offsets(present), elements, mask=None if absent is None else pa.array(absent)
+            offsets_of(present), elements, mask=None if absent is None else pa.array(absent)
         )
 
     def decode(self, column: pa.Array[Any]) -> list[Any]:
         assert isinstance(column, pa.ListArray)
-        offsets, first, last = _decoded_offsets(column)
+        offsets, first, last = decoded_offsets(column)
         elements = self.element.decode_any(column.values.slice(first, last - first))
-        return _with_none([elements[a:b] for a, b in pairwise(offsets)], column)
+        return with_none([elements[a:b] for a, b in pairwise(offsets)], column)
 
 
 class MapCodec(ColumnCodec):
@@ -122,16 +122,16 @@ class MapCodec(ColumnCodec):
         except Unfit as unfit:
             raise Unfit(f"a value of the dict: {unfit}") from None
         return pa.MapArray.from_arrays(  # type: ignore[call-overload,no-any-return]
-            _offsets(present), keys, items, mask=None if absent is None else pa.array(absent)
+            offsets_of(present), keys, items, mask=None if absent is None else pa.array(absent)
         )
 
     def decode(self, column: pa.Array[Any]) -> list[Any]:
         assert isinstance(column, pa.MapArray)
-        offsets, first, last = _decoded_offsets(column)
+        offsets, first, last = decoded_offsets(column)
         keys = self.key.decode_any(column.keys.slice(first, last - first))
         items = self.value.decode_any(column.items.slice(first, last - first))
         entries = zip(keys, items, strict=True)
-        return _with_none([dict(islice(entries, b - a)) for a, b in pairwise(offsets)], column)
+        return with_none([dict(islice(entries, b - a)) for a, b in pairwise(offsets)], column)
 
 
 def _absent(values: Sequence[Any]) -> npt.NDArray[np.bool_] | None:
@@ -140,18 +140,20 @@ def _absent(values: Sequence[Any]) -> npt.NDArray[np.bool_] | None:
     return np.fromiter((value is None for value in values), np.bool_, len(values))
 
 
-def _spread(column: list[Any], absent: npt.NDArray[np.bool_]) -> list[Any]:
+def spread(column: Sequence[Any], absent: npt.NDArray[np.bool_]) -> list[Any]:
+    """The values with None in between, where something is absent."""
     values = iter(column)
     return [None if missing else next(values) for missing in absent.tolist()]
 
 
-def _offsets(values: Sequence[Any]) -> pa.Int32Array:
+def offsets_of(values: Sequence[Any]) -> pa.Int32Array:
+    """Where each of some lists begins when they stand one after the other."""
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=offsets[1:])
     return pa.array(offsets, pa.int32())
 
 
-def _decoded_offsets(
+def decoded_offsets(
     column: pa.ListArray[Any] | pa.MapArray[Any, Any],
 ) -> tuple[list[int], int, int]:
     """The offsets relative to the first, the first and the last."""
@@ -160,7 +162,8 @@ def _decoded_offsets(
     return (offsets - first).tolist(), first, last
 
 
-def _with_none(values: list[Any], column: pa.Array[Any]) -> list[Any]:
+def with_none(values: list[Any], column: pa.Array[Any]) -> list[Any]:
+    """The values, None where the column is null."""
     if column.null_count:
         absent = column.is_null().to_numpy(zero_copy_only=False)
         for position in np.flatnonzero(absent).tolist():

@@ -8,6 +8,7 @@ from tidegate.checkpoint.locate import (
     find_latest,
     open_checkpoint,
 )
+from tidegate.checkpoint.metadata import FORMAT_VERSION
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import CorruptCheckpoint, NoCheckpoint, UnsupportedFormat
 from tidegate.storage.local import LocalStore
@@ -89,7 +90,7 @@ def test_a_corrupt_checkpoint_is_named(job):
 
 def test_a_checkpoint_of_a_newer_format_is_named(job):
     blobs = LocalStore(job)
-    CheckpointStore(blobs).publish(metadata_of(11, format_version=2))
+    CheckpointStore(blobs).publish(metadata_of(11, format_version=FORMAT_VERSION + 1))
     with pytest.raises(
         UnsupportedFormat, match=f"{job}/chk-11/_metadata has the checkpoint format"
     ):

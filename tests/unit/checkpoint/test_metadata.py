@@ -95,6 +95,16 @@ def test_fields_that_are_not_known_are_ignored():
     assert decode(encoded, "here").job_name == "word count"
 
 
+def test_a_checkpoint_of_format_1_is_read():
+    document = document_of(encode(METADATA))
+    for operator in document["operators"]:
+        for subtask in operator["subtasks"].values():
+            if subtask["keyed"] is not None:
+                del subtask["keyed"]["tables"]
+    encoded = framed(1, document, b"split 1unionenumerator")
+    assert decode(encoded, "here") == replace(METADATA, format_version=1)
+
+
 def test_another_kind_of_file_is_no_checkpoint():
     with pytest.raises(CorruptCheckpoint) as caught:
         decode(b"PAR1" + bytes(100), "/data/chk-1/_metadata")
@@ -124,6 +134,9 @@ def test_a_newer_format_names_its_version_and_the_way_out():
     [
         ["shared", "../../etc/passwd", 0, 1, "00"],
         ["shared", "..", 0, 1, "00"],
+        ["shared", "a/b", 0, 1, "00"],
+        ["exclusive", "state/../../b", 0, 1, "00"],
+        ["exclusive", "/b", 0, 1, "00"],
         ["elsewhere", "a", 0, 1, "00"],
         ["inline", 0, 10**6],
         ["inline", -3, 2],

@@ -248,3 +248,63 @@ def test_a_savepoint_is_disposed_of(start, watch, settings, target, tmp_path):
     assert not Path(path).exists()
     with pytest.raises(NoCheckpoint, match="there is no savepoint"):
         dispose(path)
+
+
+def test_a_savepoint_that_cannot_be_written_does_not_harm_the_job(start, watch, tmp_path, format):
+    tap = Tap(RECORDS)
+    job = start(summed(watch, read(tap)))
+    let(tap, 20)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SavepointFailed):
+        savepoint(job, new_savepoint(str(tmp_path / "file"), "a" * 32, format))
+    let(tap, 60)
+    job.result()
+    assert dict(job.records("sums")) == totals(RECORDS)
+
+
+def test_a_job_without_checkpoints_is_drained(start, watch, target):
+    tap = Tap(RECORDS)
+    job = start(summed(watch, read(tap)))
+    let(tap, 20)
+    path = stop(job, target, drains=True)
+    job.result()
+    assert Path(path, "_metadata").is_file()
+    assert dict(job.records("sums")) == totals(RECORDS[:20])
+
+
+@pytest.mark.parametrize("mode", ["CLAIM", "NO_CLAIM"])
+def test_a_job_deletes_what_it_was_started_from_only_if_it_claims_it(
+    start, watch, settings, target, mode
+):
+    tap = Tap(RECORDS)
+    job = start(summed(watch, read(tap)), settings=settings)
+    let(tap, 20)
+    path = stop(job, target)
+    job.result()
+    claiming = {**settings, PATH: path, "execution.state-recovery.claim-mode": mode}
+    job = start(summed(watch, read(tap)), settings=claiming)
+    job.wait_for_checkpoint()
+    if mode == "CLAIM":
+        wait_until(lambda: not Path(path).exists())
+    let(tap, 60)
+    job.result()
+    assert dict(job.records("sums")) == totals(RECORDS)
+    assert Path(path).exists() == (mode == "NO_CLAIM")
+
+
+def test_disposing_of_a_checkpoint_spares_what_others_share(start, watch, tmp_path):
+    values = {"state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true"}
+    more = {"execution.checkpointing.num-retained": 2, **values}
+    settings = on_disk(tmp_path / "checkpoints", **more)
+    tap = Tap(RECORDS)
+    job = start(summed(watch, read(tap)), settings=settings)
+    let(tap, 20)
+    job.wait_for_checkpoints(3)
+    job.cancel()
+    directory = tmp_path / "checkpoints" / job.master.job_id
+    older, newer = sorted(directory.glob("chk-*"), key=lambda path: int(path.name[4:]))
+    dispose(str(older))
+    assert not older.exists()
+    goes_on(start, watch, tap, settings, str(newer))
+    dispose(str(newer))
+    assert not state_files(directory)

@@ -38,7 +38,11 @@ from tidegate.core.config import Settings
 from tidegate.core.errors import DirectoryTaken, SavepointFailed, TidegateError
 from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import CheckpointId, JobId, PipelineId, VertexId
-from tidegate.core.modes import ExternalizedCheckpointRetention, RuntimeExecutionMode
+from tidegate.core.modes import (
+    ExternalizedCheckpointRetention,
+    RestoreMode,
+    RuntimeExecutionMode,
+)
 from tidegate.graph.job_graph import JobGraph
 from tidegate.runtime.jobmanager.checkpoint_home import (
     CheckpointHome,
@@ -86,6 +90,8 @@ class SnapshotOrder:
     drains: bool = False
     cancels: bool = False
     """Whether the job is cancelled once it is there."""
+    begun: Future[CheckpointId] = field(default_factory=Future, compare=False)
+    """The number that it got; never done if it is refused before."""
     answer: Future[str] = field(default_factory=Future, compare=False)
     """Its path, or why there is none."""
 
@@ -140,6 +146,12 @@ class JobCheckpoints:
         self._orders: dict[str, SnapshotOrder] = {}
         """Not yet answered, by the name of their request."""
         self._ordered: dict[CheckpointId, str] = {}
+        self._claimed = [
+            below(origin.location.job_directory, origin.location.name)
+            for origin in home.origins
+            if origin.location is not None and settings.restore_mode is RestoreMode.CLAIM
+        ]
+        """What the job was started from and deletes when it can do without."""
         self._stop_point: RestorePoint | None = None
         """The savepoint that the job ends with."""
         self._final_not_before = 0.0
@@ -265,6 +277,11 @@ class JobCheckpoints:
         return self._home
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether somebody has asked for the job's end with a savepoint that is not there yet."""
+        return any(order.kind is BarrierKind.STOP for order in self._orders.values())
+
+    @property
     def stop_point(self) -> RestorePoint | None:
         """The savepoint that the job ends with, once it is complete."""
         return self._stop_point
@@ -376,6 +393,10 @@ class JobCheckpoints:
                 1000 * event.seconds,
             )
         effects = self._carry_out(self._coordinator.published(event.completed, now))
+        if target is None:
+            for path in self._claimed:
+                self._store.dispose(path)
+            self._claimed.clear()
         return effects + self._answer(self._ordered.pop(number, ""), event.path or "")
 
     def _not_stored(
@@ -481,6 +502,8 @@ class JobCheckpoints:
                 case Trigger(barrier, _, awaited, request):
                     if request:
                         self._ordered[barrier.checkpoint_id] = request
+                    if request in self._orders:
+                        self._orders[request].begun.set_result(barrier.checkpoint_id)
                     _log.info(
                         "Triggering checkpoint %d (type=%s) @ %d for job %s.",
                         barrier.checkpoint_id,

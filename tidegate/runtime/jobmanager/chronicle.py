@@ -33,7 +33,7 @@ class FailureRecord:
         if isinstance(self.cause, SlotLost):
             return SlotIndex(self.cause.args[0])
         if isinstance(self.cause, UserFunctionError):
-            number = str(self.cause.args[2]).partition("/")[0]
+            number = str(self.cause.args[2]).strip("()").partition("/")[0]
             return SlotIndex(int(number) - 1) if number.isdigit() else None
         return None
 
@@ -64,7 +64,9 @@ class Chronicle:
         self._entered[status] = now
         self.ended_at = now if status.is_terminal else None
 
-    def restarted(self, now: float, cause: TidegateError, pipelines: tuple[PipelineId, ...]) -> None:
+    def restarted(
+        self, now: float, cause: TidegateError, pipelines: tuple[PipelineId, ...]
+    ) -> None:
         self.restarts += 1
         self._failed(FailureRecord(at=now, cause=cause, pipelines=pipelines, is_final=False))
 

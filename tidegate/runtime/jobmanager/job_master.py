@@ -42,6 +42,7 @@ from tidegate.runtime.jobmanager.checkpoints import (
     SnapshotOrder,
     StopJob,
 )
+from tidegate.runtime.jobmanager.chronicle import Chronicle
 from tidegate.runtime.jobmanager.cluster import (
     Cluster,
     ClusterEvent,
@@ -61,7 +62,12 @@ from tidegate.runtime.jobmanager.pipeline_driver import (
     StepThrough,
 )
 from tidegate.runtime.jobmanager.poison_counts import PoisonCounts, warn_of_too_few_restarts
-from tidegate.runtime.jobmanager.progress import Progress, progress_of
+from tidegate.runtime.jobmanager.progress import (
+    Progress,
+    VertexProgress,
+    progress_of,
+    vertex_progress,
+)
 from tidegate.runtime.jobmanager.region import Region, RegionFails, RegionState, RunStep
 from tidegate.runtime.jobmanager.restart_strategy import GiveUp, create_strategy
 from tidegate.runtime.jobmanager.restore_orders import restore_orders, restored_enumerators
@@ -132,6 +138,8 @@ class JobMaster:
         """Done when the job has ended and nothing of it is left running."""
         self.savepoint_directory = settings.checkpointing.savepoint_directory
         """Where savepoints go that are not told where."""
+        self.settings = settings
+        self.chronicle = Chronicle(clock.time())
         self._graph = graph
         self._engine = settings.engine
         self._cluster = cluster
@@ -208,6 +216,10 @@ class JobMaster:
         """May be read by any thread."""
         return progress_of(self._drivers.values(), self.checkpoints.history.latest_completed)
 
+    def vertices(self) -> tuple[VertexProgress, ...]:
+        """In the order of the graph; may be read by any thread."""
+        return vertex_progress(self._drivers.values())
+
     # --- the loop ---------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -221,9 +233,11 @@ class JobMaster:
                 except queue.Empty:
                     pass  # nothing happened but time
                 self._look_at_the_clock()
+                self.chronicle.is_now(self.status, self._clock.time())
         except Exception as error:
             _log.exception("the job master failed")
             self._failure = self._failure or InternalError(f"{type(error).__name__}: {error}")
+            self.chronicle.failed(self._clock.time(), self._failure)
         finally:
             self._end()
 
@@ -415,13 +429,6 @@ class JobMaster:
         for failure in failures:
             self._poison.failed(event.attempt, failure)
         self._act(event.pipeline, driver.region.step_through(event.attempt, event.step, failures))
-        if (
-            driver.region.state is RegionState.RUNNING
-            and driver.is_finished
-            and not self.checkpoints.outlives_subtasks
-        ):
-            driver.region.finish()
-            self._close_subtasks(driver)
 
     def _act(self, pipeline: PipelineId, decision: object) -> None:
         match decision:
@@ -444,9 +451,10 @@ class JobMaster:
         decision = self._restart.failed(self._now())
         if isinstance(decision, GiveUp):
             _log.info("pipeline %s failed, and so does the job: %s", names, decision.reason)
-            self._fail(cause)
+            self._fail(cause, tuple(failures))
             return
         _log.warning("pipeline %s failed, restarting: %s", names, cause)
+        self.chronicle.restarted(self._clock.time(), cause, tuple(failures))
         states = {id: driver.region.state for id, driver in self._drivers.items()}
         for id in {
             each for failed in failures for each in regions_to_reset(self._failover, failed, states)
@@ -552,6 +560,12 @@ class JobMaster:
         unaware.discard(slot)
 
     def _finish_what_has_ended(self) -> None:
+        if not self.checkpoints.outlives_subtasks and not self.checkpoints.is_stopping:
+            for driver in self._running():
+                is_ending = driver.pipeline.id in self._ending
+                if driver.is_finished and driver.region.step_in_flight is None and not is_ending:
+                    driver.region.finish()
+                    self._close_subtasks(driver)
         for pipeline, (_, unaware) in list(self._ending.items()):
             driver = self._drivers[pipeline]
             is_idle = driver.region.step_in_flight is None and not self.checkpoints.awaits(pipeline)
@@ -574,9 +588,10 @@ class JobMaster:
 
     # --- the end ----------------------------------------------------------------------------
 
-    def _fail(self, cause: TidegateError) -> None:
+    def _fail(self, cause: TidegateError, pipelines: tuple[PipelineId, ...] = ()) -> None:
         if self._failure is None and not self._is_canceled:
             self._failure = cause
+            self.chronicle.failed(self._clock.time(), cause, pipelines)
             self._stop_everything()
 
     def _cancel(self) -> None:
@@ -640,6 +655,7 @@ class JobMaster:
             # Whoever waits for the result gets it, whatever state Spark is in.
             _log.exception("something of the job could not be released")
         self._outputs.drain()
+        self.chronicle.is_now(self._final_status, self._clock.time())
         if self._failure is not None:
             self.result.set_exception(self._failure)
         elif self._is_canceled:

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidegate.checkpoint.statistics import CheckpointRecord
+from tidegate.core.ids import Attempt, SlotIndex
+from tidegate.graph.job_graph import Vertex
 from tidegate.runtime.jobmanager.pipeline_driver import PipelineDriver
+from tidegate.runtime.jobmanager.region import RegionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,4 +56,58 @@ def progress_of(
         steps=steps,
         step_seconds=max(seconds, default=None),
         checkpoint=checkpoint,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtaskProgress:
+    """What one subtask has done since it was deployed."""
+
+    records_in: int = 0
+    records_out: int = 0
+    pending: int | None = None
+    """Records that wait to be read, of a source that knows it."""
+    is_finished: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VertexProgress:
+    """What the subtasks of one vertex have done."""
+
+    vertex: Vertex
+    state: RegionState
+    """Of its pipeline."""
+    attempt: Attempt
+    step_seconds: float | None
+    subtasks: tuple[SubtaskProgress, ...]
+
+
+def vertex_progress(drivers: Iterable[PipelineDriver]) -> tuple[VertexProgress, ...]:
+    """Of all vertices, in the order of the graph."""
+    found = [
+        VertexProgress(
+            vertex=vertex,
+            state=driver.region.state,
+            attempt=driver.region.attempt,
+            step_seconds=driver.step_seconds,
+            subtasks=tuple(
+                _subtask_progress(driver, vertex, SlotIndex(i)) for i in range(vertex.parallelism)
+            ),
+        )
+        for driver in drivers
+        for vertex in driver.pipeline.vertices
+    ]
+    return tuple(sorted(found, key=lambda each: each.vertex.id))
+
+
+def _subtask_progress(driver: PipelineDriver, vertex: Vertex, slot: SlotIndex) -> SubtaskProgress:
+    report = driver.reports.get(slot)
+    if report is None:
+        return SubtaskProgress()
+    source = report.sources.get(vertex.id)
+    return SubtaskProgress(
+        records_in=report.records_in.get(vertex.id, 0),
+        records_out=report.records_out.get(vertex.id, 0),
+        pending=None if source is None else source.pending,
+        is_finished=vertex.id in report.finished,
     )

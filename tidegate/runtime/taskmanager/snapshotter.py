@@ -36,6 +36,7 @@ from tidegate.state.snapshot_writer import (
     FileTarget,
     MemoryTarget,
     SnapshotWriter,
+    TablePlace,
 )
 from tidegate.storage.filesystem import open_store
 from tidegate.stream.elements import Barrier
@@ -176,7 +177,13 @@ class Snapshotter:
         threshold = self._place.inline_threshold
         if barrier.savepoint is not None:
             store = open_store(barrier.savepoint.directory)
-            return FileTarget(store, barrier.savepoint.name, threshold, shares=False)
+            return FileTarget(
+                store,
+                barrier.savepoint.name,
+                threshold,
+                shares=False,
+                format=barrier.savepoint.format,
+            )
         if self._store is None:
             return MemoryTarget(self._place.limit)
         return FileTarget(self._store, directory_of(barrier.checkpoint_id), threshold)
@@ -192,7 +199,8 @@ class Snapshotter:
         keyed: KeyedStateHandle | None = None
         if operator.keyed is not None:
             reusable = base.get((order.subtask, id), {})
-            keyed = writer.write_keyed(operator.keyed, order.key_groups, reusable)
+            place = TablePlace(operator.uid or id, order.subtask.subtask)
+            keyed = writer.write_keyed(operator.keyed, order.key_groups, reusable, place)
         states = None
         if operator.states:
             states = writer.write(pickle.dumps(operator.states, protocol=5))

@@ -48,6 +48,7 @@ class FrozenOperator:
     """The state of one operator at a barrier."""
 
     operator_id: OperatorId
+    uid: str | None = None
     keyed: FrozenState | None
     states: tuple[FrozenOperatorState, ...]
     source_splits: tuple[bytes, ...]
@@ -453,6 +454,7 @@ def _frozen(operator: Operator, context: OperatorContext, barrier: Barrier) -> F
     assert snapshot.keyed is None or isinstance(snapshot.keyed, FrozenState)
     return FrozenOperator(
         operator_id=context.operator_id,
+        uid=context.uid,
         keyed=snapshot.keyed,
         states=context.operator_state.freeze(),
         source_splits=tuple(pickle.dumps(split, protocol=5) for split in snapshot.source_splits),

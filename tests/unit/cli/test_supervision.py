@@ -1,0 +1,155 @@
+"""`tidegate run --supervise` and `--detached`, on programs without Spark."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.jobs import on_disk
+from tests.programs import wait_until
+from tidegate.cli import supervision
+from tidegate.cli.main import app
+from tidegate.cli.supervision import restart_path, supervise
+from tidegate.web.registry import known_jobs
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = """
+import sys, time
+from tests.programs import graph_of, read, collected, mapped, settings_of
+from tidegate.testing.mini_cluster import run
+from tidegate.web.server import rest_server
+
+settings = settings_of({"tidegate.console.live-line": "off"})
+server = rest_server(settings.rest)
+job = run(graph_of(collected(mapped(lambda n: time.sleep(float(sys.argv[1])) or n, read([1])))))
+server.publish(job)
+print("begun")
+job.result()
+"""
+
+
+@pytest.fixture
+def quickly(monkeypatch):
+    monkeypatch.setattr(supervision, "_FIRST_WAIT_SECONDS", 0.01)
+
+
+def script(directory, text):
+    file = directory / "program.py"
+    file.write_text(text)
+    return [sys.executable, str(file)]
+
+
+@pytest.mark.parametrize(("code", "starts"), [(0, 1), (1, 1), (2, 1), (7, 3), (-9, 3)])
+def test_a_driver_is_started_again_unless_its_end_is_final(tmp_path, quickly, capsys, code, starts):
+    """It ends well at the third start."""
+    program = script(
+        tmp_path,
+        "import os, pathlib, sys\n"
+        "log = pathlib.Path(sys.argv[1])\n"
+        "with log.open('a') as file: file.write('start\\n')\n"
+        "if len(log.read_text().split()) == 3: sys.exit(0)\n"
+        f"if {code} < 0: os.kill(os.getpid(), {-code})\n"
+        f"sys.exit({code})\n",
+    )
+    log = tmp_path / "starts"
+    found = supervise(lambda path: [*program, str(log)], None)
+    assert len(log.read_text().split()) == starts
+    assert found == (0 if starts == 3 else code)
+
+
+def test_what_ends_the_supervisor_ends_the_driver_first(tmp_path):
+    program = script(
+        tmp_path,
+        "import pathlib, sys, time\n"
+        "try:\n"
+        "    pathlib.Path(sys.argv[1]).write_text('begun')\n"
+        "    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n"
+        "    pathlib.Path(sys.argv[1]).write_text('closed')\n"
+        "    sys.exit(5)\n",
+    )
+    begun = tmp_path / "state"
+    command = (
+        "from tidegate.cli.supervision import supervise\n"
+        f"supervise(lambda path: {[*program, str(begun)]!r}, None)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", command], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    wait_until(lambda: begun.exists() and begun.read_text() == "begun")
+    process.send_signal(signal.SIGTERM)
+    process.wait(30)
+    assert begun.read_text() == "closed"
+
+
+def test_a_job_goes_on_from_its_own_checkpoints_only(serve, tmp_path):
+    directory = tmp_path / "checkpoints"
+    served = serve(on_disk(directory))
+    wait_until(lambda: served.job.checkpoints.counts.completed > 0)
+    (record,) = known_jobs()
+    served.job.cancel()
+    wait_until(lambda: served.job.status().is_terminal)
+    assert restart_path(record, None) == "latest"
+    assert restart_path(record, "/given") == "latest"
+    own = Path(record.checkpoint_directory)
+    earlier = own.rename(directory / ("0" * 32))
+    assert restart_path(record, None) is None
+    assert restart_path(record, "/given") == "/given"
+    assert restart_path(record, "latest") == "latest"
+    shutil.rmtree(earlier)
+    assert restart_path(record, None) == "latest"
+    assert restart_path(None, "/given") == "/given"
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture
+def detached(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "job.py").write_text(PROGRAM)
+
+    def start(*words):
+        return invoke("run", "--detached", *words)
+
+    return start
+
+
+@pytest.mark.slow
+def test_a_detached_job_runs_on_and_has_a_log(detached, tmp_path, home):
+    began = time.time()
+    started = detached(str(tmp_path / "job.py"), "30")
+    assert started.exit_code == 0, started.output
+    job = started.stdout.strip()
+    (found,) = json.loads(invoke("list", "--json").stdout)["jobs"]
+    assert (found["jid"], found["state"]) == (job, "RUNNING")
+    assert found["start-time"] >= 1000 * began
+    assert Path(found["log"]).parent == home / "logs"
+    assert "begun" in invoke("logs", job).stdout
+    assert invoke("cancel", job).exit_code == 0
+    wait_until(lambda: not json.loads(invoke("list", "--json").stdout)["jobs"])
+
+
+@pytest.mark.slow
+def test_a_detached_job_that_has_ended_already_is_named_all_the_same(detached, tmp_path):
+    started = detached(str(tmp_path / "job.py"), "0")
+    assert started.exit_code == 0, started.output
+    wait_until(lambda: [record.state for record in known_jobs()] == ["FINISHED"])
+    assert started.stdout.strip() == known_jobs()[0].job_id
+
+
+@pytest.mark.slow
+def test_a_detached_program_that_fails_shows_the_end_of_its_log(detached, tmp_path):
+    (tmp_path / "job.py").write_text("raise SystemExit('no input is given')\n")
+    started = detached(str(tmp_path / "job.py"))
+    assert started.exit_code == 1
+    assert "no input is given" in started.stderr
+    assert "the program ended with exit code 1" in started.stderr

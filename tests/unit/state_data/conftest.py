@@ -1,0 +1,3 @@
+from tests.unit.runtime.conftest import start, watch
+
+__all__ = ["start", "watch"]

@@ -1,0 +1,3 @@
+from tests.served_jobs import home, serve, served
+
+__all__ = ["home", "serve", "served"]

@@ -1,0 +1,94 @@
+"""Every path is asked at random, from what the OpenAPI document says and against it."""
+
+import random
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.jobs import on_disk
+from tests.programs import wait_until
+from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.web.endpoints import endpoints
+from tidegate.web.job_api import JobApi
+from tidegate.web.operations import Operations
+from tidegate.web.order_api import OrderApi
+from tidegate.web.served_jobs import ServedJobs
+
+pytestmark = pytest.mark.slow
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+_jobs = ServedJobs()
+OPERATIONS = [
+    pytest.param(
+        endpoint.method,
+        endpoint.path,
+        mode,
+        id=f"{endpoint.method} {endpoint.path} {mode.value}",
+    )
+    for endpoint in endpoints(JobApi(_jobs), OrderApi(_jobs, Operations()))
+    for mode in GenerationMode
+    if mode is GenerationMode.POSITIVE or "{" in endpoint.path or endpoint.body is not None
+]
+
+
+def real_ids(served, path):
+    """With which the path leads to something."""
+    done = served.order("/checkpoints")
+    if "/rescaling/" in path:
+        asked = served.of_job("/rescaling?parallelism=2", method="PATCH")
+        return {"jobid": served.id, "triggerid": asked.document["request-id"]}
+    kind = "/checkpoints" if "/checkpoints/" in path else "/savepoints"
+    trigger = served.of_job(kind, method="POST").document["request-id"]
+    ids = {
+        "jobid": served.id,
+        "vertexid": served.of_job().document["vertices"][1]["id"],
+        "checkpointid": done["checkpointId"],
+        "triggerid": trigger,
+    }
+    return {key: value for key, value in ids.items() if f"{{{key}}}" in path}
+
+
+@pytest.mark.parametrize(("method", "path", "mode"), OPERATIONS)
+def test_no_request_makes_the_server_fail_or_answer_otherwise(serve, tmp_path, method, path, mode):
+    served = serve(on_disk(tmp_path / "checkpoints"))
+    served.let(20)
+    ids = real_ids(served, path)
+    schema = schemathesis.openapi.from_dict(served.ask("/openapi.json").document)
+    operation = schema[path][method]
+    choices = random.Random(path)
+
+    @settings(
+        max_examples=30,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(mode))
+    def ask(case):
+        if choices.random() < 0.7:
+            case.path_parameters = {**(case.path_parameters or {}), **ids}
+        response = case.call(base_url=served.server.url)
+        case.validate_response(response, checks=CHECKS)
+        seen.add(response.status_code)
+
+    seen = set()
+    ask()
+    if mode is GenerationMode.POSITIVE and not path.startswith("/savepoint-disposal"):
+        assert seen & {200, 202}
+    if method == "GET":
+        wait_until(lambda: served.job.status() is JobStatus.RUNNING)
+    else:
+        wait_until(lambda: served.job.status() is not JobStatus.FAILING)
+        assert served.job.status() is not JobStatus.FAILED

@@ -1,0 +1,260 @@
+"""What the REST API tells of jobs, over real HTTP."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.jobs import fail_once, on_disk
+from tests.programs import wait_until
+from tidegate.core.rest_settings import RestSettings
+from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.web.registry import known_jobs
+
+
+def test_the_driver_tells_its_jobs(served):
+    assert served.ask("/jobs").document == {"jobs": [{"id": served.id, "status": "RUNNING"}]}
+    overview = served.ask("/overview").document
+    assert (overview["jobs-running"], overview["slots-total"]) == (1, 2)
+    (job,) = served.ask("/jobs/overview").document["jobs"]
+    assert (job["jid"], job["name"], job["state"]) == (served.id, "sums of numbers", "RUNNING")
+    assert (job["tasks"]["total"], job["tasks"]["failed"], job["end-time"]) == (4, 0, -1)
+    assert served.ask("/config").document["features"]["web-cancel"] is True
+
+
+def test_paths_exist_below_v1_as_well(served):
+    assert served.ask("/v1/jobs").document == served.ask("/jobs").document
+
+
+def test_a_job_tells_its_vertices_and_their_records(served):
+    served.let(59)
+    wait_until(lambda: served.job.progress().records_out == 59)
+    job = served.of_job().document
+    source, sums = job["vertices"]
+    assert (source["name"], sums["name"]) == ("source", "sums -> sums")
+    assert source["metrics"]["write-records"] == sums["metrics"]["read-records"] == 59
+    assert sums["status"] == "RUNNING"
+    assert (job["state"], job["end-time"], job["tidegate"]["records-out"]) == ("RUNNING", -1, 59)
+    assert job["start-time"] <= job["timestamps"]["RUNNING"] <= job["now"]
+    node = job["plan"]["nodes"][1]
+    assert [(each["id"], each["ship_strategy"]) for each in node["inputs"]] == [
+        (source["id"], "HASH")
+    ]
+
+
+def test_a_vertex_tells_its_subtasks(served):
+    served.let(59)
+    wait_until(lambda: served.job.progress().records_out == 59)
+    vertex = served.of_job().document["vertices"][1]
+    found = served.of_job(f"/vertices/{vertex['id']}").document
+    assert [subtask["subtask"] for subtask in found["subtasks"]] == [0, 1]
+    assert sum(subtask["metrics"]["read-records"] for subtask in found["subtasks"]) == 59
+
+
+def test_the_plan_is_also_there_by_itself(served):
+    assert served.of_job("/plan").document["plan"] == served.of_job().document["plan"]
+
+
+def test_settings_are_told_without_secrets(serve):
+    served = serve(
+        {
+            "tidegate.rest.token": "0123456789abcdef",
+            "spark.hadoop.fs.s3a.secret.key": "very secret",
+            "execution.checkpointing.dir": "s3://key:word@bucket/checkpoints",
+            "tidegate.step.max-records": 10,
+        }
+    )
+    config = served.of_job("/config").document["execution-config"]
+    assert config["user-config"]["tidegate.step.max-records"] == "10"
+    assert config["user-config"]["tidegate.rest.token"] == "******"
+    assert config["user-config"]["spark.hadoop.fs.s3a.secret.key"] == "******"
+    assert config["user-config"]["execution.checkpointing.dir"] == "s3://bucket/checkpoints"
+    assert config["restart-strategy"] == "none"
+
+
+def test_failures_and_restarts_are_told_with_their_cause(serve):
+    served = serve(
+        {
+            "restart-strategy": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": 2,
+            "restart-strategy.fixed-delay.delay": "1 ms",
+        }
+    )
+    assert served.of_job("/exceptions").document["root-exception"] is None
+    fail_once(served.watch, "sums")
+    served.let(59)
+    wait_until(lambda: served.job.chronicle.restarts == 1)
+    found = served.of_job("/exceptions").document
+    (entry,) = found["exceptionHistory"]["entries"]
+    assert "ValueError: once" in found["root-exception"]
+    assert (entry["exceptionName"], entry["tidegate"]["restarted"]) == ("UserFunctionError", True)
+    assert entry["taskName"] in ("sums (1/2)", "sums (2/2)")
+    assert entry["location"] in ("slot-0", "slot-1")
+    assert served.of_job("/exceptions?maxExceptions=0").document["truncated"]
+
+
+def test_metrics_have_flinks_names(serve, tmp_path):
+    served = serve(on_disk(tmp_path / "checkpoints"))
+    served.let(59)
+    wait_until(lambda: served.job.progress().records_in == 59)
+    wait_until(lambda: served.job.checkpoints.latest_completed)
+    wait_until(lambda: served.job.checkpoints.latest_completed.incremental_size)
+    answer = served.ask("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    values = {
+        line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
+        for line in answer.document.splitlines()
+        if not line.startswith("#")
+    }
+    labels = f'{{job_id="{served.id}",job_name="sums of numbers"}}'
+    assert values[f"tidegate_job_records_in{labels}"] == 59
+    assert values[f"flink_jobmanager_job_numberOfCompletedCheckpoints{labels}"] >= 1
+    assert values[f"flink_jobmanager_job_lastCheckpointSize{labels}"] > 0
+    assert values[f"flink_jobmanager_job_numRestarts{labels}"] == 0
+    received = [v for k, v in values.items() if k.startswith("flink_taskmanager_job_task_numRec")]
+    assert sum(received) > 0
+    assert any("checkpointAlignmentTime" in key for key in values)
+
+
+def test_a_cancelled_job_is_told_of_until_the_driver_ends(served):
+    assert served.of_job(method="PATCH").status == 202
+    wait_until(lambda: served.job.status() is JobStatus.CANCELED)
+    assert served.of_job().document["state"] == "CANCELED"
+    again = served.of_job("?mode=cancel", method="PATCH")
+    assert again.status == 409
+    assert again.error == "no cancellation now: the job is canceled; it is too late"
+
+
+# --- the registry -------------------------------------------------------------------------------
+
+
+def test_a_running_job_is_written_down_for_its_user_alone(served, home):
+    (record,) = known_jobs()
+    assert (record.job_id, record.name, record.is_running) == (served.id, "sums of numbers", True)
+    assert (record.application_id, record.url) == ("local-1", served.server.url)
+    assert (home / "jobs").stat().st_mode & 0o777 == 0o700
+    assert (home / "jobs" / f"{served.id}.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_end_of_a_job_is_written_down(served):
+    served.of_job(method="PATCH")
+    wait_until(lambda: not known_jobs()[0].is_running)
+    (record,) = known_jobs()
+    assert (record.state, record.token) == ("CANCELED", None)
+    assert record.ended_at >= record.started_at
+
+
+# --- bad requests -------------------------------------------------------------------------------
+
+
+def test_the_document_describes_every_path(served):
+    document = served.ask("/openapi.json").document
+    assert document["openapi"] == "3.1.0"
+    assert set(document["paths"]["/jobs/{jobid}"]) == {"get", "patch"}
+    assert len(document["paths"]) == 22
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "sentence"),
+    [
+        ("GET", "/nothing", 404, "there is no /nothing"),
+        ("GET", "/jobs/", 404, "there is no /jobs/"),
+        ("DELETE", "/jobs", 405, "DELETE is not possible here"),
+        ("GET", "/jobs/abc", 400, "'abc' is no id of a job"),
+        ("GET", f"/jobs/{'0' * 32}", 404, f"this driver has no job {'0' * 32}"),
+        ("GET", "{job}/vertices/abc", 400, "'abc' is no id of a vertex"),
+        ("GET", f"{{job}}/vertices/{'0' * 32}", 404, "the job has no vertex"),
+        ("GET", "{job}/checkpoints/details/one", 400, "'one' is no number of a checkpoint"),
+        ("GET", "{job}/checkpoints/details/99", 404, "there is no checkpoint 99"),
+        ("GET", f"{{job}}/checkpoints/{'0' * 32}", 404, "no checkpoint was asked for"),
+        ("GET", f"{{job}}/savepoints/{'0' * 32}", 404, "no savepoint was asked for"),
+        ("GET", f"/savepoint-disposal/{'0' * 32}", 404, "no disposal was asked for"),
+        ("GET", "{job}/exceptions?maxExceptions=-1", 400, "'-1' is no maxExceptions"),
+        ("PATCH", "{job}?mode=stop", 400, "POST …/stop stops with a savepoint"),
+    ],
+)
+def test_a_wrong_request_is_told_what_is_wrong(served, method, path, status, sentence):
+    answer = served.ask(path.replace("{job}", served.path), method=method)
+    assert answer.status == status
+    assert sentence in answer.error
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "sentence"),
+    [
+        ("/savepoints", b"{", "the body is not JSON"),
+        ("/savepoints", b"\xff", "the body is not JSON"),
+        ("/savepoints", b"[" * 60_000, "nested too deeply"),
+        ("/savepoints", ["a"], "has to be a JSON object"),
+        ("/savepoints", {"target": "x"}, "there is no field 'target'"),
+        ("/savepoints", {"cancel-job": "yes"}, "give true or false"),
+        ("/savepoints", {"target-directory": 3}, "give text"),
+        ("/savepoints", {"target-directory": "a\0b"}, "give text that can be printed"),
+        ("/savepoints", {"target-directory": "\ud800"}, "give text that can be printed"),
+        ("/savepoints", {"formatType": "parquet"}, "give one of CANONICAL, NATIVE"),
+        ("/stop", {"triggerId": "abc"}, "give text of the form"),
+        ("/checkpoints", {"checkpointType": "some"}, "give one of CONFIGURED"),
+    ],
+)
+def test_a_wrong_body_is_told_what_is_wrong(served, path, body, sentence):
+    answer = served.of_job(path, method="POST", body=body)
+    assert answer.status == 400
+    assert sentence in answer.error
+
+
+def test_a_long_body_is_refused_and_the_next_request_answered(served):
+    body = json.dumps({"target-directory": "x" * (4 << 20)}).encode()
+    answer = served.of_job("/savepoints", method="POST", body=body)
+    assert (answer.status, answer.error) == (413, "the body has more than 65536 bytes")
+    assert served.ask("/jobs").status == 200
+    assert served.job.status() is JobStatus.RUNNING
+
+
+# --- who may ask --------------------------------------------------------------------------------
+
+
+def test_a_token_is_asked_for_if_one_is_set(serve):
+    served = serve(rest=RestSettings(token="a-long-enough-token"))
+    refused = served.ask("/jobs")
+    assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
+    wrong = served.ask("/metrics", headers={"authorization": "Bearer a-long-enough-tokem"})
+    assert wrong.status == 401
+    right = served.ask("/jobs", headers={"authorization": "Bearer a-long-enough-token"})
+    assert right.status == 200
+    assert served.ask("/jobs", headers=served.as_owner()).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example"},
+        {"host": "evil.example:80@localhost"},
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+    ],
+)
+def test_pages_of_others_are_refused(served, headers):
+    answer = served.of_job("/checkpoints", method="POST", headers=headers)
+    assert answer.status == 403
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:9999", "127.0.0.1", "[::1]:80"])
+def test_this_machine_is_let_in_under_all_its_names(served, host):
+    assert served.ask("/jobs", headers={"host": host}).status == 200
+
+
+def test_a_port_that_is_taken_is_named(serve, served):
+    port = int(served.server.url.rpartition(":")[2])
+    with pytest.raises(Exception, match=rf"rest.port = '{port}': 127.0.0.1 cannot be listened on"):
+        serve(rest=RestSettings(ports=(port,)))
+    other = serve(rest=RestSettings(ports=(port, 0)))
+    assert other.ask("/jobs").status == 200
+
+
+def test_files_of_lost_and_broken_records_do_no_harm(served, home):
+    record = json.loads((home / "jobs" / f"{served.id}.json").read_text())
+    lost = {**record, "job_id": "f" * 32, "started_at": 1.0}
+    Path(home, "jobs", "lost.json").write_text(json.dumps(lost))
+    Path(home, "jobs", "broken.json").write_text("{")
+    states = {each.job_id: each.state for each in known_jobs()}
+    assert states == {served.id: None, "f" * 32: "LOST"}

@@ -1,0 +1,83 @@
+"""Starts a program in a process of its own and returns when its job runs."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from tidegate.cli.jobs import connect
+from tidegate.core.errors import TidegateError
+from tidegate.web.registry import LAUNCH_VARIABLE, LOG_VARIABLE, JobRecord, home, known_jobs
+
+_LOOK_SECONDS = 0.1
+_TAIL_LINES = 30
+
+
+def run_argv(
+    job: Path, arguments: Sequence[str], settings: dict[str, object], *options: str
+) -> list[str]:
+    """The command that runs the same program with the same settings."""
+    pairs = [text for key, value in settings.items() for text in ("-D", f"{key}={_text(value)}")]
+    command = [sys.executable, "-m", "tidegate", "run", *options, *pairs]
+    return [*command, str(job), *arguments]
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def record_of(launch: str) -> JobRecord | None:
+    """The last job that was started under this name."""
+    return next((record for record in known_jobs() if record.launch == launch), None)
+
+
+def start_detached(argv: Sequence[str], name: str) -> None:
+    """Print the id of the job once it runs.
+
+    Raises:
+        typer.Exit: the program ended before, with its exit code.
+    """
+    launch = secrets.token_hex(8)
+    directory = home() / "logs"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = directory / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{launch}.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            argv,
+            env={**os.environ, LAUNCH_VARIABLE: launch, LOG_VARIABLE: str(log)},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    typer.echo(f"process {process.pid} writes to {log}", err=True)
+    while True:
+        code = process.poll()
+        record = record_of(launch)
+        if record is not None and (code is not None or _has_begun(record)):
+            typer.echo(record.job_id)
+            break
+        if code is not None:
+            tail = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+            typer.echo("\n".join(tail), err=True)
+            typer.echo(f"tidegate: the program ended with exit code {code}", err=True)
+            break
+        time.sleep(_LOOK_SECONDS)
+    if code:
+        raise typer.Exit(code)
+
+
+def _has_begun(record: JobRecord) -> bool:
+    if not record.is_running:
+        return True
+    try:
+        return str(connect(record).get()["state"]) != "CREATED"
+    except TidegateError:
+        return False

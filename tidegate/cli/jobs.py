@@ -1,0 +1,164 @@
+"""Which job a command means, and how its answers look."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidegate.core.errors import OrderRefused, UnknownJob
+from tidegate.web.registry import JobRecord, known_jobs, running_jobs
+
+if TYPE_CHECKING:
+    from tidegate.web.client import JobConnection, Watch
+
+
+def complete_job(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Ids for the shell to choose from."""
+    for record in running_jobs():
+        if record.job_id.startswith(incomplete):
+            yield record.job_id, record.name
+
+
+JobArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="Its id, the beginning of its id, or its name.",
+        autocompletion=complete_job,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")]
+
+
+def find_job(asked: str, among: Sequence[JobRecord]) -> JobRecord:
+    """The job that is meant by an id, a name, or the beginning of an id.
+
+    Raises:
+        UnknownJob: there is none, or more than one.
+    """
+    ways = (
+        [record for record in among if record.job_id == asked],
+        [record for record in among if record.name == asked],
+        [record for record in among if asked and record.job_id.startswith(asked.lower())],
+    )
+    found = next((way for way in ways if way), [])
+    if len(found) == 1:
+        return found[0]
+    candidates = tuple(f"{each.job_id} ({each.name})" for each in found or among)
+    raise UnknownJob(asked, candidates, is_ambiguous=bool(found))
+
+
+def find_running(asked: str) -> JobRecord:
+    """A job whose driver runs.
+
+    Raises:
+        UnknownJob: there is none such; or it has ended, which is said.
+    """
+    running = running_jobs()
+    try:
+        return find_job(asked, running)
+    except UnknownJob as error:
+        if error.args[2]:
+            raise
+        ended = [record for record in known_jobs() if not record.is_running]
+        try:
+            record = find_job(asked, ended)
+        except UnknownJob:
+            raise error from None
+        raise OrderRefused(
+            f"job {record.job_id} ({record.name}) does not run any more: it is "
+            f"{(record.state or '').lower()}"
+        ) from None
+
+
+def connect(record: JobRecord, timeout: float = 30.0) -> JobConnection:
+    from tidegate.web.client import JobConnection
+
+    return JobConnection(record, timeout)
+
+
+def absolute(directory: str | None) -> str | None:
+    """The same place as seen by the driver, which may run in another directory."""
+    if directory is None or "://" in directory:
+        return directory
+    return str(Path(directory).absolute())
+
+
+# --- what is shown ------------------------------------------------------------------------------
+
+
+def print_json(document: Any) -> None:
+    typer.echo(json.dumps(document, indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """On a terminal with lines around it, elsewhere as plain columns that `cut` and `awk` read."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    is_terminal = sys.stdout.isatty()
+    table = Table(box=box.HEAVY_HEAD if is_terminal else None, pad_edge=is_terminal)
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=not is_terminal)
+    for row in rows:
+        table.add_row(*row)
+    width = None if is_terminal else int(os.environ.get("COLUMNS", "0")) or 1000
+    Console(highlight=False, width=width, markup=False).print(table)
+
+
+def as_of(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def lasting(seconds: float) -> str:
+    whole = int(max(0.0, seconds))
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}"
+
+
+def since(start: float, end: float | None) -> str:
+    return lasting((end or time.time()) - start)
+
+
+def sized(number: int) -> str:
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number} B"
+
+
+@contextmanager
+def watching(what: str) -> Iterator[Watch]:
+    """A bar on a terminal: so many of all subtasks have acknowledged."""
+    if not sys.stderr.isatty():
+        yield lambda done, all: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("subtasks"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, all: progress.update(task, completed=done, total=all)

@@ -1,0 +1,116 @@
+"""``tidegate plan``: whether a changed program can go on from a savepoint, and what is lost."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tidegate.cli.program import ProgramArguments, ProgramFile, SettingOptions, settings_of
+
+if TYPE_CHECKING:
+    from tidegate.runtime.upgrade_plan import UpgradePlan
+
+
+def plan(
+    savepoint: Annotated[
+        str, typer.Argument(help="A savepoint, a checkpoint, or the directory of a job.")
+    ],
+    job: ProgramFile,
+    arguments: ProgramArguments = None,
+    allow_non_restored: Annotated[
+        bool,
+        typer.Option("--allow-non-restored", help="State that belongs to no operator is no fault."),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of a table.")
+    ] = False,
+    set_: SettingOptions = None,
+) -> None:
+    """Say what becomes of the state of a savepoint in a changed program, without running it.
+
+    The program runs up to the point where it would start its first job. Exits with 0 if that job
+    could go on from the savepoint, with 1 if not.
+
+    Example: tidegate plan savepoints/savepoint-3f9c1a-0b7e55aa41cd new_job.py --input words.txt
+    """
+    from tidegate.checkpoint.locate import check_files, open_checkpoint
+    from tidegate.cli.explanation import planned
+    from tidegate.runtime.upgrade_plan import plan_upgrade
+
+    found = open_checkpoint(savepoint)
+    check_files(found)
+    graph, _ = planned(job, arguments or [], settings_of(set_ or []))
+    upgrade = plan_upgrade(found.metadata, graph)
+    fits = upgrade.fits(allow_non_restored=allow_non_restored)
+    if as_json:
+        typer.echo(json.dumps(as_document(upgrade, fits=fits), indent=2))
+    else:
+        _print(upgrade, found.path, fits=fits)
+    if not fits:
+        raise typer.Exit(1)
+
+
+def as_document(upgrade: UpgradePlan, *, fits: bool) -> dict[str, Any]:
+    return {
+        "fits": fits,
+        "bytes-not-restored": upgrade.bytes_not_restored,
+        "operators": [
+            {
+                "uid": operator.uid,
+                "id": operator.operator_id,
+                "name": operator.name,
+                "fate": operator.fate.value,
+                "bytes": operator.bytes,
+                "states": [
+                    {
+                        "name": state.name,
+                        "fate": state.fate.value,
+                        "stored": state.stored,
+                        "declared": state.declared,
+                    }
+                    for state in operator.states
+                ],
+                "obstacles": operator.obstacles,
+                "remarks": operator.remarks,
+            }
+            for operator in upgrade.operators
+        ],
+    }
+
+
+def _print(upgrade: UpgradePlan, path: str, *, fits: bool) -> None:
+    console = Console(highlight=False)
+    table = Table("operator", "uid", "becomes", "bytes", "states")
+    table.columns[3].justify = "right"
+    for operator in upgrade.operators:
+        states = [
+            f"{state.name}: {state.fate.value}, {state.declared or state.stored}"
+            for state in operator.states
+        ]
+        table.add_row(
+            operator.name,
+            operator.uid or "",
+            operator.fate.value,
+            f"{operator.bytes:,}",
+            "\n".join(states),
+        )
+    console.print(table)
+    for operator in upgrade.operators:
+        for remark in operator.remarks:
+            console.print(f"{operator.name}: {remark}", markup=False, soft_wrap=True)
+    for obstacle in upgrade.obstacles:
+        console.print(obstacle, style="bold red", markup=False, soft_wrap=True)
+    if upgrade.dropped:
+        names = ", ".join(repr(operator.name) for operator in upgrade.dropped)
+        console.print(
+            f"{upgrade.bytes_not_restored:,} bytes of state would not be restored, of {names}: "
+            "give the operators their old uid(), or start with --allow-non-restored",
+            markup=False,
+            soft_wrap=True,
+        )
+    verdict = "[bold green]It fits.[/]" if fits else "[bold red]It does not fit.[/]"
+    console.print(f"{verdict} Savepoint: {path}", soft_wrap=True)

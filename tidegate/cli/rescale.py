@@ -1,0 +1,53 @@
+"""``tidegate rescale``: gives a running job another parallelism."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.jobs import AsJson, JobArgument, connect, find_running, print_json, watching
+from tidegate.core.errors import OrderRefused
+
+if TYPE_CHECKING:
+    from tidegate.web.client import JobConnection
+
+_LOOK_SECONDS = 0.1
+_ENDS = ("CANCELED", "FAILED")
+
+
+def rescale(
+    job: JobArgument,
+    parallelism: Annotated[
+        int, typer.Argument(metavar="N", min=1, help="Subtasks of an operator.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Let a running job go on with another parallelism, from a checkpoint that is taken now.
+
+    Operators whose parallelism the program sets itself keep it. Returns when the job runs again.
+
+    Example: tidegate rescale 3f2a 8
+    """
+    record = find_running(job)
+    connection = connect(record)
+    before = connection.get()["timestamps"]["RUNNING"]
+    with watching(f"checkpoint of {record.name}") as watch:
+        connection.rescale(parallelism, watch)
+    _wait_until_it_runs(connection, before)
+    if as_json:
+        print_json({"jid": record.job_id, "parallelism": parallelism})
+    else:
+        typer.echo(f"{record.job_id} runs with parallelism {parallelism}.")
+
+
+def _wait_until_it_runs(connection: JobConnection, before: int) -> None:
+    while True:
+        details = connection.get()
+        if details["state"] == "RUNNING" and details["timestamps"]["RUNNING"] > before:
+            return
+        if details["state"] in _ENDS:
+            cause = connection.get("/exceptions")["root-exception"] or details["state"].lower()
+            raise OrderRefused(f"the job ended instead of going on: {cause}")
+        time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,107 @@
+"""Starts a driver again when it dies, from the latest checkpoint of its job."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+import typer
+
+from tidegate.cli.detached import record_of
+from tidegate.cli.exit_codes import USAGE, USER_ERROR
+from tidegate.core.errors import NoCheckpoint
+from tidegate.web.registry import LAUNCH_VARIABLE, JobRecord
+
+_FIRST_WAIT_SECONDS = 1.0
+_LONGEST_WAIT_SECONDS = 60.0
+_FINAL = (0, USER_ERROR, USAGE)
+"""After these the program would end in the same way again."""
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LATEST = "latest"
+
+
+def supervise(argv: Callable[[str | None], Sequence[str]], start_from: str | None) -> int:
+    """Run the program to an end of its own; returns its exit code.
+
+    `argv` is the command that starts it from a checkpoint.
+    """
+    launch = os.environ.setdefault(LAUNCH_VARIABLE, secrets.token_hex(8))
+    wait, path = _FIRST_WAIT_SECONDS, start_from
+    while True:
+        began = time.monotonic()
+        code = _run(argv(path))
+        if code in _FINAL:
+            return code
+        if time.monotonic() - began > _LONGEST_WAIT_SECONDS:
+            wait = _FIRST_WAIT_SECONDS
+        path = restart_path(record_of(launch), start_from)
+        where = "from the latest checkpoint" if path == LATEST else f"from {path}"
+        where = "from the beginning" if path is None else where
+        typer.echo(
+            f"tidegate: the driver {_end(code)}; it starts again {where} in {wait:.0f} s", err=True
+        )
+        time.sleep(wait)
+        wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+
+
+def restart_path(record: JobRecord | None, start_from: str | None) -> str | None:
+    """Where the next driver begins: a checkpoint of an earlier run must not pass for one of this.
+
+    Without a checkpoint of its own the job begins where it began. `latest` also finds what a job
+    without any checkpoint has left open, so it is chosen wherever it means nothing else.
+    """
+    from tidegate.checkpoint.locate import candidates, find_latest
+    from tidegate.storage.filesystem import open_store
+    from tidegate.storage.locations import parent_and_name
+
+    if start_from == LATEST or record is None or record.checkpoint_directory is None:
+        return start_from
+    if candidates(record.checkpoint_directory):
+        return LATEST
+    if start_from is None:
+        base, _ = parent_and_name(record.checkpoint_directory)
+        try:
+            if find_latest(open_store(base), job_name=record.name) is None:
+                return LATEST
+        except NoCheckpoint:
+            pass  # that of an earlier run cannot be read, which is no concern of this one
+    return start_from
+
+
+def _run(argv: Sequence[str]) -> int:
+    """Run a driver to its end.
+
+    What shall end the supervisor ends the driver first, once and in an orderly way: it has a
+    session of its own, so that a terminal does not interrupt it a second time.
+
+    Raises:
+        typer.Exit: the supervisor shall end.
+    """
+    process = subprocess.Popen(argv, start_new_session=True)
+    received: list[int] = []
+
+    def hand_on(number: int, frame: FrameType | None) -> None:
+        if not received:
+            process.send_signal(signal.SIGINT)
+        received.append(number)
+
+    before = {each: signal.signal(each, hand_on) for each in _ENDING_SIGNALS}
+    try:
+        code = process.wait()
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    if received:
+        raise typer.Exit(code if code > 0 else 128 + received[0])
+    return code
+
+
+def _end(code: int) -> str:
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"

@@ -1,0 +1,76 @@
+"""The REST API of a driver, under Flink's keys where it has them."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from tidegate.core.errors import ConfigError
+from tidegate.core.options import BOOLEAN, LIST, PORTS, TEXT, option
+
+_SHORTEST_TOKEN = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestSettings:
+    """Where the driver answers, and whom."""
+
+    enabled: bool = option(
+        "tidegate.rest.enabled",
+        BOOLEAN,
+        True,
+        "Serve the REST API, which the command line uses as well.",
+    )
+    address: str = option(
+        "rest.bind-address",
+        TEXT,
+        "127.0.0.1",
+        "Where the REST API listens. Beyond this machine only with a token.",
+    )
+    ports: tuple[int, ...] = option(
+        "rest.port",
+        PORTS,
+        (0,),
+        "Its port, or a range like 8081-8090 of which the first free one is taken; 0: any free "
+        "one, which `tidegate list` tells.",
+        ("rest.bind-port",),
+    )
+    token: str | None = option(
+        "tidegate.rest.token",
+        TEXT,
+        None,
+        "Requests must carry it as `Authorization: Bearer …`. Required beyond this machine.",
+    )
+    savepoint_directories: tuple[str, ...] = option(
+        "tidegate.rest.savepoint-directories",
+        LIST,
+        (),
+        "Where savepoints may be written and deleted by requests, besides "
+        "execution.checkpointing.savepoint-dir.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.enabled and not self.is_loopback and self.token is None:
+            raise ConfigError(
+                "rest.bind-address",
+                self.address,
+                "set tidegate.rest.token to a secret as well, for others reach this address",
+            )
+        if self.token is not None and (
+            len(self.token) < _SHORTEST_TOKEN or not self.token.isascii() or " " in self.token
+        ):
+            raise ConfigError(
+                "tidegate.rest.token",
+                "(hidden)",
+                f"give at least {_SHORTEST_TOKEN} ASCII characters without blanks",
+            )
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        if self.address == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.address).is_loopback
+        except ValueError:
+            return False

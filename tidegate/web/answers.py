@@ -1,0 +1,52 @@
+"""Answers: documents, and sentences for what is refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidegate.web.requests import Refusal
+
+_log = logging.getLogger("tidegate.rest")
+
+
+class Document(Response):
+    """JSON; whatever text is in it can be sent."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, separators=(",", ":")).encode()
+
+
+def refused(refusal: Refusal) -> Response:
+    document = {"errors": [refusal.sentence]}
+    return Document(document, status_code=refusal.status, headers=refusal.headers)
+
+
+async def on_refusal(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return refused(error)
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """A path or a method that does not exist."""
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        allowed = headers.get("Allow", "")
+        sentence = f"{request.method} is not possible here, but {allowed}"
+    else:
+        sentence = f"there is no {request.url.path}; /openapi.json tells what there is"
+    return refused(Refusal(error.status_code, sentence, headers))
+
+
+async def on_fault(request: Request, error: Exception) -> Response:
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    sentence = f"a fault of Tidegate, please report it: {type(error).__name__}: {error}"
+    return refused(Refusal(500, sentence))

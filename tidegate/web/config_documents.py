@@ -1,0 +1,85 @@
+"""The settings of a job as a JSON document, in Flink's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.core.config import Settings
+from tidegate.core.durations import format_duration
+from tidegate.core.modes import RestartStrategyType
+from tidegate.core.options import options_of
+from tidegate.runtime.job_handle import JobHandle
+
+_SECRETS = ("password", "secret", "token", "apikey", "api-key", "account.key", "access-key", "auth")
+_HIDDEN = "******"
+
+
+def job_config(job: JobHandle) -> dict[str, Any]:
+    settings = job.settings
+    return {
+        "jid": job.job_id,
+        "name": job.name,
+        "execution-config": {
+            "execution-mode": "PIPELINED",
+            "restart-strategy": _restart_strategy(settings),
+            "job-parallelism": job.graph.slots,
+            "object-reuse-mode": True,
+            "user-config": user_config(settings),
+        },
+    }
+
+
+def user_config(settings: Settings) -> dict[str, str]:
+    """What differs from the defaults, and the program's parameters; secrets are hidden."""
+    found = {**settings.spark_conf, **settings.pipeline.job_parameters}
+    groups = (
+        settings.pipeline,
+        settings.checkpointing,
+        settings.state,
+        settings.restart,
+        settings.engine,
+        settings.spark,
+        settings.rest,
+    )
+    for group in groups:
+        for attribute, option in options_of(group).items():
+            value = getattr(group, attribute)
+            if value != option.default:
+                found[option.key] = option.format(value)
+    return {
+        key: _HIDDEN if _is_secret(key) else _without_login(found[key]) for key in sorted(found)
+    }
+
+
+def _is_secret(key: str) -> bool:
+    return any(word in key.lower() for word in _SECRETS)
+
+
+def _without_login(value: str) -> str:
+    scheme, mark, rest = value.partition("://")
+    login, at, place = rest.rpartition("@")
+    is_login = mark and at and "/" not in login and not scheme.startswith("abfs")
+    return f"{scheme}://{place}" if is_login else value
+
+
+def _restart_strategy(settings: Settings) -> str:
+    restart = settings.restart
+    chosen = restart.strategy
+    if chosen is None:
+        chosen = (
+            RestartStrategyType.EXPONENTIAL_DELAY
+            if settings.checkpointing.is_enabled
+            else RestartStrategyType.NONE
+        )
+    match chosen:
+        case RestartStrategyType.FIXED_DELAY:
+            delay = format_duration(restart.fixed_delay)
+            return f"fixed-delay: {restart.fixed_delay_attempts} restarts, {delay} apart"
+        case RestartStrategyType.FAILURE_RATE:
+            interval = format_duration(restart.failure_rate_interval)
+            return f"failure-rate: {restart.failure_rate_max} failures in {interval}"
+        case RestartStrategyType.EXPONENTIAL_DELAY:
+            first, last = restart.initial_backoff, restart.max_backoff
+            return f"exponential-delay: {format_duration(first)} to {format_duration(last)}"
+        case _:
+            return "none"

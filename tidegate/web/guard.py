@@ -1,0 +1,91 @@
+"""Whom the server answers, and how fast: decided before a request is read."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tidegate.core.rest_settings import RestSettings
+from tidegate.web.answers import refused
+from tidegate.web.requests import Refusal
+
+OWNER = "tidegate.owner"
+"""In the scope of a request: whether it comes from who started the job."""
+_RATE = 300.0
+_BURST = 100.0
+_LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+class Pace:
+    """So many turns a second: the driver shares its interpreter with the server."""
+
+    def __init__(self, rate: float = _RATE, burst: float = _BURST) -> None:
+        self._gap = 1.0 / rate
+        self._ahead = burst / rate
+        self._next = 0.0
+
+    def wait(self, now: float) -> float:
+        """Take the next turn; how many seconds it is away."""
+        self._next = max(self._next, now - self._ahead) + self._gap
+        return max(0.0, self._next - now)
+
+
+class Guard:
+    """Refuses who has no token, other names of this machine, and pages of other origins."""
+
+    def __init__(self, app: ASGIApp, settings: RestSettings, owner_token: str) -> None:
+        self._app = app
+        self._settings = settings
+        self._owner_token = owner_token
+        self._pace = Pace()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        wait = self._pace.wait(asyncio.get_running_loop().time())
+        if wait > 0:
+            await asyncio.sleep(wait)
+        try:
+            scope[OWNER] = self._let_in(Headers(scope=scope))
+        except Refusal as refusal:
+            await refused(refusal)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _let_in(self, headers: Headers) -> bool:
+        """Whether it is the owner.
+
+        Raises:
+            Refusal: nobody is let in like this.
+        """
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        given = credentials.strip() if scheme.lower() == "bearer" else ""
+        is_owner = _equal(given, self._owner_token)
+        token = self._settings.token
+        if token is not None and not is_owner and not _equal(given, token):
+            raise Refusal(
+                401,
+                "the token is missing or wrong: send it as Authorization: Bearer <token>",
+                {"www-authenticate": "Bearer"},
+            )
+        host = headers.get("host", "")
+        name = urlsplit(f"//{host}").hostname if _is_plain(host) else None
+        # A page elsewhere may have a name that it lets point to this machine.
+        if self._settings.is_loopback and name not in (*_LOCAL_NAMES, self._settings.address):
+            raise Refusal(403, f"the host {host!r} is not this machine: ask for localhost")
+        origin = headers.get("origin")
+        if origin is not None and origin.partition("://")[2] != host:
+            raise Refusal(403, f"pages of {origin!r} may not use this API")
+        return is_owner
+
+
+def _is_plain(host: str) -> bool:
+    return bool(host) and all(letter.isalnum() or letter in ".-:[]" for letter in host)
+
+
+def _equal(given: str, expected: str) -> bool:
+    return secrets.compare_digest(given.encode(), expected.encode())

@@ -1,0 +1,177 @@
+"""The jobs of a driver as metrics for Prometheus.
+
+They have Flink's names where it has them, so that dashboards made for it work; what only exists
+here begins with `tidegate_`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from tidegate.checkpoint.statistics import CheckpointRecord
+from tidegate.runtime.job_handle import JobHandle
+from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.web.job_documents import milliseconds, vertex_id
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_JOB = ("job_id", "job_name")
+_TASK = (*_JOB, "task_id", "task_name", "subtask_index")
+_NANOSECONDS = 1e9
+Value = Callable[[JobHandle], float | None]
+
+
+def rendered(jobs: Sequence[JobHandle]) -> bytes:
+    """All metrics, as text."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Jobs(jobs))
+    return generate_latest(registry)
+
+
+class _Jobs(Collector):
+    def __init__(self, jobs: Sequence[JobHandle]) -> None:
+        self._jobs = jobs
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        running = [job for job in self._jobs if not job.status().is_terminal]
+        yield GaugeMetricFamily(
+            "flink_jobmanager_numRunningJobs", "Jobs that run.", value=len(running)
+        )
+        yield from self._of_jobs()
+        yield from self._of_subtasks()
+
+    def _of_jobs(self) -> Iterator[GaugeMetricFamily]:
+        for name, text, value in _OF_JOB:
+            family = GaugeMetricFamily(name, text, labels=_JOB)
+            for job in self._jobs:
+                found = value(job)
+                if found is not None:
+                    family.add_metric(_names(job), found)
+            yield family
+        states = GaugeMetricFamily(
+            "tidegate_job_state", "1 for the state of the job.", labels=[*_JOB, "state"]
+        )
+        for job in self._jobs:
+            states.add_metric([*_names(job), job.status().name], 1)
+        yield states
+
+    def _of_subtasks(self) -> Iterator[GaugeMetricFamily]:
+        prefix = "flink_taskmanager_job_task_"
+        read = GaugeMetricFamily(f"{prefix}numRecordsIn", "Records received.", labels=_TASK)
+        sent = GaugeMetricFamily(f"{prefix}numRecordsOut", "Records sent.", labels=_TASK)
+        waiting = GaugeMetricFamily(
+            f"{prefix}operator_pendingRecords", "Records that wait to be read.", labels=_TASK
+        )
+        aligned = GaugeMetricFamily(
+            f"{prefix}checkpointAlignmentTime", "Nanoseconds, for the last one.", labels=_TASK
+        )
+        delayed = GaugeMetricFamily(
+            f"{prefix}checkpointStartDelayNanos", "For the last one.", labels=_TASK
+        )
+        for job in self._jobs:
+            record = job.checkpoints.latest_completed
+            facts = {} if record is None else record.subtasks
+            labels: dict[tuple[int, int], list[str]] = {}
+            for progress in job.vertices():
+                vertex = progress.vertex
+                for index, subtask in enumerate(progress.subtasks):
+                    names = [*_names(job), vertex_id(vertex), vertex.name, str(index)]
+                    labels[vertex.id, index] = names
+                    read.add_metric(names, subtask.records_in)
+                    sent.add_metric(names, subtask.records_out)
+                    if subtask.pending is not None:
+                        waiting.add_metric(names, subtask.pending)
+            for who, done in facts.items():
+                names = labels.get((who.vertex, who.subtask), [])
+                if names:
+                    aligned.add_metric(names, _NANOSECONDS * done.alignment)
+                    delayed.add_metric(names, _NANOSECONDS * done.start_delay)
+        yield from (read, sent, waiting, aligned, delayed)
+
+
+def _names(job: JobHandle) -> list[str]:
+    return [job.job_id, job.name]
+
+
+def _uptime(job: JobHandle) -> float:
+    since = job.chronicle.entered().get(JobStatus.RUNNING)
+    if since is None or job.status() is not JobStatus.RUNNING:
+        return 0.0
+    return milliseconds(time.time() - since)
+
+
+def _restored_at(job: JobHandle) -> float | None:
+    restored = job.checkpoints.latest_restored
+    return None if restored is None else milliseconds(restored.restored_at)
+
+
+def _of_last(value: Callable[[CheckpointRecord], float]) -> Value:
+    def of(job: JobHandle) -> float | None:
+        record = job.checkpoints.latest_completed
+        return None if record is None else value(record)
+
+    return of
+
+
+_OF_JOB: tuple[tuple[str, str, Value], ...] = (
+    ("flink_jobmanager_job_uptime", "Milliseconds since it last came up.", _uptime),
+    ("flink_jobmanager_job_numRestarts", "Restarts.", lambda job: job.chronicle.restarts),
+    ("tidegate_job_records_in", "Read by sources.", lambda job: job.progress().records_in),
+    ("tidegate_job_records_out", "Taken by sinks.", lambda job: job.progress().records_out),
+    ("tidegate_job_lag", "Records that wait to be read.", lambda job: job.progress().lag),
+    ("tidegate_job_steps", "Steps begun.", lambda job: job.progress().steps),
+    (
+        "tidegate_job_step_duration_seconds",
+        "Of the last step of the slowest pipeline.",
+        lambda job: job.progress().step_seconds,
+    ),
+    (
+        "flink_jobmanager_job_totalNumberOfCheckpoints",
+        "Triggered.",
+        lambda job: job.checkpoints.counts.triggered,
+    ),
+    (
+        "flink_jobmanager_job_numberOfInProgressCheckpoints",
+        "Under way.",
+        lambda job: job.checkpoints.counts.in_progress,
+    ),
+    (
+        "flink_jobmanager_job_numberOfCompletedCheckpoints",
+        "Completed.",
+        lambda job: job.checkpoints.counts.completed,
+    ),
+    (
+        "flink_jobmanager_job_numberOfFailedCheckpoints",
+        "Failed.",
+        lambda job: job.checkpoints.counts.failed,
+    ),
+    (
+        "flink_jobmanager_job_lastCheckpointDuration",
+        "Milliseconds from end to end.",
+        _of_last(lambda record: milliseconds(record.duration)),
+    ),
+    (
+        "flink_jobmanager_job_lastCheckpointSize",
+        "Bytes written for it.",
+        _of_last(lambda record: record.incremental_size),
+    ),
+    (
+        "flink_jobmanager_job_lastCheckpointFullSize",
+        "Bytes that a restore reads.",
+        _of_last(lambda record: record.size),
+    ),
+    (
+        "flink_jobmanager_job_lastCheckpointCompletedTimestamp",
+        "Milliseconds since the epoch.",
+        _of_last(lambda record: milliseconds(record.ended_at)),
+    ),
+    (
+        "flink_jobmanager_job_lastCheckpointRestoreTimestamp",
+        "Milliseconds since the epoch.",
+        _restored_at,
+    ),
+)

@@ -1,0 +1,154 @@
+"""What takes longer than a request: asked for under a trigger id, and looked up by it later."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from tidegate.checkpoint.statistics import CheckpointHistory
+from tidegate.core.ids import CheckpointId
+from tidegate.runtime.jobmanager.checkpoints import SnapshotOrder
+from tidegate.web.requests import Refusal
+
+_MOST = 1000
+_MOST_UNDER_WAY = 100
+_KEPT_SECONDS = 300.0
+"""How long a result can be looked up, as in Flink."""
+
+
+class OperationKind(Enum):
+    """Which path tells of it."""
+
+    SAVEPOINT = "savepoint"
+    CHECKPOINT = "checkpoint"
+    DISPOSAL = "disposal"
+    RESCALING = "rescaling"
+
+
+@dataclass(slots=True)
+class Operation:
+    """One of them, with the future that tells how it ended."""
+
+    kind: OperationKind
+    result: Future[Any]
+    order: SnapshotOrder | None = None
+    history: CheckpointHistory | None = None
+    """Where its progress is written down."""
+    begun: float = field(default_factory=time.monotonic)
+    is_told: bool = False
+    """Whether somebody has heard of its end."""
+
+    def document(self) -> dict[str, Any]:
+        """As it stands now."""
+        if not self.result.done():
+            return {"status": {"id": "IN_PROGRESS"}, "progress": self._progress()}
+        return {"status": {"id": "COMPLETED"}, "operation": self._outcome()}
+
+    @property
+    def checkpoint_id(self) -> CheckpointId | None:
+        if self.order is None or not self.order.begun.done():
+            return None
+        return self.order.begun.result()
+
+    def _progress(self) -> dict[str, int] | None:
+        number = self.checkpoint_id
+        if number is None or self.history is None:
+            return None
+        record = self.history.record(number)
+        if record is None:
+            return None
+        return {
+            "checkpoint-id": number,
+            "acknowledged": len(record.subtasks),
+            "subtasks": record.awaited,
+        }
+
+    def _outcome(self) -> dict[str, Any]:
+        failure = self.result.exception()
+        is_checkpoint = self.kind is OperationKind.CHECKPOINT
+        if failure is not None:
+            cause = {
+                "class": f"{type(failure).__module__}.{type(failure).__name__}",
+                "stack-trace": str(failure),
+            }
+            return {"failureCause" if is_checkpoint else "failure-cause": cause}
+        if is_checkpoint:
+            path = self.result.result()
+            is_external = bool(path) and not path.startswith("<")
+            number = self.checkpoint_id
+            return {"checkpointId": number, "external-path": path if is_external else None}
+        return {"location": self.result.result()} if self.kind is OperationKind.SAVEPOINT else {}
+
+
+class Operations:
+    """Of one server; used by the thread of its requests."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, OperationKind, str], Operation] = {}
+
+    def begin(
+        self,
+        scope: str,
+        kind: OperationKind,
+        trigger_id: str | None,
+        start: Callable[[], Operation],
+    ) -> str:
+        """Begin what was not yet asked for under this id; returns the id.
+
+        Raises:
+            Refusal: too many are under way.
+        """
+        chosen = trigger_id or secrets.token_hex(16)
+        if (scope, kind, chosen) in self._known:
+            return chosen
+        self._make_room()
+        self._known[scope, kind, chosen] = start()
+        return chosen
+
+    def get(self, scope: str, kind: OperationKind, trigger_id: str) -> Operation:
+        """Look one up.
+
+        Raises:
+            Refusal: there is none.
+        """
+        found = self._known.get((scope, kind, trigger_id))
+        if found is None:
+            raise Refusal(
+                404,
+                f"no {kind.value} was asked for under the trigger id {trigger_id}, or it was more "
+                f"than {_KEPT_SECONDS:.0f} s ago",
+            )
+        if found.result.done():
+            found.is_told = True
+        return found
+
+    def outcomes(self, scope: str) -> dict[str, Any]:
+        """Of all that have ended, by trigger id."""
+        return {
+            trigger_id: each.document()
+            for (of, _, trigger_id), each in self._known.copy().items()
+            if of == scope and each.result.done()
+        }
+
+    def are_told(self) -> bool:
+        """Whether nobody waits to hear of an end any more."""
+        return all(each.is_told or not each.result.done() for each in self._known.copy().values())
+
+    def _make_room(self) -> None:
+        now = time.monotonic()
+        for key, each in list(self._known.items()):
+            if each.result.done() and now > each.begun + _KEPT_SECONDS:
+                del self._known[key]
+        under_way = sum(not each.result.done() for each in self._known.values())
+        if under_way >= _MOST_UNDER_WAY:
+            raise Refusal(
+                429, f"{under_way} operations are under way; wait for them", {"retry-after": "5"}
+            )
+        while len(self._known) >= _MOST:
+            oldest = next(key for key, each in self._known.items() if each.result.done())
+            del self._known[oldest]

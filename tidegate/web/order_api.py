@@ -1,0 +1,159 @@
+"""Takes orders for savepoints and checkpoints, and tells what became of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidegate.checkpoint.savepoints import dispose
+from tidegate.core.errors import ConfigError, ExternalError, NotNow, UserError
+from tidegate.core.modes import SavepointFormat
+from tidegate.core.setting_groups import MAX_PARALLELISM
+from tidegate.runtime.job_handle import JobHandle
+from tidegate.runtime.jobmanager.checkpoints import SnapshotOrder
+from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.web import schemas
+from tidegate.web.answers import Document
+from tidegate.web.guard import OWNER
+from tidegate.web.operations import Operation, OperationKind, Operations
+from tidegate.web.places import allowed_place, refused_place, savepoint_places
+from tidegate.web.requests import Refusal, body_of, identity, whole_number
+from tidegate.web.served_jobs import ServedJobs
+
+_EVERYWHERE = ""
+"""In place of a job, for operations that belong to none."""
+
+
+class OrderApi:
+    """Each method answers one path."""
+
+    def __init__(self, jobs: ServedJobs, operations: Operations) -> None:
+        self._jobs = jobs
+        self._operations = operations
+
+    async def take_checkpoint(self, request: Request) -> Response:
+        job = self._jobs.get(request.path_params["jobid"])
+        asked = await body_of(request, schemas.CHECKPOINT_TRIGGER)
+        return self._ordered(job, OperationKind.CHECKPOINT, asked, job.order_checkpoint)
+
+    async def take_savepoint(self, request: Request) -> Response:
+        job = self._jobs.get(request.path_params["jobid"])
+        asked = await body_of(request, schemas.SAVEPOINT_TRIGGER)
+        directory = self._directory(request, job, asked.get("target-directory"))
+
+        def order() -> SnapshotOrder:
+            return job.order_savepoint(
+                directory, _format(asked), cancel=asked.get("cancel-job", False)
+            )
+
+        return self._ordered(job, OperationKind.SAVEPOINT, asked, order)
+
+    async def stop(self, request: Request) -> Response:
+        job = self._jobs.get(request.path_params["jobid"])
+        asked = await body_of(request, schemas.STOP_TRIGGER)
+        directory = self._directory(request, job, asked.get("targetDirectory"))
+
+        def order() -> SnapshotOrder:
+            return job.order_stop(directory, _format(asked), drain=asked.get("drain", False))
+
+        return self._ordered(job, OperationKind.SAVEPOINT, asked, order)
+
+    async def rescale(self, request: Request) -> Response:
+        job = self._jobs.get(request.path_params["jobid"])
+        wanted = whole_number(request.query_params.get("parallelism", ""), "parallelism")
+
+        def give() -> SnapshotOrder:
+            if not 1 <= wanted <= MAX_PARALLELISM:
+                raise ConfigError("parallelism", wanted, f"give 1 to {MAX_PARALLELISM}")
+            return job.order_rescaling(wanted)
+
+        return self._ordered(job, OperationKind.RESCALING, {}, give)
+
+    async def rescaling_status(self, request: Request) -> Response:
+        return self._status(request, OperationKind.RESCALING)
+
+    async def dispose(self, request: Request) -> Response:
+        asked = await body_of(request, schemas.DISPOSAL_TRIGGER)
+        places = [place for job in self._jobs.all() for place in savepoint_places(job.settings)]
+        path = self._allowed(request, asked["savepoint-path"], places)
+
+        def start() -> Operation:
+            return Operation(OperationKind.DISPOSAL, _in_background(lambda: dispose(path)))
+
+        trigger = self._operations.begin(_EVERYWHERE, OperationKind.DISPOSAL, None, start)
+        return Document({"request-id": trigger}, status_code=202)
+
+    async def checkpoint_status(self, request: Request) -> Response:
+        return self._status(request, OperationKind.CHECKPOINT)
+
+    async def savepoint_status(self, request: Request) -> Response:
+        return self._status(request, OperationKind.SAVEPOINT)
+
+    async def disposal_status(self, request: Request) -> Response:
+        return self._status(request, OperationKind.DISPOSAL)
+
+    def _status(self, request: Request, kind: OperationKind) -> Response:
+        job = request.path_params.get("jobid")
+        scope = _EVERYWHERE if job is None else self._jobs.get(job).job_id
+        trigger = identity(request.path_params["triggerid"], "trigger")
+        return Document(self._operations.get(scope, kind, trigger).document())
+
+    def _ordered(
+        self,
+        job: JobHandle,
+        kind: OperationKind,
+        asked: dict[str, Any],
+        give: Callable[[], SnapshotOrder],
+    ) -> Response:
+        def start() -> Operation:
+            status = job.status()
+            if status is not JobStatus.RUNNING:
+                advice = "it is too late" if status.is_terminal else "ask again when it runs"
+                raise Refusal(409, str(NotNow(kind.value, status.name.lower(), advice)))
+            try:
+                order = give()
+            except UserError as error:
+                raise Refusal(400, str(error)) from None
+            except ExternalError as error:
+                raise Refusal(409, str(error)) from None
+            return Operation(kind, order.answer, order, job.checkpoints)
+
+        trigger = self._operations.begin(job.job_id, kind, asked.get("triggerId"), start)
+        return Document({"request-id": trigger}, status_code=202)
+
+    def _directory(self, request: Request, job: JobHandle, wanted: str | None) -> str | None:
+        if not wanted:
+            return None
+        return self._allowed(request, wanted, list(savepoint_places(job.settings)))
+
+    def _allowed(self, request: Request, wanted: str, places: list[str]) -> str:
+        if request.scope[OWNER]:
+            return wanted
+        found = allowed_place(wanted, places)
+        if found is None:
+            raise Refusal(403, refused_place(wanted, places))
+        return found
+
+
+def _format(asked: dict[str, Any]) -> SavepointFormat:
+    return SavepointFormat[asked.get("formatType", SavepointFormat.CANONICAL.name)]
+
+
+def _in_background(act: Callable[[], None]) -> Future[None]:
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            act()
+        except Exception as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=run, name="tidegate-disposal", daemon=True).start()
+    return done

@@ -1,0 +1,73 @@
+"""In which directories requests may write and delete savepoints."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from tidegate.core.config import Settings
+from tidegate.storage.locations import is_url, local_path, shown
+
+
+def savepoint_places(settings: Settings) -> tuple[str, ...]:
+    """The directories that the settings of a job allow."""
+    own = settings.checkpointing.savepoint_directory
+    return (*([own] if own else []), *settings.rest.savepoint_directories)
+
+
+def allowed_place(wanted: str, places: Iterable[str]) -> str | None:
+    """The path to use for one that a request names; None: it is in none of these places.
+
+    Links and ".." are followed before it is decided. A URL gets the settings of the place behind
+    its "?", for a request may not choose the server that it leads to.
+    """
+    for place in places:
+        if is_url(wanted) and local_path(wanted) is None:
+            found = _below_url(wanted, place)
+        else:
+            found = _below_directory(wanted, place)
+        if found is not None:
+            return found
+    return None
+
+
+def refused_place(wanted: str, places: Iterable[str]) -> str:
+    """Why not, as a sentence."""
+    names = ", ".join(shown(place) for place in places)
+    if not names:
+        return (
+            f"{shown(wanted)}: no directory for savepoints is set, so requests cannot choose one; "
+            "set execution.checkpointing.savepoint-dir or tidegate.rest.savepoint-directories"
+        )
+    return (
+        f"{shown(wanted)} is outside the directories for savepoints: {names}; choose one below "
+        "them, or add it to tidegate.rest.savepoint-directories"
+    )
+
+
+def _below_directory(wanted: str, place: str) -> str | None:
+    root, inner = local_path(place), local_path(wanted)
+    if root is None or inner is None:
+        return None
+    # Symbolic links of others must not lead out of the place.
+    real = Path(inner).resolve()
+    return str(real) if real.is_relative_to(root.resolve()) else None
+
+
+def _below_url(wanted: str, place: str) -> str | None:
+    if not is_url(place):
+        return None
+    asked, allowed = urlsplit(wanted), urlsplit(place)
+    same_server = (asked.scheme, asked.netloc.rpartition("@")[2]) == (
+        allowed.scheme,
+        allowed.netloc.rpartition("@")[2],
+    )
+    path = unquote(asked.path)
+    if not same_server or asked.query or asked.fragment or path != posixpath.normpath(path):
+        return None
+    root = allowed.path.rstrip("/")
+    if path != root and not path.startswith(f"{root}/"):
+        return None
+    return allowed._replace(path=asked.path).geturl()

@@ -1,0 +1,177 @@
+"""The jobs of this user on this machine: a file each, which its driver writes and locks.
+
+The kernel takes the lock from a driver that dies, so a file that says "running" and is not locked
+is that of a lost driver, even if its process number is in use again. Nothing is imported but the
+standard library: commands that only look here start quickly.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+_log = logging.getLogger("tidegate.registry")
+HOME_VARIABLE = "TIDEGATE_HOME"
+LAUNCH_VARIABLE = "TIDEGATE_LAUNCH"
+"""Set by whoever starts a driver and wants to know its job again."""
+LOG_VARIABLE = "TIDEGATE_LOG"
+"""Set to the file that the driver's output goes to."""
+LOST = "LOST"
+"""The state of a job whose driver is gone without having said how the job ended."""
+_KEPT = 20
+"""Jobs that have ended and are still known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """A job as its driver has written it down."""
+
+    job_id: str
+    name: str
+    pid: int
+    started_at: float
+    application_id: str | None = None
+    """Spark's."""
+    url: str | None = None
+    """Of the REST API; None: it is not served."""
+    token: str | None = None
+    """Whoever sends it is the owner of the job."""
+    log: str | None = None
+    launch: str | None = None
+    checkpoint_directory: str | None = None
+    """That of this job; None: it writes no checkpoints to files."""
+    host: str = field(default_factory=socket.gethostname)
+    state: str | None = None
+    """How the job ended; None while its driver runs it."""
+    ended_at: float | None = None
+    failure: str | None = None
+    operations: Mapping[str, Any] = field(default_factory=dict)
+    """What became of savepoints that were asked for, by their trigger id."""
+
+    @property
+    def is_running(self) -> bool:
+        return self.state is None
+
+
+def home() -> Path:
+    """Where files of the user are that outlast a session, such as logs."""
+    chosen = os.environ.get(HOME_VARIABLE)
+    return Path(chosen) if chosen else Path.home() / ".tidegate"
+
+
+def directories() -> list[Path]:
+    """Where jobs are written down; the first is for new ones.
+
+    Sessions differ in whether they have a runtime directory, so the others are looked at as well.
+    """
+    if os.environ.get(HOME_VARIABLE):
+        return [home() / "jobs"]
+    found = [home() / "jobs"]
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    if os.access(runtime, os.W_OK):
+        found.insert(0, Path(runtime, "tidegate", "jobs"))
+    return found
+
+
+class Registration:
+    """The file of a job that this process runs."""
+
+    def __init__(self, record: JobRecord) -> None:
+        self.record = record
+        directory = directories()[0]
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)
+        self._path = directory / f"{record.job_id}.json"
+        self._file = self._write(record)
+        _forget_old_ones(directory)
+
+    def end(self, record: JobRecord) -> None:
+        """The job has ended: what is written now stays for a while."""
+        before, self._file = self._file, self._write(record)
+        self.record = record
+        os.close(before)
+        os.close(self._file)
+
+    def _write(self, record: JobRecord) -> int:
+        """Replace the file by one that is complete and locked; returns what keeps it locked."""
+        draft = self._path.with_name(f".{self._path.stem}-{secrets.token_hex(4)}")
+        file = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        try:
+            _lock(file)
+            os.write(file, json.dumps(asdict(record)).encode())
+            draft.rename(self._path)
+        except BaseException:
+            os.close(file)
+            draft.unlink(missing_ok=True)
+            raise
+        return file
+
+
+def known_jobs() -> list[JobRecord]:
+    """All jobs of this machine that run or have ended lately, the latest first."""
+    found = [record for directory in directories() for _, record in _records(directory)]
+    return sorted(found, key=lambda record: -record.started_at)
+
+
+def running_jobs() -> list[JobRecord]:
+    """Those whose driver runs."""
+    return [record for record in known_jobs() if record.is_running]
+
+
+def _records(directory: Path) -> Iterator[tuple[Path, JobRecord]]:
+    for path in directory.glob("*.json"):
+        try:
+            with path.open("rb") as file:
+                record = _decoded(json.load(file))
+                if record.is_running and not _is_owned(file.fileno(), record.pid):
+                    record = replace(
+                        record, state=LOST, ended_at=os.fstat(file.fileno()).st_mtime, token=None
+                    )
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            _log.debug("%s is left out: %s", path, error)
+            continue
+        if record.host == socket.gethostname():
+            yield path, record
+
+
+def _decoded(document: dict[str, Any]) -> JobRecord:
+    """What a newer version has added is left out."""
+    known = {each.name for each in fields(JobRecord)}
+    return JobRecord(**{key: value for key, value in document.items() if key in known})
+
+
+def _lock(file: int) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        _log.debug("this file system has no locks: %s", error)
+
+
+def _is_owned(file: int, pid: int) -> bool:
+    """Whether the driver that wrote the file lives."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def _forget_old_ones(directory: Path) -> None:
+    ended = [(path, record) for path, record in _records(directory) if not record.is_running]
+    ended.sort(key=lambda each: -(each[1].ended_at or 0.0))
+    for path, _ in ended[_KEPT:]:
+        path.unlink(missing_ok=True)

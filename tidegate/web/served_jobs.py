@@ -1,0 +1,38 @@
+"""The jobs that one server tells of."""
+
+from __future__ import annotations
+
+from tidegate.runtime.job_handle import JobHandle
+from tidegate.web.requests import Refusal, identity
+
+_MOST = 20
+
+
+class ServedJobs:
+    """Those that run, and the last ones that have ended."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, JobHandle] = {}
+
+    def add(self, job: JobHandle) -> None:
+        """May be called by any thread."""
+        jobs = {id: each for id, each in self._jobs.items() if id != job.job_id}
+        ended = [id for id, each in jobs.items() if each.status().is_terminal]
+        for id in ended[: max(0, len(jobs) + 1 - _MOST)]:
+            del jobs[id]
+        self._jobs = {**jobs, job.job_id: job}
+
+    def all(self) -> list[JobHandle]:
+        """In the order in which they began."""
+        return list(self._jobs.values())
+
+    def get(self, job_id: str) -> JobHandle:
+        """Look one up.
+
+        Raises:
+            Refusal: there is none.
+        """
+        found = self._jobs.get(identity(job_id, "job"))
+        if found is None:
+            raise Refusal(404, f"this driver has no job {job_id}; /jobs tells which it has")
+        return found

@@ -1,0 +1,207 @@
+"""The server of one driver, in a thread, and the entries of its jobs in the registry."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import resource
+import secrets
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidegate.core.errors import ConfigError
+from tidegate.core.rest_settings import RestSettings
+from tidegate.runtime.job_handle import JobHandle
+from tidegate.web.operations import Operations
+from tidegate.web.registry import LAUNCH_VARIABLE, LOG_VARIABLE, JobRecord, Registration
+from tidegate.web.served_jobs import ServedJobs
+
+if TYPE_CHECKING:
+    import uvicorn
+
+_log = logging.getLogger("tidegate.rest")
+_BACKLOG = 2048
+_LAST_WORDS_SECONDS = 3.0
+"""How long a driver stays to tell of savepoints that somebody has asked for."""
+_LOOK_SECONDS = 0.05
+_WANTED_FILES = 4096
+
+
+class RestServer:
+    """Answers while the process lives."""
+
+    def __init__(self, settings: RestSettings) -> None:
+        self._settings = settings
+        self._token = secrets.token_urlsafe(24)
+        self._jobs = ServedJobs()
+        self._operations = Operations()
+        self._registered: dict[str, tuple[JobHandle, Registration]] = {}
+        self._closing = threading.Lock()
+        self._socket = _listen(settings)
+        self._server: uvicorn.Server | None = None
+        self._thread = threading.Thread(target=self._serve, name="tidegate-rest", daemon=True)
+        self._thread.start()
+        atexit.register(self._last_words)
+
+    @property
+    def url(self) -> str:
+        """Where it answers, for who is on this machine."""
+        address = self._settings.address
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+        port = self._socket.getsockname()[1]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def publish(self, job: JobHandle, application_id: str | None = None) -> None:
+        """Tell of a job from now on, and let commands find it."""
+        self._jobs.add(job)
+        record = JobRecord(
+            job_id=job.job_id,
+            name=job.name,
+            pid=os.getpid(),
+            started_at=job.chronicle.started_at,
+            application_id=application_id,
+            url=self.url,
+            token=self._token,
+            log=os.environ.get(LOG_VARIABLE),
+            launch=os.environ.get(LAUNCH_VARIABLE),
+            checkpoint_directory=job.checkpoint_directory,
+        )
+        try:
+            registration = Registration(record)
+        except OSError as error:
+            _log.warning(
+                "job %s answers at %s, but commands will not find it: %s",
+                job.job_id,
+                self.url,
+                error,
+            )
+            return
+        _log.info("job %s answers at %s", job.job_id, self.url)
+        self._registered[job.job_id] = (job, registration)
+        job.when_ended(lambda: self._ended(job.job_id))
+
+    def _ended(self, job_id: str) -> None:
+        with self._closing:
+            if job_id in self._registered:
+                self._write_end(*self._registered.pop(job_id))
+
+    def _write_end(self, job: JobHandle, registration: Registration) -> None:
+        failures = job.chronicle.failures
+        status = job.status()
+        ended = replace(
+            registration.record,
+            state=status.name,
+            ended_at=job.chronicle.ended_at or time.time(),
+            failure=str(failures[0].cause) if failures and failures[0].is_final else None,
+            token=None,
+            operations=self._operations.outcomes(job.job_id),
+        )
+        try:
+            registration.end(ended)
+        except OSError as error:
+            _log.warning("the end of job %s could not be written down: %s", job.job_id, error)
+
+    def _serve(self) -> None:
+        import uvicorn
+
+        from tidegate.web.application import application
+
+        app = application(self._jobs, self._operations, self._settings, self._token)
+        config = uvicorn.Config(
+            app,
+            access_log=False,
+            backlog=_BACKLOG,
+            date_header=False,
+            http="h11",
+            lifespan="off",
+            limit_concurrency=_room_for_connections(),
+            log_config=None,
+            log_level=logging.WARNING,
+            loop="asyncio",
+            server_header=False,
+            ws="none",
+        )
+        self._server = uvicorn.Server(config)
+        self._server.run(sockets=[self._socket])
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        atexit.unregister(self._last_words)
+        while self._server is None and self._thread.is_alive():
+            time.sleep(_LOOK_SECONDS)
+        if self._server is not None:
+            self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+
+    def _last_words(self) -> None:
+        """The process ends, perhaps before the thread of a job could write its end down."""
+        for job_id, (job, _) in list(self._registered.items()):
+            if job.status().is_terminal:
+                self._ended(job_id)
+        deadline = time.monotonic() + _LAST_WORDS_SECONDS
+        while not self._operations.are_told() and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+
+
+def _room_for_connections() -> int:
+    """Half the files that the process may open: the other half is for the job."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < _WANTED_FILES:
+        wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return _WANTED_FILES // 2 if soft == resource.RLIM_INFINITY else soft // 2
+
+
+def _listen(settings: RestSettings) -> socket.socket:
+    """A socket on the first port that is free.
+
+    Raises:
+        ConfigError: none is, or the address is not of this machine.
+    """
+    family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
+    problem: OSError | None = None
+    for port in settings.ports:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((settings.address, port))
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            problem = error
+        else:
+            return listener
+    ports = settings.ports
+    raise ConfigError(
+        "rest.port",
+        str(ports[0]) if len(ports) == 1 else f"{ports[0]}-{ports[-1]}",
+        f"{settings.address} cannot be listened on ({problem}); give another port, a range of "
+        "ports, or 0 for any free one",
+    )
+
+
+_servers: dict[RestSettings, RestServer] = {}
+"""Of this process: jobs with the same settings share one."""
+_opening = threading.Lock()
+
+
+def rest_server(settings: RestSettings) -> RestServer | None:
+    """The server for a job with these settings; None if there shall be none.
+
+    Raises:
+        ConfigError: it cannot listen where it shall.
+    """
+    if not settings.enabled:
+        return None
+    with _opening:
+        if settings not in _servers:
+            _servers[settings] = RestServer(settings)
+        return _servers[settings]
