@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import tidegate
 from tidegate.runtime.messages import StepRequest
 from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.snapshot import TableHandle
 
 # A room imports from its own tier and from the tiers below it.
 TIERS = (
@@ -313,6 +314,7 @@ def test_every_error_arrives_whole_in_another_process(error, data):
 MESSAGES = [cls for cls in classes_in("tidegate.runtime.messages") if dataclasses.is_dataclass(cls)]
 # Messages hold messages; without this their optional fields of any type would be drawn too.
 st.register_type_strategy(StepRequest, instances_of(StepRequest))
+st.register_type_strategy(TableHandle, st.builds(TableHandle, row_groups=st.just(())))
 st.register_type_strategy(KeyGroupRange, st.integers(0, 9).map(lambda n: KeyGroupRange(n, 2 * n)))
 st.register_type_strategy(float, st.floats(allow_nan=False))
 

@@ -16,6 +16,7 @@ from tidegate.cli.explain import explain
 from tidegate.cli.info import info
 from tidegate.cli.list import list_
 from tidegate.cli.logs import logs
+from tidegate.cli.plan import plan
 from tidegate.cli.program import AS_PROGRAM
 from tidegate.cli.rescale import rescale
 from tidegate.cli.run import run
@@ -37,6 +38,7 @@ COMMANDS: dict[Callable[..., None], dict[str, Any]] = {
     rescale: {},
     logs: {},
     explain: AS_PROGRAM,
+    plan: AS_PROGRAM,
     verify: AS_PROGRAM,
     doctor: {},
 }

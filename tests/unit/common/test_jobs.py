@@ -65,14 +65,6 @@ def test_cancelling_is_done_when_the_job_has_ended_and_its_result_is_an_error():
         result.result(10)
 
 
-def test_savepoints_are_refused_with_a_sentence():
-    client = JobClient(ScriptedJob())
-    with pytest.raises(GraphError, match="savepoints are not there yet"):
-        client.trigger_savepoint("/tmp")
-    with pytest.raises(GraphError, match="savepoints are not there yet"):
-        client.stop_with_savepoint(False)
-
-
 def test_a_future_runs_its_call_on_another_thread_and_keeps_its_error():
     def fail():
         raise ValueError("broken")
