@@ -10,13 +10,21 @@ from benchmarks.peers.protocol import Check, Order, Result, leave, report, stead
 from benchmarks.peers.spark_native import checksum_of_state, running_sum
 from services.maven import Artifact, fetch
 
-CONNECTOR = Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", pyspark.__version__)
+CONNECTOR = "4.2.0"
+"""The newest there is for Spark 4."""
+JARS = (
+    Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", CONNECTOR),
+    Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", CONNECTOR),
+    Artifact("org.apache.kafka", "kafka-clients", "3.9.1"),
+    Artifact("org.apache.commons", "commons-pool2", "2.12.1"),
+)
 
 
 def main() -> None:
     order = Order.from_arguments()
     place = topic.prepared(order)
-    jars = ",".join(map(str, fetch([CONNECTOR], topic.HOME.parent / "spark-kafka").glob("*.jar")))
+    libs = fetch(JARS, topic.HOME.parent / "spark-kafka", alone=True)
+    jars = ",".join(map(str, libs.glob("*.jar")))
     spark = spark_stream.session(order, {"spark.jars": jars})
 
     def messages(spark: SparkSession, order: Order, batch_rows: int) -> DataFrame:
@@ -47,7 +55,7 @@ def main() -> None:
             commit_interval=run.commit_interval,
             measures={"us_per_record": 1e6 / window.rate},
             notes=[f"{run.batch_rows:,} rows a micro-batch"],
-            versions={"pyspark": pyspark.__version__},
+            versions={"pyspark": pyspark.__version__, "spark-sql-kafka": CONNECTOR},
         )
     )
     leave()

@@ -2,9 +2,11 @@
 
 import json
 import logging
+import runpy
 import shutil
 import time
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -36,7 +38,12 @@ from tidegate.core.errors import (
     UnreadableInput,
     UserFunctionError,
 )
-from tidegate.datastream import CheckpointListener, MapFunction, ProcessFunction
+from tidegate.datastream import (
+    CheckpointListener,
+    MapFunction,
+    ProcessFunction,
+    StreamExecutionEnvironment,
+)
 from tidegate.datastream.connectors.kafka import (
     FlinkKafkaConsumer,
     KafkaOffsetResetStrategy,
@@ -302,7 +309,7 @@ class FailsBehindCheckpoints(MapFunction, CheckpointListener):
 PURCHASE = Types.ROW_NAMED(["user", "amount"], [Types.STRING(), Types.LONG()])
 
 
-def test_every_record_counts_once_although_the_job_fails(kafka, new_topic):
+def test_every_record_counts_once_although_the_job_fails(kafka, new_topic, caplog):
     topic = new_topic(partitions=3)
     amounts = range(3000)
     produce(kafka, topic, [json.dumps({"user": f"u{n % 7}", "amount": n}) for n in amounts])
@@ -316,6 +323,7 @@ def test_every_record_counts_once_although_the_job_fails(kafka, new_topic):
     for row in sums.execute_and_collect():
         final[row.user] = max(row.amount, final.get(row.user, 0))
     assert final == {f"u{key}": sum(range(key, 3000, 7)) for key in range(7)}
+    assert "behind a checkpoint" in caplog.text
 
 
 def test_offsets_are_committed_when_a_checkpoint_is_complete_and_not_without(kafka, new_topic):
@@ -643,3 +651,14 @@ def test_a_job_whose_broker_goes_away_fails_and_goes_on_when_it_is_back(own_kafk
     wait_until(lambda: "back" in sink.records)
     assert sink.records.count("back") == 1
     job.cancel_and_wait()
+
+
+def test_the_example_counts_its_words(kafka, monkeypatch, capsys):
+    monkeypatch.setattr(
+        StreamExecutionEnvironment, "get_execution_environment", staticmethod(mini_environment)
+    )
+    monkeypatch.setattr("sys.argv", ["kafka_word_count.py", "--bootstrap-servers", kafka])
+    example = Path(__file__).parents[2] / "examples" / "kafka_word_count.py"
+    runpy.run_path(str(example), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted(lines) == ["a: 1", "a: 2", "a: 3", "b: 1", "b: 2", "c: 1"]

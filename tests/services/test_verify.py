@@ -31,7 +31,8 @@ def views(kafka):
     from confluent_kafka.admin import AdminClient, NewTopic
 
     topic = f"views-{os.getpid()}"
-    AdminClient({"bootstrap.servers": kafka}).create_topics([NewTopic(topic, 2)])[topic].result()
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.create_topics([NewTopic(topic, 2)])[topic].result()
     produce(kafka, topic, [json.dumps({"page": f"/{n % PAGES}"}) for n in range(RECORDS)])
     return topic
 
