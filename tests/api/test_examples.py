@@ -54,6 +54,10 @@ def test_dataframes_go_in_and_come_out():
     assert printed_by("dataframes.py") == ["Berlin: 11 km", "Rome: 9 km"]
 
 
+def test_a_stream_of_sparks_goes_into_a_table_of_sparks():
+    assert printed_by("spark_table.py") == ["it: enzo 22", "uk: ada 15", "uk: mary 7"]
+
+
 @pytest.mark.parametrize(
     ("name", "lines"),
     [

@@ -1,5 +1,6 @@
 """Part files on an object store, where a rename is a copy and a deletion."""
 
+import pytest
 from pyarrow import fs
 
 from tidegate.connectors.file_encodings import Encoder
@@ -7,6 +8,9 @@ from tidegate.connectors.file_sink import FileSink
 from tidegate.operators.endpoints import SinkOperator
 from tidegate.storage.locations import below, resolve
 from tidegate.testing.harness import OperatorHarness
+
+
+pytestmark = pytest.mark.slow
 
 
 def opened(url):
