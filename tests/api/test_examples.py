@@ -105,5 +105,5 @@ def without_subtask(line):
 
 
 def test_every_example_is_run():
-    tested = "".join(file.read_text() for file in Path(__file__).parent.glob("test_*.py"))
+    tested = "".join(file.read_text() for file in Path(__file__).parents[1].rglob("test_*.py"))
     assert [file.stem for file in EXAMPLES.glob("*.py") if file.stem not in tested] == []
