@@ -39,12 +39,9 @@ def java() -> str:
         raise Unavailable(str(error)) from None
 
 
-def fetch(artifacts: Iterable[Artifact], home: Path, *, alone: bool = False) -> Path:
-    """The folder with the jars of the artifacts, kept for next time.
-
-    Those of all they depend on are there too, unless the artifacts are wanted alone.
-    """
-    pom = _pom(artifacts, _NOTHING_ELSE if alone else "")
+def fetch(artifacts: Iterable[Artifact], home: Path) -> Path:
+    """The folder with the jars of the artifacts and of all they depend on, kept for next time."""
+    pom = _pom(artifacts)
     libs = home / f"libs-{hashlib.sha256(pom.encode()).hexdigest()[:12]}"
     if libs.is_dir():
         return libs
@@ -63,15 +60,10 @@ def fetch(artifacts: Iterable[Artifact], home: Path, *, alone: bool = False) -> 
     return libs
 
 
-_NOTHING_ELSE = (
-    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
-)
-
-
-def _pom(artifacts: Iterable[Artifact], exclusions: str) -> str:
+def _pom(artifacts: Iterable[Artifact]) -> str:
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{version}</version>{exclusions}</dependency>"
+        f"<version>{version}</version></dependency>"
         for group, name, version in artifacts
     )
     return (

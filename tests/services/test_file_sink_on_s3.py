@@ -9,7 +9,6 @@ from tidegate.operators.endpoints import SinkOperator
 from tidegate.storage.locations import below, resolve
 from tidegate.testing.harness import OperatorHarness
 
-
 pytestmark = pytest.mark.slow
 
 

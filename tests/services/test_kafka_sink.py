@@ -7,6 +7,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("confluent_kafka")
@@ -431,7 +432,7 @@ def test_keys_headers_and_timestamps_arrive_with_the_value(kafka, topic):
         headers=lambda text: headers,
     ) as subtask:
         batch = Batch.of_records(["hello"])
-        batch.timestamps = __import__("numpy").array([1_700_000_000_123])
+        batch.timestamps = np.array([1_700_000_000_123])
         subtask.process_batch(batch)
         subtask.flush()
     (message,) = messages(kafka, topic)
