@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 from services import kafka as kafka_service
 from services.__main__ import HOME
 from tests.programs import wait_until
+from tests.services.kafka_clients import delete_records
 from tests.services.kafka_messages import messages, values
 from tidegate.common import SimpleStringSchema
 from tidegate.connectors.guarantee import DeliveryGuarantee
@@ -363,6 +364,22 @@ def test_a_transaction_whose_id_another_producer_took_cannot_be_committed(kafka,
     with pytest.raises(TransactionLost, match="or when another producer takes its"):
         commit(kafka, topic, [committable])
     taken.close()
+
+
+def test_a_transaction_whose_fate_can_no_longer_be_read_is_not_taken_for_committed(
+    kafka, new_topic
+):
+    topic = new_topic()
+    refused = writer(kafka, topic)
+    (committable,) = prepared(refused, "a")
+    commit(kafka, topic, [committable])
+    thief = Producer({"bootstrap.servers": kafka, "transactional.id": committable.transactional_id})
+    thief.init_transactions(30)
+    commit(kafka, topic, [committable])
+    delete_records(kafka, topic, upto=2)
+    with pytest.raises(TransactionLost, match="can no longer be read to see whether"):
+        commit(kafka, topic, [committable])
+    refused.close()
 
 
 def test_a_transaction_near_its_timeout_is_warned_of_once(kafka, topic):

@@ -275,6 +275,21 @@ def test_only_committed_records_are_read_and_their_marks_do_not_hide_the_end(kaf
     assert read(bounded(kafka, topic).build()) == ["committed"]
 
 
+def test_reading_stops_at_the_mark_of_a_transaction_although_records_follow(kafka, new_topic):
+    topic = new_topic()
+    with transaction(kafka, topic) as writer:
+        writer.produce(topic, "committed")
+        writer.commit_transaction(30)
+    produce(kafka, topic, texts(1000))
+    stop = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2})
+    reader = reader_of(builder(kafka, topic).set_bounded(stop).build())
+    wait_until(reader.is_available)
+    assert reader.poll(1000).batch.records == ["committed"]
+    assert [split.position for split in reader.snapshot()] == [2]
+    assert reader.poll(1000).status is InputStatus.END_OF_INPUT
+    reader.close()
+
+
 def test_a_bounded_source_ends_before_an_open_transaction(kafka, new_topic):
     topic = new_topic()
     produce(kafka, topic, ["before"])
