@@ -5,7 +5,7 @@ VENV := .venv/bin/python
 RUN = JAVA_HOME="$$(.venv/bin/tidegate doctor --java-home)" PATH="$(CURDIR)/.venv/bin:$$PATH"
 QUICK := not (slow or spark or cluster or soak)
 
-.PHONY: help install demo test check lint format bench doctor services services-stop constraints clean
+.PHONY: help install demo test check lint format bench doctor verify services services-stop constraints clean
 
 help:
 	@echo 'make demo           count words, fail, and recover from a checkpoint'
@@ -15,6 +15,7 @@ help:
 	@echo 'make format         format the code and sort the imports'
 	@echo 'make bench          compare the speed with other engines'
 	@echo 'make doctor         say what this machine has and what it lacks'
+	@echo 'make verify         kill the examples with Kafka and PostgreSQL 60 times each'
 	@echo 'make services       start the real servers that tests and examples use'
 	@echo 'make services-stop  stop them'
 	@echo 'make constraints    pin the newest versions of all packages'
@@ -50,6 +51,9 @@ bench: install
 
 doctor: install
 	@.venv/bin/tidegate doctor
+
+verify: install
+	@TIDEGATE_VERIFY_KILLS=60 $(RUN) $(VENV) -m pytest -v tests/services/test_verify.py
 
 services: install
 	@$(VENV) -m services start

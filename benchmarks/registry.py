@@ -6,7 +6,6 @@ how many records a bounded run gets and with which batch a search for the right 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,16 +37,13 @@ class Peer:
         return self.rates.get((workload, known)) or self.rates.get((workload, FEW)) or 10_000.0
 
 
-KAFKA_RATE = 0.3e6
-"""The same for all: they read one topic, which takes a while to write."""
-FILLS_TOPICS = {"filled_by": sys.executable}
 TIDEGATE_RATES = {
     (Workload.SUM, FEW): 8e6,
     (Workload.SUM, MANY): 5e6,
     (Workload.FUNCTION, FEW): 1e6,
     (Workload.FUNCTION, MANY): 0.8e6,
     (Workload.MAP, FEW): 1e6,
-    (Workload.KAFKA, FEW): KAFKA_RATE,
+    (Workload.KAFKA, FEW): 0.3e6,
 }
 
 PEERS: tuple[Peer, ...] = (
@@ -63,7 +59,7 @@ PEERS: tuple[Peer, ...] = (
             Workload.CHECKPOINTS: "benchmarks.peers.tidegate_checkpoints",
         },
         rates=TIDEGATE_RATES,
-        options={"checkpoints": True, **FILLS_TOPICS},
+        options={"checkpoints": True},
     ),
     Peer(
         name="tidegate-no-checkpoints",
@@ -91,14 +87,8 @@ PEERS: tuple[Peer, ...] = (
         modules={
             Workload.SUM: "benchmarks.peers.spark_native",
             Workload.LATENCY: "benchmarks.peers.spark_latency",
-            Workload.KAFKA: "benchmarks.peers.spark_kafka",
         },
-        rates={
-            (Workload.SUM, FEW): 6e6,
-            (Workload.SUM, MANY): 0.1e6,
-            (Workload.KAFKA, FEW): KAFKA_RATE,
-        },
-        options=FILLS_TOPICS,
+        rates={(Workload.SUM, FEW): 6e6, (Workload.SUM, MANY): 0.1e6},
     ),
     Peer(
         name="polars",

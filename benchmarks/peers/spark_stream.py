@@ -7,7 +7,6 @@ as long as the commit interval asked for: trial queries find the size, which war
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
@@ -116,27 +115,18 @@ def records(spark: SparkSession, order: Order, batch_rows: int) -> DataFrame:
     return counter.selectExpr(f"{key} as key", f"{value} as value")
 
 
-def run(
-    spark: SparkSession,
-    order: Order,
-    program: Callable[[DataFrame], DataFrame],
-    source: Callable[[SparkSession, Order, int], DataFrame] = records,
-) -> Run:
-    """Run a program on the stream until it has been steady for long enough, or the stream ends.
+def run(spark: SparkSession, order: Order, program: Callable[[DataFrame], DataFrame]) -> Run:
+    """Run a program on the stream until it has been steady for long enough.
 
     The program's frame must be observed as "out" with `emitted` and `total`.
     """
-
-    def stream(rows: int) -> DataFrame:
-        return program(source(spark, order, rows))
-
     # The Python ways pay per key and batch: with few keys a batch must not get so small that this
     # is all they do, even if the commits then come less often than asked.
     few = order.keys <= FEW_KEYS
     least = max(SMALLEST_BATCH, order.keys * RECORDS_PER_KEY if few else 0)
     rows = max(least, order.batch_records)
     for trial in range(TRIALS):
-        tried = _query(order, stream, rows, f"trial-{trial}", _after(TRIAL_BATCHES))
+        tried = _query(spark, order, program, rows, f"trial-{trial}", _after(TRIAL_BATCHES))
         last = min(batch.ended - batch.started for batch in tried.batches[-2:])
         ratio = order.commit_seconds / last
         if 0.75 <= ratio <= 1.33:
@@ -146,14 +136,7 @@ def run(
         # A batch that is far too small tells little about a large one, so growth is damped.
         rows = max(least, int(rows * min(ratio, 8.0)))
     pace = Pace(order)
-    ends_at = order.records if source is not records else math.inf
-    return _query(
-        order,
-        stream,
-        rows,
-        "measured",
-        lambda _, count: pace.enough(count) or count >= ends_at,
-    )
+    return _query(spark, order, program, rows, "measured", lambda _, count: pace.enough(count))
 
 
 def _after(batches: int) -> Callable[[int, int], bool]:
@@ -161,15 +144,16 @@ def _after(batches: int) -> Callable[[int, int], bool]:
 
 
 def _query(
+    spark: SparkSession,
     order: Order,
-    stream: Callable[[int], DataFrame],
+    program: Callable[[DataFrame], DataFrame],
     rows: int,
     name: str,
     enough: Callable[[int, int], bool],
 ) -> Run:
     checkpoint = Path(order.scratch) / name
     query = (
-        stream(rows)
+        program(records(spark, order, rows))
         .writeStream.format("noop")
         .outputMode("update")
         .option("checkpointLocation", str(checkpoint))

@@ -18,7 +18,7 @@ ROW = Types.ROW_NAMED(["key", "value"], [Types.STRING(), Types.LONG()])
 
 def main() -> None:
     order = Order.from_arguments()
-    brokers, name = topic.prepared(order)
+    brokers, name = topic.fill(order.records, order.keys, order.parallelism)
     env = environment(order)
     source = (
         KafkaSource.builder()

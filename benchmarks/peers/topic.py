@@ -1,17 +1,16 @@
 """The stream of the rule as JSON messages of about 200 bytes in a Kafka topic.
 
-`python -m benchmarks.peers.topic RECORDS KEYS PARTITIONS` prints where it is: the brokers and the
-topic, which is written once and kept for every peer that reads the same size.
+It is written once for a size, and kept by the broker.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.peers.protocol import Order
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
 from benchmarks.peers.rule import key_of
 from services import kafka
 
@@ -28,14 +27,6 @@ class Topic(NamedTuple):
     name: str
 
 
-def prepared(order: Order) -> Topic:
-    """The topic for an order, filled by an interpreter that has a Kafka client."""
-    wanted = [str(order.records), str(order.keys), str(order.parallelism)]
-    command = [order.options["filled_by"], "-m", "benchmarks.peers.topic", *wanted]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return Topic(*told.split())
-
-
 def message(record: int, keys: int) -> bytes:
     padding = PADDING.format(record)
     return f'{{"key": "{key_of(record, keys)}", "value": 1, {padding}}}'.encode()
@@ -43,9 +34,6 @@ def message(record: int, keys: int) -> bytes:
 
 def fill(records: int, keys: int, partitions: int) -> Topic:
     """Write the records, the next partition for each in turn, unless they are there already."""
-    from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
-
     brokers = kafka.start(HOME)
     name = f"benchmark-{records}-{keys}-{partitions}"
     admin = AdminClient({"bootstrap.servers": brokers})
@@ -74,8 +62,6 @@ def _send(producer: Any, topic: str, value: bytes, partition: int) -> None:
 
 
 def _length(brokers: str, topic: str, partitions: int) -> int:
-    from confluent_kafka import Consumer, TopicPartition
-
     consumer = Consumer({"bootstrap.servers": brokers, "group.id": "benchmark"})
     ends = [
         consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)[1]
@@ -83,7 +69,3 @@ def _length(brokers: str, topic: str, partitions: int) -> int:
     ]
     consumer.close()
     return sum(ends)
-
-
-if __name__ == "__main__":
-    print(*fill(*map(int, sys.argv[1:])))

@@ -61,6 +61,10 @@ def test_a_job_goes_on_with_state_from_a_table():
     ]
 
 
+def test_a_stream_of_sparks_goes_into_a_table_of_sparks():
+    assert printed_by("spark_table.py") == ["it: enzo 22", "uk: ada 15", "uk: mary 7"]
+
+
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
@@ -108,5 +112,5 @@ def without_subtask(line):
 
 
 def test_every_example_is_run():
-    tested = "".join(file.read_text() for file in Path(__file__).parent.glob("test_*.py"))
+    tested = "".join(file.read_text() for file in Path(__file__).parents[1].rglob("test_*.py"))
     assert [file.stem for file in EXAMPLES.glob("*.py") if file.stem not in tested] == []

@@ -6,10 +6,25 @@ confluent_kafka = pytest.importorskip("confluent_kafka")
 
 from confluent_kafka import Consumer, KafkaException, Producer  # noqa: E402
 
+from services.__main__ import main  # noqa: E402
+
 
 @pytest.fixture
 def topic(new_topic):
     return new_topic()
+
+
+def test_a_service_that_runs_is_not_started_again(kafka, capsys):
+    assert main(["start", "kafka"]) == 0
+    assert main(["status", "kafka"]) == 0
+    assert capsys.readouterr().out == f"kafka: runs at {kafka}\n" * 2
+
+
+def test_a_service_that_nobody_knows_is_refused(capsys):
+    assert main(["start", "kafkaesque"]) == 2
+    assert capsys.readouterr().err == (
+        "usage: python -m services start|stop|status [kafka postgres]\n"
+    )
 
 
 def producer(kafka, transactional_id):

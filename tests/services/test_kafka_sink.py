@@ -7,6 +7,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("confluent_kafka")
@@ -17,6 +18,7 @@ from confluent_kafka import Producer
 from services import kafka as kafka_service
 from services.__main__ import HOME
 from tests.programs import wait_until
+from tests.services.kafka_clients import delete_records
 from tests.services.kafka_messages import messages, values
 from tidegate.common import SimpleStringSchema
 from tidegate.connectors.guarantee import DeliveryGuarantee
@@ -364,6 +366,22 @@ def test_a_transaction_whose_id_another_producer_took_cannot_be_committed(kafka,
     taken.close()
 
 
+def test_a_transaction_whose_fate_can_no_longer_be_read_is_not_taken_for_committed(
+    kafka, new_topic
+):
+    topic = new_topic()
+    refused = writer(kafka, topic)
+    (committable,) = prepared(refused, "a")
+    commit(kafka, topic, [committable])
+    thief = Producer({"bootstrap.servers": kafka, "transactional.id": committable.transactional_id})
+    thief.init_transactions(30)
+    commit(kafka, topic, [committable])
+    delete_records(kafka, topic, upto=2)
+    with pytest.raises(TransactionLost, match="can no longer be read to see whether"):
+        commit(kafka, topic, [committable])
+    refused.close()
+
+
 def test_a_transaction_near_its_timeout_is_warned_of_once(kafka, topic):
     with opened(kafka, topic, transaction_timeout_ms=600_000) as subtask:
         subtask.process(["a"])
@@ -431,7 +449,7 @@ def test_keys_headers_and_timestamps_arrive_with_the_value(kafka, topic):
         headers=lambda text: headers,
     ) as subtask:
         batch = Batch.of_records(["hello"])
-        batch.timestamps = __import__("numpy").array([1_700_000_000_123])
+        batch.timestamps = np.array([1_700_000_000_123])
         subtask.process_batch(batch)
         subtask.flush()
     (message,) = messages(kafka, topic)

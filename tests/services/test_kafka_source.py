@@ -2,9 +2,11 @@
 
 import json
 import logging
+import runpy
 import shutil
 import time
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -36,7 +38,12 @@ from tidegate.core.errors import (
     UnreadableInput,
     UserFunctionError,
 )
-from tidegate.datastream import CheckpointListener, MapFunction, ProcessFunction
+from tidegate.datastream import (
+    CheckpointListener,
+    MapFunction,
+    ProcessFunction,
+    StreamExecutionEnvironment,
+)
 from tidegate.datastream.connectors.kafka import (
     FlinkKafkaConsumer,
     KafkaOffsetResetStrategy,
@@ -268,6 +275,21 @@ def test_only_committed_records_are_read_and_their_marks_do_not_hide_the_end(kaf
     assert read(bounded(kafka, topic).build()) == ["committed"]
 
 
+def test_reading_stops_at_the_mark_of_a_transaction_although_records_follow(kafka, new_topic):
+    topic = new_topic()
+    with transaction(kafka, topic) as writer:
+        writer.produce(topic, "committed")
+        writer.commit_transaction(30)
+    produce(kafka, topic, texts(1000))
+    stop = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2})
+    reader = reader_of(builder(kafka, topic).set_bounded(stop).build())
+    wait_until(reader.is_available)
+    assert reader.poll(1000).batch.records == ["committed"]
+    assert [split.position for split in reader.snapshot()] == [2]
+    assert reader.poll(1000).status is InputStatus.END_OF_INPUT
+    reader.close()
+
+
 def test_a_bounded_source_ends_before_an_open_transaction(kafka, new_topic):
     topic = new_topic()
     produce(kafka, topic, ["before"])
@@ -302,7 +324,7 @@ class FailsBehindCheckpoints(MapFunction, CheckpointListener):
 PURCHASE = Types.ROW_NAMED(["user", "amount"], [Types.STRING(), Types.LONG()])
 
 
-def test_every_record_counts_once_although_the_job_fails(kafka, new_topic):
+def test_every_record_counts_once_although_the_job_fails(kafka, new_topic, caplog):
     topic = new_topic(partitions=3)
     amounts = range(3000)
     produce(kafka, topic, [json.dumps({"user": f"u{n % 7}", "amount": n}) for n in amounts])
@@ -316,6 +338,7 @@ def test_every_record_counts_once_although_the_job_fails(kafka, new_topic):
     for row in sums.execute_and_collect():
         final[row.user] = max(row.amount, final.get(row.user, 0))
     assert final == {f"u{key}": sum(range(key, 3000, 7)) for key in range(7)}
+    assert "behind a checkpoint" in caplog.text
 
 
 def test_offsets_are_committed_when_a_checkpoint_is_complete_and_not_without(kafka, new_topic):
@@ -643,3 +666,14 @@ def test_a_job_whose_broker_goes_away_fails_and_goes_on_when_it_is_back(own_kafk
     wait_until(lambda: "back" in sink.records)
     assert sink.records.count("back") == 1
     job.cancel_and_wait()
+
+
+def test_the_example_counts_its_words(kafka, monkeypatch, capsys):
+    monkeypatch.setattr(
+        StreamExecutionEnvironment, "get_execution_environment", staticmethod(mini_environment)
+    )
+    monkeypatch.setattr("sys.argv", ["kafka_word_count.py", "--bootstrap-servers", kafka])
+    example = Path(__file__).parents[2] / "examples" / "kafka_word_count.py"
+    runpy.run_path(str(example), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted(lines) == ["a: 1", "a: 2", "a: 3", "b: 1", "b: 2", "c: 1"]

@@ -29,10 +29,10 @@ def verify(tmp_path, sink, *options):
 
 
 def test_the_file_sink_is_exactly_once_wherever_the_job_is_killed(tmp_path):
-    code, report = verify(tmp_path, "files", "--kills", "12")
+    code, report = verify(tmp_path, "files", "--kills", "6")
     assert report["holds"], report
     assert code == 0
-    assert [point["kills"] for point in report["points"]] == [2] * 6
+    assert [point["kills"] for point in report["points"]] == [1] * 6
     assert all((point["lost"], point["duplicated"]) == (0, 0) for point in report["points"])
 
 

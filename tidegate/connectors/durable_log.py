@@ -66,6 +66,24 @@ class Segment:
         return Batch(columns=columns, format=format, timestamps=stamps)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class LogSplit:
+    """How far the log was read, and how the source goes on behind its end."""
+
+    segment: int
+    index: int
+    """Of the next record in the segment."""
+    live: tuple[Any, ...] = ()
+    as_of: int | None = None
+    """The last segment that was written when `live` was so; a later one says it better."""
+    assigned: tuple[Any, ...] = ()
+    fresh: tuple[Any, ...] = ()
+    """Splits that the reader has got but not begun, since it still read its log."""
+
+    def __repr__(self) -> str:
+        return f"segment {self.segment}, record {self.index} of its log"
+
+
 class DurableLog:
     """The log of one source. One process at a time appends to it."""
 

@@ -267,7 +267,7 @@ class PartCommitter(Committer):
 
     def commit(self, committables: Sequence[Any]) -> None:
         for file in committables:
-            with _writing(file.final):
+            with _writing(f"{self._root}/{file.final}"):
                 self._commit(file)
         if isinstance(self._file_system, fs.LocalFileSystem):
             finals = {Path(self._root, file.final).parent for file in committables}

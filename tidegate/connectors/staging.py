@@ -42,21 +42,27 @@ class StagedFile:
     """After how many checkpoints without it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class StagedRows:
     """A split: what is left to be read of a file."""
 
     file: StagedFile
     rows: RowGroupSplit
 
+    def __repr__(self) -> str:
+        return f"row {self.rows.row} of row group {self.rows.group} of {self.file.path}"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class ReadFile:
     """A split without rows: a file that was read, but that an older checkpoint may count on."""
 
     file: StagedFile
     completed: int = 0
     """So many checkpoints without it have completed."""
+
+    def __repr__(self) -> str:
+        return f"the end of {self.file.path}"
 
 
 class Staging:

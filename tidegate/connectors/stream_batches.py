@@ -29,7 +29,7 @@ _MOST_UNREAD = 2
 """So many batches are handed over before the first of them has been read."""
 _SHORTEST_LOOK, _LONGEST_LOOK = 0.02, 0.5
 """How often, in seconds, it is looked whether batches have been read."""
-_FAREWELL_SECONDS = 5.0
+_FAREWELL_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,9 @@ class StreamBatches(SplitEnumerator):
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(_FAREWELL_SECONDS)
+        if self._thread is None:
+            return
+        self._thread.join(_FAREWELL_SECONDS)
         if not self.context.is_checkpointed:
             with suppress(OSError):
                 self._staging.remove_run()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.ids import VertexId
-from tidegate.core.modes import CheckpointingMode
+from tidegate.core.modes import CheckpointingMode, CheckpointStorageType
 from tidegate.graph.job_graph import JobGraph
 
 _ORDER = list(DeliveryGuarantee)
@@ -75,10 +75,10 @@ def _of_mode(checkpointing: CheckpointSettings) -> Delivery:
             DeliveryGuarantee.AT_LEAST_ONCE,
             "in AT_LEAST_ONCE mode barriers do not align, so state counts some records again",
         )
-    return Delivery(
-        DeliveryGuarantee.EXACTLY_ONCE,
-        "barriers carry what they overtake" if checkpointing.unaligned else "barriers align",
-    )
+    why = "barriers carry what they overtake" if checkpointing.unaligned else "barriers align"
+    if checkpointing.directory is None or checkpointing.storage is CheckpointStorageType.JOBMANAGER:
+        why += ", with checkpoints that last as long as the driver"
+    return Delivery(DeliveryGuarantee.EXACTLY_ONCE, why)
 
 
 def _of_sink(delivery: Delivery | None) -> Delivery | None:

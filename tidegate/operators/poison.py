@@ -115,7 +115,7 @@ class DeadLetters:
             failed_at=datetime.fromtimestamp(context.clock.time(), UTC).replace(tzinfo=None),
         )
         self._output.emit_side(DEAD_LETTERS, Batch.of_records([letter], self._format))
-        where = "" if position is None else f" at {position}"
+        where = "" if position is None else f" ({position})"
         place = f"({context.subtask + 1}/{context.parallelism})"
         context.console(
             f"WARNING {context.name} {place}: left out the record {shown}{where}: {failure.cause}"

@@ -96,7 +96,6 @@ class OperatorHarness:
             operator_state=OperatorStateStore(),
             poison=poison,
         )
-        self._process = guarded(self.operator.process, self.context, self)
         if restore_from:
             states = redistribute([found.operator_states for found in restore_from], parallelism)
             self.context.operator_state.restore(states[subtask])
@@ -139,7 +138,7 @@ class OperatorHarness:
         self.process_batch(as_batch(records, format), input_index)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        self._process(batch, input_index)
+        guarded(self.operator.process, self.context, self)(batch, input_index)
 
     def watermark(self, timestamp: int) -> None:
         self.operator.on_watermark(Watermark(timestamp))

@@ -178,6 +178,7 @@ class _MiniSlot:
     def die(self) -> None:
         self._is_dead = True
         self._inbox.put(None)
+        self.host.abandon()
 
     def end(self) -> None:
         self._inbox.put(None)

@@ -26,6 +26,8 @@ RUN = "{run}"
 
 Content = Counter[Hashable]
 _SECONDS = 30.0
+_WAIT_FOR_MORE_SECONDS = 0.5
+"""A consumer waits so long for a batch that is not full."""
 
 
 def read_content(address: str, run: str) -> Content:
@@ -101,7 +103,7 @@ def _of_topic(address: str, run: str) -> Content:
         unread = set(partitions)
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         while unread:
-            for message in consumer.consume(10_000, timeout=_SECONDS):
+            for message in consumer.consume(10_000, timeout=_WAIT_FOR_MORE_SECONDS):
                 error = message.error()
                 if error is None:
                     content[message.key(), message.value()] += 1

@@ -57,7 +57,8 @@ def test_explain_shows_the_graph_and_the_guarantee_of_every_sink(program):
         ),
         (
             "Sink 'FileSink': exactly once, end to end: source 'Words' goes back to its positions; "
-            "barriers align; the sink commits with the checkpoint"
+            "barriers align, with checkpoints that last as long as the driver; "
+            "the sink commits with the checkpoint"
         ),
     ]
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from tests.programs import wait_until
 from tests.unit.connectors.reading import reader_of
+from tidegate.connectors import durable_intake
 from tidegate.connectors.callback import CallbackSource
-from tidegate.connectors.durable import DurableSource, FreshSplit, LogSplit
-from tidegate.connectors.durable_log import DurableLog, Segment
+from tidegate.connectors.durable import DurableSource, FreshSplit
+from tidegate.connectors.durable_log import DurableLog, LogSplit, Segment
 from tidegate.connectors.source import InputStatus, Poll, ReaderContext, Source, SourceReader
 from tidegate.connectors.splits import KnownSplits
 from tidegate.core.clock import SystemClock
@@ -170,6 +171,27 @@ def test_a_split_is_read_live_once_though_it_is_assigned_again(tmp_path):
     again.take(2)
     wait_until(lambda: source.opened)
     assert source.opened == ["line"]
+    again.crash()
+
+
+def test_a_split_that_waits_for_the_end_of_the_log_is_part_of_the_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(durable_intake, "_QUEUED_RECORDS", 1)
+    source = Fleeting("ab")
+    first = Reading(tmp_path, source)
+    first.take(2)
+    source.pushed += "cd"
+    first.take(2)
+    first.crash()
+    source.opened.clear()
+    reading = Reading(tmp_path, source, fresh=("line", "other"))
+    assert reading.take(1) == ["a"]
+    [position] = reading.reader.snapshot()
+    assert position.fresh == ("line", "other")
+    reading.crash()
+    again = Reading(tmp_path, source, restored=[position], fresh=())
+    assert again.take(3) == ["b", "c", "d"]
+    wait_until(lambda: len(source.opened) == 2)
+    assert source.opened == ["line", "other"]
     again.crash()
 
 

@@ -16,7 +16,7 @@ from tidegate.graph.translate import GraphSettings, translate
 from tidegate.operators.endpoints import SinkOperator
 from tidegate.operators.stateless import MapOperator
 
-EXACTLY_ONCE = CheckpointSettings(interval=timedelta(seconds=1))
+EXACTLY_ONCE = CheckpointSettings(interval=timedelta(seconds=1), directory="/checkpoints")
 AT_LEAST_ONCE = replace(EXACTLY_ONCE, mode=CheckpointingMode.AT_LEAST_ONCE)
 
 
@@ -90,3 +90,9 @@ def test_the_strongest_is_explained_by_all_of_its_parts():
             "barriers align; the sink commits with the checkpoint"
         )
     ]
+
+
+def test_checkpoints_in_memory_end_with_the_driver():
+    in_memory = replace(EXACTLY_ONCE, directory=None)
+    _, lines = guarantees(([CollectionSource([1])], transactional()), checkpointing=in_memory)
+    assert "barriers align, with checkpoints that last as long as the driver" in lines[0]

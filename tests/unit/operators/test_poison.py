@@ -38,7 +38,7 @@ from tidegate.operators.keyed import (
     KeyedProcessOperator,
     KeyedReduceOperator,
 )
-from tidegate.operators.poison import DEAD_LETTERS
+from tidegate.operators.poison import DEAD_LETTERS, guarded
 from tidegate.operators.record_digest import digest_of
 from tidegate.operators.stateless import (
     FilterOperator,
@@ -198,7 +198,8 @@ def test_nobody_watches_by_default():
         with pytest.raises(UserFunctionError) as failure:
             harness.process(WORDS)
         assert failure.value.poison is None
-        assert harness.operator.process == harness._process
+        process = harness.operator.process
+        assert guarded(process, harness.context, harness) == process
 
 
 def test_a_dead_letter_tells_all_there_is_to_know():

@@ -82,9 +82,11 @@ class KafkaReader(SourceReader):
         if not messages:
             return Poll(None, self._status())
         positions = self._positions(messages)
-        if self._settings.has_end and self._is_beyond_an_end(positions):
+        ends = self._ends_passed(positions) if self._settings.has_end else {}
+        if ends:
             messages = [message for message in messages if self._is_wanted(message)]
-            positions = self._positions(messages)
+            unfinished = {key: end for key, end in ends.items() if not self._splits[key].is_done}
+            positions = self._positions(messages) | unfinished
         batch = self._decoded(messages, positions)
         return Poll(batch if len(batch) else None, InputStatus.MORE_AVAILABLE)
 
@@ -126,11 +128,12 @@ class KafkaReader(SourceReader):
             (message.topic(), message.partition()): message.offset() + 1 for message in messages
         }
 
-    def _is_beyond_an_end(self, positions: dict[tuple[str, int], int]) -> bool:
-        return any(
-            (stop := self._splits[key].stop) is not None and position > stop
-            for key, position in positions.items()
-        )
+    def _ends_passed(self, positions: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        """The ends of partitions that were read beyond them; they need not be records' offsets."""
+        stops = {key: self._splits[key].stop for key in positions}
+        return {
+            key: stop for key, stop in stops.items() if stop is not None and positions[key] > stop
+        }
 
     def _is_wanted(self, message: Any) -> bool:
         split = self._splits[message.topic(), message.partition()]

@@ -70,6 +70,7 @@ class TransactionalWriter(CommittingWriter):
         self._recovered = {each.transactional_id: each for each in recovered}
         self._ids = TransactionalIds(names, context.subtask, self._recovered)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="tidegate-kafka-sink")
+        self._next_id = self._ids.take()
         self._next: Future[_OpenTransaction] | None = None
         self._current: _OpenTransaction | None = None
         self._begun_at: dict[str, float] = {}
@@ -83,7 +84,7 @@ class TransactionalWriter(CommittingWriter):
         RecordProducer(self._settings).connect(self._serializer.only_topic)
         self._timeout_ms = self._allowed_timeout_ms()
         self._abort_what_earlier_attempts_left()
-        self._next = self._background.submit(self._make_ready, self._ids.take())
+        self._next = self._background.submit(self._make_ready, self._next_id)
         self._next.result()
 
     def _allowed_timeout_ms(self) -> int:
@@ -139,9 +140,13 @@ class TransactionalWriter(CommittingWriter):
 
     def _begin(self) -> _OpenTransaction:
         assert self._next is not None
+        if isinstance(self._next.exception(), KafkaFailed):
+            # That may be long ago: the brokers get another chance before the job fails.
+            self._next = self._background.submit(self._make_ready, self._next_id)
         self._current = self._next.result()
         self._begun_at[self._current.transactional_id] = self._context.clock.time()
-        self._next = self._background.submit(self._make_ready, self._ids.take())
+        self._next_id = self._ids.take()
+        self._next = self._background.submit(self._make_ready, self._next_id)
         return self._current
 
     def flush(self, end_of_input: bool = False) -> None:

@@ -16,7 +16,6 @@ from tidegate.connectors.postgres.copying import Copying, refusal
 from tidegate.connectors.postgres.session import Server, Session, failure
 from tidegate.connectors.postgres.table import Column, Table, check_keys, look_up, written_columns
 from tidegate.connectors.sink import CommittingWriter, WriterContext
-from tidegate.core.errors import TidegateError
 from tidegate.stream.batch import Batch
 
 _SET = """
@@ -46,7 +45,7 @@ class TableWriter(CommittingWriter):
     """
 
     _session: Session | None = None
-    _failure: TidegateError | None = None
+    _failure: Exception | None = None
 
     def __init__(self, target: Target, context: WriterContext, application_name: str) -> None:
         self._target = target
@@ -123,7 +122,7 @@ class TableWriter(CommittingWriter):
             raise self._failure
         try:
             yield
-        except TidegateError as error:
+        except Exception as error:
             self._failure = error
             raise
 

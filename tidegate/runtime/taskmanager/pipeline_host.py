@@ -336,6 +336,11 @@ class PipelineHost:
         failures = [subtask.failure for subtask in self._subtasks.values()]
         return next((failure for failure in failures if failure is not None), None)
 
+    def abandon(self) -> None:
+        """End the thread that writes snapshots; the subtasks stay as they are."""
+        if self._snapshotter is not None:
+            self._snapshotter.abandon()
+
     def close(self) -> TidegateError | None:
         """Close all subtasks; returns the first failure of user code in doing so."""
         if self._snapshotter is not None:

@@ -128,6 +128,13 @@ class SlotHost:
         stopped = [hosted.mailbox.stop(timeout) for hosted in pipelines]
         return all(stopped)
 
+    def abandon(self) -> None:
+        """End the threads and close nothing, as if the process had been killed."""
+        with self._lock:
+            pipelines = list(self._pipelines.values())
+        for hosted in pipelines:
+            hosted.abandon()
+
     def _hosted(self, pipeline: PipelineId, act: Callable[[_Hosted], None]) -> None:
         if (hosted := self._pipelines.get(pipeline)) is not None:
             act(hosted)
@@ -229,6 +236,13 @@ class _Hosted:
             self._units.close()
             self._changed.notify_all()
         self.mailbox.post(self._close_and_tell)
+
+    def abandon(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self.mailbox.stop(0)
+        if self._host is not None:
+            self._host.abandon()
 
     def run_unit(
         self,

@@ -109,6 +109,10 @@ class Snapshotter:
         self._orders.put(None)
         self._thread.join(_PATIENCE_WITH_STORAGE)
 
+    def abandon(self) -> None:
+        """Write what was handed over, then end."""
+        self._orders.put(None)
+
     def _run(self) -> None:
         while (order := self._orders.get()) is not None:
             try:

@@ -1,0 +1,153 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet as pq
+
+from tests.unit.connectors.reading import read_all
+from tidegate.connectors.query_log import copy_of_log, write_log
+from tidegate.connectors.source import ReaderContext
+from tidegate.connectors.staging import ReadFile, StagedFile, StagedReader, StagedRows, Staging
+from tidegate.core.clock import ManualClock
+from tidegate.core.errors import UnreadableInput
+from tidegate.types.arrow import arrow_format
+from tidegate.types.typeinfo import Types
+
+NUMBER = arrow_format(Types.ROW_NAMED(["n"], [Types.LONG()]))
+
+
+@pytest.fixture
+def staging(tmp_path):
+    return Staging(str(tmp_path / "root"))
+
+
+def stage(staging, number, *files):
+    """A batch of files with these numbers, as Spark writes one."""
+    directory = Path(staging.batch(number))
+    directory.mkdir(parents=True)
+    (directory / "_SUCCESS").touch()
+    for index, numbers in enumerate(files):
+        table = pa.table({"n": pa.array(numbers, pa.int64())})
+        pq.write_table(table, directory / f"part-{index}.parquet")
+    return staging.files(number)
+
+
+def splits(rows, retained=1, owner="job"):
+    return [StagedRows(StagedFile(each.path, owner, retained), each) for each in rows]
+
+
+def reader(*given, job_id="job"):
+    opened = StagedReader(ReaderContext(0, 1, ManualClock(), NUMBER, job_id=job_id))
+    opened.add_splits(given)
+    opened.no_more_splits()
+    return opened
+
+
+def numbers(records):
+    return [row.n for row in records]
+
+
+def test_files_without_rows_are_nobodys(staging):
+    rows = stage(staging, 0, [1, 2], [], [3])
+    assert [Path(split.path).name for split in rows] == ["part-0.parquet", "part-2.parquet"]
+    assert not Path(staging.batch(0), "part-1.parquet").exists()
+
+
+def test_a_file_counts_as_read_when_its_end_was_seen(staging):
+    rows = stage(staging, 0, [1, 2], [3])
+    paths = [split.path for split in rows]
+    assert staging.unread(0, paths) == paths
+    reading = reader(*splits(rows))
+    reading.poll(1)
+    assert staging.unread(0, paths) == paths
+    assert numbers(read_all(reading)) == [2, 3]
+    assert staging.unread(0, paths) == []
+
+
+def test_a_file_that_was_read_stays_until_enough_checkpoints_do_without_it(staging):
+    (rows,) = stage(staging, 0, [1, 2])
+    reading = reader(*splits([rows], retained=2))
+    early = reading.snapshot()
+    read_all(reading)
+    reading.notify_complete(1, early)
+    assert Path(rows.path).exists()
+    reading.notify_complete(2, reading.snapshot())
+    assert Path(rows.path).exists()
+    restored = reader(*reading.snapshot())
+    assert read_all(restored) == []
+    restored.notify_complete(3, restored.snapshot())
+    assert not Path(rows.path).exists()
+    assert restored.snapshot() == []
+    assert staging.unread(0, [rows.path]) == []
+
+
+def test_a_restored_reader_goes_on_behind_the_last_row(staging):
+    rows = stage(staging, 0, [1, 2, 3], [4])
+    reading = reader(*splits(rows))
+    reading.poll(2)
+    assert numbers(read_all(reader(*reading.snapshot()))) == [3, 4]
+
+
+def test_files_of_another_job_are_read_but_not_deleted(staging):
+    (rows,) = stage(staging, 0, [1])
+    reading = reader(*splits([rows], owner="another"))
+    read_all(reading)
+    reading.notify_complete(1, reading.snapshot())
+    assert Path(rows.path).exists()
+    assert reading.snapshot() == []
+
+
+def test_a_file_that_a_checkpoint_counts_on_and_that_is_gone_is_named(staging):
+    (rows,) = stage(staging, 0, [1])
+    Path(rows.path).unlink()
+    with pytest.raises(UnreadableInput, match="that a checkpoint counts on, are gone"):
+        reader(*splits([rows])).poll(1)
+
+
+def test_what_lost_attempts_staged_is_removed_and_what_counts_is_not(staging, tmp_path):
+    lost = Staging(staging.root)
+    stage(lost, 6, [1])
+    for number in range(4):
+        stage(staging, number, [number])
+    Path(staging.batch(0), "part-0.parquet").unlink()
+    assert staging.remove_what_nobody_needs({staging.run: 2, "gone": 7}) == {staging.run: 2}
+    left = {path.relative_to(staging.root).as_posix() for path in Path(staging.root).glob("*/*")}
+    assert left == {f"{staging.run}/batch-1", f"{staging.run}/batch-2"}
+    assert not Path(staging.root, lost.run).exists()
+
+
+def test_splits_tell_where_they_are():
+    (file,) = {StagedFile("/a.parquet", "job", 1)}
+    assert repr(ReadFile(file)) == "the end of /a.parquet"
+
+
+def test_the_log_of_a_query_is_copied_as_far_as_its_last_batch_needs_it(tmp_path):
+    query, copied = tmp_path / "query", tmp_path / "copy"
+    present = [
+        "metadata",
+        ".metadata.crc",
+        *(f"offsets/{n}" for n in range(13)),
+        *(f"commits/{n}" for n in range(12)),
+        *(f"sources/0/{n}" for n in (*range(9), 10, 11, 12)),
+        "sources/0/9.compact",
+        "sources/0/.12.crc",
+        "sources/1/0",
+    ]
+    for name in present:
+        path = query / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    write_log(copy_of_log(query, 12), copied)
+    found = {path.relative_to(copied).as_posix() for path in copied.rglob("*") if path.is_file()}
+    assert found == {
+        "metadata",
+        "offsets/11",
+        "offsets/12",
+        "commits/11",
+        "sources/0/9.compact",
+        "sources/0/10",
+        "sources/0/11",
+        "sources/0/12",
+        "sources/1/0",
+    }
+    assert (copied / "offsets/12").read_text() == "offsets/12"
