@@ -9,6 +9,7 @@ from services import kafka as kafka_service
 from services import postgres as postgres_service
 from services.__main__ import HOME
 from services.unavailable import Unavailable
+from tests.programs import wait_until
 
 
 @pytest.fixture(scope="session")
@@ -84,6 +85,8 @@ def new_topic(kafka):
         name = name or f"topic-{uuid.uuid4().hex[:12]}"
         config = {key.replace("_", "."): value for key, value in settings.items()}
         admin.create_topics([NewTopic(name, partitions, config=config)])[name].result()
+        # The controller has it before the broker tells clients of it, above all after a start.
+        wait_until(lambda: name in admin.list_topics(timeout=30).topics)
         return name
 
     return create

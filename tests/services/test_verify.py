@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import wait_until
 from tests.services.kafka_clients import produce
 from tests.spark.scripts import environment
 
@@ -34,6 +35,7 @@ def views(kafka):
     topic = f"views-{os.getpid()}"
     admin = AdminClient({"bootstrap.servers": kafka})
     admin.create_topics([NewTopic(topic, 2)])[topic].result()
+    wait_until(lambda: topic in admin.list_topics(timeout=30).topics)
     produce(kafka, topic, [json.dumps({"page": f"/{n % PAGES}"}) for n in range(RECORDS)])
     return topic
 
