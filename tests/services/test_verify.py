@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import wait_until
-from tests.services.kafka_clients import produce
+pytest.importorskip("confluent_kafka")
+
+from tests.services.kafka_clients import create_topic, produce
 from tests.spark.scripts import environment
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
@@ -30,12 +31,8 @@ SLOWLY = [
 @pytest.fixture(scope="module")
 def views(kafka):
     """A topic of views, and the lines of which one knows the words."""
-    from confluent_kafka.admin import AdminClient, NewTopic
-
     topic = f"views-{os.getpid()}"
-    admin = AdminClient({"bootstrap.servers": kafka})
-    admin.create_topics([NewTopic(topic, 2)])[topic].result()
-    wait_until(lambda: topic in admin.list_topics(timeout=30).topics)
+    create_topic(kafka, topic, partitions=2)
     produce(kafka, topic, [json.dumps({"page": f"/{n % PAGES}"}) for n in range(RECORDS)])
     return topic
 
