@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.failing import FAILURES, FailsBehindCheckpoints
 from tidegate.common import RestartStrategies
 from tidegate.core.errors import UserFunctionError
-from tidegate.datastream import CheckpointListener, MapFunction
 from tidegate.datastream.connectors.file_system import (
     BucketAssigner,
     Encoder,
@@ -17,25 +17,6 @@ from tidegate.datastream.functions import TwoPhaseCommitSinkFunction
 from tidegate.testing.environments import mini_environment
 
 LAST = 600
-FAILURES = 3
-
-
-class FailsBehindCheckpoints(MapFunction, CheckpointListener):
-    """Raises some records behind a completed checkpoint, in each of the first attempts."""
-
-    def open(self, runtime_context):
-        self.attempt = runtime_context.get_attempt_number()
-        self.behind = None
-
-    def notify_checkpoint_complete(self, checkpoint_id):
-        self.behind = self.behind or 0
-
-    def map(self, value):
-        if self.behind is not None and self.attempt < FAILURES:
-            self.behind += 1
-            if self.behind > 7 * (self.attempt + 1):
-                raise RuntimeError("behind a checkpoint")
-        return value
 
 
 def environment(parallelism, **settings):

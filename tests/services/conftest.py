@@ -76,14 +76,12 @@ def kafka():
 @pytest.fixture
 def new_topic(kafka):
     """Makes a topic for one test alone: ``new_topic(partitions=2)`` is its name."""
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": kafka})
+    from tests.services.kafka_clients import create_topic
 
     def create(partitions=1, name=None, **settings):
         name = name or f"topic-{uuid.uuid4().hex[:12]}"
         config = {key.replace("_", "."): value for key, value in settings.items()}
-        admin.create_topics([NewTopic(name, partitions, config=config)])[name].result()
+        create_topic(kafka, name, partitions, **config)
         return name
 
     return create

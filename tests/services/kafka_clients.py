@@ -5,6 +5,8 @@ import contextlib
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from tests.programs import wait_until
+
 
 def produce(brokers, topic, values, partition=None, **message):
     """Write values and wait until the brokers have them; spread over partitions where none is."""
@@ -53,8 +55,11 @@ def _done(brokers, ask):
     return answer.result(30)
 
 
-def create_topic(brokers, topic, partitions=1):
-    _done(brokers, lambda admin: admin.create_topics([NewTopic(topic, partitions)]))
+def create_topic(brokers, topic, partitions=1, **config):
+    """A topic that clients see: the controller has it before the broker tells of it."""
+    admin = AdminClient({"bootstrap.servers": brokers})
+    admin.create_topics([NewTopic(topic, partitions, config=config)])[topic].result(30)
+    wait_until(lambda: topic in admin.list_topics(timeout=30).topics)
 
 
 def delete_topic(brokers, topic):

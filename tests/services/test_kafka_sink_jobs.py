@@ -9,12 +9,12 @@ pytest.importorskip("kafka")
 
 from services import kafka as kafka_service
 from services.__main__ import HOME
+from tests.failing import FAILURES, FailsBehindCheckpoints
 from tests.programs import wait_until
 from tests.services.kafka_clients import create_topic
 from tests.services.kafka_messages import messages, values
 from tidegate.common import JsonRowSerializationSchema, RestartStrategies, SimpleStringSchema, Types
 from tidegate.core.errors import KafkaFailed
-from tidegate.datastream import CheckpointListener, MapFunction
 from tidegate.datastream.connectors import DataGeneratorSource
 from tidegate.datastream.connectors.base import DeliveryGuarantee
 from tidegate.datastream.connectors.kafka import (
@@ -25,31 +25,12 @@ from tidegate.datastream.connectors.kafka import (
 from tidegate.testing.environments import mini_environment
 
 LAST = 600
-FAILURES = 3
 EXPECTED = sorted(str(number) for number in range(1, LAST + 1))
 
 
 @pytest.fixture
 def topic(new_topic):
     return new_topic(partitions=2)
-
-
-class FailsBehindCheckpoints(MapFunction, CheckpointListener):
-    """Raises some records behind a completed checkpoint, in each of the first attempts."""
-
-    def open(self, runtime_context):
-        self.attempt = runtime_context.get_attempt_number()
-        self.behind = None
-
-    def notify_checkpoint_complete(self, checkpoint_id):
-        self.behind = self.behind or 0
-
-    def map(self, value):
-        if self.behind is not None and self.attempt < FAILURES:
-            self.behind += 1
-            if self.behind > 7 * (self.attempt + 1):
-                raise RuntimeError("behind a checkpoint")
-        return value
 
 
 def environment(parallelism, restarts=2 * FAILURES + 2):

@@ -18,6 +18,7 @@ import psycopg
 
 from services import postgres as service
 from services.ports import free_ports
+from tests.failing import FAILURES, FailsBehindCheckpoints
 from tests.programs import wait_until
 from tidegate.common import RestartStrategies, Types
 from tidegate.connectors.postgres.transactions import TransactionNames
@@ -26,7 +27,7 @@ from tidegate.core.errors import (
     TransactionLost,
     UnsuitableServer,
 )
-from tidegate.datastream import CheckpointListener, MapFunction
+from tidegate.datastream import MapFunction
 from tidegate.datastream.connectors.postgres import PostgresSink
 from tidegate.operators.endpoints import SinkOperator
 from tidegate.testing.environments import mini_environment
@@ -34,7 +35,6 @@ from tidegate.testing.harness import OperatorHarness
 from tidegate.types.arrow import arrow_format
 
 LAST = 600
-FAILURES = 3
 NUMBERS = Types.ROW_NAMED(["n", "square"], [Types.LONG(), Types.LONG()])
 CREATE = "CREATE TABLE numbers (n bigint NOT NULL, square bigint)"
 EXPECTED = list(range(1, LAST + 1))
@@ -335,24 +335,6 @@ def test_a_row_that_waits_for_a_prepared_transaction_is_not_waited_for_forever(d
 
 
 # --- whole jobs ---------------------------------------------------------------------------------
-
-
-class FailsBehindCheckpoints(MapFunction, CheckpointListener):
-    """Raises some records behind a completed checkpoint, in each of the first attempts."""
-
-    def open(self, runtime_context):
-        self.attempt = runtime_context.get_attempt_number()
-        self.behind = None
-
-    def notify_checkpoint_complete(self, checkpoint_id):
-        self.behind = self.behind or 0
-
-    def map(self, value):
-        if self.behind is not None and self.attempt < FAILURES:
-            self.behind += 1
-            if self.behind > 7 * (self.attempt + 1):
-                raise RuntimeError("behind a checkpoint")
-        return value
 
 
 def environment(parallelism, **settings):

@@ -12,7 +12,7 @@ from tidegate.datastream.connectors.file_system import CsvEncoding, FileSink
 from tidegate.datastream.functions import TwoPhaseCommitSinkFunction
 
 NUMBERS = 16_000
-SECONDS_PER_NUMBER = 0.0005
+SECONDS_PER_NUMBER = 0.001
 PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 
 

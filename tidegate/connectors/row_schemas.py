@@ -104,7 +104,7 @@ class JsonRowDeserializationSchema(RowDeserializationSchema):
             return self
 
         def json_schema(self, json_schema: str) -> NoReturn:
-            raise NotImplementedError("give the type of the rows by type_info()")
+            raise ConfigError("json_schema", json_schema, "give the type by type_info() instead")
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
             self._fail_on_missing_field = True

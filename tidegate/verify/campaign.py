@@ -90,7 +90,8 @@ class Campaign:
             runs += 1
             before = made
             told(f"killing {point.value}", done + made)
-            orders = _orders(point, kills - made, chance)
+            first = self.points.index(point)  # so that few kills too are of both kinds
+            orders = _orders(point, range(first + made, first + kills), chance)
             found = self._run(f"{point.name.lower()}_{runs}", orders, killed)
             difference += Difference.between(expected, found)
             if made == before:
@@ -114,10 +115,10 @@ class Campaign:
         return read_content(self.sink, name)
 
 
-def _orders(point: FaultPoint, kills: int, chance: random.Random) -> Iterator[Order]:
+def _orders(point: FaultPoint, kills: range, chance: random.Random) -> Iterator[Order]:
     """Slots and drivers in turn; a restore needs something to be restored from first."""
     number = 0
-    for index in range(kills):
+    for index in kills:
         victim = Victim.SLOT if index % 2 == 0 else Victim.DRIVER
         order = Order(0, point, victim, chance.randrange(_MOST_SPARED))
         opening = replace(order, point=FaultPoint.COMMIT, victim=Victim.SLOT)

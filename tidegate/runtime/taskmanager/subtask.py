@@ -205,8 +205,7 @@ class Subtask:
                 list(zip(self._operators, self._contexts, self._outputs, strict=True))
             ):
                 self._opened.append(operator)
-                is_fresh = restored is None
-                with nullcontext() if is_fresh else during(FaultPoint.RESTORE, Victim.SLOT):
+                with nullcontext() if restored is None else during(FaultPoint.RESTORE, Victim.SLOT):
                     operator.open(context, output)
                     if restored is not None and context.operator_id in restored:
                         operator.restore(restored[context.operator_id])
