@@ -17,6 +17,7 @@ class Workload(StrEnum):
     FLOOR = "floor"
     INCREMENTAL = "incremental"
     RECOVERY = "recovery"
+    RESTORE = "restore"
     CHECKPOINTS = "checkpoints"
     SLOTS = "slots"
     SOAK = "soak"
@@ -32,6 +33,7 @@ class Workload(StrEnum):
             Workload.FLOOR,
             Workload.INCREMENTAL,
             Workload.RECOVERY,
+            Workload.RESTORE,
             Workload.CHECKPOINTS,
         )
 
@@ -45,6 +47,7 @@ HEADINGS = {
     Workload.FLOOR: "(d) floor of a warm two-stage step",
     Workload.INCREMENTAL: "what a RocksDB checkpoint writes when 1 % of the keys have changed",
     Workload.RECOVERY: "from a failure to the first new result, (a) with its state in memory",
+    Workload.RESTORE: "restoring a savepoint of another parallelism, and of the same",
     Workload.CHECKPOINTS: "cost per record of (a) as completed checkpoints add up",
     Workload.SLOTS: "cost per record of (a) by number of slots",
     Workload.SOAK: "(g) soak of (a): cost per record as it goes on",
@@ -58,6 +61,7 @@ DEFAULT_WORKLOADS = (
     Workload.LATENCY,
     Workload.INCREMENTAL,
     Workload.RECOVERY,
+    Workload.RESTORE,
 )
 DEFAULT_KEYS = (1_000, 1_000_000)
 FEW, MANY = DEFAULT_KEYS
@@ -86,7 +90,7 @@ def cases_of(workloads: list[Workload], keys: list[int]) -> list[Case]:
             continue
         if workload in (Workload.SUM, Workload.FUNCTION):
             cases += [Case(workload, number) for number in keys]
-        elif workload in (Workload.INCREMENTAL, Workload.RECOVERY):
+        elif workload in (Workload.INCREMENTAL, Workload.RECOVERY, Workload.RESTORE):
             cases.append(Case(workload, MANY))
         elif workload is Workload.SLOTS:
             cases += [Case(workload, FEW, slots) for slots in SLOT_COUNTS]

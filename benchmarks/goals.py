@@ -83,6 +83,7 @@ LIMIT_GOALS: Sequence[LimitGoal] = (
     LimitGoal(Case(Workload.INCREMENTAL, MANY), "written_over_full", 0.1, "x"),
     LimitGoal(Case(Workload.RECOVERY, MANY), "exception_s", 1.0, "s"),
     LimitGoal(Case(Workload.RECOVERY, MANY), "kill_s", 5.0, "s"),
+    LimitGoal(Case(Workload.RESTORE, MANY), "other_over_same", 1.5, "x"),
     LimitGoal(Case(Workload.CHECKPOINTS, FEW), "last_over_first_cost", 1.15, "x"),
     LimitGoal(Case(Workload.CHECKPOINTS, FEW), "driver_growth_mb", 20, "MB"),
     LimitGoal(Case(Workload.SOAK, FEW), "last_over_first_cost", 1.15, "x"),

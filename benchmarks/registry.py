@@ -56,6 +56,7 @@ PEERS: tuple[Peer, ...] = (
             Workload.KAFKA: "benchmarks.peers.tidegate_kafka",
             Workload.INCREMENTAL: "benchmarks.peers.tidegate_incremental",
             Workload.RECOVERY: "benchmarks.peers.tidegate_recovery",
+            Workload.RESTORE: "benchmarks.peers.tidegate_restore",
             Workload.CHECKPOINTS: "benchmarks.peers.tidegate_checkpoints",
         },
         rates=TIDEGATE_RATES,
