@@ -12,7 +12,7 @@ from rich.table import Table
 from tidegate.cli.program import ProgramArguments, ProgramFile, SettingOptions, settings_of
 
 if TYPE_CHECKING:
-    from tidegate.runtime.upgrade_plan import UpgradePlan
+    from tidegate.runtime.upgrade_plan import StatePlan, UpgradePlan
 
 
 def plan(
@@ -71,6 +71,7 @@ def as_document(upgrade: UpgradePlan, *, fits: bool) -> dict[str, Any]:
                         "fate": state.fate.value,
                         "stored": state.stored,
                         "declared": state.declared,
+                        "added": state.added,
                     }
                     for state in operator.states
                 ],
@@ -82,15 +83,17 @@ def as_document(upgrade: UpgradePlan, *, fits: bool) -> dict[str, Any]:
     }
 
 
+def _shown(state: StatePlan) -> str:
+    added = f"; new: {', '.join(state.added)}" if state.added else ""
+    return f"{state.name}: {state.fate.value}, {state.declared or state.stored}{added}"
+
+
 def _print(upgrade: UpgradePlan, path: str, *, fits: bool) -> None:
     console = Console(highlight=False)
     table = Table("operator", "uid", "becomes", "bytes", "states")
     table.columns[3].justify = "right"
     for operator in upgrade.operators:
-        states = [
-            f"{state.name}: {state.fate.value}, {state.declared or state.stored}"
-            for state in operator.states
-        ]
+        states = [_shown(state) for state in operator.states]
         table.add_row(
             operator.name,
             operator.uid or "",

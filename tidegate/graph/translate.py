@@ -228,15 +228,21 @@ def _levels(
 
 
 def _operator_ids(order: Sequence[Transformation]) -> dict[Transformation, OperatorId]:
-    """The uid's hash, or one of the operator's place: stable while the graph is unchanged."""
-    ids: dict[Transformation, OperatorId] = {}
-    for position, transformation in enumerate(order):
-        if transformation.uid is not None:
-            ids[transformation] = operator_id_of(transformation.uid)
-        else:
-            inputs = ",".join(ids[up.transformation] for up in transformation.inputs)
-            ids[transformation] = _hashed(f"place:{position}:{inputs}")
-    return ids
+    """The uid's hash, or one of the operator's place: stable while the graph is unchanged.
+
+    With any other graph all places are others: state that is not found is missed, state that goes
+    to the wrong operator is not.
+    """
+    places = {t: place for place, t in enumerate(t for t in order if t.uid is None)}
+
+    def named(transformation: Transformation) -> str:
+        return str(places.get(transformation, f"uid:{transformation.uid}"))
+
+    graph = [(place, [named(up.transformation) for up in t.inputs]) for t, place in places.items()]
+    return {
+        t: _hashed(f"place:{places[t]}:{graph}") if t.uid is None else operator_id_of(t.uid)
+        for t in order
+    }
 
 
 def operator_id_of(uid: str) -> OperatorId:

@@ -63,7 +63,7 @@ class OperatorContext:
     """The URL of a directory for files of this operator that its state counts on: it goes with
     the job's last checkpoint. None: checkpoints end with the driver."""
     origin_directory: str | None = None
-    """The same of another job, if its checkpoint is what this one is restored from."""
+    """The same of another job, or its copy in a savepoint, if this one is restored from there."""
     poison: PoisonOrders | None = None
     """Which records to leave out; None: nobody watches for poison records."""
 
@@ -97,6 +97,10 @@ class Operator(ABC):
         """What it guarantees to the outside, if it is a sink."""
         return None
 
+    def keeps_state(self) -> bool:
+        """Whether checkpoints hold something of it, as far as that is known before it is opened."""
+        return False
+
     def next_timer(self) -> float | None:
         """When, in seconds of the context's wall clock, `fire_timers` is due; None for never."""
         return None
@@ -128,6 +132,16 @@ class Operator(ABC):
 
 
 @dataclass(frozen=True, slots=True)
+class NeededFiles:
+    """Files of an operator that a savepoint holds a copy of."""
+
+    urls: Mapping[str, str]
+    """Where they are, by their path in `OperatorContext.owned_directory`."""
+    release: Callable[[], None]
+    """To be called, by any thread, when they are copied or nobody will copy them."""
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorSnapshot:
     """Frozen state of one operator of one subtask."""
 
@@ -135,3 +149,5 @@ class OperatorSnapshot:
     """Keyed state: a `FrozenState` when it was just frozen, a stored image on restore."""
     source_splits: tuple[Any, ...] = ()
     """For sources: the splits with the positions from which reading goes on."""
+    files: NeededFiles | None = None
+    """What its state counts on beside the outside world; for savepoints alone."""

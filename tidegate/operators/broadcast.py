@@ -54,6 +54,9 @@ class BroadcastProcessOperator(FunctionOperator):
         self._writing = WritingContext(context.clock, states)
         super().open(context, output)
 
+    def keeps_state(self) -> bool:
+        return True
+
     def process(self, batch: Batch, input_index: int = 0) -> None:
         function = self.function
         if input_index == BROADCAST_INPUT:

@@ -65,6 +65,9 @@ class ColumnarAggregation(Operator):
             context.directory,
         )
 
+    def keeps_state(self) -> bool:
+        return True
+
     @abstractmethod
     def state_columns(self) -> dict[str, StateColumn]:
         """What is kept for every key, empty."""

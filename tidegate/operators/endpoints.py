@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
@@ -19,7 +20,13 @@ from tidegate.connectors.sink import (
 from tidegate.connectors.source import InputStatus, ReaderContext, Source, SourceReader
 from tidegate.core.errors import InternalError, TidegateError, shorten
 from tidegate.core.ids import CheckpointId
-from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
+from tidegate.operators.base import (
+    NeededFiles,
+    Operator,
+    OperatorContext,
+    OperatorSnapshot,
+    Output,
+)
 from tidegate.operators.commits import Commits
 from tidegate.operators.functions import SinkFunction, bound_method
 from tidegate.operators.poison import DeadLetters
@@ -27,7 +34,7 @@ from tidegate.operators.source_function import FunctionReader, FunctionSource
 from tidegate.operators.unkeyed import UnkeyedContext
 from tidegate.operators.user_code import USER_FAILURES, FunctionOperator, UserCode
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, Watermark
+from tidegate.stream.elements import Barrier, BarrierKind, Watermark
 from tidegate.types.arrow import ArrowFormat
 
 _LARGEST_POLL = 1 << 18
@@ -56,11 +63,17 @@ class SourceOperator(Operator):
         self.source = source
         self.format = format
 
+    def keeps_state(self) -> bool:
+        return self.source.replay().is_possible
+
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._user_code = UserCode(context)
         self._bytes_per_record: float | None = None
         self._unconfirmed: dict[CheckpointId, tuple[Any, ...]] = {}
+        self._copied: set[CheckpointId] = set()
+        """Savepoints for which files are being copied: until then none may go."""
+        self._halted_by: CheckpointId | None = None
         with _as_user_code(self._user_code):
             self._reader = self._create_reader(context)
             self._reader.open()
@@ -133,13 +146,21 @@ class SourceOperator(Operator):
         raise InternalError(f"a source has no input, but got {len(batch)} record(s)")
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
+        number = barrier.checkpoint_id
+        files: NeededFiles | None = None
         with _as_user_code(self._user_code):
+            if barrier.kind is BarrierKind.STOP:
+                self._halted_by = number
+                self._reader.halt()
             if isinstance(self._reader, FunctionReader):
                 splits = tuple(self._reader.snapshot_at(barrier))
             else:
                 splits = tuple(self._reader.snapshot())
-        self._unconfirmed[barrier.checkpoint_id] = splits
-        return OperatorSnapshot(source_splits=splits)
+            if barrier.savepoint is not None and (urls := self._reader.files_of(splits)):
+                self._copied.add(number)
+                files = NeededFiles(urls, partial(self._copied.discard, number))
+        self._unconfirmed[number] = splits
+        return OperatorSnapshot(source_splits=splits, files=files)
 
     def restore(self, snapshots: list[OperatorSnapshot]) -> None:
         self.add_splits([split for snapshot in snapshots for split in snapshot.source_splits])
@@ -147,13 +168,16 @@ class SourceOperator(Operator):
     def notify_complete(self, checkpoint_id: CheckpointId) -> None:
         splits = self._unconfirmed.get(checkpoint_id)
         self._forget(checkpoint_id)
-        if splits is not None:
+        if splits is not None and not self._copied:
             with _as_user_code(self._user_code):
                 self._reader.notify_complete(checkpoint_id, splits)
 
     def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
         self._unconfirmed.pop(checkpoint_id, None)
         with _as_user_code(self._user_code):
+            if checkpoint_id == self._halted_by:
+                self._halted_by = None
+                self._reader.go_on()
             self._reader.notify_aborted(checkpoint_id)
 
     def _forget(self, checkpoint_id: CheckpointId) -> None:
@@ -182,6 +206,9 @@ class SinkOperator(Operator):
 
     def delivery(self) -> Delivery:
         return self.sink.delivery()
+
+    def keeps_state(self) -> bool:
+        return isinstance(self.sink, SupportsCommitter)
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)

@@ -32,6 +32,9 @@ class Aggregating(Operator):
         self._results = _Results(output) if mode is RuntimeExecutionMode.BATCH else None
         self.aggregation.open(context, self._results or output)
 
+    def keeps_state(self) -> bool:
+        return self.aggregation.keeps_state()
+
     def process(self, batch: Batch, input_index: int = 0) -> None:
         try:
             self.aggregation.process(batch, input_index)

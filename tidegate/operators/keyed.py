@@ -87,6 +87,12 @@ class KeyedOperator(FunctionOperator):
             for key in self.keys:
                 key.open(RuntimeContext(context))
 
+    def keeps_state(self) -> bool:
+        # A function gets at state by what it is told when it is opened.
+        given = self.users_function
+        is_opened = isinstance(given, Function) and type(given).open is not Function.open
+        return is_opened or super().keeps_state()
+
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         return RuntimeContext(context, KeyedStates(self.backend))
 
@@ -239,7 +245,12 @@ class KeyedReduceOperator(KeyedOperator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._reduce = bound_method(self.function, ReduceFunction, "reduce")
-        self._table = self.backend.table(ValueStateDescriptor("_reduced"))
+        # What is kept are records of the stream: they get the fields that its type gets.
+        held = None if self.format is None else self.format.type_info
+        self._table = self.backend.table(ValueStateDescriptor("_reduced", held))
+
+    def keeps_state(self) -> bool:
+        return True
 
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         places, _, records, stamps = keyed
@@ -289,6 +300,9 @@ class KeyedProcessOperator(KeyedOperator):
         self._timers = KeyedTimers(self.backend, context.clock)
         self._context, self._timer_context = self.contexts(context, self._timers)
         self._functions = self.functions()
+
+    def keeps_state(self) -> bool:
+        return True  # or timers
 
     @staticmethod
     def contract(inputs: int) -> type[Function]:

@@ -41,9 +41,12 @@ class RecordAggregation(KeyedOperator):
         super().open(context, output)
         self._combine = _combining(self.aggregation, self.field)
         self._check = FieldOf(self.field)
-        self._table = self.backend.table(
-            ValueStateDescriptor(f"{self.aggregation.value} of field {self.field}")
-        )
+        name = f"{self.aggregation.value} of field {self.field}"
+        held = None if self.format is None else self.format.type_info
+        self._table = self.backend.table(ValueStateDescriptor(name, held))
+
+    def keeps_state(self) -> bool:
+        return True
 
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         places, _, records, stamps = keyed
@@ -79,6 +82,9 @@ class RecordCount(KeyedOperator):
         super().open(context, output)
         counted = "records" if self.field is None else f"field {self.field}"
         self._table = self.backend.table(ValueStateDescriptor(f"count of {counted}"))
+
+    def keeps_state(self) -> bool:
+        return True
 
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         places, keys, records, stamps = keyed

@@ -123,6 +123,9 @@ class TwoPhaseCommitOperator(FunctionOperator):
             DeliveryGuarantee.EXACTLY_ONCE, "commits its transactions with the checkpoint"
         )
 
+    def keeps_state(self) -> bool:
+        return True
+
     def open(self, context: OperatorContext, output: Output) -> None:
         self._operator_context = context
         self._record_context = SinkFunctionContext(context.clock)
@@ -176,6 +179,10 @@ class TwoPhaseCommitOperator(FunctionOperator):
         if self._operator_context.is_checkpointed or self._current is None:
             return
         with self.user_code.guard():
+            # No checkpoint follows that would commit what savepoints on the way have prepared.
+            for _, prepared in self._prepared:
+                self._commit(prepared, self.function.commit)
+            self._prepared.clear()
             self.function.pre_commit(self._current.handle)
             self.function.commit(self._current.handle)
             self._current = None

@@ -249,6 +249,14 @@ class FunctionOperator(Operator):
                 self.function.open(told)
         self._opened = True
 
+    @property
+    def users_function(self) -> Any:
+        """The function as the user has given it: `function` may be one of ours around it."""
+        return getattr(self.function, "wrapped", self.function)
+
+    def keeps_state(self) -> bool:
+        return isinstance(self.users_function, CheckpointedFunction)
+
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         """What the function is told; keyed operators give it their state."""
         return RuntimeContext(context)

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
+from typing import Literal, TypeAlias
 
 import cloudpickle
 
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
+from tidegate.core.errors import StateTypeChanged
 from tidegate.core.ids import CheckpointId, OperatorId, SubtaskIndex
 from tidegate.graph.job_graph import ChainedOperator, JobGraph, Vertex
 from tidegate.operators.base import Operator, OperatorContext
 from tidegate.operators.endpoints import SourceOperator
+from tidegate.state.backend import KeyedStateImage, StateMetadata
+from tidegate.state.canonical_tables import TIMERS
+from tidegate.state.columnar import check_unchanged
+from tidegate.state.evolution import DeclaredState, conversion_of
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateStore
-from tidegate.state.snapshot import KeyedStateHandle
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark
+
+_Place: TypeAlias = tuple[Literal["by key", "operator"], str]
+"""Whose state it is, and its name."""
+_Stored: TypeAlias = dict[_Place, StateMetadata]
+_Declared: TypeAlias = dict[_Place, DeclaredState]
 
 
 class Fate(Enum):
     """What becomes of a state."""
 
     RESTORED = "restored"
+    CONVERTED = "converted"
+    """It has got fields, which are filled with their defaults."""
     NEW = "new"
     DROPPED = "dropped"
     CHANGED = "changed type"
@@ -38,6 +51,10 @@ class StatePlan:
     fate: Fate
     stored: str | None = None
     declared: str | None = None
+    added: tuple[str, ...] = ()
+    """The fields of a converted state that are new, with their defaults."""
+    obstacle: str | None = None
+    """Why it could not be restored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +113,8 @@ def plan_upgrade(metadata: CheckpointMetadata, graph: JobGraph) -> UpgradePlan:
             fate=Fate.DROPPED,
             bytes=_size(record),
             states=tuple(
-                StatePlan(name, Fate.DROPPED, stored) for name, stored in _stored(record).items()
+                StatePlan(state.name, Fate.DROPPED, state.declaration)
+                for state in _stored(record).values()
             ),
         )
         for record in metadata.operators.values()
@@ -108,45 +126,61 @@ def plan_upgrade(metadata: CheckpointMetadata, graph: JobGraph) -> UpgradePlan:
 def _operator(
     record: OperatorRecord | None, vertex: Vertex, chained: ChainedOperator
 ) -> OperatorPlan:
-    declared = None if chained.operator is None else declared_states(chained.operator)
-    remarks: list[str] = []
-    if chained.uid is None and (declared or (record is not None and _stored(record))):
-        remarks.append("it has no uid(): it is found only as long as the graph is unchanged")
-    if declared is None:
-        remarks.append("which states it declares is not known before it runs")
     stored = {} if record is None else _stored(record)
+    declared: _Declared | None = None
+    remarks: list[str] = []
+    if chained.operator is not None and not _is_endpoint(chained.operator):
+        declared = declared_states(chained.operator)
+        if declared is None:
+            remarks.append("which states it declares is not known before it runs")
+    if chained.uid is None and (declared or stored):
+        remarks.append("it has no uid(): it is found only as long as the graph is unchanged")
+    states = tuple(_states(stored, declared))
+    remarks += [
+        f"state {state.name!r} is not declared any more: it stays in savepoints, unused"
+        for state in states
+        if state.fate is Fate.DROPPED
+    ]
+    changed = [
+        f"{chained.name!r}: {state.obstacle}" for state in states if state.obstacle is not None
+    ]
     return OperatorPlan(
         operator_id=chained.operator_id,
         uid=chained.uid,
         name=chained.name,
         fate=Fate.NEW if record is None else Fate.RESTORED,
         bytes=0 if record is None else _size(record),
-        states=tuple(_states(stored, declared)),
-        obstacles=tuple(_obstacles(record, vertex, stored, declared)),
+        states=states,
+        obstacles=(*_obstacles(record, vertex), *changed),
         remarks=tuple(remarks),
     )
 
 
-def _states(stored: dict[str, str], declared: dict[str, str] | None) -> Iterator[StatePlan]:
-    for name, what in stored.items():
-        if declared is None:
-            yield StatePlan(name, Fate.RESTORED, what)
-        elif name not in declared:
-            yield StatePlan(name, Fate.DROPPED, what)
+def _states(stored: _Stored, declared: _Declared | None) -> Iterator[StatePlan]:
+    for place, state in stored.items():
+        if declared is None or state.declaration == TIMERS:
+            yield StatePlan(state.name, Fate.RESTORED, state.declaration)
+        elif place not in declared:
+            yield StatePlan(state.name, Fate.DROPPED, state.declaration)
         else:
-            fate = Fate.RESTORED if declared[name] == what else Fate.CHANGED
-            yield StatePlan(name, fate, what, declared[name])
-    for name, what in (declared or {}).items():
-        if name not in stored:
-            yield StatePlan(name, Fate.NEW, None, what)
+            yield _kept(state, declared[place])
+    for place, new in (declared or {}).items():
+        if place not in stored:
+            yield StatePlan(place[1], Fate.NEW, None, new.declaration)
 
 
-def _obstacles(
-    record: OperatorRecord | None,
-    vertex: Vertex,
-    stored: dict[str, str],
-    declared: dict[str, str] | None,
-) -> Iterator[str]:
+def _kept(stored: StateMetadata, declared: DeclaredState) -> StatePlan:
+    plan = StatePlan(stored.name, Fate.RESTORED, stored.declaration, declared.declaration)
+    try:
+        conversion = declared.conversion_of(stored)
+    except StateTypeChanged as change:
+        return replace(plan, fate=Fate.CHANGED, obstacle=str(change))
+    if conversion is None:
+        return plan
+    return replace(plan, fate=Fate.CONVERTED, added=conversion.added)
+
+
+def _obstacles(record: OperatorRecord | None, vertex: Vertex) -> Iterator[str]:
     if record is None:
         return
     keyed = any(handle.keyed is not None for handle in record.subtasks.values())
@@ -161,23 +195,16 @@ def _obstacles(
             f"{record.name!r} shall have {vertex.parallelism} subtasks, but its max parallelism is "
             f"{limit}"
         )
-    for name, what in stored.items():
-        if declared is not None and declared.get(name, what) != what:
-            yield (
-                f"state {name!r} of {record.name!r} holds {what}, the job declares "
-                f"{declared[name]}: declare it under another name, or as it was"
-            )
 
 
-def _stored(record: OperatorRecord) -> dict[str, str]:
-    """Name and type of the keyed states, which are known without reading them."""
-    handles = [handle.keyed for handle in record.subtasks.values()]
-    return {
-        state.name: state.declaration
-        for handle in handles
-        if isinstance(handle, KeyedStateHandle)
-        for state in handle.metadata
-    }
+def _stored(record: OperatorRecord) -> _Stored:
+    """The states as far as they are known without reading them."""
+    found: _Stored = {}
+    for handle in record.subtasks.values():
+        keyed = () if handle.keyed is None else handle.keyed.metadata
+        found.update((("by key", state.name), state) for state in keyed)
+        found.update((("operator", state.name), state) for state in handle.operator_states)
+    return found
 
 
 def _size(record: OperatorRecord) -> int:
@@ -196,13 +223,16 @@ class _Nowhere:
     def emit_watermark(self, watermark: Watermark) -> None: ...
 
 
-def declared_states(operator: Operator) -> dict[str, str] | None:
-    """The keyed states that an operator declares when it is opened; None: it cannot be said.
+def _is_endpoint(operator: Operator) -> bool:
+    """Sources and sinks are not opened to see their states: that may have effects."""
+    return isinstance(operator, SourceOperator) or operator.delivery() is not None
 
-    A copy of it is opened and closed again. Sources and sinks are not: that may have effects.
+
+def declared_states(operator: Operator) -> _Declared | None:
+    """The states that an operator declares when it is opened; None: it cannot be said.
+
+    A copy of it is opened and closed again.
     """
-    if isinstance(operator, SourceOperator) or operator.delivery() is not None:
-        return {}
     copy: Operator = cloudpickle.loads(cloudpickle.dumps(operator))
     context = OperatorContext(
         name="",
@@ -218,9 +248,25 @@ def declared_states(operator: Operator) -> dict[str, str] | None:
         copy.open(context, _Nowhere())
         snapshot = copy.snapshot(Barrier(CheckpointId(0), 0.0))
         keyed = None if snapshot is None else snapshot.keyed
-        return {} if keyed is None else {m.name: m.declaration for m in keyed.metadata}
+        found: _Declared = {} if keyed is None else _declared_by_key(keyed)
+        for name, state in context.operator_state.declared().items():
+            found["operator", name] = state
+        return found
     except Exception:
         return None
     finally:
         with suppress(Exception):
             copy.close()
+
+
+def _declared_by_key(keyed: KeyedStateImage) -> _Declared:
+    found: _Declared = {}
+    for state in keyed.metadata:
+        descriptor = keyed.descriptors.get(state.name)
+        how = (
+            partial(check_unchanged, state)
+            if descriptor is None
+            else partial(conversion_of, descriptor)
+        )
+        found["by key", state.name] = DeclaredState(state.declaration, how)
+    return found

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tidegate.core.errors import StateMisuse, StateTypeChanged
+from tidegate.core.errors import StateMisuse
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -32,6 +32,7 @@ from tidegate.state.handles import AggregatingState, ListState, MapState, Reduci
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.keys import KeyColumns
 from tidegate.state.timers import TimerQueue
+from tidegate.types.evolution import TypeStructure
 
 
 class PayloadForm(Enum):
@@ -52,6 +53,33 @@ class StateMetadata:
     declaration: str
     """Kind and type in words, as `StateDescriptor.declaration` gives them."""
     form: PayloadForm = PayloadForm.PICKLE
+    structure: TypeStructure | None = field(default=None, compare=False)
+    """`StateDescriptor.structure`; None: it was not stored, or the state has no descriptor."""
+
+    @classmethod
+    def of(cls, descriptor: StateDescriptor) -> StateMetadata:
+        """Of a state that a program declares."""
+        return cls(descriptor.name, descriptor.declaration, structure=descriptor.structure)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "name": self.name,
+            "declaration": self.declaration,
+            "form": self.form.name.lower(),
+            "structure": None if self.structure is None else self.structure.document(),
+        }
+
+    @classmethod
+    def of_document(cls, document: Any) -> StateMetadata:
+        """The state that has this document, in which the structure may be missing."""
+        structure = document.get("structure")
+        return cls(
+            document["name"],
+            document["declaration"],
+            PayloadForm[document["form"].upper()],
+            None if structure is None else TypeStructure.of_document(structure),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +210,6 @@ class KeyedStateBackend(ABC):
 
     def close(self) -> None:
         """Release everything."""
-
-
-def check_declaration(stored: StateMetadata, declared: StateDescriptor) -> None:
-    """Raise StateTypeChanged where the state is not what it is declared as."""
-    if stored.declaration != declared.declaration:
-        raise StateTypeChanged(declared.name, stored.declaration, declared.declaration)
 
 
 def check_max_parallelism_unchanged(stored: int, current: int) -> None:

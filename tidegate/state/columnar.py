@@ -227,10 +227,7 @@ class ColumnarState:
         for image in images:
             check_max_parallelism_unchanged(image.max_parallelism, self.max_parallelism)
             for stored in image.metadata:
-                if stored != self.metadata:
-                    raise StateTypeChanged(
-                        stored.name, stored.declaration, self.metadata.declaration
-                    )
+                check_unchanged(self.metadata, stored)
             for chunk in image.chunks(self.key_groups):
                 self._restore_chunk(chunk)
 
@@ -242,6 +239,16 @@ class ColumnarState:
         slots = self.slots_of([rows.column(name) for name in self._key_names])
         for name, column in self.columns.items():
             column.restore(slots, rows.column(name))
+
+
+def check_unchanged(declared: StateMetadata, stored: StateMetadata) -> None:
+    """Raise StateTypeChanged where a stored state is not the columns that are declared."""
+    if stored != declared:
+        reason = (
+            "an aggregation keeps fields of its records, so map() them before it to what they "
+            "were, or give its operator another uid()"
+        )
+        raise StateTypeChanged(stored.name, stored.declaration, declared.declaration, reason)
 
 
 class _FrozenColumns(FrozenState):

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from tidegate.core.durations import DurationLike, as_timedelta
 from tidegate.core.errors import ConfigError
 from tidegate.state.ttl import StateTtlConfig
+from tidegate.types.evolution import TypeStructure, structure_of
+from tidegate.types.infer import as_type_info
 from tidegate.types.typeinfo import TypeInformation
 
 __all__ = [
@@ -28,7 +30,8 @@ TIME_TO_LIVE = ", with a time to live"
 class StateDescriptor(ABC):
     """What a state is. Two descriptors of one name in one operator mean the same state.
 
-    A type is optional: without one any Python value that can be pickled may be stored.
+    A type is optional: without one any Python value that can be pickled may be stored. It may be
+    type information or what stands for it, such as a dataclass.
     """
 
     kind: ClassVar[str]
@@ -37,7 +40,7 @@ class StateDescriptor(ABC):
         if not name or type(name) is not str:
             raise ConfigError("state name", name, "give a text that names the state")
         self.name = name
-        self.type_info = type_info
+        self.type_info = None if type_info is None else as_type_info(type_info)
         self.ttl_config: StateTtlConfig | None = None
 
     def get_name(self) -> str:
@@ -55,6 +58,12 @@ class StateDescriptor(ABC):
         held = "any value" if self.type_info is None else str(self.type_info)
         lasting = "" if self.ttl_config is None else TIME_TO_LIVE
         return f"{self.kind} state of {held}{lasting}"
+
+    @property
+    def structure(self) -> TypeStructure:
+        """The declaration with all its parts: by them a stored state is found to be convertible."""
+        kind = self.kind if self.ttl_config is None else f"{self.kind}{TIME_TO_LIVE}"
+        return TypeStructure(kind, (("value", structure_of(self.type_info)),))
 
     def __repr__(self) -> str:
         return f"<{self.declaration}, named {self.name!r}>"
@@ -90,12 +99,19 @@ class MapStateDescriptor(StateDescriptor):
         value_type_info: TypeInformation | None = None,
     ) -> None:
         super().__init__(name, value_type_info)
-        self.key_type_info = key_type_info
+        self.key_type_info = None if key_type_info is None else as_type_info(key_type_info)
 
     @property
     def declaration(self) -> str:
         keys = "any value" if self.key_type_info is None else str(self.key_type_info)
         return super().declaration.replace(" of ", f" of {keys} to ", 1)
+
+    @property
+    def structure(self) -> TypeStructure:
+        values = super().structure
+        return TypeStructure(
+            values.kind, (("key", structure_of(self.key_type_info)), *values.parts)
+        )
 
 
 class ReducingStateDescriptor(StateDescriptor):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from tidegate.core.clock import Clock
-from tidegate.core.errors import StateTypeChanged
 from tidegate.state.backend import (
     FrozenState,
     KeyedStateImage,
@@ -18,6 +17,7 @@ from tidegate.state.backend import (
     check_max_parallelism_unchanged,
 )
 from tidegate.state.chunks import unpickled
+from tidegate.state.evolution import Conversion
 from tidegate.state.hashmap_snapshot import FrozenHashMap, FrozenPart, FrozenTable, FrozenTimers
 from tidegate.state.hashmap_ttl import Lifetime
 from tidegate.state.key_groups import KeyGroupRange
@@ -48,6 +48,11 @@ class HashMapBackend(SlotBackend):
     def _new_table(self, metadata: StateMetadata) -> Table:
         return Table(metadata, self._slots())
 
+    def _convert(self, table: Table, conversion: Conversion) -> None:
+        for slot, value in enumerate(table.values):
+            if value is not None:
+                table.values[slot] = conversion(table.owned(slot, value))
+
     def keys(self, state: str) -> Iterable[Any]:
         table = self._tables.get(state)
         if table is None or self._keys is None:
@@ -70,20 +75,18 @@ class HashMapBackend(SlotBackend):
     def restore(self, images: Iterable[KeyedStateImage]) -> None:
         for image in images:
             check_max_parallelism_unchanged(image.max_parallelism, self.max_parallelism)
-            for metadata in image.metadata:
-                self._expect(metadata)
+            stored = [each for each in image.metadata if each.name not in self._timers]
+            conversions = {each.name: self._expect(each) for each in stored}
             for chunk in image.chunks(self.key_groups):
-                self._restore_chunk(chunk)
+                self._restore_chunk(chunk, conversions)
 
-    def _expect(self, metadata: StateMetadata) -> None:
-        """Make room for a restored state, or see that it is what the user has declared."""
-        if metadata.name in self._timers:
-            return
-        table = self._tables.setdefault(metadata.name, Table(metadata, self._slots()))
-        if table.metadata != metadata:
-            raise StateTypeChanged(metadata.name, metadata.declaration, table.metadata.declaration)
+    def _known(self, stored: StateMetadata) -> StateMetadata:
+        table = self._tables.setdefault(stored.name, self._new_table(stored))
+        return table.metadata
 
-    def _restore_chunk(self, chunk: StateChunk) -> None:
+    def _restore_chunk(
+        self, chunk: StateChunk, conversions: Mapping[str, Conversion | None]
+    ) -> None:
         stored, values = unpickled(chunk)
         start, stop = chunk.span_in(self.key_groups)
         columns = stored.slice(start, stop) if isinstance(stored, KeyColumns) else None
@@ -98,7 +101,10 @@ class HashMapBackend(SlotBackend):
             timers.add_all(map(Timer, values[start:stop], keys, places))
             return
         held = self._tables[chunk.state].values
-        for place, value in zip(places, values[start:stop], strict=True):
+        restored: Iterable[Any] = values[start:stop]
+        if (conversion := conversions[chunk.state]) is not None:
+            restored = map(conversion, restored)
+        for place, value in zip(places, restored, strict=True):
             held[place] = value
 
     def clean_up(self, records: int) -> None:

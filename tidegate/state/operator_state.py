@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from enum import Enum, auto
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from tidegate.core.errors import StateMisuse, StateTypeChanged, shorten
+from tidegate.state.backend import StateMetadata
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
+from tidegate.state.evolution import DeclaredState, element_conversion_of
 from tidegate.state.handles import BroadcastState, ListState
+from tidegate.types.evolution import TypeStructure
 
 
 class Redistribution(Enum):
@@ -38,6 +43,17 @@ class FrozenOperatorState:
     redistribution: Redistribution
     elements: tuple[bytes, ...]
     """Pickled: elements of a list, or (key, value) pairs of a map."""
+    structure: TypeStructure | None = None
+    """Of its descriptor; None: it was not stored."""
+
+    @property
+    def metadata(self) -> StateMetadata:
+        return StateMetadata(self.name, self.declaration, structure=self.structure)
+
+    def __setstate__(self, values: Sequence[Any]) -> None:
+        # What was pickled before there was a structure has none.
+        for field, value in zip_longest(fields(self), values):
+            object.__setattr__(self, field.name, value)
 
 
 class OperatorStateStore:
@@ -68,6 +84,13 @@ class OperatorStateStore:
     def freeze(self) -> tuple[FrozenOperatorState, ...]:
         """All states as they are now, the unclaimed ones too."""
         return (*(state.freeze() for state in self._states.values()), *self._unclaimed.values())
+
+    def declared(self) -> dict[str, DeclaredState]:
+        """What the program has asked for, by name."""
+        return {
+            name: DeclaredState(state.declaration, state.conversion_of)
+            for name, state in self._states.items()
+        }
 
     def restore(self, states: Iterable[FrozenOperatorState]) -> None:
         """Take over states, redistributed to this subtask."""
@@ -102,17 +125,22 @@ class _OperatorState(ABC):
 
     def __init__(self, descriptor: StateDescriptor, redistribution: Redistribution) -> None:
         self.name = descriptor.name
-        self.declaration = f"{redistribution.name.lower()} {descriptor.declaration}"
+        word = redistribution.name.lower()
+        self.declaration = f"{word} {descriptor.declaration}"
+        self.conversion_of = partial(element_conversion_of, descriptor, word)
+        self._structure = descriptor.structure
         self._redistribution = redistribution
 
     def freeze(self) -> FrozenOperatorState:
         elements = tuple(self._pickled(element) for element in self._elements())
-        return FrozenOperatorState(self.name, self.declaration, self._redistribution, elements)
+        return FrozenOperatorState(
+            self.name, self.declaration, self._redistribution, elements, self._structure
+        )
 
     def restore(self, frozen: FrozenOperatorState) -> None:
-        if frozen.declaration != self.declaration:
-            raise StateTypeChanged(self.name, frozen.declaration, self.declaration)
-        self._replace([pickle.loads(element) for element in frozen.elements])
+        conversion = self.conversion_of(frozen.metadata)
+        elements = map(pickle.loads, frozen.elements)
+        self._replace(list(elements if conversion is None else map(conversion, elements)))
 
     @abstractmethod
     def _elements(self) -> Iterable[Any]: ...

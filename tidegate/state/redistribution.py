@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from tidegate.state.key_groups import KeyGroupRange
@@ -50,4 +51,4 @@ def _all(states: Sequence[FrozenOperatorState]) -> tuple[bytes, ...]:
 
 
 def _with(state: FrozenOperatorState, elements: tuple[bytes, ...]) -> FrozenOperatorState:
-    return FrozenOperatorState(state.name, state.declaration, state.redistribution, elements)
+    return replace(state, elements=elements)

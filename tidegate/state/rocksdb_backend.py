@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidegate.core.clock import Clock
-from tidegate.core.errors import StateTypeChanged
 from tidegate.state.backend import (
     FrozenState,
     KeyedStateImage,
     StateMetadata,
     check_max_parallelism_unchanged,
 )
+from tidegate.state.evolution import Conversion
 from tidegate.state.hashmap_ttl import Lifetime
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.key_slots import ColumnKeys
@@ -31,7 +31,13 @@ from tidegate.state.rocksdb_entries import (
     timer_of,
 )
 from tidegate.state.rocksdb_files import NATIVE_FORM, DatabaseFacts
-from tidegate.state.rocksdb_restore import CopiedChunk, CopiedDatabase, can_take_over
+from tidegate.state.rocksdb_restore import (
+    Conversions,
+    CopiedChunk,
+    CopiedDatabase,
+    can_take_over,
+    converted,
+)
 from tidegate.state.rocksdb_snapshot import SnapshotSeries
 from tidegate.state.rocksdb_store import DEFAULT_MEMORY, LocalStore
 from tidegate.state.rocksdb_sweep import ExpirySweep
@@ -114,14 +120,26 @@ class RocksDBBackend(SlotBackend):
             table.load(0, self._store.get_many([stem + table.suffix for stem in stems]))
         return table
 
-    def _expect(self, metadata: StateMetadata) -> None:
-        """Give a state a number, or see that it is what it was."""
-        number = self._numbers().get(metadata.name)
-        if number is None:
-            self._states.append(metadata)
-        elif self._states[number] != metadata:
-            declared = self._states[number].declaration
-            raise StateTypeChanged(metadata.name, metadata.declaration, declared)
+    def _convert(self, table: Table, conversion: Conversion) -> None:
+        assert isinstance(table, StoredTable)
+        self._write_back()
+        self._states[self._numbers()[table.metadata.name]] = table.metadata
+        self._rewrite(table.suffix, conversion)
+        table.values[:] = table.stored[:] = [None] * self._slots()
+        table.load(0, self._store.get_many([stem + table.suffix for stem in self._set.stems]))
+
+    def _rewrite(self, suffix: bytes, conversion: Conversion) -> None:
+        """Convert what the database holds of a state."""
+        self._store.write(
+            (key, converted(content, conversion))
+            for key, content in self._store.scan(bounds_of(self.key_groups))
+            if key[-2:] == suffix
+        )
+
+    def _known(self, stored: StateMetadata) -> StateMetadata:
+        if stored.name not in self._numbers():
+            self._states.append(stored)
+        return self._states[self._numbers()[stored.name]]
 
     def _numbers(self) -> dict[str, int]:
         return {metadata.name: number for number, metadata in enumerate(self._states)}
@@ -189,8 +207,7 @@ class RocksDBBackend(SlotBackend):
         images = list(images)
         for image in images:
             check_max_parallelism_unchanged(image.max_parallelism, self.max_parallelism)
-            for metadata in image.metadata:
-                self._expect(metadata)
+            self._expected(image.metadata)
         if can_take_over(images, self.key_groups) and not self._store.has_entries:
             self._take_over(images[0])
         else:
@@ -198,26 +215,32 @@ class RocksDBBackend(SlotBackend):
                 self._copy(image)
         self._load_timers()
 
+    def _expected(self, stored: Iterable[StateMetadata]) -> Conversions:
+        """What the values of states have to go through, all of which have a number then."""
+        return {metadata.name: self._expect(metadata) for metadata in stored}
+
     def _take_over(self, image: KeyedStateImage) -> None:
         facts = self._store.take_over(image)
         self._key_schemas.add(facts.keys)
-        declared = self._states
-        self._states = list(facts.states)
-        for metadata in declared:
-            self._expect(metadata)
+        known = {metadata.name: metadata for metadata in self._states}
+        self._states = [known.pop(stored.name, stored) for stored in facts.states]
+        self._states += known.values()
         for name, table in self._stored_tables.items():
             table.suffix = state_suffix(self._numbers()[name])
+        for name, conversion in self._expected(facts.states).items():
+            if conversion is not None:
+                self._rewrite(self._stored_tables[name].suffix, conversion)
 
     def _copy(self, image: KeyedStateImage) -> None:
         if image.native_form == NATIVE_FORM:
             copied = CopiedDatabase(self._store, image)
             self._key_schemas.add(copied.facts.keys)
-            for metadata in copied.facts.states:
-                self._expect(metadata)
-            self._store.write(copied.entries(self.key_groups, self._numbers()))
+            conversions = self._expected(copied.facts.states)
+            self._store.write(copied.entries(self.key_groups, self._numbers(), conversions))
             return
+        conversions = self._expected(image.metadata)
         for chunk in image.chunks(self.key_groups):
-            entries = CopiedChunk(chunk, self.key_groups)
+            entries = CopiedChunk(chunk, self.key_groups, conversions[chunk.state])
             number = self._numbers()[chunk.state]
             self._key_schemas.add(entries.schema)
             self._store.write(

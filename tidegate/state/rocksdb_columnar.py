@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tidegate.core.errors import StateTypeChanged
 from tidegate.state.backend import (
     FrozenState,
     KeyedStateImage,
@@ -18,7 +17,7 @@ from tidegate.state.backend import (
 )
 from tidegate.state.column_bytes import from_bytes
 from tidegate.state.column_rows import RowCodec
-from tidegate.state.columnar import ColumnarState, FrozenColumn, StateColumn
+from tidegate.state.columnar import ColumnarState, FrozenColumn, StateColumn, check_unchanged
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.key_index import KeyIndex
 from tidegate.state.keys import KeyColumns
@@ -109,9 +108,7 @@ class RocksDBColumnarState(ColumnarState):
         for image in images:
             check_max_parallelism_unchanged(image.max_parallelism, self.max_parallelism)
             for stored in image.metadata:
-                if stored != self.metadata:
-                    declared = self.metadata.declaration
-                    raise StateTypeChanged(stored.name, stored.declaration, declared)
+                check_unchanged(self.metadata, stored)
         if can_take_over(images, self.key_groups) and not self._store.has_entries:
             self._store.take_over(images[0])
             return

@@ -20,6 +20,7 @@ from tidegate.core.errors import StateMisuse
 from tidegate.state.backend import NativeFile, PayloadForm, StateMetadata
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.keys import KeySchema
+from tidegate.types.evolution import TypeStructure
 
 NATIVE_FORM: Final = "rocksdb"
 FACTS_FILE: Final = "tidegate-state.json"
@@ -50,7 +51,7 @@ class DatabaseFacts:
             keys = {"columns": _encoded(kinds), "tuple": self.keys.is_tuple}
         facts = {
             "version": _VERSION,
-            "states": [[s.name, s.declaration, s.form.name] for s in self.states],
+            "states": [[s.name, s.declaration, s.form.name, _structure(s)] for s in self.states],
             "key_groups": [self.key_groups.start, self.key_groups.stop],
             "max_parallelism": self.max_parallelism,
             "keys": keys,
@@ -71,12 +72,21 @@ class DatabaseFacts:
             kinds = tuple(field.type for field in _decoded(facts["keys"]["columns"]))
             keys = KeySchema(kinds, facts["keys"]["tuple"])
         return cls(
-            states=tuple(StateMetadata(n, d, PayloadForm[form]) for n, d, form in facts["states"]),
+            states=tuple(_state(*facts_of_state) for facts_of_state in facts["states"]),
             key_groups=KeyGroupRange(*facts["key_groups"]),
             max_parallelism=facts["max_parallelism"],
             keys=keys,
             rows=None if facts["rows"] is None else _decoded(facts["rows"]),
         )
+
+
+def _structure(state: StateMetadata) -> Any:
+    return None if state.structure is None else state.structure.document()
+
+
+def _state(name: str, declaration: str, form: str, structure: Any = None) -> StateMetadata:
+    known = None if structure is None else TypeStructure.of_document(structure)
+    return StateMetadata(name, declaration, PayloadForm[form], known)
 
 
 def native_files(directory: Path, inherited: Lives, life: str) -> list[NativeFile]:

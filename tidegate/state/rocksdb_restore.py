@@ -8,17 +8,27 @@ from typing import Any, Final
 
 from tidegate.state.backend import KeyedStateImage, StateChunk
 from tidegate.state.chunks import unpickled
+from tidegate.state.evolution import Conversion
 from tidegate.state.hash_columns import hash_values
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.keys import KeyColumns, KeySchema
 from tidegate.state.rocksdb_database import Database
-from tidegate.state.rocksdb_entries import bounds_of, head_of, state_suffix, stems_of, timer_stem
+from tidegate.state.rocksdb_entries import (
+    bounds_of,
+    head_of,
+    payload_of,
+    state_suffix,
+    stems_of,
+    timer_stem,
+)
 from tidegate.state.rocksdb_files import NATIVE_FORM, DatabaseFacts
 from tidegate.state.rocksdb_store import LocalStore, remove
 
 Entries = Iterator[tuple[bytes, bytes]]
 Numbers = Mapping[str, int]
 """State -> the number that it has in the database the entries are for."""
+Conversions = Mapping[str, Conversion | None]
+"""State -> what its values have to go through."""
 
 _TIMER_PAYLOAD: Final = (0).to_bytes(8, "big")
 
@@ -37,24 +47,40 @@ class CopiedDatabase:
         self._directory = store.fetched(image)
         self.facts = DatabaseFacts.read(self._directory)
 
-    def entries(self, key_groups: KeyGroupRange, numbers: Numbers) -> Entries:
-        suffixes = {
-            state_suffix(number): state_suffix(numbers[state.name])
+    def entries(
+        self, key_groups: KeyGroupRange, numbers: Numbers, conversions: Conversions | None = None
+    ) -> Entries:
+        states = {
+            state_suffix(number): (
+                state_suffix(numbers[state.name]),
+                (conversions or {}).get(state.name),
+            )
             for number, state in enumerate(self.facts.states)
         }
         database = Database.read_only(self._directory)
         try:
             for key, content in database.scan(*bounds_of(key_groups)):
-                yield key[:-2] + suffixes[key[-2:]], content
+                suffix, conversion = states[key[-2:]]
+                if conversion is not None:
+                    content = converted(content, conversion)
+                yield key[:-2] + suffix, content
         finally:
             database.close()
             remove(self._directory)
 
 
+def converted(content: bytes, conversion: Conversion) -> bytes:
+    """An entry of a pickled value as it is after a conversion."""
+    payload = payload_of(content)
+    return content[: -len(payload)] + pickle.dumps(conversion(pickle.loads(payload)), 5)
+
+
 class CopiedChunk:
     """The entries of some key groups of a chunk of pickled values."""
 
-    def __init__(self, chunk: StateChunk, key_groups: KeyGroupRange) -> None:
+    def __init__(
+        self, chunk: StateChunk, key_groups: KeyGroupRange, conversion: Conversion | None = None
+    ) -> None:
         stored, values = unpickled(chunk)
         start, stop = chunk.span_in(key_groups)
         self.schema: KeySchema | None = None
@@ -66,6 +92,8 @@ class CopiedChunk:
             self._keys = stored[start:stop]
             self._hashes = hash_values(self._keys)
         self._values = values[start:stop]
+        if conversion is not None:
+            self._values = [conversion(value) for value in self._values]
 
     def entries(self, number: int, max_parallelism: int, *, are_timers: bool) -> Entries:
         suffix = state_suffix(number)

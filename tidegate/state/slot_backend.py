@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tidegate.core.clock import Clock, SystemClock
-from tidegate.state.backend import KeyedStateBackend, StateMetadata, check_declaration
+from tidegate.core.errors import StateTypeChanged
+from tidegate.state.backend import KeyedStateBackend, StateMetadata
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -16,6 +17,7 @@ from tidegate.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from tidegate.state.evolution import Conversion, conversion_of
 from tidegate.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
 from tidegate.state.hashmap_handles import (
     HashMapAggregatingState,
@@ -126,18 +128,45 @@ class SlotBackend(KeyedStateBackend):
 
     def table(self, descriptor: StateDescriptor) -> Table:
         """The values of a state, for operators that loop over records by themselves."""
-        table = self._tables.get(descriptor.name)
+        name = descriptor.name
+        table = self._tables.get(name)
         if table is None:
-            metadata = StateMetadata(descriptor.name, descriptor.declaration)
-            table = self._tables[descriptor.name] = self._new_table(metadata)
-        check_declaration(table.metadata, descriptor)
+            table = self._tables[name] = self._new_table(StateMetadata.of(descriptor))
+        if name in self._descriptors:
+            if table.metadata.declaration != descriptor.declaration:
+                raise StateTypeChanged(name, table.metadata.declaration, descriptor.declaration)
+        elif (conversion := conversion_of(descriptor, table.metadata)) is not None:
+            table.metadata = StateMetadata.of(descriptor)
+            self._convert(table, conversion)
         table.ttl = descriptor.ttl_config
-        self._descriptors[descriptor.name] = descriptor
+        self._descriptors[name] = descriptor
         return table
 
     @abstractmethod
     def _new_table(self, metadata: StateMetadata) -> Table:
         """A table with a place for every slot there is."""
+
+    @abstractmethod
+    def _convert(self, table: Table, conversion: Conversion) -> None:
+        """Convert all values of a state that was restored before it was declared."""
+
+    def _expect(self, stored: StateMetadata) -> Conversion | None:
+        """Prepare for values of a stored state; returns what they have to go through.
+
+        Raises:
+            StateTypeChanged: the state is declared as something else.
+        """
+        declared = self._descriptors.get(stored.name)
+        if declared is not None:
+            return conversion_of(declared, stored)
+        known = self._known(stored)
+        if known != stored:
+            raise StateTypeChanged(stored.name, stored.declaration, known.declaration)
+        return None
+
+    @abstractmethod
+    def _known(self, stored: StateMetadata) -> StateMetadata:
+        """What is known of a state that nobody has declared yet: by default what is stored."""
 
     def _slots(self) -> int:
         return 0 if self._keys is None else len(self._keys)

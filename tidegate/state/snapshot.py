@@ -144,16 +144,21 @@ class OperatorHandle:
     keyed: KeyedStateHandle | None = None
     operator: Segment | None = None
     """Its operator states: a pickled tuple of `FrozenOperatorState`."""
+    operator_states: tuple[StateMetadata, ...] = ()
+    """What those are, known without loading them."""
     source_splits: tuple[bytes, ...] = ()
     """Pickled one by one, so that they can be dealt out without loading them."""
     in_flight: tuple[ChannelHandle, ...] = ()
     """What the subtask whose head this operator is has still to take in, channel by channel."""
+    owned: tuple[FileSegment, ...] = ()
+    """Of a savepoint: copies of the files that the splits count on, whole."""
 
     @property
     def segments(self) -> list[Segment]:
         keyed = [] if self.keyed is None else self.keyed.segments
         operator = [] if self.operator is None else [self.operator]
-        return [*keyed, *operator, *(channel.content for channel in self.in_flight)]
+        in_flight = [channel.content for channel in self.in_flight]
+        return [*keyed, *operator, *in_flight, *self.owned]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,6 +72,17 @@ def read_segment(segment: Segment, resolve: FileResolver) -> bytes:
             return data
 
 
+def read_blocks(segment: FileSegment, resolve: FileResolver) -> Iterator[bytes]:
+    """The bytes of a segment piece by piece; they are verified when the last one was taken."""
+    checksum = xxh3_64()
+    for offset in range(0, segment.size, _READ_AT_ONCE):
+        wanted = min(_READ_AT_ONCE, segment.size - offset)
+        block = _read(resolve, segment.file, segment.offset + offset, wanted)
+        checksum.update(block)
+        yield block
+    _verify(checksum.intdigest(), segment, resolve)
+
+
 def place_of(file: StoredFile, resolve: FileResolver) -> str:
     """Where a file stands, for messages."""
     store, path = resolve(file)
@@ -158,14 +169,8 @@ class StoredImage(KeyedStateImage):
             match file.content:
                 case InlineBytes(data):
                     copy.write(data)
-                case FileSegment(stored, start, size, _) as segment:
-                    checksum = xxh3_64()
-                    for offset in range(0, size, _READ_AT_ONCE):
-                        wanted = min(_READ_AT_ONCE, size - offset)
-                        block = _read(self._resolve, stored, start + offset, wanted)
-                        checksum.update(block)
-                        copy.write(block)
-                    _verify(checksum.intdigest(), segment, self._resolve)
+                case FileSegment() as segment:
+                    copy.writelines(read_blocks(segment, self._resolve))
 
 
 def _chunk(handle: ChunkHandle, payload: bytes) -> StateChunk:

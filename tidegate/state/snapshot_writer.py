@@ -193,6 +193,7 @@ class SnapshotWriter:
         file = self._open(FileScope.EXCLUSIVE, name)
         self._own_files.append(file)
         for part in parts:
+            self._stop_if_canceled()
             file.write(part)
         file.close()
         return file.file

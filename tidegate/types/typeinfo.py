@@ -6,8 +6,9 @@ names of a row's fields do not count: `Types.ROW([t])` equals `Types.ROW_NAMED([
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -302,13 +303,31 @@ class RowTypeInfo(CompositeTypeInfo):
     """A `Row`."""
 
     def __init__(
-        self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None
+        self,
+        field_types: Sequence[TypeInformation],
+        field_names: Sequence[str] | None = None,
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__("row", field_types, field_names)
-        self._has_names = field_names is not None
+        self.has_names = field_names is not None
+        self._defaults = dict(defaults or {})
+        for name, value in self._defaults.items():
+            self._check_default(name, value)
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """What rows of older state get in fields that they do not have; None where none is set."""
+        return MappingProxyType(self._defaults)
+
+    def _check_default(self, name: str, value: Any) -> None:
+        from tidegate.types.arrow import arrow_format  # which imports this module
+
+        format = arrow_format(TupleTypeInfo([self._field_types[self.get_field_index(name)]]))
+        if format is not None:
+            format.encode([(value,)])
 
     def __repr__(self) -> str:
-        if self._has_names:
+        if self.has_names:
             return f"RowTypeInfo({self._named_types()})"
         return f"RowTypeInfo({', '.join(map(str, self._field_types))})"
 
@@ -442,10 +461,16 @@ class Types:
 
     @staticmethod
     def ROW_NAMED(
-        field_names: Sequence[str], field_types: Sequence[TypeInformation]
+        field_names: Sequence[str],
+        field_types: Sequence[TypeInformation],
+        defaults: Mapping[str, Any] | None = None,
     ) -> RowTypeInfo:
-        """A `Row` with the given names."""
-        return RowTypeInfo(field_types, field_names)
+        """A `Row` with the given names.
+
+        `defaults` are for state: what rows that were stored without a field get in it when they
+        are restored. Without one that is None.
+        """
+        return RowTypeInfo(field_types, field_names, defaults)
 
     @staticmethod
     def TUPLE(field_types: Sequence[TypeInformation]) -> TupleTypeInfo:
@@ -476,6 +501,11 @@ class Types:
     def LIST(element_type_info: TypeInformation) -> TypeInformation:
         """A list of any type."""
         return ListTypeInfo(element_type_info)
+
+
+def elements_of(type_info: TypeInformation) -> TypeInformation | None:
+    """The type of the elements, if it is a list."""
+    return type_info.element_type if isinstance(type_info, _ElementsTypeInfo) else None
 
 
 def _checked(candidate: object) -> TypeInformation:

@@ -170,6 +170,31 @@ def test_identities_without_uid_stay_while_the_program_does():
     assert len(set(identities())) == 3
 
 
+@pytest.mark.parametrize("names", [("map",), ("map", "map"), ("another", "map")])
+def test_no_operator_without_uid_is_taken_for_one_of_another_graph(names):
+    def identities(*stages):
+        stream = read([1])
+        for name in stages:
+            stream = mapped(abs, stream, name=name)
+        job = graph_of(collected(stream))
+        return {c.operator_id for vertex in job.vertices for c in vertex.chain}
+
+    assert identities().isdisjoint(identities(*names))
+
+
+def test_operators_with_uids_beside_the_others_change_nothing_for_them():
+    def identity(**settings):
+        source = read([1])
+        job = graph_of(collected(source, "kept"), collected(source, "more", **settings))
+        chained = [c for vertex in job.vertices for c in vertex.chain]
+        return next(c.operator_id for c in chained if c.name == "kept")
+
+    alone = graph_of(collected(read([1]), "kept"))
+    [kept] = [c.operator_id for c in alone.vertices[0].chain if c.name == "kept"]
+    assert identity(uid="more") == kept
+    assert identity() != kept
+
+
 def test_a_source_becomes_an_operator_that_knows_its_format():
     job = graph_of(collected(read([1], type_info=Types.LONG())))
     head = job.vertices[0].chain[0].operator
