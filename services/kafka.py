@@ -20,7 +20,7 @@ ARTIFACTS = (
 )
 USER = "tidegate"
 PASSWORD = "tidegate-secret"
-_START_TIMEOUT_SECONDS = 90
+_START_TIMEOUT_SECONDS = 180
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,11 @@ def _java(home: Path, libs: Path, *arguments: str) -> list[str]:
 def _wait_until_it_answers(home: Path, port: int) -> None:
     deadline = time.monotonic() + _START_TIMEOUT_SECONDS
     while not (detached.listens(port) and "Kafka Server started" in _log(home)):
-        if detached.running(home) is None or time.monotonic() > deadline:
+        has_ended = detached.running(home) is None
+        if has_ended or time.monotonic() > deadline:
             detached.end(home)
-            raise RuntimeError(f"the broker did not start:\n{_log(home)[-4000:]}")
+            what = "ended" if has_ended else f"does not answer after {_START_TIMEOUT_SECONDS} s"
+            raise RuntimeError(f"the broker {what}:\n{_log(home)[-4000:]}")
         time.sleep(0.2)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -248,6 +249,18 @@ def checkpoint_after(job: Job, watch: Watch, tap: Tap, records: int, name: str =
     tap.let(records)
     wait_until(lambda: tap.reached() == records)
     return take_checkpoint(job, watch, name)
+
+
+def open_with_barrier(checkpoints: JobCheckpoints, gate: threading.Event) -> None:
+    """Let records pass a gate when a checkpoint begins: the step that follows has its barrier."""
+    handle = checkpoints.handle
+
+    def handle_then_open(event: Any) -> Any:
+        effects = handle(event)
+        gate.set()
+        return effects
+
+    checkpoints.handle = handle_then_open  # type: ignore[method-assign]
 
 
 def raise_(error: BaseException) -> NoReturn:

@@ -22,7 +22,7 @@ from tidegate.state.keys import select_key
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import TypeInformation
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds after which a job that has not ended is taken for hung."""
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.jobs import Watch, pairs, summed
+from tests.jobs import Sums, Watch, pairs, summed
 from tests.programs import graph_of, read, settings_of, wait_until
 from tests.taps import Tap
 from tidegate.core.rest_settings import RestSettings
@@ -110,7 +110,7 @@ def serve(tmp_path):
     """Starts jobs with a server each, and ends both."""
     served = []
 
-    def create(settings=None, rest=None, name="sums of numbers", parallelism=2):
+    def create(settings=None, rest=None, name="sums of numbers", parallelism=2, function=Sums):
         watch, tap = Watch(), Tap(RECORDS)
         values = {
             "execution.checkpointing.savepoint-dir": str(tmp_path / "savepoints"),
@@ -120,7 +120,8 @@ def serve(tmp_path):
         values = {key: value for key, value in values.items() if value is not None}
 
         def plan(parallelism):
-            return graph_of(summed(watch, read(tap)), parallelism=parallelism, name=name)
+            sums = summed(watch, read(tap), function=function)
+            return graph_of(sums, parallelism=parallelism, name=name)
 
         server = RestServer(rest or RestSettings())
         job = run(plan(parallelism), settings_of(values), plan)

@@ -136,6 +136,12 @@ class _TapReader(SourceReader):
             for stream, split in self._splits.items()
         )
 
+    def pending_records(self) -> int:
+        return sum(
+            max(0, self._flow.limits[stream] - split.position)
+            for stream, split in self._splits.items()
+        )
+
     def is_available(self) -> bool:
         return self._can_go_on() or (not self._splits and self._no_more)
 

@@ -101,7 +101,13 @@ if TYPE_CHECKING:
         ValueState,
         ValueStateDescriptor,
     )
-    from tidegate.state_data import StateReader, StateWriter, state_reader, state_writer
+    from tidegate.state_data import (
+        StateReader,
+        StateWriter,
+        dispose_savepoint,
+        state_reader,
+        state_writer,
+    )
 
 _HOMES = (
     "tidegate.common",
@@ -195,6 +201,7 @@ __all__ = [
     "ValueState",
     "ValueStateDescriptor",
     "WatermarkStrategy",
+    "dispose_savepoint",
     "durable",
     "state_reader",
     "state_writer",

@@ -2,8 +2,11 @@
 
 import pytest
 
+from tests.disks import disk
 from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.testing.environments import mini_environment
+
+__all__ = ["disk", "env", "spark_env"]
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """A file sink on a disk that is full for a while: nothing is lost, nothing is there twice."""
 
 import hashlib
-import os
-import subprocess
 
 import pytest
 
@@ -26,18 +24,6 @@ ENCODINGS = {
     "text": (Encoder(), TextLineFormat()),
     "parquet": (ParquetEncoding(arrow_format(TEXT).schema), ParquetFormat(TEXT)),
 }
-
-
-@pytest.fixture
-def disk(tmp_path):
-    """A file system of one megabyte."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tidegate", str(disk)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a small file system cannot be mounted here: run the tests as root")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
 
 
 def digest(number):

@@ -7,7 +7,7 @@ import pytest
 from tests.programs import PATIENCE, wait_until
 from tests.taps import Tap
 from tidegate.core.errors import GraphError
-from tidegate.datastream.connectors.file_system import CsvEncoding, FileSink
+from tidegate.datastream.connectors.file_system import CsvEncoding, Encoder, FileSink
 from tidegate.testing.environments import mini_environment
 
 RECORDS = [(f"key {n % 7}", 1) for n in range(120)]
@@ -51,6 +51,22 @@ def test_every_record_counts_once_over_several_rescalings(storage, backend, tmp_
     tap.let(len(RECORDS))
     job.wait(PATIENCE)
     assert lines_in(tmp_path / "out") == EXPECTED
+
+
+def test_a_subtask_whose_senders_had_ended_gets_records_from_others(storage, tmp_path):
+    tap = Tap(RECORDS)
+    env = mini_environment({"execution.checkpointing.interval": "100 ms", **storage}, parallelism=4)
+    source = env.from_source(tap).uid("source")
+    # Of four readers one has something to read, so the second of two subtasks soon has no input.
+    lines = source.rescale().map(lambda pair: f"{pair[0]},{pair[1]}").uid("lines")
+    lines.set_parallelism(2).sink_to(FileSink(str(tmp_path / "out"), Encoder())).uid("files")
+    job = env.execute_async("rescaled")
+    tap.let(20)
+    wait_until(lambda: tap.reached() == 20)
+    job.rescale(1).result(PATIENCE)
+    tap.let(len(RECORDS))
+    job.wait(PATIENCE)
+    assert lines_in(tmp_path / "out") == sorted(f"{key},{number}" for key, number in RECORDS)
 
 
 def test_the_job_keeps_its_id(storage, tmp_path):

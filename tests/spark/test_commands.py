@@ -1,57 +1,29 @@
 """Every command on a real job in another process, on Spark."""
 
-import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.programs import wait_until
-from tests.spark.scripts import environment
+from tests.spark.shell import Shell
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 PROGRAM = Path(__file__).with_name("commanded_program.py")
 
 
-class Shell:
-    """Runs `tidegate` as a user of one machine does."""
-
-    def __init__(self, directory):
-        self.directory = directory
-        self.environment = {**environment(directory), "TIDEGATE_HOME": str(directory / "home")}
-
-    def __call__(self, *arguments, code=0):
-        done = subprocess.run(
-            [sys.executable, "-m", "tidegate", *map(str, arguments)],
-            cwd=self.directory,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == code, (arguments, done.stdout, done.stderr)
-        return done.stdout.strip() if code == 0 else done.stderr.strip()
-
-    def json(self, *arguments):
-        return json.loads(self(*arguments, "--json"))
-
-    def jobs(self, *options):
-        return {job["jid"]: job for job in self.json("list", *options)["jobs"]}
-
+class CommandedJob(Shell):
     def run(self, *options):
         return self("run", "--detached", *options, PROGRAM, self.directory / "checkpoints")
 
 
 @pytest.fixture
 def shell(tmp_path):
-    shell = Shell(tmp_path)
+    shell = CommandedJob(tmp_path)
     yield shell
-    for job in shell.jobs().values():
-        shell("cancel", job["jid"])
+    shell.cancel_all()
 
 
 def has_gone(pid):

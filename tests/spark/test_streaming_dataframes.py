@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import tempfile
 import textwrap
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from pyarrow import parquet as pq
 
 from tests.api.test_exactly_once_sinks import FailsBehindCheckpoints
+from tests.jobs import open_with_barrier
 from tests.programs import wait_until
 from tests.spark.scripts import end, output_of, start_script
 from tidegate.common import RestartStrategies, Types
@@ -19,6 +22,7 @@ from tidegate.connectors.source import EnumeratorContext, ReaderContext
 from tidegate.connectors.staging import StagedReader
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExternalError, GraphError
+from tidegate.datastream import MapFunction
 from tidegate.datastream.connectors.file_system import Encoder, FileSink
 from tidegate.testing.environments import mini_environment
 from tidegate.types.arrow import arrow_format
@@ -71,7 +75,9 @@ def environment(tmp_path, parallelism=2, **settings):
         parallelism=parallelism,
     )
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(20, 1))
-    return env.enable_checkpointing("30 ms")
+    return (
+        env if "execution.checkpointing.interval" in settings else env.enable_checkpointing("30 ms")
+    )
 
 
 def write(stream, out):
@@ -162,6 +168,53 @@ def test_a_new_job_goes_on_behind_the_checkpoint_of_the_last(spark, inbox, out, 
     spark.conf.unset("spark.sql.streaming.fileSource.log.compactInterval")
     if restored == "path":
         assert before <= staged(tmp_path), "they belong to another job"
+
+
+class Waits(MapFunction):
+    """Lets rows pass when the test says so."""
+
+    gate = threading.Event()
+
+    def map(self, value):
+        Waits.gate.wait(60)
+        return value
+
+
+@pytest.mark.parametrize("claim", ["CLAIM", "NO_CLAIM"])
+def test_a_savepoint_goes_on_elsewhere_with_rows_that_were_staged(
+    spark, inbox, out, tmp_path, claim
+):
+    """Spark's batches are ahead of what the job has read when it is stopped."""
+    Waits.gate.clear()
+    inbox.add(6)
+    env = environment(tmp_path, **{"execution.checkpointing.interval": "1 h"})
+    rows = env.from_streaming_dataframe(inbox.stream(spark)).uid("rows")
+    write(rows.map(Waits()).rebalance(), out)
+    job = env.execute_async("moved")
+    wait_until(lambda: len(staged(tmp_path)) > 1)
+    open_with_barrier(job._job._master.checkpoints, Waits.gate)
+    path = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
+    job.wait()
+    assert len(numbers_in(out)) < inbox.count
+    assert list(Path(path).glob("taskowned/*/stream/*/batch-*/*.parquet"))
+    shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
+    moved = shutil.move(path, tmp_path / "elsewhere")
+    inbox.add(2)
+    settings = {
+        "execution.state-recovery.path": str(moved),
+        "execution.state-recovery.claim-mode": claim,
+    }
+    env = environment(tmp_path, parallelism=3, **settings)
+    rows = env.from_streaming_dataframe(inbox.stream(spark)).uid("rows")
+    write(rows.map(Waits()).rebalance(), out)
+    job = env.execute_async("moved")
+    try:
+        wait_until(lambda: numbers_in(out) == list(range(inbox.count)))
+        wait_until(lambda: not staged(tmp_path))
+    finally:
+        job.cancel_and_wait()
+    assert numbers_in(out) == list(range(inbox.count))
+    assert moved.exists() == (claim == "NO_CLAIM")
 
 
 def test_without_checkpoints_rows_arrive_and_nothing_of_them_stays(spark, inbox, tmp_path):

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from tidegate.core.ids import CheckpointId
+from tidegate.storage.locations import below
 
 METADATA: Final = "_metadata"
 SHARED: Final = "shared"
@@ -13,6 +14,7 @@ TASK_OWNED: Final = "taskowned"
 LAST_ID: Final = "last-id"
 _CHECKPOINT: Final = re.compile(r"chk-(\d+)")
 _OWNER: Final = re.compile(r"owner-(\d+)")
+_PART: Final = re.compile(r"[0-9a-f]{32}|(state|timers|taskowned)/.+")
 _TEMPORARY: Final = re.compile(r"(.*/)?[^/]*\.[0-9a-f]{16}\.tmp")
 
 
@@ -43,9 +45,19 @@ def is_temporary(path: str) -> bool:
     return _TEMPORARY.fullmatch(path) is not None
 
 
+def is_part(path: str) -> bool:
+    """Whether a blob in a directory looks like one that precedes the metadata of a savepoint."""
+    return _PART.fullmatch(path) is not None or is_temporary(path)
+
+
 def is_ours(path: str) -> bool:
     """Whether a blob belongs to the layout, so that it may be deleted with the job."""
     directory, _, inner = path.partition("/")
     if inner:
         return directory in (SHARED, TASK_OWNED) or id_of(directory) is not None
     return path == LAST_ID or epoch_of(path) is not None or is_temporary(path)
+
+
+def home_of(directory: str, name: str) -> str:
+    """Beside what `taskowned` is of a checkpoint: its job's directory, or the savepoint itself."""
+    return directory if id_of(name) is not None else below(directory, name)

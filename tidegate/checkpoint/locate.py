@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidegate.checkpoint.layout import METADATA, directory_of, epoch_of, id_of
+from tidegate.checkpoint.layout import METADATA, directory_of, epoch_of, id_of, is_part
 from tidegate.checkpoint.metadata import CheckpointMetadata, decode
 from tidegate.checkpoint.ownership import owned_since
 from tidegate.checkpoint.store import Unreadable
@@ -23,7 +23,7 @@ from tidegate.storage.locations import below, parent_and_name, shown
 from tidegate.storage.subdirectory import Subdirectory
 
 _REPAIR = "restore it, or delete it if the job shall begin anew"
-_GIVE = "give the path of a chk-<n> directory, or of a job's directory that has some"
+_GIVE = "give the path of a savepoint, of a chk-<n>, or of a job's directory that has some"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +190,10 @@ def _nothing(store: BlobStore, name: str, path: str) -> NoCheckpoint:
     present = list(store.list(name))
     if not present:
         return NoCheckpoint(shown(path), "there is no such directory, or it is empty", _GIVE)
-    if id_of(name) is not None:
+    if id_of(name) is not None or any(is_part(each[len(name) + 1 :]) for each in present):
         return NoCheckpoint(
             shown(path),
             f"it has {len(present)} file(s) but no {METADATA}, so it was never completed",
-            "give an earlier checkpoint of the job",
+            "give an earlier checkpoint or savepoint of the job",
         )
     return NoCheckpoint(shown(path), "it holds no checkpoint", _GIVE)

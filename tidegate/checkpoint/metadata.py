@@ -24,7 +24,7 @@ from xxhash import xxh3_64_intdigest
 
 from tidegate.core.errors import CorruptCheckpoint, UnsupportedFormat
 from tidegate.core.ids import CheckpointId, JobId, OperatorId
-from tidegate.state.backend import PayloadForm, StateMetadata
+from tidegate.state.backend import StateMetadata
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.snapshot import (
     ChannelHandle,
@@ -179,19 +179,18 @@ class _Writer:
             "operator_id": handle.operator_id,
             "keyed": None if handle.keyed is None else self._keyed(handle.keyed),
             "operator": None if handle.operator is None else self._segment(handle.operator),
+            "operator_states": [each.document() for each in handle.operator_states],
             "source_splits": [self._blob(split) for split in handle.source_splits],
             "in_flight": [
                 {"edge": each.edge, "source": each.source, "content": self._segment(each.content)}
                 for each in handle.in_flight
             ],
+            "owned": [self._segment(each) for each in handle.owned],
         }
 
     def _keyed(self, keyed: KeyedStateHandle) -> dict[str, Any]:
         return {
-            "states": [
-                {"name": each.name, "declaration": each.declaration, "form": each.form.name.lower()}
-                for each in keyed.metadata
-            ],
+            "states": [each.document() for each in keyed.metadata],
             "max_parallelism": keyed.max_parallelism,
             "key_groups": [keyed.key_groups.start, keyed.key_groups.stop],
             "chunks": [
@@ -272,19 +271,18 @@ class _Reader:
             operator_id=OperatorId(found["operator_id"]),
             keyed=None if keyed is None else self._keyed(keyed),
             operator=None if operator is None else self._segment(operator),
+            operator_states=tuple(map(StateMetadata.of_document, found.get("operator_states", ()))),
             source_splits=tuple(self._blob(*each) for each in found["source_splits"]),
             in_flight=tuple(
                 ChannelHandle(each["edge"], each["source"], self._segment(each["content"]))
                 for each in found["in_flight"]
             ),
+            owned=tuple(self._file_segment(*each) for each in found.get("owned", ())),
         )
 
     def _keyed(self, found: Any) -> KeyedStateHandle:
         return KeyedStateHandle(
-            metadata=tuple(
-                StateMetadata(each["name"], each["declaration"], PayloadForm[each["form"].upper()])
-                for each in found["states"]
-            ),
+            metadata=tuple(map(StateMetadata.of_document, found["states"])),
             max_parallelism=found["max_parallelism"],
             key_groups=KeyGroupRange(*found["key_groups"]),
             chunks=tuple(

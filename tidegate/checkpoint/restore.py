@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
 from tidegate.core.errors import StateMisuse, StateNotClaimed
 from tidegate.core.ids import OperatorId, SubtaskIndex
 from tidegate.state.backend import check_max_parallelism_unchanged
 from tidegate.state.key_groups import range_of
-from tidegate.state.snapshot import ChannelHandle, KeyedStateHandle, Segment
+from tidegate.state.snapshot import ChannelHandle, FileSegment, KeyedStateHandle, Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,8 @@ class OperatorRestore:
     operator: tuple[Segment | None, ...] = ()
     """The operator states of all subtasks there were, from which its own are dealt."""
     source_splits: tuple[bytes, ...] = ()
+    owned: tuple[FileSegment, ...] = ()
+    """Its share of the files that the splits of all subtasks count on, to be verified."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,25 +39,40 @@ class SubtaskRestore:
     """It has done its work: it is not opened again."""
 
 
+class Feeding(Enum):
+    """Who sends to the subtasks of a vertex, compared with when the checkpoint was taken."""
+
+    SAME = auto()
+    """What has ended for a subtask has ended."""
+    RESCALED = auto()
+    """The same operators, not all with as many subtasks: a subtask whose senders had ended may get
+    others. What has ended for all of them has ended."""
+    OTHERS = auto()
+    """There are new operators: what had ended may go on."""
+
+
 def restore_subtask(
     metadata: CheckpointMetadata,
     chain: Sequence[OperatorId],
     subtask: SubtaskIndex,
     parallelism: int,
     max_parallelism: int,
+    feeding: Feeding = Feeding.SAME,
 ) -> SubtaskRestore:
     """What the subtask of a vertex finds in a checkpoint; operators that are new find nothing."""
     records = [record for id in chain if (record := metadata.operators.get(id)) is not None]
     if not records:
         return SubtaskRestore()
+    if any(record.parallelism != parallelism for record in records) and feeding is Feeding.SAME:
+        feeding = Feeding.RESCALED
     return SubtaskRestore(
         operators={
             record.operator_id: _restore_operator(record, subtask, parallelism, max_parallelism)
             for record in records
         },
-        ended_inputs=_ended_inputs(records[0], subtask, parallelism),
-        in_flight=_in_flight(records[0], subtask, parallelism),
-        is_finished=all(_is_finished(record, subtask, parallelism) for record in records),
+        ended_inputs=_ended_inputs(records[0], subtask, feeding),
+        in_flight=_in_flight(records[0], subtask, feeding),
+        is_finished=all(_is_finished(record, subtask, feeding) for record in records),
     )
 
 
@@ -88,9 +106,9 @@ def _restore_operator(
     for keyed in stored:
         check_max_parallelism_unchanged(keyed.max_parallelism, max_parallelism)
     mine = range_of(subtask, parallelism, max_parallelism)
-    own = handles[subtask] if record.parallelism == parallelism else None
-    if own is not None:
-        splits = own.source_splits
+    if record.parallelism == parallelism:
+        own = handles[subtask]
+        splits = () if own is None else own.source_splits
     else:
         all_splits = [split for handle in found for split in handle.source_splits]
         splits = tuple(all_splits[subtask::parallelism])
@@ -98,34 +116,44 @@ def _restore_operator(
         keyed=tuple(keyed for keyed in stored if len(keyed.key_groups.intersection(mine))),
         operator=tuple(None if handle is None else handle.operator for handle in handles),
         source_splits=splits,
+        owned=tuple([file for handle in found for file in handle.owned][subtask::parallelism]),
     )
 
 
 def _in_flight(
-    record: OperatorRecord, subtask: SubtaskIndex, parallelism: int
+    record: OperatorRecord, subtask: SubtaskIndex, feeding: Feeding
 ) -> tuple[ChannelHandle, ...]:
-    if record.parallelism == parallelism:
+    if feeding is Feeding.SAME:
         own = record.subtasks.get(subtask)
         return () if own is None else own.in_flight
     if any(handle.in_flight for handle in record.subtasks.values()):
         raise StateMisuse(
             f"the unaligned checkpoint holds records on their way to {record.name!r}, which ran "
-            f"with a parallelism of {record.parallelism}: go on with that, or from a checkpoint "
-            "that was taken without execution.checkpointing.unaligned.enabled"
+            f"with a parallelism of {record.parallelism}: go on with the operators and the "
+            "parallelism that the job had, or from a checkpoint that was taken without "
+            "execution.checkpointing.unaligned.enabled"
         )
     return ()
 
 
-def _is_finished(record: OperatorRecord, subtask: SubtaskIndex, parallelism: int) -> bool:
-    if record.parallelism == parallelism:
-        return subtask in record.finished
-    return len(record.finished) == record.parallelism
+def _is_finished(record: OperatorRecord, subtask: SubtaskIndex, feeding: Feeding) -> bool:
+    match feeding:
+        case Feeding.SAME:
+            return subtask in record.finished
+        case Feeding.RESCALED:
+            return len(record.finished) == record.parallelism
+        case Feeding.OTHERS:
+            return False
 
 
 def _ended_inputs(
-    record: OperatorRecord, subtask: SubtaskIndex, parallelism: int
+    record: OperatorRecord, subtask: SubtaskIndex, feeding: Feeding
 ) -> frozenset[int]:
-    if record.parallelism == parallelism:
-        return record.ended_inputs.get(subtask, frozenset())
-    ended = [record.ended_inputs.get(i, frozenset()) for i in range(record.parallelism)]
-    return frozenset.intersection(*ended)
+    match feeding:
+        case Feeding.SAME:
+            return record.ended_inputs.get(subtask, frozenset())
+        case Feeding.RESCALED:
+            ended = [record.ended_inputs.get(i, frozenset()) for i in range(record.parallelism)]
+            return frozenset.intersection(*ended)
+        case Feeding.OTHERS:
+            return frozenset()

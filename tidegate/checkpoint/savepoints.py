@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable, Sequence
 
-from tidegate.checkpoint.layout import METADATA, SHARED
+from tidegate.checkpoint.layout import METADATA, SHARED, is_temporary
 from tidegate.checkpoint.metadata import CheckpointMetadata, decode, encode
 from tidegate.core.errors import NoCheckpoint, StorageError
 from tidegate.core.ids import JobId
 from tidegate.core.modes import SavepointFormat
+from tidegate.state.snapshot import path_of
 from tidegate.storage.blob_store import BlobStore
 from tidegate.storage.filesystem import open_store
-from tidegate.storage.locations import below, parent_and_name, shown
+from tidegate.storage.locations import below, local_path, parent_and_name, shown
 from tidegate.stream.elements import SavepointTarget
 
 _JOB_LETTERS = 6
@@ -46,28 +48,49 @@ def remove_savepoint(target: SavepointTarget) -> None:
     open_store(target.directory).delete(target.name)
 
 
-def dispose(path: str) -> None:
+def dispose(path: str) -> tuple[str, ...]:
     """Delete a savepoint, or a checkpoint with the shared files that no other one needs.
+
+    Returns:
+        What stands in its directory without being a part of it, as paths there: it stays.
 
     Raises:
         NoCheckpoint: there is none, so nothing is deleted.
+        CorruptCheckpoint, UnsupportedFormat: it cannot be told what belongs to it, nor is anything
+            deleted.
     """
-    directory, name = parent_and_name(path)
+    place = local_path(path)
+    directory, name = parent_and_name(path if place is None else str(place.resolve()))
     if name == METADATA:
         directory, name = parent_and_name(directory)
     store = open_store(directory)
     if not store.exists(f"{name}/{METADATA}"):
         raise NoCheckpoint(shown(path), "there is no savepoint", "give the path of one")
-    unneeded = _shared_by(store, name)
+    metadata = _read(store, name)
+    unneeded = metadata.shared_files
     if unneeded:
         others = {p.partition("/")[0] for p in store.list() if p.endswith(f"/{METADATA}")} - {name}
-        unneeded -= frozenset[str]().union(*(_shared_by(store, other) for other in others))
+        unneeded -= frozenset[str]().union(*(_read(store, each).shared_files for each in others))
+    own = {f"{name}/{METADATA}", *(path_of(file, name) for file in metadata.files)}
+    present = list(store.list(name))
+    foreign = [each for each in present if each not in own and not is_temporary(each)]
     store.delete(f"{name}/{METADATA}")
-    store.delete(name)
+    for each in _without(foreign, present, name):
+        store.delete(each)
     for file in unneeded:
         store.delete(f"{SHARED}/{file}")
+    return tuple(sorted(each[len(name) + 1 :] for each in foreign))
 
 
-def _shared_by(store: BlobStore, name: str) -> frozenset[str]:
+def _without(foreign: Sequence[str], present: Iterable[str], name: str) -> set[str]:
+    """What to delete of a directory so that these stay: it whole, parts of it, or single blobs."""
+    if not foreign:
+        return {name}
+    parts = {each: "/".join(each.split("/")[:2]) for each in present}
+    mixed = {parts[each] for each in foreign}
+    return {each if part in mixed else part for each, part in parts.items() if each not in foreign}
+
+
+def _read(store: BlobStore, name: str) -> CheckpointMetadata:
     path = f"{name}/{METADATA}"
-    return decode(store.read(path), shown(below(store.url, path))).shared_files
+    return decode(store.read(path), shown(below(store.url, path)))

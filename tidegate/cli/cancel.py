@@ -14,8 +14,8 @@ from tidegate.cli.jobs import (
     connect,
     find_running,
     print_json,
-    watching,
 )
+from tidegate.cli.progress import acknowledgements, watching
 from tidegate.cli.savepoint import Format, FormatOption
 from tidegate.core.errors import ConfigError, TidegateError, UnknownJob
 from tidegate.web.registry import JobRecord
@@ -57,8 +57,9 @@ def cancel(
             "cancel-job": True,
             "formatType": format.name,
         }
-        with watching(f"savepoint of {record.name}") as watch:
-            location = connection.order("/savepoints", body, watch)["location"]
+        with watching(f"savepoint of {record.name}", quiet=as_json) as show:
+            done = connection.order("/savepoints", body, acknowledgements(show))
+        location = done["location"]
     else:
         connection.cancel()
     state = wait_for_end(connection)

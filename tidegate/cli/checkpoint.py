@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from tidegate.cli.jobs import AsJson, JobArgument, connect, find_running, print_json, watching
+from tidegate.cli.jobs import AsJson, JobArgument, connect, find_running, print_json
+from tidegate.cli.progress import acknowledgements, watching
 
 
 def checkpoint(job: JobArgument, as_json: AsJson = False) -> None:
@@ -13,8 +14,8 @@ def checkpoint(job: JobArgument, as_json: AsJson = False) -> None:
     Example: tidegate checkpoint 3f2a
     """
     record = find_running(job)
-    with watching(f"checkpoint of {record.name}") as watch:
-        done = connect(record).order("/checkpoints", {}, watch)
+    with watching(f"checkpoint of {record.name}", quiet=as_json) as show:
+        done = connect(record).order("/checkpoints", {}, acknowledgements(show))
     number, path = done["checkpointId"], done["external-path"]
     if as_json:
         print_json({"jid": record.job_id, "checkpoint": number, "path": path})

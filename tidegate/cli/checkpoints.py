@@ -14,8 +14,8 @@ from tidegate.cli.jobs import (
     find_running,
     print_json,
     print_table,
-    sized,
 )
+from tidegate.core.amounts import byte_size
 
 
 def checkpoints(job: JobArgument, as_json: AsJson = False) -> None:
@@ -45,7 +45,7 @@ def _row(checkpoint: dict[str, Any]) -> tuple[str, ...]:
         f"{checkpoint['num_acknowledged_subtasks']} of {checkpoint['num_subtasks']}",
         as_of(checkpoint["trigger_timestamp"] / 1000),
         f"{checkpoint['end_to_end_duration'] / 1000:.2f} s",
-        sized(checkpoint["state_size"]),
-        sized(checkpoint["checkpointed_size"]),
+        byte_size(checkpoint["state_size"]),
+        byte_size(checkpoint["checkpointed_size"]),
         str(checkpoint.get("external_path") or checkpoint.get("failure_message") or ""),
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 import typer
 
 from tidegate.cli.jobs import connect
+from tidegate.cli.progress import Show, restored, watching
 from tidegate.core.errors import TidegateError
 from tidegate.web.registry import LAUNCH_VARIABLE, LOG_VARIABLE, JobRecord, home, known_jobs
 
@@ -23,9 +24,9 @@ _TAIL_LINES = 30
 def run_argv(
     job: Path, arguments: Sequence[str], settings: dict[str, object], *options: str
 ) -> list[str]:
-    """The command that runs the same program with the same settings."""
+    """The command that runs the same program with the same settings, and prints at once."""
     pairs = [text for key, value in settings.items() for text in ("-D", f"{key}={_text(value)}")]
-    command = [sys.executable, "-m", "tidegate", "run", *options, *pairs]
+    command = [sys.executable, "-u", "-m", "tidegate", "run", *options, *pairs]
     return [*command, str(job), *arguments]
 
 
@@ -58,26 +59,32 @@ def start_detached(argv: Sequence[str], name: str) -> None:
             start_new_session=True,
         )
     typer.echo(f"process {process.pid} writes to {log}", err=True)
-    while True:
-        code = process.poll()
-        record = record_of(launch)
-        if record is not None and (code is not None or _has_begun(record)):
-            typer.echo(record.job_id)
-            break
-        if code is not None:
-            tail = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
-            typer.echo("\n".join(tail), err=True)
-            typer.echo(f"tidegate: the program ended with exit code {code}", err=True)
-            break
-        time.sleep(_LOOK_SECONDS)
+    with watching(name, quiet=False) as show:
+        while (code := process.poll()) is None:
+            record = record_of(launch)
+            if record is not None and _has_begun(record, show):
+                break
+            time.sleep(_LOOK_SECONDS)
+    record = record_of(launch)
+    if record is not None:
+        typer.echo(record.job_id)
+    elif code is not None:
+        tail = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+        typer.echo("\n".join(tail), err=True)
+        typer.echo(f"tidegate: the program ended with exit code {code}", err=True)
     if code:
         raise typer.Exit(code)
 
 
-def _has_begun(record: JobRecord) -> bool:
+def _has_begun(record: JobRecord, show: Show) -> bool:
+    """Whether it runs, with all its state."""
     if not record.is_running:
         return True
     try:
-        return str(connect(record).get()["state"]) != "CREATED"
+        job = connect(record).get()
     except TidegateError:
         return False
+    stand = restored(job)
+    if stand is not None:
+        show(stand)
+    return stand is None and str(job["state"]) != "CREATED"

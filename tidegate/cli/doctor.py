@@ -22,7 +22,10 @@ def doctor(
         bool, typer.Option("--java-home", help="Print only the JAVA_HOME to use, for scripts.")
     ] = False,
 ) -> None:
-    """Check Python, Java, Spark, packages and the machine; exit with 1 if something is missing."""
+    """Check Python, Java, Spark, packages and the machine; exit with 1 if something is missing.
+
+    Example: export JAVA_HOME="$(tidegate doctor --java-home)"
+    """
     if java_home:
         _print_java_home()
         return

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.cli.program import run_program
-from tidegate.common.job_client import JobHandle
 from tidegate.core.config import Settings
 from tidegate.core.durations import format_duration
 from tidegate.core.errors import GraphError
@@ -18,7 +17,7 @@ from tidegate.graph.job_graph import Edge, JobGraph
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.runtime.job_handle import Replan
+    from tidegate.runtime.job_handle import JobHandle, Replan
 
 
 def planned(job: Path, arguments: list[str], settings: dict[str, str]) -> tuple[JobGraph, Settings]:

@@ -13,13 +13,14 @@ from tidegate.cli.jobs import (
     as_of,
     connect,
     find_job,
-    lasting,
     print_json,
     print_table,
     since,
-    sized,
 )
+from tidegate.core.amounts import byte_size, duration
 from tidegate.web.registry import JobRecord, known_jobs
+
+_TRACEBACK = "Traceback (most recent call last):"
 
 
 def info(job: JobArgument, as_json: AsJson = False) -> None:
@@ -43,7 +44,7 @@ def info(job: JobArgument, as_json: AsJson = False) -> None:
     _print_work(details["tidegate"])
     _print_checkpoints(checkpoints)
     if failures["root-exception"] is not None:
-        typer.echo(f"failure      {failures['root-exception'].splitlines()[-1]}")
+        typer.echo(f"failure      {_in_short(failures['root-exception'])}")
     typer.echo("")
     print_table(
         ("vertex", "state", "subtasks", "records in", "records out"),
@@ -58,6 +59,12 @@ def info(job: JobArgument, as_json: AsJson = False) -> None:
             for vertex in details["vertices"]
         ],
     )
+
+
+def _in_short(failure: str) -> str:
+    """What happened and where, without the lines of the traceback."""
+    lines = failure.splitlines()
+    return ", ".join(line for line in lines if line[:1].strip() and _TRACEBACK not in line)
 
 
 def _ended(record: JobRecord, as_json: bool) -> None:
@@ -107,9 +114,9 @@ def _print_checkpoints(checkpoints: dict[str, Any]) -> None:
             took = found["end_to_end_duration"] / 1000
             typer.echo(
                 f"  latest {'checkpoint' if name == 'completed' else name} {found['id']}: "
-                f"{sized(found['state_size'])} in {took:.1f} s, {found['external_path']}"
+                f"{byte_size(found['state_size'])} in {took:.1f} s, {found['external_path']}"
             )
     restored = latest["restored"]
     if restored is not None:
-        when = lasting(time.time() - restored["restore_timestamp"] / 1000)
+        when = duration(time.time() - restored["restore_timestamp"] / 1000)
         typer.echo(f"  restored from {restored['external_path']}, {when} ago")

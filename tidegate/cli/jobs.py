@@ -7,18 +7,18 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidegate.core.amounts import duration
 from tidegate.core.errors import OrderRefused, UnknownJob
 from tidegate.web.registry import JobRecord, known_jobs, running_jobs
 
 if TYPE_CHECKING:
-    from tidegate.web.client import JobConnection, Watch
+    from tidegate.web.client import JobConnection
 
 
 def complete_job(incomplete: str) -> Iterator[tuple[str, str]]:
@@ -120,45 +120,5 @@ def as_of(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def lasting(seconds: float) -> str:
-    whole = int(max(0.0, seconds))
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}:{minutes:02}:{whole % 60:02}"
-
-
 def since(start: float, end: float | None) -> str:
-    return lasting((end or time.time()) - start)
-
-
-def sized(number: int) -> str:
-    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
-        if number >= size:
-            return f"{number / size:.1f} {unit}"
-    return f"{number} B"
-
-
-@contextmanager
-def watching(what: str) -> Iterator[Watch]:
-    """A bar on a terminal: so many of all subtasks have acknowledged."""
-    if not sys.stderr.isatty():
-        yield lambda done, all: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("subtasks"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, all: progress.update(task, completed=done, total=all)
+    return duration((end or time.time()) - start)

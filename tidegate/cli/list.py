@@ -8,7 +8,7 @@ import typer
 
 from tidegate.cli.jobs import AsJson, as_of, connect, print_json, print_table, since
 from tidegate.core.errors import TidegateError
-from tidegate.web.registry import JobRecord, known_jobs, running_jobs
+from tidegate.web.registry import LOST, JobRecord, known_jobs, running_jobs
 
 _PATIENCE_SECONDS = 3.0
 
@@ -47,7 +47,7 @@ def list_(
                     job["name"],
                     job["state"],
                     as_of(record.started_at),
-                    since(record.started_at, record.ended_at),
+                    _lasted(record),
                     record.application_id or "-",
                 )
                 for job, record in zip(jobs, found, strict=True)
@@ -67,6 +67,11 @@ def _described(record: JobRecord) -> dict[str, Any]:
         "url": record.url,
         "log": record.log,
     }
+
+
+def _lasted(record: JobRecord) -> str:
+    """Nobody has written down when a lost driver ended."""
+    return "-" if record.state == LOST else since(record.started_at, record.ended_at)
 
 
 def _state(record: JobRecord) -> str:

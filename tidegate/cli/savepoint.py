@@ -14,8 +14,8 @@ from tidegate.cli.jobs import (
     connect,
     find_running,
     print_json,
-    watching,
 )
+from tidegate.cli.progress import acknowledgements, watching
 from tidegate.core.errors import ConfigError
 
 
@@ -60,6 +60,9 @@ def savepoint(
 ) -> None:
     """Take a savepoint of a running job, which runs on; prints its path.
 
+    With --dispose one is deleted, whose job need not run. Nothing is deleted that is no savepoint
+    or checkpoint, nor what others have put beside its files.
+
     Example: tidegate savepoint 3f2a /backups/savepoints
     """
     if dispose is not None:
@@ -68,11 +71,11 @@ def savepoint(
         _dispose(dispose, as_json)
         return
     if job is None:
-        raise ConfigError("JOB", None, "say of which job; `tidegate list` tells them")
+        raise typer.BadParameter("say of which job; `tidegate list` tells them", param_hint="JOB")
     record = find_running(job)
     body = {"target-directory": absolute(directory), "formatType": format.name}
-    with watching(f"savepoint of {record.name}") as watch:
-        done = connect(record).order("/savepoints", body, watch)
+    with watching(f"savepoint of {record.name}", quiet=as_json) as show:
+        done = connect(record).order("/savepoints", body, acknowledgements(show))
     if as_json:
         print_json({"jid": record.job_id, "savepoint": done["location"]})
     else:
@@ -82,8 +85,10 @@ def savepoint(
 def _dispose(path: str, as_json: bool) -> None:
     from tidegate.checkpoint.savepoints import dispose
 
-    dispose(path)
+    foreign = dispose(path)
     if as_json:
-        print_json({"disposed": path})
+        print_json({"disposed": path, "left": list(foreign)})
+    elif foreign:
+        typer.echo(f"{path} is deleted, but for what is no part of it: {', '.join(foreign)}")
     else:
         typer.echo(f"{path} is deleted.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -69,7 +70,8 @@ def show(
         print_json({**_head(reader), "operators": described, "source-positions": splits})
         return
     facts = _head(reader)
-    typer.echo(f"{facts['path']}: {facts['kind']} {facts['id']} of job {facts['job']!r}")
+    kind = "checkpoint" if PurePath(facts["path"]).name == f"chk-{facts['id']}" else "savepoint"
+    typer.echo(f"{facts['path']}: {kind} {facts['id']} of job {facts['job']!r}")
     print_table(
         ("operator", "name", "parallelism", "state", "kind", "type", "entries", "bytes"),
         [row for operator in operators for row in _rows(operator)],

@@ -14,8 +14,8 @@ from tidegate.cli.jobs import (
     connect,
     find_running,
     print_json,
-    watching,
 )
+from tidegate.cli.progress import acknowledgements, watching
 from tidegate.cli.savepoint import Format, FormatOption
 
 
@@ -47,8 +47,8 @@ def stop(
     record = find_running(job)
     connection = connect(record)
     body = {"targetDirectory": absolute(directory), "drain": drain, "formatType": format.name}
-    with watching(f"stopping {record.name}") as watch:
-        done = connection.order("/stop", body, watch)
+    with watching(f"stopping {record.name}", quiet=as_json) as show:
+        done = connection.order("/stop", body, acknowledgements(show))
     state = wait_for_end(connection)
     if as_json:
         print_json({"jid": record.job_id, "state": state, "savepoint": done["location"]})

@@ -3,59 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
-from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from tidegate.common.completable_future import CompletableFuture
 from tidegate.common.job_execution_result import JobExecutionResult
 from tidegate.common.job_id import JobID
 from tidegate.core.errors import TidegateError
 from tidegate.core.modes import SavepointFormat
+from tidegate.runtime.job_handle import JobHandle
 from tidegate.runtime.jobmanager.job_status import JobStatus
 from tidegate.runtime.jobmanager.progress import Progress
-from tidegate.types.arrow import ArrowFormat
-
-
-class JobHandle(Protocol):
-    """What a cluster returns for a job that it runs."""
-
-    @property
-    def job_id(self) -> str: ...
-
-    def status(self) -> Enum:
-        """The state of the job, by the names of `JobStatus`."""
-
-    def result(self, timeout: float | None = None) -> object:
-        """Wait for the end of the job; raises what it failed with, or JobCanceled."""
-
-    def progress(self) -> Progress:
-        """What the job has done so far."""
-
-    def cancel(self) -> None:
-        """Ask for the end of the job; `result` tells when it has come."""
-
-    def take_checkpoint(self) -> Future[str]:
-        """Ask for a checkpoint now; its path."""
-
-    def take_savepoint(
-        self, directory: str | None, format: SavepointFormat, *, cancel: bool = False
-    ) -> Future[str]:
-        """Ask for a savepoint; its path."""
-
-    def stop(
-        self, directory: str | None, format: SavepointFormat, *, drain: bool = False
-    ) -> Future[str]:
-        """Ask for a savepoint and the end of the job behind it; its path."""
-
-    def rescale(self, parallelism: int) -> Future[str]:
-        """Ask for another parallelism; the path of the checkpoint that the job goes on from."""
-
-    def collected(self, name: str, format: ArrowFormat | None) -> Iterator[Any]:
-        """The records of a collector as they come; a failure of the job is raised last."""
 
 
 class JobClient:
@@ -70,7 +29,7 @@ class JobClient:
         return JobID(str(self._job.job_id))
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        return CompletableFuture.completed(JobStatus[self._job.status().name])
+        return CompletableFuture.completed(self._job.status())
 
     def get_progress(self) -> Progress:
         """Records in and out, lag, steps: what the live line shows."""

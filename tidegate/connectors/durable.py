@@ -106,7 +106,6 @@ class DurableReader(SourceReader):
     def __init__(self, inner: SourceReader, context: ReaderContext) -> None:
         self._context = context
         self._intake = Intake(inner, context)
-        self._is_started = False
         self._segment, self._index = 0, 0
         self._completed: deque[int] = deque(maxlen=context.retained_checkpoints)
         """The first segment that each of the latest completed checkpoints needs."""
@@ -127,19 +126,19 @@ class DurableReader(SourceReader):
                 self._intake.add(split.split)
             else:
                 self._intake.go_on_from(split)
-        self._start()
+        self._find_start()
 
     def no_more_splits(self) -> None:
         self._intake.no_more()
-        self._start()
+        self._find_start()
 
-    def _start(self) -> None:
+    def _find_start(self) -> None:
         """A restored split comes before all others, so by now it is here."""
-        if not self._is_started:
-            self._is_started = True
-            self._segment, self._index = self._intake.start()
+        if not self._intake.has_start:
+            self._segment, self._index = self._intake.find_start()
 
     def poll(self, max_records: int) -> Poll:
+        self._intake.start()
         logged = self._intake.first()
         if logged is None:
             return Poll(None, self._intake.status())
@@ -158,6 +157,17 @@ class DurableReader(SourceReader):
 
     def snapshot(self) -> list[LogSplit]:
         return [replace(self._intake.end(), segment=self._segment, index=self._index)]
+
+    def files_of(self, splits: Sequence[LogSplit]) -> dict[str, str]:
+        return {
+            path: url for split in splits for path, url in self._intake.files_from(split.segment)
+        }
+
+    def halt(self) -> None:
+        self._intake.halt()
+
+    def go_on(self) -> None:
+        self._intake.go_on()
 
     def pending_records(self) -> int:
         return self._intake.queued

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from tidegate.connectors.durable_log import DurableLog, LogSplit, Segment
+from tidegate.connectors.durable_log import DurableLog, LogSplit, Segment, path_of_segment
 from tidegate.connectors.source import InputStatus, ReaderContext, SourceReader
 from tidegate.core.errors import StorageError
 from tidegate.stream.batch import Batch
@@ -50,6 +50,9 @@ class Intake:
         self._end = LogSplit(0, 0)
         """How the source goes on behind what is logged; its place is of no account."""
         self._unneeded_before = 0
+        self.has_start = False
+        self._taking_in = threading.Lock()
+        self._is_halted = False
 
     # --- called by the reader -------------------------------------------------------------------
 
@@ -86,8 +89,9 @@ class Intake:
     def no_more(self) -> None:
         self._no_more = True
 
-    def start(self) -> tuple[int, int]:
-        """Begin to read; returns from which record of which segment on."""
+    def find_start(self) -> tuple[int, int]:
+        """From which record of which segment on it reads."""
+        self.has_start = True
         restored = self._restored
         if restored is None:
             start = self._oldest, 0
@@ -96,10 +100,29 @@ class Intake:
             start = restored.segment, restored.index
             self._to_replay = self._logged.numbers_from(restored.segment, _needed(restored))
             self._end = replace(restored, fresh=())
-        name = f"log of {self._context.operator_name}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
         return start
+
+    def start(self) -> None:
+        """Begin to read, when somebody wants to have it: a job that only ends takes nothing in."""
+        if self._thread is None and self.has_start:
+            name = f"log of {self._context.operator_name}"
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread.start()
+
+    def halt(self) -> None:
+        """Log nothing any more; what was taken in by now is in the log."""
+        with self._taking_in:
+            self._is_halted = True
+
+    def go_on(self) -> None:
+        self._is_halted = False
+
+    def files_from(self, number: int) -> list[tuple[str, str]]:
+        """The path and URL of every segment from this one to the end of the log."""
+        with self._lock:
+            last = max(self._to_replay, default=-1)
+            last = last if self._end.as_of is None else max(last, self._end.as_of)
+        return [(path_of_segment(n), self._logged.url(n)) for n in range(number, last + 1)]
 
     def first(self) -> Logged | None:
         """What comes next, if there is something."""
@@ -120,7 +143,8 @@ class Intake:
             return InputStatus.END_OF_INPUT if self._is_over else InputStatus.NOTHING_AVAILABLE
 
     def is_available(self) -> bool:
-        return bool(self._queue) or self._is_over or self._failure is not None
+        is_to_start = self.has_start and self._thread is None
+        return is_to_start or bool(self._queue) or self._is_over or self._failure is not None
 
     def end(self) -> LogSplit:
         """How the source goes on; whoever asks knows how far the log was read."""
@@ -181,7 +205,9 @@ class Intake:
                 self._inner.no_more_splits()
             is_wanted = self._wait_for_room()
             # Also when the reader is being closed: what has come already shall not be lost.
-            has_come = self._inner.is_available() and self._take_in()
+            with self._taking_in:
+                is_heard = not self._is_halted
+                has_come = is_heard and self._inner.is_available() and self._take_in()
             if is_wanted and not has_come:
                 self._stop.wait(_IDLE_SECONDS)
 

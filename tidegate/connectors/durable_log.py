@@ -120,7 +120,7 @@ class DurableLog:
         """
         body = pickle.dumps(segment, protocol=5)
         data = _MAGIC + xxh3_64_digest(body) + body
-        if not self._store.create_if_absent(_path(number), data):
+        if not self._store.create_if_absent(path_of_segment(number), data):
             raise StorageError(
                 self.place(number),
                 "another attempt of the job has written it",
@@ -133,7 +133,7 @@ class DurableLog:
         Raises:
             CorruptCheckpoint: it is not what was written.
         """
-        data = self._store.read(_path(number))
+        data = self._store.read(path_of_segment(number))
         head = len(_MAGIC) + _CHECKSUM_BYTES
         body = data[head:]
         if data[:head] != _MAGIC + xxh3_64_digest(body):
@@ -145,12 +145,16 @@ class DurableLog:
         return segment
 
     def delete(self, number: int) -> None:
-        self._store.delete(_path(number))
+        self._store.delete(path_of_segment(number))
 
     def place(self, number: int) -> str:
         """Where a segment is, for messages."""
-        return shown(below(self._store.url, _path(number)))
+        return shown(self.url(number))
+
+    def url(self, number: int) -> str:
+        return below(self._store.url, path_of_segment(number))
 
 
-def _path(number: int) -> str:
+def path_of_segment(number: int) -> str:
+    """Where a segment stands in the directory of its source."""
     return f"log/{number:020d}"

@@ -13,7 +13,7 @@ goes on exactly behind the last record that was returned.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -95,7 +95,8 @@ class ReaderContext:
     """Where the source may keep files that its splits count on, for this operator alone: it goes
     with the job's last checkpoint. None: checkpoints end with the driver."""
     origin: str | None = None
-    """That directory of another job, if its checkpoint is what this reader is restored from."""
+    """That directory of another job, or its copy in a savepoint, if this reader is restored from
+    there. Files are copied out of it, because it may be gone when the job has a checkpoint."""
     retained_checkpoints: int = 1
     """How many completed checkpoints are kept, so that one may go back to."""
     is_logged: bool = False
@@ -129,6 +130,21 @@ class SourceReader(ABC):
 
         A position before it would repeat a record after a recovery, one beyond it lose one.
         """
+
+    def files_of(self, splits: Sequence[Any]) -> Mapping[str, str]:
+        """The files that this snapshot counts on beside the outside world, as paths or URLs.
+
+        By their path in `ReaderContext.directory`. A savepoint holds a copy of them, which whoever
+        is restored from it finds under the same path in `ReaderContext.origin`. The reader hears of
+        no completed checkpoint before they are copied.
+        """
+        return {}
+
+    def halt(self) -> None:
+        """The job ends with the snapshot that follows: take in nothing behind it."""
+
+    def go_on(self) -> None:
+        """That has failed, and the job does not end."""
 
     def pending_records(self) -> int | None:
         """How many records wait to be read, where that is known: the lag."""

@@ -1,7 +1,8 @@
 """Micro-batches on their way from Spark to the readers, as Parquet files.
 
-    <root>/<run>/batch-7/part-….parquet      rows that Spark wrote
-    <root>/<run>/batch-7/_part-….read        a reader has come to the end of this file
+    <source>/stream/<run>/batch-7/part-….parquet     rows that Spark wrote
+    <source>/stream/<run>/batch-7/_part-….read       a reader has come to the end of this file
+    <source>/adopted/<run>/…-batch-7/part-….parquet  a copy: the job was started from elsewhere
 
 Every attempt of a job is a run of its own. A file stays as long as a checkpoint may go back to it:
 its reader deletes it when enough checkpoints have completed that do without it, and the driver
@@ -30,6 +31,8 @@ from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
 
 _BATCH = re.compile(r"batch-(\d+)")
+_STREAM, _ADOPTED = "stream", "adopted"
+_COPIED_AT_ONCE = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,14 @@ class StagedFile:
     owner: str
     retained: int
     """After how many checkpoints without it."""
+
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """The parts of its path in the directory of its source."""
+        inner, name = parent_and_name(self.path)
+        inner, batch = parent_and_name(inner)
+        inner, run = parent_and_name(inner)
+        return parent_and_name(inner)[1], run, batch, name
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -68,10 +79,10 @@ class ReadFile:
 class Staging:
     """The files of one source of one job, seen from the driver."""
 
-    def __init__(self, root: str) -> None:
-        self.root = root
+    def __init__(self, directory: str) -> None:
+        self.root = below(directory, _STREAM)
         self.run = uuid.uuid4().hex[:12]
-        self._file_system, self._inner = resolve(root)
+        self._file_system, self._inner = resolve(self.root)
 
     def batch(self, number: int) -> str:
         return below(self.root, f"{self.run}/batch-{number}")
@@ -167,13 +178,41 @@ class StagedReader(SequentialReader):
 
     def __init__(self, context: ReaderContext) -> None:
         super().__init__(self._open)
-        self._format = context.format
-        self._job_id = context.job_id
+        self._context = context
+        self._run = uuid.uuid4().hex[:12]
         self._read: dict[str, ReadFile] = {}
 
     def add_splits(self, splits: Sequence[StagedRows | ReadFile]) -> None:
-        super().add_splits([split for split in splits if isinstance(split, StagedRows)])
-        self._read.update((each.file.path, each) for each in splits if isinstance(each, ReadFile))
+        for split in splits:
+            if isinstance(split, StagedRows):
+                file = self._at_hand(split.file)
+                rows = replace(split.rows, path=file.path)
+                super().add_splits([StagedRows(file, rows)])
+            elif self._is_own(split.file):
+                file = self._at_hand(split.file)
+                self._read[file.path] = replace(split, file=file)
+
+    def _is_own(self, file: StagedFile) -> bool:
+        return file.owner == self._context.job_id
+
+    def _at_hand(self, file: StagedFile) -> StagedFile:
+        """Where the file is now: directories of jobs can be moved, and savepoints deleted."""
+        directory, origin = self._context.directory, self._context.origin
+        if self._is_own(file) and directory is not None:
+            return replace(file, path=below(directory, "/".join(file.place)))
+        if self._is_own(file) or origin is None:
+            return file
+        found = below(origin, "/".join(file.place))
+        if directory is None:
+            return replace(file, path=found)
+        _, run, batch, name = file.place
+        copy = below(directory, f"{_ADOPTED}/{self._run}/{run}-{batch}/{name}")
+        _copy(found, copy)
+        return StagedFile(copy, self._context.job_id, self._context.retained_checkpoints)
+
+    def files_of(self, splits: Sequence[StagedRows | ReadFile]) -> dict[str, str]:
+        files = [split.file for split in splits if isinstance(split, StagedRows)]
+        return {"/".join(file.place): file.path for file in files}
 
     def snapshot(self) -> list[StagedRows | ReadFile]:
         return [*super().snapshot(), *self._read.values()]
@@ -185,19 +224,22 @@ class StagedReader(SequentialReader):
             if not isinstance(each, ReadFile):
                 continue
             file = each.file
+            if file.path not in self._read:
+                continue  # a checkpoint before has seen to it
             completed = self._read[file.path].completed + 1
             if completed < file.retained:
                 self._read[file.path] = ReadFile(file, completed)
                 continue
             del self._read[file.path]
-            if file.owner == self._job_id:
-                _delete(file.path)
-                _delete(_marker(file.path))
+            _delete(file.path)
+            _delete(_marker(file.path))
 
     def _open(self, split: StagedRows) -> Cursor:
-        return _StagedCursor(split, self._format, self)
+        return _StagedCursor(split, self._context.format, self)
 
     def came_to_the_end_of(self, file: StagedFile) -> None:
+        if not self._is_own(file):
+            return
         self._read[file.path] = ReadFile(file)
         file_system, inner = resolve(_marker(file.path))
         with file_system.open_output_stream(inner) as marker:
@@ -211,11 +253,7 @@ class _StagedCursor(Cursor):
         try:
             self._rows = RowGroupCursor(split.rows, format)
         except UnreadableInput:
-            raise UnreadableInput(
-                split.file.path,
-                "rows that Spark handed over, and that a checkpoint counts on, are gone",
-                "keep the directory of the job's checkpoints as it is, or go on from a later one",
-            ) from None
+            raise _gone(split.file.path) from None
 
     def read(self, max_records: int) -> Batch | None:
         return self._rows.read(max_records)
@@ -234,6 +272,27 @@ class _StagedCursor(Cursor):
         if self._rows.is_done:
             self._reader.came_to_the_end_of(self._split.file)
         self._rows.close()
+
+
+def _copy(found: str, copy: str) -> None:
+    file_system, inner = resolve(found)
+    target, place = resolve(copy)
+    target.create_dir(place.rpartition("/")[0], recursive=True)
+    try:
+        source = file_system.open_input_stream(inner)
+    except FileNotFoundError:
+        raise _gone(found) from None
+    with source, target.open_output_stream(place) as copying:
+        while block := source.read(_COPIED_AT_ONCE):
+            copying.write(block)
+
+
+def _gone(path: str) -> UnreadableInput:
+    return UnreadableInput(
+        path,
+        "rows that Spark handed over, and that a checkpoint counts on, are gone",
+        "keep the directory of the job's checkpoints as it is, or go on from a later one",
+    )
 
 
 def _marker(path: str) -> str:

@@ -36,14 +36,15 @@ _FAREWELL_SECONDS = 2.0
 class QueryState:
     """Where a query stands: part of a checkpoint."""
 
-    root: str
+    job_id: str
+    """Of the job that staged the batches."""
     last: dict[str, int] = field(default_factory=dict)
     """The last batch of every run whose files may still be needed."""
     batch: int = -1
     log: bytes | None = None
     """A copy of Structured Streaming's own log at this batch."""
     waiting: tuple[StagedRows, ...] = ()
-    """Rows that no reader has got yet."""
+    """Rows that no reader has got yet; a checkpoint has none, since the query repeats them."""
     has_ended: bool = False
 
 
@@ -63,27 +64,30 @@ class StreamBatches(SplitEnumerator):
         self._changed = threading.Condition()
         """Guards everything below that both threads use."""
         self._state = QueryState("")
+        self._dealt = self._state
+        """What the readers have got all rows of."""
         self._failure: ExternalError | None = None
         self._is_closed = False
         self._unread: dict[int, list[str]] = {}
-        self._dealt = 0
+        self._next_reader = 0
         self._thread: threading.Thread | None = None
 
     def open(self) -> None:
         context = self.context
         root = context.directory
         self._staging = Staging(
-            self._temporary() if root is None else below(root, f"stream-{context.operator_id}")
+            self._temporary() if root is None else below(root, context.operator_id)
         )
-        self._state = QueryState(self._staging.root)
+        self._state = self._dealt = QueryState(context.job_id)
 
     def restore(self, state: QueryState | None) -> None:
         if state is None:
             return
         # What another job has staged is its own: it is read, but not cleaned up here.
-        last = state.last if state.root == self._staging.root else {}
-        self._state = QueryState(
-            self._staging.root, dict(last), state.batch, state.log, state.waiting, state.has_ended
+        job_id = self.context.job_id
+        last = state.last if state.job_id == job_id else {}
+        self._state = self._dealt = QueryState(
+            job_id, dict(last), state.batch, state.log, has_ended=state.has_ended
         )
 
     def next_splits(self, parallelism: int) -> dict[int, list[Any]]:
@@ -96,15 +100,15 @@ class StreamBatches(SplitEnumerator):
                 )
                 self._thread.start()
             waiting = self._state.waiting
-            self._state = replace(self._state, waiting=())
+            self._state = self._dealt = replace(self._state, waiting=())
         hands = deal(waiting, parallelism)
-        turned = {(reader + self._dealt) % parallelism: hand for reader, hand in hands.items()}
-        self._dealt += len(waiting)
-        return turned
+        first = self._next_reader
+        self._next_reader = (first + len(waiting)) % parallelism
+        return {(reader + first) % parallelism: hand for reader, hand in hands.items()}
 
     def is_exhausted(self) -> bool:
         with self._changed:
-            return self._state.has_ended and not self._state.waiting
+            return self._dealt.has_ended
 
     def add_back(self, splits: Sequence[Any]) -> None:
         with self._changed:
@@ -112,7 +116,7 @@ class StreamBatches(SplitEnumerator):
 
     def snapshot(self) -> QueryState:
         with self._changed:
-            return self._state
+            return self._dealt
 
     def close(self) -> None:
         with self._changed:
@@ -187,7 +191,7 @@ class StreamBatches(SplitEnumerator):
                 return
             state = self._state
             self._state = QueryState(
-                root=state.root,
+                job_id=state.job_id,
                 last={**state.last, staging.run: number},
                 batch=number,
                 log=log,
@@ -220,7 +224,7 @@ class StreamBatches(SplitEnumerator):
         try:
             left = self._staging.remove_what_nobody_needs(self._state.last)
         except OSError as error:
-            _log.warning("%s cannot be cleaned up: %s", self._state.root, error)
+            _log.warning("%s cannot be cleaned up: %s", self._staging.root, error)
             return
         with self._changed:
             run = self._staging.run

@@ -164,14 +164,15 @@ class UnsupportedKey(UserError, TypeError):
 class StateTypeChanged(UserError, TypeError):
     """A state descriptor with another kind or type than the state of this name holds."""
 
-    def __init__(self, state: str, stored: str, declared: str) -> None:
-        super().__init__(state, stored, declared)
+    def __init__(self, state: str, stored: str, declared: str, reason: str | None = None) -> None:
+        super().__init__(state, stored, declared, reason)
 
     def __str__(self) -> str:
-        state, stored, declared = self.args
+        state, stored, declared, reason = self.args
+        why = "" if reason is None else f" {reason};"
         return (
-            f"state {state!r} holds {stored}, but is declared as {declared}: give the new state "
-            "another name, or declare it as it was"
+            f"state {state!r} holds {stored}, but is declared as {declared}:{why} give the new "
+            "state another name, or declare it as it was"
         )
 
 
@@ -189,7 +190,8 @@ class StateNotClaimed(UserError):
         if is_other:
             return (
                 f"{checkpoint} is of the job {job_name!r} and holds nothing that this program "
-                f"knows, but state of {names}: give the checkpoint of this job"
+                f"knows, but state of {names}: give the checkpoint of this job. If it is that one, "
+                "the graph has changed: operators without a uid() are found while it is the same"
             )
         return (
             f"{checkpoint} holds state of {names}, which this program does not have: give the "
@@ -522,8 +524,8 @@ class CorruptCheckpoint(ExternalError):
     def __str__(self) -> str:
         place, expected, found = self.args
         return (
-            f"{place} is corrupt: expected {expected}, found {found}; an older checkpoint of the "
-            "job can be used in its place"
+            f"{place} is corrupt: expected {expected}, found {found}; another copy of it can be "
+            "used in its place, or an older checkpoint or savepoint of the job"
         )
 
 

@@ -125,34 +125,34 @@ class _WithoutNone(CoFlatMapFunction, CheckpointedFunction, CheckpointListener):
     """A CoMapFunction whose results are let out unless they are None, as in PyFlink."""
 
     def __init__(self, function: CoMapFunction) -> None:
-        self._function = function
+        self.wrapped = function
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self._function.open(runtime_context)
+        self.wrapped.open(runtime_context)
 
     def flat_map1(self, value: Any) -> Sequence[Any]:
-        result = self._function.map1(value)
+        result = self.wrapped.map1(value)
         return () if result is None else (result,)
 
     def flat_map2(self, value: Any) -> Sequence[Any]:
-        result = self._function.map2(value)
+        result = self.wrapped.map2(value)
         return () if result is None else (result,)
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        if isinstance(self._function, CheckpointedFunction):
-            self._function.initialize_state(context)
+        if isinstance(self.wrapped, CheckpointedFunction):
+            self.wrapped.initialize_state(context)
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        if isinstance(self._function, CheckpointedFunction):
-            self._function.snapshot_state(context)
+        if isinstance(self.wrapped, CheckpointedFunction):
+            self.wrapped.snapshot_state(context)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        if isinstance(self._function, CheckpointListener):
-            self._function.notify_checkpoint_complete(checkpoint_id)
+        if isinstance(self.wrapped, CheckpointListener):
+            self.wrapped.notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        if isinstance(self._function, CheckpointListener):
-            self._function.notify_checkpoint_aborted(checkpoint_id)
+        if isinstance(self.wrapped, CheckpointListener):
+            self.wrapped.notify_checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
-        self._function.close()
+        self.wrapped.close()

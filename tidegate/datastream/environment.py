@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from tidegate.common.configuration import Configuration
-from tidegate.common.job_client import JobClient, JobHandle
+from tidegate.common.job_client import JobClient
 from tidegate.common.job_execution_result import JobExecutionResult
 from tidegate.common.watermark_strategy import WatermarkStrategy
 from tidegate.connectors.collect import CollectSink
@@ -25,7 +25,6 @@ from tidegate.core.config import Settings
 from tidegate.core.durations import DurationLike, as_timedelta
 from tidegate.core.errors import GraphError
 from tidegate.core.modes import LiveLine
-from tidegate.datastream.attended_job import attended
 from tidegate.datastream.closeable_iterator import CloseableIterator
 from tidegate.datastream.data_stream import DataStream
 from tidegate.datastream.declared_types import TypeLike, declared_type, format_of
@@ -38,6 +37,7 @@ from tidegate.datastream.spark_session import active_session, refuse_spark_conne
 from tidegate.graph.guarantees import end_to_end
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.logical import Transformation, Upstream
+from tidegate.graph.uids import uid_warning
 from tidegate.operators.endpoints import SinkOperator
 from tidegate.operators.functions import SourceFunction
 from tidegate.operators.source_function import SourceFunctionSource
@@ -46,6 +46,8 @@ from tidegate.types.typeinfo import TypeInformation
 if TYPE_CHECKING:
     import pyspark.sql
     from pyspark.sql import SparkSession
+
+    from tidegate.runtime.job_handle import JobHandle
 
 _log = logging.getLogger(__name__)
 
@@ -237,11 +239,13 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         dead_letters = self._dead_letters
         graph, settings = program.translate(settings, self.get_parallelism(), dead_letters)
         _say_guarantees(graph, settings)
+        if settings.checkpointing.is_enabled and (warning := uid_warning(graph)) is not None:
+            _log.warning("%s", warning)
 
         def replan(parallelism: int) -> JobGraph:
             return program.translate(settings, parallelism, dead_letters)[0]
 
-        return attended(self._executor.submit(graph, settings, replan), graph)
+        return self._executor.submit(graph, settings, replan)
 
     def _checkpoint_storage_is_open(self) -> bool:
         return self.get_checkpoint_config().get_checkpoint_storage() is None

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.common.job_client import JobHandle
 from tidegate.core.config import Settings
-from tidegate.datastream.attended_job import before_start
 from tidegate.datastream.spark_session import (
     active_session,
     is_active,
@@ -23,7 +21,7 @@ from tidegate.graph.job_graph import JobGraph
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.runtime.job_handle import Replan
+    from tidegate.runtime.job_handle import JobHandle, Replan
 
 
 class JobExecutor(Protocol):
@@ -73,7 +71,6 @@ class SparkExecutor:
         prefer_this_python(spark)
         ship_python_files(spark, settings.pipeline.python_files)
         server = rest_server(settings.rest)
-        before_start(graph)
         job = submit(graph, spark, settings, replan)
         if server is not None:
             server.publish(job, spark.sparkContext.applicationId)

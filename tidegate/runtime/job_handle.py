@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -14,41 +13,28 @@ from typing import Any
 from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.checkpoint.statistics import CheckpointHistory
 from tidegate.core.config import Settings
-from tidegate.core.errors import ConfigError, GraphError, TidegateError, UserError
+from tidegate.core.errors import (
+    ConfigError,
+    GraphError,
+    InternalError,
+    TidegateError,
+    UserError,
+)
 from tidegate.core.ids import JobId
 from tidegate.core.modes import SavepointFormat
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.rescaling import checked_plan
-from tidegate.runtime.exchange.codec import decode
+from tidegate.runtime.attendance import Attendance
+from tidegate.runtime.collectors import Collectors
 from tidegate.runtime.jobmanager.checkpoint_home import CheckpointHome
-from tidegate.runtime.jobmanager.checkpoints import SnapshotOrder
 from tidegate.runtime.jobmanager.chronicle import Chronicle
-from tidegate.runtime.jobmanager.job_master import DriverOutputs, JobMaster
+from tidegate.runtime.jobmanager.job_master import JobMaster
 from tidegate.runtime.jobmanager.job_status import JobStatus
 from tidegate.runtime.jobmanager.progress import Progress, VertexProgress
+from tidegate.runtime.jobmanager.snapshot_orders import SnapshotOrder
 from tidegate.runtime.live_line import Console
-from tidegate.runtime.messages import Collected
-from tidegate.stream.batch import Batch
 from tidegate.stream.elements import BarrierKind, SavepointTarget
 from tidegate.types.arrow import ArrowFormat
-
-_LOOK_FOR_THE_END = 0.05
-
-
-class Collectors:
-    """Keeps what slots deliver to the driver until somebody iterates over it."""
-
-    def __init__(self) -> None:
-        self._queues: dict[str, queue.SimpleQueue[bytes]] = {}
-
-    def put(self, message: Collected) -> None:
-        self.of(message.collector).put(message.payload)
-
-    def of(self, name: str) -> queue.SimpleQueue[bytes]:
-        return self._queues.setdefault(name, queue.SimpleQueue())
-
-    def outputs(self, console: Console) -> DriverOutputs:
-        return DriverOutputs(console=console.print, collect=self.put, drain=console.drain)
 
 
 @contextmanager
@@ -89,36 +75,53 @@ class JobHandle:
         self._replan = replan
         self._collectors = collectors
         self._result: Future[None] = Future()
-        self._successor: JobGraph | None = None
-        """The plan under which the job goes on when its present one has stopped."""
         self._console = console
-        self._master = self._begin(graph, None)
+        self._attendance = Attendance(graph, collectors)
+        self._changing = threading.Lock()
+        """Held where it is decided which master hears what."""
+        self._is_canceled = False
+        try:
+            self._attendance.prepare()
+            self._master = start(graph, None)
+        except BaseException:
+            console.close()
+            raise
+        self._attendance.begin()
+        self._run()
         console.follow(self.name, self.progress)
 
-    def _begin(self, graph: JobGraph, predecessor: CheckpointHome | None) -> JobMaster:
-        master = self._start(graph, predecessor)
-        if predecessor is not None:
-            master.chronicle = self._master.chronicle
-            master.checkpoints.history = self._master.checkpoints.history
-        master.result.add_done_callback(self._ended)
-        master.start()
-        return master
+    def _run(self) -> None:
+        self._master.result.add_done_callback(self._ended)
+        self._master.start()
 
     def _ended(self, result: Future[None]) -> None:
-        successor, self._successor = self._successor, None
         failure = result.exception()
-        if successor is not None and failure is None and self._master.checkpoints.is_handed_over:
+        successor = self._master.checkpoints.successor
+        if successor is not None and failure is None:
             try:
-                self._master = self._begin(successor, self._master.checkpoints.home)
-            except TidegateError as error:
-                failure = error
+                self._hand_over(successor)
+            except Exception as error:
+                failure = _as_tidegate_error(error)
+                self._master.not_handed_over(failure)
             else:
                 return
+        self._collectors.end()
+        self._attendance.wait()
         self._console.close()
         if failure is None:
             self._result.set_result(None)
         else:
             self._result.set_exception(failure)
+
+    def _hand_over(self, plan: JobGraph) -> None:
+        """The job goes on under another plan, from where the present master has stopped."""
+        master = self._start(plan, self._master.checkpoints.home)
+        master.succeed(self._master)
+        with self._changing:
+            self._master = master
+            if self._is_canceled:
+                master.cancel()
+        self._run()
 
     @property
     def job_id(self) -> JobId:
@@ -176,7 +179,9 @@ class JobHandle:
 
     def cancel(self) -> None:
         """Ask for the end of the job; `result` tells when it has come."""
-        self._master.cancel()
+        with self._changing:
+            self._is_canceled = True
+            self._master.cancel()
 
     def take_checkpoint(self) -> Future[str]:
         """Ask for a checkpoint now, beside those that are due; its path."""
@@ -244,8 +249,8 @@ class JobHandle:
         """The same, for who wants to watch it being done."""
         if self._replan is None:
             raise GraphError("this job cannot be planned anew: start it again from a savepoint")
-        self._successor = checked_plan(self._master.checkpoints.graph, self._replan(parallelism))
-        return self._give(SnapshotOrder(BarrierKind.STOP, None))
+        plan = checked_plan(self._master.checkpoints.graph, self._replan(parallelism))
+        return self._give(SnapshotOrder(BarrierKind.STOP, None, successor=plan))
 
     def _give(self, order: SnapshotOrder) -> SnapshotOrder:
         self._master.order(order)
@@ -263,16 +268,11 @@ class JobHandle:
 
     def collected(self, name: str, format: ArrowFormat | None) -> Iterator[Any]:
         """The records of a collecting sink, as they come; a failure of the job is raised last."""
-        payloads = self._collectors.of(name)
-        while True:
-            has_ended = self._result.done()
-            try:
-                payload = payloads.get(block=not has_ended, timeout=_LOOK_FOR_THE_END)
-            except queue.Empty:
-                if has_ended:
-                    break
-                continue
-            for element in decode(payload, format):
-                assert isinstance(element, Batch)
-                yield from element.records
+        yield from self._collectors.records(name, format)
         self.result()
+
+
+def _as_tidegate_error(error: Exception) -> TidegateError:
+    if isinstance(error, TidegateError):
+        return error
+    return InternalError(f"{type(error).__name__}: {error}")

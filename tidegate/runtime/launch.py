@@ -25,10 +25,11 @@ from tidegate.core.errors import (
 )
 from tidegate.core.ids import JobId, SlotIndex
 from tidegate.graph.job_graph import JobGraph
+from tidegate.runtime.collectors import Collectors
 from tidegate.runtime.control import ControlLine
 from tidegate.runtime.exchange.shuffle import ShuffleExchange
 from tidegate.runtime.incarnation import Incarnation
-from tidegate.runtime.job_handle import Collectors, JobHandle, Replan
+from tidegate.runtime.job_handle import JobHandle, Replan
 from tidegate.runtime.jobmanager.checkpoint_home import CheckpointHome
 from tidegate.runtime.jobmanager.checkpoints import JobCheckpoints
 from tidegate.runtime.jobmanager.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from tidegate.checkpoint.statistics import CheckpointRecord
+from tidegate.core.amounts import byte_size, duration, per_second
 from tidegate.core.modes import LiveLine
+from tidegate.runtime.catching_up import Look, compared
 from tidegate.runtime.jobmanager.progress import Progress
 
 _log = logging.getLogger("tidegate.progress")
@@ -127,12 +129,15 @@ class Console:
 def describe(before: Progress, now: Progress, seconds: float, wall: float) -> str:
     """One line about the time between two looks at a job."""
     parts = [
-        f"{_rate(now.records_in - before.records_in, seconds)} in",
-        f"{_rate(now.records_out - before.records_out, seconds)} out",
+        f"{per_second(max(0, now.records_in - before.records_in) / seconds)} in",
+        f"{per_second(max(0, now.records_out - before.records_out) / seconds)} out",
         f"{now.records_in:,} records",
     ]
-    if now.lag is not None:
-        parts.append(f"{now.lag:,} behind")
+    if now.restore is not None and not now.restore.is_complete:
+        read, size = byte_size(now.restore.read), byte_size(now.restore.size)
+        parts.insert(0, f"restored {read} of {size}")
+    if now.lag is not None or now.records_to_repeat:
+        parts.append(_behind(before, now, seconds))
     if now.step_seconds is not None:
         parts.append(f"step {now.steps:,} took {1000 * now.step_seconds:.0f} ms")
     if now.checkpoint is not None:
@@ -140,24 +145,18 @@ def describe(before: Progress, now: Progress, seconds: float, wall: float) -> st
     return " · ".join(parts)
 
 
+def _behind(before: Progress, now: Progress, seconds: float) -> str:
+    found = compared(
+        Look(at=0.0, read=before.records_in, behind=before.behind),
+        Look(at=seconds, read=now.records_in, behind=now.behind),
+    )
+    text = f"{now.behind:,} behind"
+    return f"{text}, {duration(found.seconds_left)} left" if found.seconds_left else text
+
+
 def _checkpoint(record: CheckpointRecord, wall: float) -> str:
     taken, ended = record.duration or 0.0, record.ended_at or wall
     return (
-        f"checkpoint {record.checkpoint_id}: {_size(record.size)} in {1000 * taken:.0f} ms, "
+        f"checkpoint {record.checkpoint_id}: {byte_size(record.size)} in {1000 * taken:.0f} ms, "
         f"{max(0.0, wall - ended):.0f} s ago"
     )
-
-
-def _size(number: int) -> str:
-    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
-        if number >= size:
-            return f"{number / size:.1f} {unit}"
-    return f"{number} B"
-
-
-def _rate(records: int, seconds: float) -> str:
-    per_second = max(0.0, records / seconds)
-    for unit, size in (("M", 1e6), ("k", 1e3)):
-        if per_second >= size:
-            return f"{per_second / size:.2f} {unit}/s"
-    return f"{per_second:.0f}/s"

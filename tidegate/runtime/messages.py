@@ -52,6 +52,15 @@ class Deployed:
 
 
 @dataclass(frozen=True, slots=True)
+class StateRead:
+    """The subtasks that are being opened in this slot have read so much more of a checkpoint."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeployFailed:
     """A subtask could not be opened."""
 
@@ -137,6 +146,7 @@ class CheckpointNotified:
 
 SlotMessage = (
     Register
+    | StateRead
     | Deployed
     | DeployFailed
     | Undeployed
@@ -191,6 +201,8 @@ class RestoreOrder:
     location: CheckpointLocation | None
     """Where its files are; None: it is in the driver's memory and has none."""
     subtasks: dict[VertexId, SubtaskRestore]
+    size: int = 0
+    """Bytes of its files that the slot will read."""
 
 
 @dataclass(frozen=True, slots=True)

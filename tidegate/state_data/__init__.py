@@ -1,5 +1,6 @@
 """State as data: the state of savepoints and checkpoints read, changed, and made from tables."""
 
+from tidegate.state_data.disposal import dispose_savepoint
 from tidegate.state_data.reader import StateReader, state_reader
 from tidegate.state_data.summaries import OperatorSummary, SourcePosition, StateSummary
 from tidegate.state_data.writer import StateWriter, state_writer
@@ -10,6 +11,7 @@ __all__ = [
     "StateReader",
     "StateSummary",
     "StateWriter",
+    "dispose_savepoint",
     "state_reader",
     "state_writer",
 ]

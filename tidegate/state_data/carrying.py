@@ -13,7 +13,7 @@ from tidegate.state.snapshot import (
     Segment,
     TableHandle,
 )
-from tidegate.state.snapshot_reader import FileResolver, StoredImage, read_segment
+from tidegate.state.snapshot_reader import FileResolver, StoredImage, read_blocks, read_segment
 from tidegate.state.snapshot_writer import SnapshotWriter, TablePlace
 
 
@@ -36,6 +36,13 @@ class Carrier:
             keyed=None if handle.keyed is None else self._keyed(handle.keyed, place, without),
             operator=None if handle.operator is None else self._segment(handle.operator),
             in_flight=channels,
+            owned=tuple(
+                replace(
+                    each,
+                    file=self._writer.write_file(read_blocks(each, self._resolve), each.file.name),
+                )
+                for each in handle.owned
+            ),
         )
 
     def _keyed(

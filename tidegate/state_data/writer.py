@@ -92,7 +92,7 @@ class StateWriter:
         if descriptor is None and kind is not None:
             descriptor = descriptor_of(name, kind, type_info, key_type_info)
         if descriptor is not None:
-            metadata = StateMetadata(name, descriptor.declaration)
+            metadata = StateMetadata.of(descriptor)
         elif self.base is not None:
             metadata = self.base.state(uid, name)
         else:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from tidegate.core.errors import BlobNotFound, StorageError
 from tidegate.storage.blob_store import BlobWriter
 
-_NO_SPACE = "free space there, or set execution.checkpointing.dir to another place"
+_NO_SPACE = "free space there, or choose another directory"
 _NO_RIGHT = (
     "let the user who runs the driver and the slots write there, or choose another directory"
 )

@@ -17,6 +17,7 @@ from tidegate.storage.failures import GuardedWriter, storage_errors
 from tidegate.storage.paths import checked
 
 _WRITE_BUFFER = 1 << 20
+_TRIES = 5
 
 
 class LocalStore(BlobStore):
@@ -102,7 +103,7 @@ class LocalStore(BlobStore):
         with self._at(path) as place:
             try:
                 if place.is_dir() and not place.is_symlink():
-                    shutil.rmtree(place)
+                    _remove_tree(place)
                 else:
                     place.unlink()
             except FileNotFoundError:
@@ -113,6 +114,20 @@ class LocalStore(BlobStore):
         place = self._root / checked(path, self.url)
         with storage_errors(str(place)):
             yield place
+
+
+def _remove_tree(place: Path) -> None:
+    """Also while somebody still writes there, who then finds no directory."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            shutil.rmtree(place)
+            return
+        except FileNotFoundError:
+            if not place.exists():  # else it was something below, which another has deleted
+                return
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or not tries_left:
+                raise
 
 
 def _is_file(place: Path) -> bool:

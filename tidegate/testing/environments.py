@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidegate.common.configuration import Configuration
+from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
 from tidegate.core.errors import GraphError
-from tidegate.datastream.attended_job import before_start
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.datastream.spark_session import active_session
 from tidegate.graph.job_graph import JobGraph
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 class MiniExecutor:
     """Runs every job on a mini cluster of its own."""
 
-    def __init__(self, parallelism: int) -> None:
+    def __init__(self, parallelism: int, clock: Clock | None = None) -> None:
         self._parallelism = parallelism
+        self._clock = clock
 
     def default_parallelism(self) -> int:
         return self._parallelism
@@ -35,8 +36,7 @@ class MiniExecutor:
     def submit(
         self, graph: JobGraph, settings: Settings, replan: Replan | None = None
     ) -> JobHandle:
-        before_start(graph)
-        return run(graph, settings, replan)
+        return run(graph, settings, replan, self._clock)
 
     def session(self) -> SparkSession:
         spark = active_session()
@@ -49,7 +49,13 @@ class MiniExecutor:
 
 
 def mini_environment(
-    configuration: Configuration | Mapping[str, Any] | None = None, *, parallelism: int = 1
+    configuration: Configuration | Mapping[str, Any] | None = None,
+    *,
+    parallelism: int = 1,
+    clock: Clock | None = None,
 ) -> StreamExecutionEnvironment:
-    """An environment whose jobs run in this process, quickly, with the real engine."""
-    return StreamExecutionEnvironment(configuration, MiniExecutor(parallelism))
+    """An environment whose jobs run in this process, quickly, with the real engine.
+
+    Processing-time timers follow `clock`: a `ManualClock` fires them when the test says so.
+    """
+    return StreamExecutionEnvironment(configuration, MiniExecutor(parallelism, clock))

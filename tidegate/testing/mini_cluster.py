@@ -18,9 +18,10 @@ from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.config import Settings
 from tidegate.core.ids import Level, SlotIndex
 from tidegate.graph.job_graph import JobGraph, Pipeline
+from tidegate.runtime.collectors import Collectors
 from tidegate.runtime.exchange.packet import FailureMark, Packet, SlotOutOfReach
 from tidegate.runtime.incarnation import Incarnation
-from tidegate.runtime.job_handle import Collectors, JobHandle, Replan
+from tidegate.runtime.job_handle import JobHandle, Replan
 from tidegate.runtime.jobmanager.checkpoint_home import CheckpointHome
 from tidegate.runtime.jobmanager.checkpoints import JobCheckpoints
 from tidegate.runtime.jobmanager.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
@@ -74,7 +75,8 @@ class MiniCluster:
 
     def _replace(self, incarnation: Incarnation) -> None:
         """A process would end itself."""
-        if self._slots[incarnation.slot].incarnation == incarnation:
+        slot = self._slots.get(incarnation.slot)
+        if slot is not None and slot.incarnation == incarnation:
             self.kill(incarnation.slot)
 
     def send(self, incarnation: Incarnation, message: DriverMessage) -> None:
@@ -207,16 +209,27 @@ class _MiniSlot:
 
 
 def run(
-    graph: JobGraph, settings: Settings | None = None, replan: Replan | None = None
+    graph: JobGraph,
+    settings: Settings | None = None,
+    replan: Replan | None = None,
+    slot_clock: Clock | None = None,
 ) -> JobHandle:
-    """Start a job on a cluster of its own and return it running."""
+    """Start a job on a cluster of its own and return it running.
+
+    Args:
+        graph: the job.
+        settings: of the job.
+        replan: how it is planned for another parallelism.
+        slot_clock: what user code takes for the time; by default the machine's.
+    """
     settings = settings or Settings()
     collectors = Collectors()
     console = Console(settings.engine.live_line)
     clock = SystemClock()
 
     def start(graph: JobGraph, predecessor: CheckpointHome | None) -> JobMaster:
-        cluster = MiniCluster(closing_seconds=settings.engine.cancellation_timeout.total_seconds())
+        patience = settings.engine.cancellation_timeout.total_seconds()
+        cluster = MiniCluster(slot_clock, closing_seconds=patience)
         checkpoints = JobCheckpoints.open(graph, settings, clock, predecessor)
         return JobMaster(
             pack(checkpoints.job_id, checkpoints.graph, settings.as_mapping()),

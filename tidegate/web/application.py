@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,6 +21,7 @@ from tidegate.web.operations import Operations
 from tidegate.web.order_api import OrderApi
 from tidegate.web.requests import Refusal
 from tidegate.web.served_jobs import ServedJobs
+from tidegate.web.shared_answers import Handler, SharedAnswers
 
 _VERSION = "/v1"
 """All paths exist below it as well, as in Flink."""
@@ -37,6 +37,7 @@ def application(
     async def described(request: Request) -> Response:
         return Document(document)
 
+    shared = SharedAnswers()
     by_path: dict[str, list[Endpoint]] = {}
     for endpoint in found:
         by_path.setdefault(endpoint.path, []).append(endpoint)
@@ -46,7 +47,12 @@ def application(
     for prefix in ("", _VERSION):
         routes.append(Route(f"{prefix}/openapi.json", described, methods=["GET"]))
         for path, of_path in ordered:
-            methods = {endpoint.method: endpoint.handler for endpoint in of_path}
+            methods = {
+                endpoint.method: shared.of(endpoint.handler)
+                if endpoint.method == "GET"
+                else endpoint.handler
+                for endpoint in of_path
+            }
             routes.append(Route(f"{prefix}{path}", _by_method(methods), methods=list(methods)))
     app = Starlette(
         routes=routes,
@@ -61,9 +67,7 @@ def application(
     return app
 
 
-def _by_method(
-    methods: dict[str, Callable[[Request], Awaitable[Response]]],
-) -> Callable[[Request], Awaitable[Response]]:
+def _by_method(methods: dict[str, Handler]) -> Handler:
     async def handle(request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
         return await methods[method](request)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from starlette.requests import Request
-from starlette.responses import Response
-
-from tidegate.web import schemas
+from tidegate.web import checkpoint_schemas, order_schemas, schema_forms, schemas
 from tidegate.web.job_api import JobApi
 from tidegate.web.order_api import OrderApi
-from tidegate.web.schemas import Schema
-
-Handler = Callable[[Request], Awaitable[Response]]
+from tidegate.web.schema_forms import Schema
+from tidegate.web.shared_answers import Handler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +66,7 @@ def _driver(jobs: JobApi) -> list[Endpoint]:
             path="/metrics",
             summary="All jobs as metrics for Prometheus.",
             handler=jobs.metrics,
-            answer=schemas.TEXT,
+            answer=schema_forms.TEXT,
             content_type="text/plain",
         ),
     ]
@@ -134,28 +129,28 @@ def _checkpoints(jobs: JobApi) -> list[Endpoint]:
             path="/jobs/{jobid}/checkpoints",
             summary="Counts, summary, the latest and the history of checkpoints.",
             handler=jobs.checkpoints,
-            answer=schemas.CHECKPOINTS,
+            answer=checkpoint_schemas.CHECKPOINTS,
             refusals=_OF_JOB,
         ),
         Endpoint(
             path="/jobs/{jobid}/checkpoints/config",
             summary="When and how checkpoints are taken.",
             handler=jobs.checkpoint_config,
-            answer=schemas.CHECKPOINT_CONFIG,
+            answer=checkpoint_schemas.CHECKPOINT_CONFIG,
             refusals=_OF_JOB,
         ),
         Endpoint(
             path="/jobs/{jobid}/checkpoints/details/{checkpointid}",
             summary="One checkpoint, with the work of every vertex.",
             handler=jobs.checkpoint,
-            answer=schemas.CHECKPOINT,
+            answer=checkpoint_schemas.CHECKPOINT,
             refusals=_OF_JOB,
         ),
         Endpoint(
             path="/jobs/{jobid}/checkpoints/details/{checkpointid}/subtasks/{vertexid}",
             summary="What the subtasks of a vertex did for a checkpoint.",
             handler=jobs.checkpoint_task,
-            answer=schemas.CHECKPOINT_TASK,
+            answer=checkpoint_schemas.CHECKPOINT_TASK,
             refusals=_OF_JOB,
         ),
     ]
@@ -168,7 +163,7 @@ def _orders(jobs: JobApi, orders: OrderApi) -> list[Endpoint]:
             path="/jobs/{jobid}/checkpoints",
             summary="Take a checkpoint now.",
             handler=orders.take_checkpoint,
-            body=schemas.CHECKPOINT_TRIGGER,
+            body=order_schemas.CHECKPOINT_TRIGGER,
             answer=schemas.TRIGGERED,
             status=202,
             refusals=_OF_ORDER,
@@ -177,7 +172,7 @@ def _orders(jobs: JobApi, orders: OrderApi) -> list[Endpoint]:
             path="/jobs/{jobid}/checkpoints/{triggerid}",
             summary="What became of a checkpoint that was asked for.",
             handler=orders.checkpoint_status,
-            answer=schemas.CHECKPOINT_TRIGGER_STATUS,
+            answer=order_schemas.CHECKPOINT_TRIGGER_STATUS,
             refusals=_OF_JOB,
         ),
         Endpoint(
@@ -185,7 +180,7 @@ def _orders(jobs: JobApi, orders: OrderApi) -> list[Endpoint]:
             path="/jobs/{jobid}/savepoints",
             summary="Take a savepoint, and cancel the job behind it if that is asked for.",
             handler=orders.take_savepoint,
-            body=schemas.SAVEPOINT_TRIGGER,
+            body=order_schemas.SAVEPOINT_TRIGGER,
             answer=schemas.TRIGGERED,
             status=202,
             refusals=_OF_ORDER,
@@ -195,7 +190,7 @@ def _orders(jobs: JobApi, orders: OrderApi) -> list[Endpoint]:
             path="/jobs/{jobid}/stop",
             summary="Stop the job with a savepoint behind which nothing follows.",
             handler=orders.stop,
-            body=schemas.STOP_TRIGGER,
+            body=order_schemas.STOP_TRIGGER,
             answer=schemas.TRIGGERED,
             status=202,
             refusals=_OF_ORDER,
@@ -204,7 +199,7 @@ def _orders(jobs: JobApi, orders: OrderApi) -> list[Endpoint]:
             path="/jobs/{jobid}/savepoints/{triggerid}",
             summary="What became of a savepoint, or of a stop with one.",
             handler=orders.savepoint_status,
-            answer=schemas.SAVEPOINT_STATUS,
+            answer=order_schemas.SAVEPOINT_STATUS,
             refusals=_OF_JOB,
         ),
         Endpoint(
@@ -221,7 +216,7 @@ def _orders(jobs: JobApi, orders: OrderApi) -> list[Endpoint]:
             path="/jobs/{jobid}/rescaling/{triggerid}",
             summary="What became of a change of parallelism.",
             handler=orders.rescaling_status,
-            answer=schemas.PLAIN_STATUS,
+            answer=order_schemas.PLAIN_STATUS,
             refusals=_OF_JOB,
         ),
         Endpoint(
@@ -229,7 +224,7 @@ def _orders(jobs: JobApi, orders: OrderApi) -> list[Endpoint]:
             path="/savepoint-disposal",
             summary="Delete a savepoint.",
             handler=orders.dispose,
-            body=schemas.DISPOSAL_TRIGGER,
+            body=order_schemas.DISPOSAL_TRIGGER,
             answer=schemas.TRIGGERED,
             status=202,
             refusals=(400, 403, 413, 429),
@@ -238,7 +233,7 @@ def _orders(jobs: JobApi, orders: OrderApi) -> list[Endpoint]:
             path="/savepoint-disposal/{triggerid}",
             summary="What became of the deletion of a savepoint.",
             handler=orders.disposal_status,
-            answer=schemas.PLAIN_STATUS,
+            answer=order_schemas.PLAIN_STATUS,
             refusals=_OF_JOB,
         ),
     ]

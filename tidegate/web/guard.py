@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tidegate.core.rest_settings import RestSettings
 from tidegate.web.answers import refused
 from tidegate.web.requests import Refusal
+from tidegate.web.shared_answers import ARRIVED
 
 OWNER = "tidegate.owner"
 """In the scope of a request: whether it comes from who started the job."""
@@ -46,9 +47,9 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        wait = self._pace.wait(asyncio.get_running_loop().time())
-        if wait > 0:
-            await asyncio.sleep(wait)
+        scope[ARRIVED] = now = asyncio.get_running_loop().time()
+        # Also without a wait: who has come by now is answered together.
+        await asyncio.sleep(self._pace.wait(now))
         try:
             scope[OWNER] = self._let_in(Headers(scope=scope))
         except Refusal as refusal:

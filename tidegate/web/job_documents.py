@@ -13,6 +13,7 @@ from tidegate.runtime.job_handle import JobHandle
 from tidegate.runtime.jobmanager.job_status import JobStatus
 from tidegate.runtime.jobmanager.progress import SubtaskProgress, VertexProgress
 from tidegate.runtime.jobmanager.region import RegionState
+from tidegate.runtime.jobmanager.restoring import RestoreProgress
 
 NEVER = -1
 """In place of a time that has not come."""
@@ -126,10 +127,21 @@ def job_details(job: JobHandle) -> dict[str, Any]:
             "records-in": progress.records_in,
             "records-out": progress.records_out,
             "lag": progress.lag,
+            "records-to-repeat": progress.records_to_repeat,
+            "restore": None if progress.restore is None else _restore(progress.restore),
             "steps": progress.steps,
             "step-duration": milliseconds(progress.step_seconds),
             "restarts": chronicle.restarts,
         },
+    }
+
+
+def _restore(progress: RestoreProgress) -> dict[str, Any]:
+    return {
+        "checkpoint-id": progress.checkpoint_id,
+        "bytes": progress.size,
+        "restored-bytes": progress.read,
+        "complete": progress.is_complete,
     }
 
 

@@ -123,6 +123,11 @@ _OF_JOB: tuple[tuple[str, str, Value], ...] = (
     ("tidegate_job_records_in", "Read by sources.", lambda job: job.progress().records_in),
     ("tidegate_job_records_out", "Taken by sinks.", lambda job: job.progress().records_out),
     ("tidegate_job_lag", "Records that wait to be read.", lambda job: job.progress().lag),
+    (
+        "tidegate_job_records_to_repeat",
+        "Read again until sources are where they had been.",
+        lambda job: job.progress().records_to_repeat,
+    ),
     ("tidegate_job_steps", "Steps begun.", lambda job: job.progress().steps),
     (
         "tidegate_job_step_duration_seconds",

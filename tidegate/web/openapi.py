@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tidegate import __version__
-from tidegate.web import schemas
+from tidegate.web import schema_forms, schemas
 from tidegate.web.endpoints import Endpoint
 
 _SENTENCES = {
@@ -21,9 +21,9 @@ _SENTENCES = {
 }
 _EVERYWHERE = (401, 403)
 _PARAMETERS = {
-    "jobid": (schemas.ID, "The id of a job, 32 hexadecimal digits."),
-    "vertexid": (schemas.ID, "The id of a vertex, 32 hexadecimal digits."),
-    "triggerid": (schemas.ID, "What the order was answered with as request-id."),
+    "jobid": (schema_forms.ID, "The id of a job, 32 hexadecimal digits."),
+    "vertexid": (schema_forms.ID, "The id of a vertex, 32 hexadecimal digits."),
+    "triggerid": (schema_forms.ID, "What the order was answered with as request-id."),
     "checkpointid": ({"type": "integer", "minimum": 0, "maximum": 10**17}, "Its number."),
 }
 

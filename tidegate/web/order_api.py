@@ -15,9 +15,9 @@ from tidegate.core.errors import ConfigError, ExternalError, NotNow, UserError
 from tidegate.core.modes import SavepointFormat
 from tidegate.core.setting_groups import MAX_PARALLELISM
 from tidegate.runtime.job_handle import JobHandle
-from tidegate.runtime.jobmanager.checkpoints import SnapshotOrder
 from tidegate.runtime.jobmanager.job_status import JobStatus
-from tidegate.web import schemas
+from tidegate.runtime.jobmanager.snapshot_orders import SnapshotOrder
+from tidegate.web import order_schemas
 from tidegate.web.answers import Document
 from tidegate.web.guard import OWNER
 from tidegate.web.operations import Operation, OperationKind, Operations
@@ -38,12 +38,12 @@ class OrderApi:
 
     async def take_checkpoint(self, request: Request) -> Response:
         job = self._jobs.get(request.path_params["jobid"])
-        asked = await body_of(request, schemas.CHECKPOINT_TRIGGER)
+        asked = await body_of(request, order_schemas.CHECKPOINT_TRIGGER)
         return self._ordered(job, OperationKind.CHECKPOINT, asked, job.order_checkpoint)
 
     async def take_savepoint(self, request: Request) -> Response:
         job = self._jobs.get(request.path_params["jobid"])
-        asked = await body_of(request, schemas.SAVEPOINT_TRIGGER)
+        asked = await body_of(request, order_schemas.SAVEPOINT_TRIGGER)
         directory = self._directory(request, job, asked.get("target-directory"))
 
         def order() -> SnapshotOrder:
@@ -55,7 +55,7 @@ class OrderApi:
 
     async def stop(self, request: Request) -> Response:
         job = self._jobs.get(request.path_params["jobid"])
-        asked = await body_of(request, schemas.STOP_TRIGGER)
+        asked = await body_of(request, order_schemas.STOP_TRIGGER)
         directory = self._directory(request, job, asked.get("targetDirectory"))
 
         def order() -> SnapshotOrder:
@@ -78,7 +78,7 @@ class OrderApi:
         return self._status(request, OperationKind.RESCALING)
 
     async def dispose(self, request: Request) -> Response:
-        asked = await body_of(request, schemas.DISPOSAL_TRIGGER)
+        asked = await body_of(request, order_schemas.DISPOSAL_TRIGGER)
         places = [place for job in self._jobs.all() for place in savepoint_places(job.settings)]
         path = self._allowed(request, asked["savepoint-path"], places)
 
@@ -144,7 +144,7 @@ def _format(asked: dict[str, Any]) -> SavepointFormat:
     return SavepointFormat[asked.get("formatType", SavepointFormat.CANONICAL.name)]
 
 
-def _in_background(act: Callable[[], None]) -> Future[None]:
+def _in_background(act: Callable[[], object]) -> Future[None]:
     done: Future[None] = Future()
 
     def run() -> None:

@@ -1,63 +1,28 @@
-"""What requests and answers look like, as JSON schemas."""
+"""What answers about jobs look like, as JSON schemas."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from tidegate.runtime.jobmanager.job_status import JobStatus
 from tidegate.web.job_documents import EXECUTION_STATES
+from tidegate.web.schema_forms import (
+    BOOLEAN,
+    ID,
+    INTEGER,
+    TEXT,
+    array_of,
+    choice,
+    described,
+    mapping_of,
+    object_of,
+    or_null,
+)
 
-Schema = dict[str, Any]
+STATE = choice(tuple(status.name for status in JobStatus))
+ERRORS = object_of({"errors": array_of(TEXT)})
+TRIGGERED = object_of({"request-id": ID})
+EMPTY = object_of({})
 
-INTEGER: Schema = {"type": "integer"}
-NUMBER: Schema = {"type": "number"}
-TEXT: Schema = {"type": "string"}
-BOOLEAN: Schema = {"type": "boolean"}
-ID: Schema = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
-
-
-def _object(properties: Schema, optional: tuple[str, ...] = ()) -> Schema:
-    required = [name for name in properties if name not in optional]
-    return {"type": "object", "properties": properties, "required": required}
-
-
-def _array(items: Schema) -> Schema:
-    return {"type": "array", "items": items}
-
-
-def _mapping(values: Schema) -> Schema:
-    return {"type": "object", "additionalProperties": values}
-
-
-def _or_null(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _choice(values: tuple[str, ...]) -> Schema:
-    return {"type": "string", "enum": list(values)}
-
-
-def _body(properties: Schema, required: tuple[str, ...] = ()) -> Schema:
-    """All fields but those required may be absent or null."""
-    for name, schema in properties.items():
-        if name not in required:
-            schema["type"] = [schema["type"], "null"]
-            if "enum" in schema:
-                schema["enum"] = [*schema["enum"], None]
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-STATE = _choice(tuple(status.name for status in JobStatus))
-ERRORS = _object({"errors": _array(TEXT)})
-TRIGGERED = _object({"request-id": ID})
-EMPTY = _object({})
-
-OVERVIEW = _object(
+OVERVIEW = object_of(
     {
         "taskmanagers": INTEGER,
         "slots-total": INTEGER,
@@ -70,35 +35,35 @@ OVERVIEW = _object(
         "flink-commit": TEXT,
     }
 )
-CONFIG = _object(
+CONFIG = object_of(
     {
         "refresh-interval": INTEGER,
         "timezone-name": TEXT,
         "timezone-offset": INTEGER,
         "flink-version": TEXT,
         "flink-revision": TEXT,
-        "features": _mapping(BOOLEAN),
+        "features": mapping_of(BOOLEAN),
     }
 )
-JOBS = _object({"jobs": _array(_object({"id": ID, "status": STATE}))})
+JOBS = object_of({"jobs": array_of(object_of({"id": ID, "status": STATE}))})
 _TIMES = {"start-time": INTEGER, "end-time": INTEGER, "duration": INTEGER}
-JOBS_OVERVIEW = _object(
+JOBS_OVERVIEW = object_of(
     {
-        "jobs": _array(
-            _object(
+        "jobs": array_of(
+            object_of(
                 {
                     "jid": ID,
                     "name": TEXT,
                     "state": STATE,
                     **_TIMES,
                     "last-modification": INTEGER,
-                    "tasks": _mapping(INTEGER),
+                    "tasks": mapping_of(INTEGER),
                 }
             )
         )
     }
 )
-_IO_METRICS = _object(
+_IO_METRICS = object_of(
     {
         f"{way}-{what}{mark}": BOOLEAN if mark else INTEGER
         for way in ("read", "write")
@@ -106,31 +71,41 @@ _IO_METRICS = _object(
         for mark in ("", "-complete")
     }
 )
-_EXECUTION = _choice(EXECUTION_STATES)
-_PLAN = _object(
+_EXECUTION = choice(EXECUTION_STATES)
+_PLAN = object_of(
     {
         "jid": ID,
         "name": TEXT,
         "type": TEXT,
-        "nodes": _array(
-            _object(
+        "nodes": array_of(
+            object_of(
                 {
                     "id": ID,
                     "parallelism": INTEGER,
                     "operator": TEXT,
                     "operator_strategy": TEXT,
                     "description": TEXT,
-                    "optimizer_properties": _mapping({}),
-                    "inputs": _array(
-                        _object({"num": INTEGER, "id": ID, "ship_strategy": TEXT, "exchange": TEXT})
+                    "optimizer_properties": mapping_of({}),
+                    "inputs": array_of(
+                        object_of(
+                            {"num": INTEGER, "id": ID, "ship_strategy": TEXT, "exchange": TEXT}
+                        )
                     ),
                 }
             )
         ),
     }
 )
-PLAN = _object({"plan": _PLAN})
-JOB = _object(
+PLAN = object_of({"plan": _PLAN})
+_RESTORE = object_of(
+    {
+        "checkpoint-id": INTEGER,
+        "bytes": described("In files that slots read; 0 where all state is small.", INTEGER),
+        "restored-bytes": described("Those that they have read.", INTEGER),
+        "complete": described("Whether all subtasks have their state.", BOOLEAN),
+    }
+)
+JOB = object_of(
     {
         "jid": ID,
         "name": TEXT,
@@ -140,9 +115,9 @@ JOB = _object(
         **_TIMES,
         "maxParallelism": INTEGER,
         "now": INTEGER,
-        "timestamps": _mapping(INTEGER),
-        "vertices": _array(
-            _object(
+        "timestamps": mapping_of(INTEGER),
+        "vertices": array_of(
+            object_of(
                 {
                     "id": ID,
                     "name": TEXT,
@@ -150,18 +125,28 @@ JOB = _object(
                     "parallelism": INTEGER,
                     "status": _EXECUTION,
                     **_TIMES,
-                    "tasks": _mapping(INTEGER),
+                    "tasks": mapping_of(INTEGER),
                     "metrics": _IO_METRICS,
                 }
             )
         ),
-        "status-counts": _mapping(INTEGER),
+        "status-counts": mapping_of(INTEGER),
         "plan": _PLAN,
-        "tidegate": _object(
+        "tidegate": object_of(
             {
-                "records-in": INTEGER,
-                "records-out": INTEGER,
-                "lag": _or_null(INTEGER),
+                "records-in": described("Read by sources since they were deployed.", INTEGER),
+                "records-out": described("Taken by sinks since they were deployed.", INTEGER),
+                "lag": described(
+                    "Records that wait to be read; null where a source does not know.",
+                    or_null(INTEGER),
+                ),
+                "records-to-repeat": described(
+                    "Records that sources read again until they are where they had been.", INTEGER
+                ),
+                "restore": described(
+                    "What the job went on from last; null where it began with nothing.",
+                    or_null(_RESTORE),
+                ),
                 "steps": INTEGER,
                 "step-duration": INTEGER,
                 "restarts": INTEGER,
@@ -169,30 +154,30 @@ JOB = _object(
         ),
     }
 )
-JOB_CONFIG = _object(
+JOB_CONFIG = object_of(
     {
         "jid": ID,
         "name": TEXT,
-        "execution-config": _object(
+        "execution-config": object_of(
             {
                 "execution-mode": TEXT,
                 "restart-strategy": TEXT,
                 "job-parallelism": INTEGER,
                 "object-reuse-mode": BOOLEAN,
-                "user-config": _mapping(TEXT),
+                "user-config": mapping_of(TEXT),
             }
         ),
     }
 )
-VERTEX = _object(
+VERTEX = object_of(
     {
         "id": ID,
         "name": TEXT,
         "parallelism": INTEGER,
         "maxParallelism": INTEGER,
         "now": INTEGER,
-        "subtasks": _array(
-            _object(
+        "subtasks": array_of(
+            object_of(
                 {
                     "subtask": INTEGER,
                     "status": _EXECUTION,
@@ -208,27 +193,27 @@ VERTEX = _object(
         ),
     }
 )
-EXCEPTIONS = _object(
+EXCEPTIONS = object_of(
     {
-        "root-exception": _or_null(TEXT),
-        "timestamp": _or_null(INTEGER),
-        "all-exceptions": _array(_mapping({})),
+        "root-exception": or_null(TEXT),
+        "timestamp": or_null(INTEGER),
+        "all-exceptions": array_of(mapping_of({})),
         "truncated": BOOLEAN,
-        "exceptionHistory": _object(
+        "exceptionHistory": object_of(
             {
-                "entries": _array(
-                    _object(
+                "entries": array_of(
+                    object_of(
                         {
                             "exceptionName": TEXT,
                             "stacktrace": TEXT,
                             "timestamp": INTEGER,
-                            "failureLabels": _mapping(TEXT),
-                            "taskName": _or_null(TEXT),
-                            "endpoint": _or_null(TEXT),
-                            "location": _or_null(TEXT),
-                            "taskManagerId": _or_null(TEXT),
-                            "concurrentExceptions": _array(_mapping({})),
-                            "tidegate": _object({"restarted": BOOLEAN}),
+                            "failureLabels": mapping_of(TEXT),
+                            "taskName": or_null(TEXT),
+                            "endpoint": or_null(TEXT),
+                            "location": or_null(TEXT),
+                            "taskManagerId": or_null(TEXT),
+                            "concurrentExceptions": array_of(mapping_of({})),
+                            "tidegate": object_of({"restarted": BOOLEAN}),
                         }
                     )
                 ),
@@ -236,141 +221,4 @@ EXCEPTIONS = _object(
             }
         ),
     }
-)
-
-# --- checkpoints --------------------------------------------------------------------------------
-
-_QUANTILE = _or_null(NUMBER)
-_STATS = _object(
-    {
-        **dict.fromkeys(("min", "max", "avg"), INTEGER),
-        **dict.fromkeys(("p50", "p90", "p95", "p99", "p999"), _QUANTILE),
-    }
-)
-_STATUS = _choice(("IN_PROGRESS", "COMPLETED", "FAILED"))
-_WORK = dict.fromkeys(
-    (
-        "latest_ack_timestamp",
-        "checkpointed_size",
-        "state_size",
-        "end_to_end_duration",
-        "alignment_buffered",
-        "processed_data",
-        "persisted_data",
-        "num_subtasks",
-        "num_acknowledged_subtasks",
-    ),
-    INTEGER,
-)
-_TASK = {"id": INTEGER, "status": _STATUS, **_WORK}
-CHECKPOINT = _object(
-    {
-        "@class": _choice(("in_progress", "completed", "failed")),
-        "id": INTEGER,
-        "status": _STATUS,
-        "is_savepoint": BOOLEAN,
-        "trigger_timestamp": INTEGER,
-        "checkpoint_type": _choice(("CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT")),
-        "tasks": _mapping(_object(_TASK)),
-        **_WORK,
-        "external_path": TEXT,
-        "discarded": BOOLEAN,
-        "failure_timestamp": INTEGER,
-        "failure_message": _or_null(TEXT),
-    },
-    optional=("external_path", "discarded", "failure_timestamp", "failure_message"),
-)
-CHECKPOINTS = _object(
-    {
-        "counts": _object(
-            dict.fromkeys(("restored", "total", "in_progress", "completed", "failed"), INTEGER)
-        ),
-        "summary": _mapping(_STATS),
-        "latest": _object(
-            {
-                **dict.fromkeys(("completed", "savepoint", "failed"), _or_null(CHECKPOINT)),
-                "restored": _or_null(
-                    _object(
-                        {
-                            "id": INTEGER,
-                            "restore_timestamp": INTEGER,
-                            "is_savepoint": BOOLEAN,
-                            "external_path": TEXT,
-                        }
-                    )
-                ),
-            }
-        ),
-        "history": _array(CHECKPOINT),
-    }
-)
-CHECKPOINT_CONFIG = _object(
-    {
-        "mode": _choice(("exactly_once", "at_least_once")),
-        **dict.fromkeys(("interval", "timeout", "min_pause", "max_concurrent"), INTEGER),
-        "externalization": _mapping(BOOLEAN),
-        "state_backend": TEXT,
-        "checkpoint_storage": TEXT,
-        "unaligned_checkpoints": BOOLEAN,
-        "tolerable_failed_checkpoints": INTEGER,
-        "aligned_checkpoint_timeout": INTEGER,
-        "checkpoints_after_tasks_finish": BOOLEAN,
-        "state_changelog_enabled": BOOLEAN,
-    }
-)
-CHECKPOINT_TASK = _object({**_TASK, "summary": _mapping({}), "subtasks": _array(_mapping({}))})
-
-# --- operations ---------------------------------------------------------------------------------
-
-_CAUSE = _object({"class": TEXT, "stack-trace": TEXT})
-
-
-def _operation(outcome: Schema) -> Schema:
-    progress = _object({"checkpoint-id": INTEGER, "acknowledged": INTEGER, "subtasks": INTEGER})
-    return _object(
-        {
-            "status": _object({"id": _choice(("IN_PROGRESS", "COMPLETED"))}),
-            "operation": outcome,
-            "progress": _or_null(progress),
-        },
-        optional=("operation", "progress"),
-    )
-
-
-SAVEPOINT_STATUS = _operation(
-    _object({"location": TEXT, "failure-cause": _CAUSE}, optional=("location", "failure-cause"))
-)
-CHECKPOINT_TRIGGER_STATUS = _operation(
-    _object(
-        {"checkpointId": INTEGER, "external-path": _or_null(TEXT), "failureCause": _CAUSE},
-        optional=("checkpointId", "external-path", "failureCause"),
-    )
-)
-PLAIN_STATUS = _operation(_object({"failure-cause": _CAUSE}, optional=("failure-cause",)))
-
-_FORMATS = ("CANONICAL", "NATIVE")
-CHECKPOINT_TRIGGER = _body(
-    {
-        "checkpointType": _choice(("CONFIGURED", "FULL", "INCREMENTAL")),
-        "triggerId": dict(ID),
-    }
-)
-SAVEPOINT_TRIGGER = _body(
-    {
-        "target-directory": dict(TEXT),
-        "cancel-job": dict(BOOLEAN),
-        "formatType": _choice(_FORMATS),
-        "triggerId": dict(ID),
-    }
-)
-STOP_TRIGGER = _body(
-    {
-        "targetDirectory": dict(TEXT),
-        "drain": dict(BOOLEAN),
-        "formatType": _choice(_FORMATS),
-        "triggerId": dict(ID),
-    }
-)
-DISPOSAL_TRIGGER = _body(
-    {"savepoint-path": {"type": "string", "minLength": 1}}, required=("savepoint-path",)
 )

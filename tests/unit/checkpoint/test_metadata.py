@@ -15,8 +15,19 @@ from tidegate.checkpoint.metadata import (
 )
 from tidegate.core.errors import CorruptCheckpoint, UnsupportedFormat
 from tidegate.core.ids import CheckpointId, JobId, OperatorId
-from tidegate.state.snapshot import FileScope, FileSegment, InlineBytes, OperatorHandle, StoredFile
+from tidegate.state.backend import StateMetadata
+from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.snapshot import (
+    FileScope,
+    FileSegment,
+    InlineBytes,
+    KeyedStateHandle,
+    OperatorHandle,
+    StoredFile,
+)
 from tidegate.stream.elements import BarrierKind
+from tidegate.types.typeinfo import Types
 
 SOURCE = OperatorId("source")
 WORDS = OperatorId("words")
@@ -95,10 +106,40 @@ def test_fields_that_are_not_known_are_ignored():
     assert decode(encoded, "here").job_name == "word count"
 
 
+def with_states(*states):
+    keyed = KeyedStateHandle(metadata=states, max_parallelism=128, key_groups=KeyGroupRange(0, 128))
+    handle = OperatorHandle(operator_id=WORDS, keyed=keyed, operator=SHARED, operator_states=states)
+    return replace(
+        METADATA, operators={WORDS: replace(METADATA.operators[WORDS], subtasks={0: handle})}
+    )
+
+
+def test_it_knows_the_structure_of_types_without_reading_state():
+    row = Types.ROW_NAMED(["user", "total"], [Types.STRING(), Types.LONG()])
+    state = StateMetadata.of(ValueStateDescriptor("last", row))
+    encoded = encode(with_states(state))
+    handle = decode(encoded, "here").operators[WORDS].subtasks[0]
+    assert handle.keyed.metadata[0].structure == state.structure
+    assert handle.operator_states[0].structure == state.structure
+    stored = document_of(encoded)["operators"][0]["subtasks"]["0"]["operator_states"][0]
+    assert stored["structure"] == {"value": {"value": {"row": {"user": "String", "total": "Long"}}}}
+
+
+def test_a_state_that_was_stored_without_its_structure_is_read():
+    document = document_of(encode(with_states(StateMetadata("last", "value state of Long"))))
+    subtask = document["operators"][0]["subtasks"]["0"]
+    del subtask["keyed"]["states"][0]["structure"]
+    del subtask["operator_states"]
+    handle = decode(framed(FORMAT_VERSION, document), "here").operators[WORDS].subtasks[0]
+    assert handle.keyed.metadata == (StateMetadata("last", "value state of Long"),)
+    assert handle.operator_states == ()
+
+
 def test_a_checkpoint_of_format_1_is_read():
     document = document_of(encode(METADATA))
     for operator in document["operators"]:
         for subtask in operator["subtasks"].values():
+            del subtask["operator_states"]
             if subtask["keyed"] is not None:
                 del subtask["keyed"]["tables"]
     encoded = framed(1, document, b"split 1unionenumerator")
@@ -110,7 +151,8 @@ def test_another_kind_of_file_is_no_checkpoint():
         decode(b"PAR1" + bytes(100), "/data/chk-1/_metadata")
     assert str(caught.value) == (
         "/data/chk-1/_metadata is corrupt: expected the metadata of a checkpoint, found another "
-        "kind of file; an older checkpoint of the job can be used in its place"
+        "kind of file; another copy of it can be used in its place, or an older checkpoint or "
+        "savepoint of the job"
     )
 
 

@@ -87,6 +87,8 @@ def test_a_job_of_a_lost_driver_is_recognised(home, served):
     (home / "jobs" / "lost.json").write_text(json.dumps(record))
     states = {job["jid"]: job["state"] for job in json.loads(done("list", "-a", "--json"))["jobs"]}
     assert states == {served.id: "RUNNING", "d" * 32: "LOST"}
+    [lost] = [line for line in done("list", "-a").splitlines() if line.startswith("d" * 32)]
+    assert " - " in lost, "nobody knows how long it ran"
     assert "is lost" in refused(5, "cancel", "d" * 32)
 
 
@@ -115,7 +117,10 @@ def test_info_tells_vertices_checkpoints_and_failures(serve):
     assert "state        RUNNING" in text
     assert "latest savepoint 1:" in text
     assert path in text
-    assert "failure      while processing the record" in text
+    [failure] = [line for line in text.splitlines() if line.startswith("failure")]
+    assert "ValueError: once" in failure
+    assert "while processing the record" in failure
+    assert "Traceback" not in failure
     assert "sums -> sums" in text
     document = json.loads(done("info", served.id, "--json"))
     assert (document["jid"], document["state"]) == (served.id, "RUNNING")
@@ -155,6 +160,33 @@ def test_a_name_of_two_jobs_is_ambiguous(serve):
     assert first.job.status() is second.job.status() is JobStatus.RUNNING
 
 
+def test_a_beginning_of_two_ids_is_ambiguous(served):
+    others = ["abc1" + "0" * 28, "abc2" + "0" * 28]
+    for each in others:
+        Registration(JobRecord(job_id=each, name=each, pid=os.getpid(), started_at=1.0))
+    output = refused(3, "savepoint", "abc")
+    assert "may mean any of" in output
+    assert all(each in output for each in others)
+    assert served.id not in output
+
+
+@pytest.mark.parametrize("command", ["savepoint", "stop", "checkpoint"])
+def test_a_job_that_restarts_is_asked_later(serve, tmp_path, command):
+    served = serve(
+        {
+            "restart-strategy": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": 2,
+            "restart-strategy.fixed-delay.delay": "1 h",
+        }
+    )
+    fail_once(served.watch, "sums")
+    served.tap.let(20)
+    wait_until(lambda: served.job.status() is JobStatus.RESTARTING)
+    output = refused(5, command, served.id)
+    assert "now: the job is restarting; ask again when it runs" in output
+    assert not (tmp_path / "savepoints").exists()
+
+
 def test_a_job_that_has_ended_takes_no_orders(served, ended):
     output = refused(5, "savepoint", ended.job_id)
     assert f"job {ended.job_id} (old) does not run any more: it is failed" in output
@@ -184,11 +216,15 @@ def test_a_savepoint_is_disposed_of_without_its_job(served):
     path = done("savepoint", served.id)
     assert done("savepoint", "-d", path) == f"{path} is deleted."
     assert not Path(path).exists()
+    path = done("savepoint", served.id)
+    Path(path, "notes").touch()
+    assert "but for what is no part of it: notes" in done("savepoint", "--dispose", path)
+    assert [each.name for each in Path(path).iterdir()] == ["notes"]
     assert "there is no savepoint" in refused(1, "savepoint", "--dispose", path)
 
 
 def test_a_savepoint_needs_a_job(served):
-    assert "say of which job" in refused(1, "savepoint")
+    assert "say of which job" in refused(2, "savepoint")
     assert "leave it out" in refused(1, "savepoint", "-d", "/x", served.id)
 
 

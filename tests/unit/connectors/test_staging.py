@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,8 +37,9 @@ def splits(rows, retained=1, owner="job"):
     return [StagedRows(StagedFile(each.path, owner, retained), each) for each in rows]
 
 
-def reader(*given, job_id="job"):
-    opened = StagedReader(ReaderContext(0, 1, ManualClock(), NUMBER, job_id=job_id))
+def reader(*given, job_id="job", **more):
+    context = ReaderContext(0, 1, ManualClock(), NUMBER, job_id=job_id, **more)
+    opened = StagedReader(context)
     opened.add_splits(given)
     opened.no_more_splits()
     return opened
@@ -88,13 +90,70 @@ def test_a_restored_reader_goes_on_behind_the_last_row(staging):
     assert numbers(read_all(reader(*reading.snapshot()))) == [3, 4]
 
 
-def test_files_of_another_job_are_read_but_not_deleted(staging):
+def test_files_of_another_job_are_read_but_not_touched(staging):
     (rows,) = stage(staging, 0, [1])
+    before = sorted(Path(staging.root).rglob("*"))
     reading = reader(*splits([rows], owner="another"))
     read_all(reading)
     reading.notify_complete(1, reading.snapshot())
-    assert Path(rows.path).exists()
+    assert sorted(Path(staging.root).rglob("*")) == before
     assert reading.snapshot() == []
+
+
+def copied(reading, directory):
+    """What a savepoint holds of a reader: its splits, and copies of its files."""
+    found = reading.snapshot()
+    for path, file in reading.files_of(found).items():
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, directory / path)
+    return found
+
+
+def test_a_savepoint_needs_the_files_that_are_not_read_yet(staging):
+    rows = stage(staging, 0, [1, 2], [3], [4])
+    reading = reader(*splits(rows))
+    assert numbers(reading.poll(2).batch.records) == [1, 2]
+    reading.poll(1)  # the end of the first file is seen
+    files = reading.files_of(reading.snapshot())
+    assert [Path(path).name for path in files.values()] == ["part-1.parquet", "part-2.parquet"]
+
+
+@pytest.mark.parametrize("directory", [True, False], ids=["checkpoints in files", "in memory"])
+def test_another_job_goes_on_with_the_copies_of_a_savepoint(staging, tmp_path, directory):
+    rows = stage(staging, 0, [1, 2, 3], [4])
+    reading = reader(*splits(rows), directory=str(tmp_path / "root"))
+    reading.poll(2)
+    saved = copied(reading, tmp_path / "savepoint")
+    shutil.rmtree(tmp_path / "root")
+    own = str(tmp_path / "own") if directory else None
+    origin = str(tmp_path / "savepoint")
+    going_on = reader(*saved, job_id="another", directory=own, origin=origin)
+    if directory:
+        shutil.rmtree(tmp_path / "savepoint")
+    going_on.poll(1)
+    # Its own checkpoint is what the next attempt begins with.
+    again = reader(*going_on.snapshot(), job_id="another", directory=own)
+    assert numbers(read_all(again)) == [4]
+    again.notify_complete(1, again.snapshot())
+    assert not list((tmp_path / "own").rglob("*.parquet"))
+
+
+def test_the_directory_of_a_job_can_be_moved(staging, tmp_path):
+    reading = reader(*splits(stage(staging, 0, [1, 2])), directory=str(tmp_path / "root"))
+    reading.poll(1)
+    (tmp_path / "root").rename(tmp_path / "moved")
+    moved = reader(*reading.snapshot(), directory=str(tmp_path / "moved"))
+    assert numbers(read_all(moved)) == [2]
+
+
+def test_two_checkpoints_under_way_may_both_do_without_a_file(staging):
+    (rows,) = stage(staging, 0, [1])
+    reading = reader(*splits([rows]))
+    read_all(reading)
+    snapshots = [reading.snapshot(), reading.snapshot()]
+    for number, snapshot in enumerate(snapshots):
+        reading.notify_complete(number, snapshot)
+    assert not Path(rows.path).exists()
 
 
 def test_a_file_that_a_checkpoint_counts_on_and_that_is_gone_is_named(staging):
@@ -105,7 +164,7 @@ def test_a_file_that_a_checkpoint_counts_on_and_that_is_gone_is_named(staging):
 
 
 def test_what_lost_attempts_staged_is_removed_and_what_counts_is_not(staging, tmp_path):
-    lost = Staging(staging.root)
+    lost = Staging(str(tmp_path / "root"))
     stage(lost, 6, [1])
     for number in range(4):
         stage(staging, number, [number])
@@ -117,8 +176,9 @@ def test_what_lost_attempts_staged_is_removed_and_what_counts_is_not(staging, tm
 
 
 def test_splits_tell_where_they_are():
-    (file,) = {StagedFile("/a.parquet", "job", 1)}
-    assert repr(ReadFile(file)) == "the end of /a.parquet"
+    (file,) = {StagedFile("/s/stream/5f/batch-1/a.parquet", "job", 1)}
+    assert repr(ReadFile(file)) == "the end of /s/stream/5f/batch-1/a.parquet"
+    assert file.place == ("stream", "5f", "batch-1", "a.parquet")
 
 
 def test_the_log_of_a_query_is_copied_as_far_as_its_last_batch_needs_it(tmp_path):

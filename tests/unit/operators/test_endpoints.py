@@ -9,6 +9,7 @@ from tidegate.connectors.sink import Sink, SinkWriter
 from tidegate.connectors.source import InputStatus, Poll, Source, SourceReader
 from tidegate.connectors.splits import KnownSplits
 from tidegate.core.errors import InternalError, UserFunctionError
+from tidegate.core.modes import SavepointFormat
 from tidegate.operators.endpoints import (
     SinkFunctionOperator,
     SinkOperator,
@@ -18,6 +19,7 @@ from tidegate.operators.endpoints import (
 from tidegate.operators.functions import SinkFunction, SourceFunction
 from tidegate.operators.source_function import FunctionRun, SourceFunctionSource
 from tidegate.stream.batch import Batch
+from tidegate.stream.elements import Barrier, BarrierKind, SavepointTarget
 from tidegate.testing.harness import OperatorHarness, as_batch
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import Types
@@ -135,6 +137,54 @@ def test_a_reader_is_told_of_the_checkpoint_with_the_splits_it_had_then():
     harness.operator.notify_complete(1)
     harness.close()
     assert reader.told == [(2, [2]), "close"]
+
+
+class FilingReader(ToldReader):
+    """Keeps files, and deletes them as it hears of checkpoints."""
+
+    def files_of(self, splits):
+        return {f"log/{split}": f"/job/taskowned/op/log/{split}" for split in splits}
+
+    def halt(self):
+        self.told.append("halt")
+
+    def go_on(self):
+        self.told.append("go on")
+
+
+@pytest.fixture
+def filing(monkeypatch):
+    monkeypatch.setattr(Told, "create_reader", lambda self, context: FilingReader())
+    harness = OperatorHarness(SourceOperator(Told()))
+    yield harness.operator
+    harness.close()
+
+
+def barrier(number, kind=BarrierKind.CHECKPOINT):
+    target = SavepointTarget("/savepoints", "one", SavepointFormat.NATIVE)
+    is_savepoint = kind is not BarrierKind.CHECKPOINT
+    return Barrier(number, 0.0, kind, savepoint=target if is_savepoint else None)
+
+
+def test_a_reader_hears_of_no_checkpoint_while_its_files_are_copied(filing):
+    needed = filing.snapshot(barrier(1, BarrierKind.SAVEPOINT)).files
+    assert needed.urls == {"log/0": "/job/taskowned/op/log/0"}
+    assert filing.snapshot(barrier(2)).files is None
+    filing.notify_complete(2)
+    assert filing._reader.told == []
+    needed.release()
+    filing.snapshot(barrier(3))
+    filing.notify_complete(3)
+    assert filing._reader.told == [(3, [0])]
+
+
+def test_a_reader_is_halted_before_the_snapshot_that_the_job_ends_with(filing):
+    filing.snapshot(barrier(1, BarrierKind.SAVEPOINT)).files.release()
+    filing.snapshot(barrier(2, BarrierKind.STOP))
+    filing.notify_aborted(1)
+    assert filing._reader.told == ["halt"]
+    filing.notify_aborted(2)
+    assert filing._reader.told == ["halt", "go on"]
 
 
 def test_what_a_reader_of_the_user_raises_is_the_users():

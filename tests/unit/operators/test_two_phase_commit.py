@@ -116,6 +116,16 @@ def test_without_checkpoints_the_end_of_the_input_commits(bank):
     assert bank.aborted == []
 
 
+def test_without_checkpoints_the_end_of_the_input_commits_what_savepoints_held_too(bank):
+    with opened(is_checkpointed=False) as harness:
+        harness.process([1])
+        harness.snapshot()
+        harness.process([2])
+        harness.finish()
+        assert bank.visible == [1, 2]
+        assert not bank.prepared
+
+
 def test_with_checkpoints_the_end_of_the_input_waits_for_the_last_one(bank):
     with opened() as harness:
         harness.process([1])

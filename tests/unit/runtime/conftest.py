@@ -1,7 +1,10 @@
 import pytest
 
+from tests.disks import disk
 from tests.jobs import Job, Watch
 from tests.programs import graph_of
+
+__all__ = ["disk", "start", "watch"]
 
 
 @pytest.fixture

@@ -7,11 +7,14 @@ import pytest
 from tests.programs import wait_until
 from tidegate.core.modes import LiveLine
 from tidegate.runtime.jobmanager.progress import Progress
-from tidegate.runtime.live_line import Console
+from tidegate.runtime.jobmanager.restoring import RestoreProgress
+from tidegate.runtime.live_line import Console, describe
 
 
-def progress(records=0):
-    return Progress(records_in=records, records_out=records, lag=None, steps=1, step_seconds=0.1)
+def progress(records=0, lag=None, **more):
+    return Progress(
+        records_in=records, records_out=records, lag=lag, steps=1, step_seconds=0.1, **more
+    )
 
 
 @pytest.fixture
@@ -92,3 +95,26 @@ def test_what_the_terminal_cannot_show_is_shown_as_an_escape(encoding, shown):
     console.print("\ud800 ä")
     console.drain()
     assert raw.getvalue().decode(encoding) == f"{shown}\n"
+
+
+def test_a_job_that_catches_up_says_how_long_it_will_be():
+    line = describe(progress(0, lag=10_000), progress(2_000, lag=9_000), 0.5, 0.0)
+    assert "4.00 k/s in" in line
+    assert "9,000 behind, 0:00:04 left" in line
+
+
+def test_what_is_read_again_counts_where_the_end_is_not_known():
+    before, now = progress(0, records_to_repeat=30), progress(10, records_to_repeat=20)
+    assert "20 behind, 0:00:01 left" in describe(before, now, 0.5, 0.0)
+    assert "behind" not in describe(progress(0), progress(10), 0.5, 0.0)
+
+
+def test_a_job_that_has_caught_up_or_falls_behind_has_no_end_in_sight():
+    assert "· 0 behind ·" in describe(progress(0, lag=5), progress(9, lag=0), 0.5, 0.0)
+    assert "· 7 behind ·" in describe(progress(0, lag=5), progress(9, lag=7), 0.5, 0.0)
+
+
+def test_a_job_that_is_restored_says_how_much_of_it_is():
+    restore = RestoreProgress(checkpoint_id=3, size=3 << 20, read=1 << 20, is_complete=False)
+    line = describe(progress(), progress(restore=restore), 0.5, 0.0)
+    assert line.startswith("restored 1.0 MB of 3.0 MB · 0/s in")

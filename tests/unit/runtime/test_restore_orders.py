@@ -48,6 +48,15 @@ def checkpoint_of(graph, *, parallelism, max_parallelism, enumerator=None):
     )
 
 
+def ended_for_one(metadata):
+    """The same checkpoint, in which the second subtask of each operator had come to its end."""
+    records = {
+        key: replace(record, finished=frozenset({1}), ended_inputs={1: frozenset({0})})
+        for key, record in metadata.operators.items()
+    }
+    return replace(metadata, operators=records)
+
+
 def job(parallelism=2, **settings):
     return graph_of(collected(keyed(abs, read(range(4)))), parallelism=parallelism, **settings)
 
@@ -78,3 +87,55 @@ def test_every_slot_is_told_what_its_subtasks_take_over():
     assert orders.keys() == {0, 1}
     assert all(order.subtasks.keys() == {v.id for v in graph.vertices} for order in orders.values())
     assert restored_enumerators(graph.pipelines[0], point) == {0: b"known"}
+
+
+@pytest.mark.parametrize("change", ["none", "parallelism", "operator"])
+def test_what_had_ended_for_one_subtask_has_ended_if_the_job_is_the_same(change):
+    graph = job()
+    *_, sink = graph.vertices
+    metadata = ended_for_one(checkpoint_of(graph, parallelism=2, max_parallelism=128))
+    operators = dict(metadata.operators)
+    source = graph.vertices[0].chain[0].operator_id
+    if change == "parallelism":
+        operators[source] = replace(operators[source], parallelism=1)
+    if change == "operator":
+        del operators[source]
+    point = RestorePoint(replace(metadata, operators=operators), None)
+    second = restore_orders(graph.pipelines[0], point)[1].subtasks[sink.id]
+    assert second.is_finished == bool(second.ended_inputs) == (change == "none")
+
+
+@pytest.mark.parametrize("change", ["parallelism", "operator"])
+def test_what_had_ended_for_all_has_ended_unless_there_are_new_operators(change):
+    graph = job()
+    *_, sink = graph.vertices
+    metadata = checkpoint_of(graph, parallelism=2, max_parallelism=128)
+    operators = {
+        key: replace(
+            record, finished=frozenset({0, 1}), ended_inputs=dict.fromkeys((0, 1), frozenset({0}))
+        )
+        for key, record in metadata.operators.items()
+    }
+    source = graph.vertices[0].chain[0].operator_id
+    if change == "parallelism":
+        operators[source] = replace(operators[source], parallelism=1, finished=frozenset({0}))
+    else:
+        del operators[source]
+    point = RestorePoint(replace(metadata, operators=operators), None)
+    second = restore_orders(graph.pipelines[0], point)[1].subtasks[sink.id]
+    assert second.is_finished == bool(second.ended_inputs) == (change == "parallelism")
+
+
+def test_a_reader_that_has_read_all_it_had_gets_nothing_of_others():
+    graph = job()
+    source = graph.vertices[0]
+    metadata = checkpoint_of(graph, parallelism=2, max_parallelism=128)
+    key = source.chain[0].operator_id
+    record = metadata.operators[key]
+    first_only = replace(record, subtasks={0: record.subtasks[0]})
+    operators = {**metadata.operators, key: first_only}
+    orders = restore_orders(
+        graph.pipelines[0], RestorePoint(replace(metadata, operators=operators), None)
+    )
+    splits = [orders[i].subtasks[source.id].operators[key].source_splits for i in range(2)]
+    assert splits == [(b"split",), ()]

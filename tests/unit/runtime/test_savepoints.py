@@ -20,8 +20,8 @@ from tests.taps import Tap
 from tidegate.checkpoint.savepoints import dispose, new_savepoint
 from tidegate.core.errors import JobCanceled, NoCheckpoint, NotNow, SavepointFailed
 from tidegate.core.modes import SavepointFormat
-from tidegate.runtime.jobmanager.checkpoints import SnapshotOrder
 from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.runtime.jobmanager.snapshot_orders import SnapshotOrder
 from tidegate.stream.elements import BarrierKind
 
 RECORDS = pairs(60)

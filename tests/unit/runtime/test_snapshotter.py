@@ -5,6 +5,7 @@ import pytest
 from tidegate.checkpoint.plan import SubtaskId
 from tidegate.core.errors import StateMisuse
 from tidegate.core.ids import OperatorId
+from tidegate.core.modes import SavepointFormat
 from tidegate.runtime.exchange.packet import Channel
 from tidegate.runtime.messages import (
     CheckpointAcknowledged,
@@ -17,7 +18,7 @@ from tidegate.state.backend import FrozenState
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.operator_state import FrozenOperatorState, Redistribution
 from tidegate.state.snapshot import InlineBytes
-from tidegate.stream.elements import Barrier
+from tidegate.stream.elements import Barrier, SavepointTarget
 
 SUBTASK = SubtaskId(3, 0)
 GROUPS = KeyGroupRange(0, 128)
@@ -99,6 +100,18 @@ def test_state_that_cannot_be_stored_is_declined_and_released(snapshotter):
     assert "a lock is in the state" in str(declined.error)
     snapshotter.close()
     assert keyed.is_released
+
+
+def test_a_savepoint_to_a_place_that_cannot_be_opened_is_declined_and_the_next_is_taken(
+    snapshotter,
+):
+    nowhere = SavepointTarget("nosuchscheme://bucket", "savepoint-1", SavepointFormat.CANONICAL)
+    snapshotter.write(SUBTASK, GROUPS, frozen(barrier=Barrier(1, 0.0, savepoint=nowhere)))
+    declined = snapshotter.messages.get(timeout=PATIENCE)
+    assert isinstance(declined, CheckpointDeclined)
+    assert "nosuchscheme" in str(declined.error)
+    snapshotter.write(SUBTASK, GROUPS, frozen(2))
+    assert isinstance(snapshotter.messages.get(timeout=PATIENCE), CheckpointAcknowledged)
 
 
 def test_nothing_is_written_of_a_checkpoint_that_was_given_up(snapshotter):

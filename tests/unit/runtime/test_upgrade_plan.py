@@ -9,7 +9,7 @@ from tidegate.checkpoint.locate import open_checkpoint
 from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.common import Types
 from tidegate.core.modes import SavepointFormat
-from tidegate.runtime.jobmanager.checkpoints import SnapshotOrder
+from tidegate.runtime.jobmanager.snapshot_orders import SnapshotOrder
 from tidegate.runtime.upgrade_plan import Fate, plan_upgrade
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.stream.elements import BarrierKind
@@ -68,8 +68,11 @@ def test_a_state_of_another_type_is_named(savepoint, watch):
     plan = planned(savepoint, watch, function=Texts)
     assert not plan.fits(allow_non_restored=True)
     [reason] = plan.obstacles
-    assert reason.startswith("state 'sum' of 'sums' holds ")
-    assert "declare it under another name" in reason
+    assert reason == (
+        "'sums': state 'sum' holds value state of Long, but is declared as value state of String: "
+        "the type was Long and is String now; give the new state another name, or declare it as it "
+        "was"
+    )
 
 
 def test_states_may_be_added_and_dropped(savepoint, watch):

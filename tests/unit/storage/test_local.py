@@ -82,12 +82,10 @@ def test_a_full_disk_fails_the_write_and_leaves_what_was_there(tmp_path):
     )
     if process.returncode == 77 or "Operation not permitted" in process.stderr:
         pytest.skip("needs the right to mount a small disk")
-    full = (
-        "No space left on device; free space there, or set execution.checkpointing.dir to another"
-    )
+    full = "No space left on device; free space there, or choose another directory"
     assert process.stdout.splitlines() == [
-        f"{tmp_path}/chk-1/big: {full} place",
-        f"{tmp_path}/chk-2/_metadata: {full} place",
+        f"{tmp_path}/chk-1/big: {full}",
+        f"{tmp_path}/chk-2/_metadata: {full}",
         "['small'] b'kept' True",
     ], process.stderr
 

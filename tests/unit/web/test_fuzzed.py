@@ -41,6 +41,8 @@ OPERATIONS = [
     for mode in GenerationMode
     if mode is GenerationMode.POSITIVE or "{" in endpoint.path or endpoint.body is not None
 ]
+REAL_QUERIES = {"/jobs/{jobid}/rescaling": {"parallelism": 2}}
+"""Few of the numbers that the document allows suit a job."""
 
 
 def real_ids(served, path):
@@ -79,6 +81,8 @@ def test_no_request_makes_the_server_fail_or_answer_otherwise(serve, tmp_path, m
     def ask(case):
         if choices.random() < 0.7:
             case.path_parameters = {**(case.path_parameters or {}), **ids}
+        if mode is GenerationMode.POSITIVE and choices.random() < 0.5:
+            case.query = {**(case.query or {}), **REAL_QUERIES.get(path, {})}
         response = case.call(base_url=served.server.url)
         case.validate_response(response, checks=CHECKS)
         seen.add(response.status_code)

@@ -9,11 +9,9 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from tidegate.checkpoint.assembly import OperatorFacts, metadata_of
-from tidegate.checkpoint.completed import Acknowledgement, CompletedCheckpoint
+from tidegate.checkpoint.completed import Acknowledgement
 from tidegate.checkpoint.coordinator import (
     Abandon,
     CheckpointCoordinator,
@@ -26,7 +24,6 @@ from tidegate.checkpoint.coordinator import (
     Trigger,
 )
 from tidegate.checkpoint.layout import TASK_OWNED
-from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.checkpoint.plan import PipelineFacts, VertexFacts
 from tidegate.checkpoint.policy import CheckpointRequest
 from tidegate.checkpoint.restore import check_all_claimed
@@ -35,7 +32,7 @@ from tidegate.connectors.source import EnumeratorContext
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
-from tidegate.core.errors import DirectoryTaken, SavepointFailed, TidegateError
+from tidegate.core.errors import DirectoryTaken, TidegateError
 from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import CheckpointId, JobId, PipelineId, VertexId
 from tidegate.core.modes import (
@@ -50,12 +47,14 @@ from tidegate.runtime.jobmanager.checkpoint_home import (
     open_home,
     take_over,
 )
+from tidegate.runtime.jobmanager.job_metadata import as_completed, as_metadata
 from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.runtime.jobmanager.recovery_points import RecoveryPoints
 from tidegate.runtime.jobmanager.restore_orders import with_restored_max_parallelism
+from tidegate.runtime.jobmanager.snapshot_orders import SnapshotOrder, SnapshotOrders
 from tidegate.runtime.jobmanager.store_thread import (
     CheckpointBegun,
     CheckpointEvent,
-    Completed,
     PublicationSettled,
     StoreThread,
 )
@@ -78,26 +77,6 @@ class StopJob:
     """Another driver goes on with the job: here it ends, whatever the restart strategy says."""
 
     cause: TidegateError
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotOrder:
-    """Somebody asks for a checkpoint, a savepoint, or the job's end with one."""
-
-    kind: BarrierKind
-    target: SavepointTarget | None
-    """None: where checkpoints are."""
-    drains: bool = False
-    cancels: bool = False
-    """Whether the job is cancelled once it is there."""
-    begun: Future[CheckpointId] = field(default_factory=Future, compare=False)
-    """The number that it got; never done if it is refused before."""
-    answer: Future[str] = field(default_factory=Future, compare=False)
-    """Its path, or why there is none."""
-
-    @property
-    def what(self) -> str:
-        return "checkpoint" if self.kind is BarrierKind.CHECKPOINT else "savepoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +109,7 @@ class JobCheckpoints:
         """The job as it runs: with as many key groups as its restored state has."""
         self._settings = settings
         self._clock = clock
-        self._origins = list(home.origins)
-        """Somebody else's checkpoints to go on from before there is one of our own."""
-        self._metadata = {each.checkpoint_id: each for each in home.retained}
+        self._points = RecoveryPoints(home, claims=settings.restore_mode is RestoreMode.CLAIM)
         self._coordinator: CheckpointCoordinator[SubtaskSnapshot] = CheckpointCoordinator(
             self._settings,
             [
@@ -140,20 +117,12 @@ class JobCheckpoints:
                 for v in graph.vertices
             ],
             now=clock.monotonic(),
-            retained=map(_completed, home.retained),
+            retained=map(as_completed, home.retained),
             next_id=home.next_id,
         )
-        self._orders: dict[str, SnapshotOrder] = {}
-        """Not yet answered, by the name of their request."""
-        self._ordered: dict[CheckpointId, str] = {}
-        self._claimed = [
-            below(origin.location.job_directory, origin.location.name)
-            for origin in home.origins
-            if origin.location is not None and settings.restore_mode is RestoreMode.CLAIM
-        ]
-        """What the job was started from and deletes when it can do without."""
-        self._stop_point: RestorePoint | None = None
-        """The savepoint that the job ends with."""
+        self._orders = SnapshotOrders()
+        self.successor: JobGraph | None = None
+        """The plan under which another master goes on from it, once it is complete."""
         self._final_not_before = 0.0
         self._store = StoreThread(home.store)
         if point is not None and not self._settings.restore_partially:
@@ -232,10 +201,11 @@ class JobCheckpoints:
     def start(self, post: Callable[[CheckpointEvent], None]) -> None:
         self._store.start(post)
         kept = {each.checkpoint_id for each in self._coordinator.kept}
-        for number in self._metadata.keys() - kept:
-            # Its driver died after it had published the next one.
-            del self._metadata[number]
-            self._store.discard(number)
+        for number in self._points.own:
+            if number not in kept:
+                # Its driver died after it had published the next one.
+                self._points.remove(number)
+                self._store.discard(number)
 
     # --- from trigger to completion -------------------------------------------------------------
 
@@ -261,15 +231,9 @@ class JobCheckpoints:
         name = uuid.uuid4().hex
         request = CheckpointRequest(order.kind, now, name, order.target, order.drains)
         if self._coordinator.request(request):
-            self._orders[name] = order
+            self._orders.add(name, order)
         else:
-            order.answer.set_exception(SavepointFailed(order.what, "too many are asked for"))
-
-    @property
-    def is_handed_over(self) -> bool:
-        """Whether the job stopped with a checkpoint of its own: another one goes on with it."""
-        stop = self._stop_point
-        return stop is not None and stop.metadata.checkpoint_id in self._metadata
+            order.refuse("too many are asked for")
 
     @property
     def home(self) -> CheckpointHome:
@@ -279,27 +243,17 @@ class JobCheckpoints:
     @property
     def is_stopping(self) -> bool:
         """Whether somebody has asked for the job's end with a savepoint that is not there yet."""
-        return any(order.kind is BarrierKind.STOP for order in self._orders.values())
+        return self._orders.is_stop_among_them
 
     @property
     def stop_point(self) -> RestorePoint | None:
         """The savepoint that the job ends with, once it is complete."""
-        return self._stop_point
+        return self._points.end
 
     def _refuse_orders(self, reason: str) -> None:
         """Those that have not begun never will."""
         for request in self._coordinator.withdraw_requests():
-            self._answer(request.name, reason=reason)
-
-    def _answer(self, name: str, path: str = "", *, reason: str | None = None) -> list[Effect]:
-        order = self._orders.pop(name, None)
-        if order is None:
-            return []
-        if reason is not None:
-            order.answer.set_exception(SavepointFailed(order.what, reason))
-            return []
-        order.answer.set_result(path)
-        return [CancelJob()] if order.cancels else []
+            self._orders.refuse(request.name, reason)
 
     def awaits(self, pipeline: PipelineId) -> bool:
         """Whether some checkpoint waits for a subtask of this pipeline."""
@@ -373,10 +327,11 @@ class JobCheckpoints:
             return self._not_stored(event.error, instructions)
         passing(FaultPoint.PRE_COMMITTED, Victim.DRIVER)
         target = event.completed.savepoint
-        if target is None:
-            self._metadata[number] = event.metadata
+        needless = self._points.add(event.metadata) if target is None else []
         if event.completed.kind is BarrierKind.STOP:
-            self._stop_point = (
+            order = self._orders.of(number)
+            self.successor = None if order is None else order.successor
+            self._points.end = (
                 self._home.point(event.metadata)
                 if target is None
                 else RestorePoint(event.metadata, CheckpointLocation(target.directory, target.name))
@@ -393,11 +348,10 @@ class JobCheckpoints:
                 1000 * event.seconds,
             )
         effects = self._carry_out(self._coordinator.published(event.completed, now))
-        if target is None:
-            for path in self._claimed:
-                self._store.dispose(path)
-            self._claimed.clear()
-        return effects + self._answer(self._ordered.pop(number, ""), event.path or "")
+        for path in needless:
+            self._store.dispose(path)
+        answered = self._orders.taken(number, event.path or "")
+        return [*effects, CancelJob()] if answered is not None and answered.cancels else effects
 
     def _not_stored(
         self, error: TidegateError, instructions: Iterable[Instruction[SubtaskSnapshot]]
@@ -420,12 +374,8 @@ class JobCheckpoints:
 
     def restore_point(self) -> RestorePoint | None:
         """Where to go on from."""
-        if self._stop_point is not None:
-            return self._stop_point
         latest = self._coordinator.latest
-        if latest is not None:
-            return self._home.point(self._metadata[latest.checkpoint_id])
-        return self._origins[-1] if self._origins else None
+        return self._points.at(None if latest is None else latest.checkpoint_id)
 
     def restored(self, point: RestorePoint) -> None:
         """A region is being deployed from this checkpoint."""
@@ -453,7 +403,7 @@ class JobCheckpoints:
         tried = self.restore_point()
         if tried is not None and tried.metadata.checkpoint_id == checkpoint_id:
             if self._coordinator.latest is None:
-                self._origins.pop()
+                self._points.drop_origin()
             self._coordinator.drop(checkpoint_id)
         older = self.restore_point()
         if older is not None:
@@ -478,12 +428,11 @@ class JobCheckpoints:
 
     def close(self, status: JobStatus) -> None:
         """Keep or delete what there is, as the settings say of a job that ends like this."""
-        is_deleted = self._settings.is_enabled and not self._is_kept(status)
-        if is_deleted and not self.is_handed_over:
-            self._store.remove(list(self._metadata))
+        if self._settings.is_enabled and status.is_terminal and not self._is_kept(status):
+            self._store.remove(self._points.own)
         self._store.close()
-        for name in list(self._orders):
-            self._answer(name, reason="the job has ended")
+        reason = "the job has ended" if status.is_terminal else "the job restarts; ask again then"
+        self._orders.refuse_all(reason)
 
     def _is_kept(self, status: JobStatus) -> bool:
         retention = self._settings.retention
@@ -500,10 +449,7 @@ class JobCheckpoints:
         for instruction in instructions:
             match instruction:
                 case Trigger(barrier, _, awaited, request):
-                    if request:
-                        self._ordered[barrier.checkpoint_id] = request
-                    if request in self._orders:
-                        self._orders[request].begun.set_result(barrier.checkpoint_id)
+                    self._orders.begun(request, barrier.checkpoint_id)
                     _log.info(
                         "Triggering checkpoint %d (type=%s) @ %d for job %s.",
                         barrier.checkpoint_id,
@@ -517,14 +463,15 @@ class JobCheckpoints:
                     self._store.begin(instruction)
                 case Publish(completed):
                     passing(FaultPoint.ACKNOWLEDGED, Victim.DRIVER)
-                    self._store.publish(completed, self._as_metadata(completed))
+                    metadata = as_metadata(completed, self.job_id, self.graph)
+                    self._store.publish(completed, metadata)
                 case Discard(number):
-                    self._metadata.pop(number, None)
+                    self._points.remove(number)
                     self.history.discarded(number)
                     self._store.discard(number)
                 case Abandon(number, _, is_whole, SavepointTarget() as target):
                     if is_whole:
-                        self._store.remove_savepoint(target)
+                        self._store.remove_savepoint(number, target)
                 case Abandon(number, snapshots, is_whole):
                     self._store.abandon(number, snapshots, is_whole=is_whole)
                 case NotifyAborted(number, reason):
@@ -532,42 +479,8 @@ class JobCheckpoints:
                         "Checkpoint %d of job %s was given up: %s", number, self.job_id, reason
                     )
                     self.history.failed(number, self._clock.time(), reason)
-                    self._answer(self._ordered.pop(number, ""), reason=reason)
+                    self._orders.not_taken(number, reason)
                     effects.append(instruction)
                 case NotifyComplete() | FailJob():
                     effects.append(instruction)
         return effects
-
-    def _as_metadata(self, completed: Completed) -> CheckpointMetadata:
-        return metadata_of(
-            completed,
-            job_id=self.job_id,
-            job_name=self.graph.name,
-            operators=[
-                OperatorFacts(
-                    vertex=v.id,
-                    operator_id=chained.operator_id,
-                    uid=chained.uid,
-                    name=chained.name,
-                    parallelism=v.parallelism,
-                    max_parallelism=v.max_parallelism,
-                    is_head=chained is v.chain[0],
-                )
-                for v in self.graph.vertices
-                for chained in v.chain
-            ],
-        )
-
-
-def _completed(metadata: CheckpointMetadata) -> Completed:
-    """A checkpoint that was found in the store, as far as the coordinator wants to know it."""
-    return CompletedCheckpoint(
-        checkpoint_id=metadata.checkpoint_id,
-        kind=metadata.kind,
-        triggered_at=metadata.triggered_at,
-        completed_at=metadata.completed_at,
-        snapshots={},
-        enumerators={},
-        finished=frozenset(),
-        size=0,
-    )

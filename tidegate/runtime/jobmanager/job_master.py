@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from tidegate.checkpoint.coordinator import FailJob, NotifyAborted, NotifyComplete, Trigger
-from tidegate.checkpoint.plan import PipelineFacts, PipelineProgress, SubtaskId
 from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
 from tidegate.core.errors import (
@@ -28,21 +27,20 @@ from tidegate.core.errors import (
 from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import (
     Attempt,
-    CheckpointId,
     JobId,
     PipelineId,
     SlotIndex,
-    SubtaskIndex,
 )
 from tidegate.runtime.incarnation import Incarnation
+from tidegate.runtime.jobmanager.checkpoint_notices import CheckpointNotices
 from tidegate.runtime.jobmanager.checkpoints import (
     CancelJob,
     Effect,
     JobCheckpoints,
-    SnapshotOrder,
     StopJob,
 )
 from tidegate.runtime.jobmanager.chronicle import Chronicle
+from tidegate.runtime.jobmanager.closing import Closing
 from tidegate.runtime.jobmanager.cluster import (
     Cluster,
     ClusterEvent,
@@ -51,6 +49,7 @@ from tidegate.runtime.jobmanager.cluster import (
     LineEnded,
     SlotJobEnded,
 )
+from tidegate.runtime.jobmanager.deployment import Deployment
 from tidegate.runtime.jobmanager.failover import regions_to_reset
 from tidegate.runtime.jobmanager.job_status import JobStatus, status_of
 from tidegate.runtime.jobmanager.pipeline_driver import (
@@ -68,34 +67,29 @@ from tidegate.runtime.jobmanager.progress import (
     progress_of,
     vertex_progress,
 )
-from tidegate.runtime.jobmanager.region import Region, RegionFails, RegionState, RunStep
+from tidegate.runtime.jobmanager.region import RegionFails, RegionState, RunStep
 from tidegate.runtime.jobmanager.restart_strategy import GiveUp, create_strategy
-from tidegate.runtime.jobmanager.restore_orders import restore_orders, restored_enumerators
 from tidegate.runtime.jobmanager.slots import Slots
+from tidegate.runtime.jobmanager.snapshot_orders import SnapshotOrder
 from tidegate.runtime.jobmanager.store_thread import (
     CheckpointBegun,
     CheckpointEvent,
-    Completed,
     PublicationSettled,
 )
 from tidegate.runtime.messages import (
-    CheckpointAborted,
     CheckpointAcknowledged,
-    CheckpointCompleted,
     CheckpointDeclined,
     CheckpointNotified,
     Collected,
     ConsoleLines,
-    Deploy,
     Deployed,
     DeployFailed,
     Register,
     SlotHeartbeat,
-    Undeploy,
+    StateRead,
     Undeployed,
     Wake,
 )
-from tidegate.stream.elements import BarrierKind
 
 _log = logging.getLogger("tidegate.job")
 _LONGEST_WAIT = 1.0
@@ -141,7 +135,6 @@ class JobMaster:
         self.settings = settings
         self.chronicle = Chronicle(clock.time())
         self._graph = graph
-        self._engine = settings.engine
         self._cluster = cluster
         self._clock = clock
         self._outputs = outputs
@@ -171,19 +164,31 @@ class JobMaster:
             settings.restart, checkpointing=settings.checkpointing.interval is not None
         )
         self._failover = settings.restart.failover
-        self._redeploy_at: dict[PipelineId, float] = {}
+        self._deployment = Deployment(self._drivers, self._slots, checkpoints, self._poison, clock)
+        self._notices = CheckpointNotices(self._drivers, self._slots, checkpoints)
+        patience = settings.engine.cancellation_timeout.total_seconds()
+        self._closing = Closing(self._drivers, self._slots, clock, patience)
         self._look_again_at: float | None = None
-        self._ending: dict[PipelineId, tuple[CheckpointId, set[SlotIndex]]] = {}
-        """Pipelines that have ended: the checkpoint that says so, and who has not yet heard it."""
-        self._closing: set[tuple[PipelineId, SlotIndex]] = set()
-        self._closing_deadline: float | None = None
         self._failure: TidegateError | None = None
         self._is_canceled = False
+        self._is_successor = False
         self._thread = threading.Thread(target=self._run, name="tidegate-job", daemon=True)
 
     @property
     def job_id(self) -> JobId:
         return self.checkpoints.job_id
+
+    def succeed(self, other: JobMaster) -> None:
+        """The job of another master, which has handed it over, goes on here; before `start`."""
+        self._is_successor = True
+        self.chronicle = other.chronicle
+        self.checkpoints.history = other.checkpoints.history
+
+    def not_handed_over(self, cause: TidegateError) -> None:
+        """No other master could take the job over: it has failed."""
+        self._failure = cause
+        self.chronicle.failed(self._clock.time(), cause)
+        self.chronicle.is_now(self.status, self._clock.time())
 
     def start(self) -> None:
         self._thread.start()
@@ -207,10 +212,19 @@ class JobMaster:
         """May be read by any thread."""
         if self._failure is not None:
             return JobStatus.FAILED if self.result.done() else JobStatus.FAILING
+        if self._is_handed_over:
+            return JobStatus.RESTARTING
         status = status_of(driver.region.state for driver in self._drivers.values())
         if status.is_terminal and not self.result.done():
             return JobStatus.CANCELLING if self._is_canceled else JobStatus.RUNNING
+        if status is JobStatus.CREATED and self._is_successor:
+            return JobStatus.RESTARTING
         return status
+
+    @property
+    def _is_handed_over(self) -> bool:
+        """Whether another master will go on with the job from where it stops here."""
+        return self.checkpoints.successor is not None and not self._is_canceled
 
     def progress(self) -> Progress:
         """May be read by any thread."""
@@ -252,7 +266,7 @@ class JobMaster:
             for driver in self._drivers.values()
             if driver.due is not None and driver.region.step_in_flight is None
         ]
-        waits += [at - now for at in self._redeploy_at.values()]
+        waits += [at - now for at in self._deployment.times]
         if self._look_again_at is not None:
             waits.append(self._look_again_at - now)
         if (tick := self._slots.next_tick()) is not None:
@@ -265,7 +279,9 @@ class JobMaster:
         self._look_at_checkpoints()
         self._finish_what_has_ended()
         self._start_due_steps()
-        self._give_up_closing()
+        if self._closing.is_overdue:
+            self.checkpoints.hurry()
+            self._closing.give_up()
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -304,7 +320,10 @@ class JobMaster:
             case Deployed(pipeline, attempt, seeks):
                 for seek in seeks:
                     _log.info("%s", seek)
-                self._deployed(pipeline, slot, attempt)
+                self._drivers[pipeline].deployed(slot, attempt)
+                self._notices.deployed(self._drivers[pipeline])
+            case StateRead(pipeline, attempt, size):
+                self._drivers[pipeline].state_read(slot, attempt, size)
             case DeployFailed(pipeline, attempt, error):
                 self._deploy_failed(pipeline, attempt, error)
             case CheckpointAcknowledged():
@@ -315,11 +334,11 @@ class JobMaster:
                 if failure is not None:
                     self._act(pipeline, self._drivers[pipeline].region.fail(attempt, failure))
                 else:
-                    self._notified(pipeline, attempt, checkpoint_id, slot)
+                    self._notices.heard(pipeline, attempt, checkpoint_id, slot)
             case Undeployed(pipeline, failure):
                 if failure is not None:
                     self._fail(failure)
-                self._closed(pipeline, slot)
+                self._closing.closed(pipeline, slot)
             case Wake(pipeline):
                 self._drivers[pipeline].wake()
             case ConsoleLines(lines):
@@ -333,8 +352,7 @@ class JobMaster:
                 raise InternalError(f"slot {slot} sent {message!r}")
 
     def _slot_gone(self, slot: SlotIndex, reason: str) -> None:
-        for pipeline in [p for p, s in self._closing if s == slot]:
-            self._closed(pipeline, slot)
+        self._closing.slot_gone(slot)
         self._regions_failed(
             {
                 pipeline: failure
@@ -346,51 +364,11 @@ class JobMaster:
     # --- pipelines --------------------------------------------------------------------------
 
     def _deploy_what_can_be(self) -> None:
-        if self._failure is not None or not self.checkpoints.is_settled:
-            return
-        ready = self._slots.ready().keys()
-        for pipeline, driver in self._drivers.items():
-            region = driver.region
-            waits = region.state is RegionState.CREATED or (
-                region.state is RegionState.RESTARTING
-                and self._now() >= self._redeploy_at.get(pipeline, 0.0)
-            )
-            if waits and region.slots <= ready:
-                self._redeploy_at.pop(pipeline, None)
-                self._deploy(driver)
-
-    def _deploy(self, driver: PipelineDriver) -> None:
-        pipeline = driver.pipeline.id
-        point = self.checkpoints.restore_point()
-        try:
-            orders = {} if point is None else restore_orders(driver.pipeline, point)
-        except TidegateError as error:
-            self._fail(error)
-            return
-        if point is not None:
-            self.checkpoints.restored(point)
-        order = driver.deploy(
-            None if point is None else point.metadata.checkpoint_id,
-            {} if point is None else restored_enumerators(driver.pipeline, point),
-        )
-        for slot in sorted(order.slots):
-            message = Deploy(
-                pipeline,
-                order.attempt,
-                self.checkpoints.place,
-                orders.get(slot),
-                self._poison.orders(),
-            )
-            self._slots.tell([slot], message)
-
-    def _deployed(self, pipeline: PipelineId, slot: SlotIndex, attempt: Attempt) -> None:
-        driver = self._drivers[pipeline]
-        driver.deployed(slot, attempt)
-        stop = self.checkpoints.stop_point
-        if stop is not None and driver.region.state is RegionState.RUNNING:
-            # What the savepoint held to be committed was committed by opening: nothing is left.
-            driver.due = None
-            self._ending.setdefault(pipeline, (stop.metadata.checkpoint_id, set()))
+        if self._failure is None and self.checkpoints.is_settled:
+            try:
+                self._deployment.deploy_what_can_be()
+            except TidegateError as error:
+                self._fail(error)
 
     def _deploy_failed(self, pipeline: PipelineId, attempt: Attempt, error: TidegateError) -> None:
         driver = self._drivers[pipeline]
@@ -461,30 +439,17 @@ class JobMaster:
         }:
             if self._drivers[id].region.restart() is not None:
                 self._drivers[id].cancel_step()
-            self._ending.pop(id, None)
-            self._redeploy_at[id] = decision.at
+            self._notices.restarted(id)
+            self._deployment.postpone(id, decision.at)
 
     # --- checkpoints ------------------------------------------------------------------------
 
     def _look_at_checkpoints(self) -> None:
         if self._failure is not None or self._is_canceled:
             self._look_again_at = None
-            self._ending.clear()
+            self._notices.stop()
             return
-        has_ended = any(driver.has_ended for driver in self._drivers.values())
-        if has_ended and not self.checkpoints.include_ended_subtasks:
-            self._look_again_at = None
-            return
-        if self.checkpoints.outlives_subtasks and any(
-            d.is_finished and d.pipeline.id not in self._ending for d in self._running()
-        ):
-            self.checkpoints.request_final()
-        effects, self._look_again_at = self.checkpoints.look(
-            {
-                id: _facts(driver.region, is_ending=id in self._ending)
-                for id, driver in self._drivers.items()
-            }
-        )
+        effects, self._look_again_at = self._notices.look()
         self._apply(effects)
 
     def _ordered(self, order: SnapshotOrder) -> None:
@@ -502,22 +467,20 @@ class JobMaster:
     def _apply(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Trigger(barrier, pipelines):
-                    for pipeline in pipelines:
-                        self._drivers[pipeline].trigger(barrier)
+                case Trigger():
+                    self._notices.trigger(effect)
                 case NotifyComplete(completed):
-                    self._completed(completed)
+                    self._notices.completed(completed)
                     passing(FaultPoint.COMMIT, Victim.DRIVER)
                 case NotifyAborted(checkpoint_id):
-                    for driver in self._running():
-                        self._tell(driver, CheckpointAborted, checkpoint_id)
-                        driver.wake()
+                    self._notices.aborted(checkpoint_id)
                 case FailJob(cause):
                     self._regions_failed(
                         {
-                            driver.pipeline.id: failure
-                            for driver in self._running()
-                            if (failure := driver.region.fail(driver.region.attempt, cause))
+                            pipeline: failure
+                            for pipeline, driver in self._drivers.items()
+                            if driver.region.state is RegionState.RUNNING
+                            and (failure := driver.region.fail(driver.region.attempt, cause))
                         }
                     )
                 case StopJob(cause):
@@ -527,64 +490,10 @@ class JobMaster:
                 case _:
                     assert_never(effect)
 
-    def _completed(self, completed: Completed) -> None:
-        number = completed.checkpoint_id
-        if not completed.is_recovery_point:
-            # The job may go back behind it: what sinks have prepared waits for a checkpoint.
-            return
-        for driver in self._running():
-            pipeline = driver.pipeline
-            if completed.kind is BarrierKind.STOP or (
-                driver.is_finished
-                and all(
-                    SubtaskId(vertex.id, SubtaskIndex(i)) in completed.finished
-                    for vertex in pipeline.vertices
-                    for i in range(vertex.parallelism)
-                )
-            ):
-                self._ending.setdefault(pipeline.id, (number, set(driver.region.slots)))
-            self._tell(driver, CheckpointCompleted, number)
-
-    def _notified(
-        self,
-        pipeline: PipelineId,
-        attempt: Attempt,
-        checkpoint_id: CheckpointId,
-        slot: SlotIndex,
-    ) -> None:
-        """A pipeline that has ended is finished when all its slots know that it is saved."""
-        driver = self._drivers[pipeline]
-        final, unaware = self._ending.get(pipeline, (None, set()))
-        if final is None or attempt != driver.region.attempt or checkpoint_id < final:
-            return
-        unaware.discard(slot)
-
     def _finish_what_has_ended(self) -> None:
-        if not self.checkpoints.outlives_subtasks and not self.checkpoints.is_stopping:
-            for driver in self._running():
-                is_ending = driver.pipeline.id in self._ending
-                if driver.is_finished and driver.region.step_in_flight is None and not is_ending:
-                    driver.region.finish()
-                    self._close_subtasks(driver)
-        for pipeline, (_, unaware) in list(self._ending.items()):
-            driver = self._drivers[pipeline]
-            is_idle = driver.region.step_in_flight is None and not self.checkpoints.awaits(pipeline)
-            if not unaware and is_idle:
-                del self._ending[pipeline]
-                driver.region.finish()
-                self._close_subtasks(driver)
-
-    def _running(self) -> list[PipelineDriver]:
-        return [d for d in self._drivers.values() if d.region.state is RegionState.RUNNING]
-
-    def _tell(
-        self,
-        driver: PipelineDriver,
-        message: type[CheckpointCompleted] | type[CheckpointAborted],
-        checkpoint_id: CheckpointId,
-    ) -> None:
-        region = driver.region
-        self._slots.tell(region.slots, message(region.pipeline, region.attempt, checkpoint_id))
+        for driver in self._notices.take_ended():
+            driver.region.finish()
+            self._close_subtasks(driver)
 
     # --- the end ----------------------------------------------------------------------------
 
@@ -608,42 +517,14 @@ class JobMaster:
             elif driver.region.cancel() is not None:
                 driver.cancel_step()
             self._close_subtasks(driver)
-        self._settle_cancelled()
+        self._closing.settle()
 
     def _close_subtasks(self, driver: PipelineDriver) -> None:
-        deployed = self._slots.ready().keys() & driver.region.slots
-        if driver.region.attempt > 0:
-            self._closing.update((driver.pipeline.id, slot) for slot in deployed)
-            self._slots.tell(deployed, Undeploy(driver.pipeline.id))
-        if self._failure is not None or self._is_canceled:
-            patience = self._engine.cancellation_timeout.total_seconds()
-            self._closing_deadline = self._now() + patience
-
-    def _closed(self, pipeline: PipelineId, slot: SlotIndex) -> None:
-        self._closing.discard((pipeline, slot))
-        self._settle_cancelled()
-
-    def _give_up_closing(self) -> None:
-        if self._closing_deadline is None or self._now() < self._closing_deadline:
-            return
-        self.checkpoints.hurry()
-        for slot in {slot for _, slot in self._closing}:
-            _log.warning("user code in slot %s did not return; its process is ended", slot)
-            self._slots.kill(slot)
-        self._closing_deadline = None
-        self._closing.clear()
-        self._settle_cancelled()
-
-    def _settle_cancelled(self) -> None:
-        for pipeline, driver in self._drivers.items():
-            if driver.region.state is RegionState.CANCELLING and not any(
-                closing == pipeline for closing, _ in self._closing
-            ):
-                driver.region.canceled()
+        self._closing.close(driver, hurry=self._failure is not None or self._is_canceled)
 
     def _is_over(self) -> bool:
         return (
-            not self._closing
+            self._closing.is_done
             and all(driver.region.state.is_terminal for driver in self._drivers.values())
             and self.checkpoints.is_settled
         )
@@ -679,15 +560,6 @@ class JobMaster:
     def _final_status(self) -> JobStatus:
         if self._failure is not None:
             return JobStatus.FAILED
+        if self._is_handed_over:
+            return JobStatus.RESTARTING
         return JobStatus.CANCELED if self._is_canceled else JobStatus.FINISHED
-
-
-def _facts(region: Region, *, is_ending: bool) -> PipelineFacts:
-    match region.state:
-        case RegionState.RUNNING if not is_ending:
-            progress = PipelineProgress.RUNNING
-        case RegionState.FINISHED:
-            progress = PipelineProgress.FINISHED
-        case _:
-            progress = PipelineProgress.UNAVAILABLE
-    return PipelineFacts(progress, region.attempt)

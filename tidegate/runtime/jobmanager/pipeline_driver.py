@@ -24,7 +24,9 @@ from tidegate.graph.job_graph import Pipeline
 from tidegate.runtime.exchange.packet import FailureMark, SlotOutOfReach
 from tidegate.runtime.jobmanager.cluster import Exchange, StepBroken
 from tidegate.runtime.jobmanager.pacing import SliceSize, next_step
+from tidegate.runtime.jobmanager.read_position import ReadPosition
 from tidegate.runtime.jobmanager.region import DeployTo, Region, RunStep
+from tidegate.runtime.jobmanager.restoring import Restoring
 from tidegate.runtime.jobmanager.split_enumerator import SplitAssigner
 from tidegate.runtime.messages import SlotReport, StepOutcome, StepRequest
 from tidegate.runtime.wire import Address
@@ -98,6 +100,8 @@ class PipelineDriver:
         self.step_seconds: float | None = None
         self.restored_from: CheckpointId | None = None
         """The checkpoint that the present attempt goes on from."""
+        self.restoring: Restoring | None = None
+        self._position = ReadPosition()
         self._exchange = exchange
         self._engine = settings.engine
         self._post = post
@@ -112,23 +116,51 @@ class PipelineDriver:
         ).start()
 
     def deploy(
-        self, restored_from: CheckpointId | None, enumerators: Mapping[VertexId, bytes]
+        self,
+        restored_from: CheckpointId | None,
+        enumerators: Mapping[VertexId, bytes],
+        sizes: Mapping[SlotIndex, int],
     ) -> DeployTo:
-        """Begin a new attempt, from a checkpoint and what its split enumerators knew."""
+        """Begin a new attempt, from a checkpoint and what its split enumerators knew.
+
+        `sizes` are the bytes that slots read of it.
+        """
+        self._position.restarted(restored_from, self.records_in)
         self.restored_from = restored_from
+        self.restoring = None if restored_from is None else Restoring(restored_from, sizes)
+        self.reports.clear()
         self._close_assigner()
         self._assigner = SplitAssigner(self.pipeline, enumerators, self._job)
         return self.region.deploy()
 
     def deployed(self, slot: SlotIndex, attempt: Attempt) -> None:
         """A slot opened its subtasks; when all have, the first step is due."""
+        if self.restoring is not None and attempt == self.region.attempt:
+            self.restoring.opened(slot)
         if not self.region.deployed(slot, attempt):
             return
         self._barriers.clear()
         self._slice = self._fresh_slice()
         self._request = None
-        self.reports.clear()
         self.due = 0.0
+
+    def state_read(self, slot: SlotIndex, attempt: Attempt, size: int) -> None:
+        """A slot that opens its subtasks has read so much more."""
+        if self.restoring is not None and attempt == self.region.attempt:
+            self.restoring.read(slot, size)
+
+    @property
+    def records_in(self) -> int:
+        """What the sources have read since they were deployed; may be read by any thread."""
+        sources = [vertex.id for vertex in self.pipeline.sources]
+        return sum(
+            report.records_in.get(id, 0) for report in list(self.reports.values()) for id in sources
+        )
+
+    @property
+    def records_to_repeat(self) -> int:
+        """What they have still to read until they are where an earlier attempt was."""
+        return self._position.to_repeat(self.records_in)
 
     def wake(self) -> None:
         """A slot has found something to do."""
@@ -145,6 +177,8 @@ class PipelineDriver:
         if order.tries == 1:
             self.due = None
             barriers, self._barriers = tuple(self._barriers), []
+            for barrier in barriers:
+                self._position.triggered(barrier.checkpoint_id, self.records_in)
         assert self._assigner is not None
         self._steps.put(partial(self._run, order, dict(slots), self._assigner, barriers))
 

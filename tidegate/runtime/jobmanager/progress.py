@@ -10,6 +10,7 @@ from tidegate.core.ids import Attempt, SlotIndex
 from tidegate.graph.job_graph import Vertex
 from tidegate.runtime.jobmanager.pipeline_driver import PipelineDriver
 from tidegate.runtime.jobmanager.region import RegionState
+from tidegate.runtime.jobmanager.restoring import RestoreProgress, together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,26 +23,38 @@ class Progress:
     """Taken by the vertices that send to no other: the sinks and what is chained to them."""
     lag: int | None
     """Records that wait to be read, where all sources know it."""
+    records_to_repeat: int = 0
+    """Records that sources read again until they are where they had been before a failure."""
     steps: int
     step_seconds: float | None
     """Of the last step of the slowest pipeline."""
+    restore: RestoreProgress | None = None
+    """Of the checkpoint that the job went on from last."""
     checkpoint: CheckpointRecord | None = None
     """The last one that completed."""
+
+    @property
+    def behind(self) -> int:
+        """Records to read until the job has caught up: with the end, or with where it had been."""
+        return self.records_to_repeat if self.lag is None else self.lag
 
 
 def progress_of(
     drivers: Iterable[PipelineDriver], checkpoint: CheckpointRecord | None = None
 ) -> Progress:
-    read = taken = steps = 0
+    read = taken = steps = to_repeat = 0
+    restores: list[RestoreProgress] = []
     lags: list[int | None] = []
     seconds: list[float] = []
     for driver in drivers:
         steps += driver.region.last_step
         if driver.step_seconds is not None:
             seconds.append(driver.step_seconds)
-        sources = {vertex.id for vertex in driver.pipeline.sources}
+        if driver.restoring is not None:
+            restores.append(driver.restoring.progress)
+        read += driver.records_in
+        to_repeat += driver.records_to_repeat
         for report in list(driver.reports.values()):
-            read += sum(report.records_in.get(id, 0) for id in sources)
             lags += [source.pending for source in report.sources.values()]
             taken += sum(
                 report.records_in.get(vertex.id, 0)
@@ -53,6 +66,8 @@ def progress_of(
         records_in=read,
         records_out=taken,
         lag=sum(known) if known and len(known) == len(lags) else None,
+        records_to_repeat=to_repeat,
+        restore=together(restores),
         steps=steps,
         step_seconds=max(seconds, default=None),
         checkpoint=checkpoint,

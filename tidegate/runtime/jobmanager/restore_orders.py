@@ -5,33 +5,57 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate.checkpoint.metadata import CheckpointMetadata
-from tidegate.checkpoint.restore import restore_subtask
+from tidegate.checkpoint.restore import Feeding, SubtaskRestore, restore_subtask
+from tidegate.checkpoint.restore_size import bytes_to_read
 from tidegate.core.ids import SlotIndex, SubtaskIndex, VertexId
 from tidegate.graph.job_graph import JobGraph, Pipeline, Vertex
 from tidegate.runtime.jobmanager.checkpoint_home import RestorePoint
 from tidegate.runtime.messages import RestoreOrder
+from tidegate.state.key_groups import range_of
 
 
 def restore_orders(pipeline: Pipeline, point: RestorePoint) -> dict[SlotIndex, RestoreOrder]:
     """What every slot of a pipeline takes over from a checkpoint."""
+    feeding = _feeding(pipeline, point.metadata)
     return {
-        SlotIndex(slot): RestoreOrder(
-            checkpoint_id=point.metadata.checkpoint_id,
-            location=point.location,
-            subtasks={
-                vertex.id: restore_subtask(
-                    point.metadata,
-                    [chained.operator_id for chained in vertex.chain],
-                    SubtaskIndex(slot),
-                    vertex.parallelism,
-                    vertex.max_parallelism,
-                )
-                for vertex in pipeline.vertices
-                if slot < vertex.parallelism
-            },
-        )
+        SlotIndex(slot): _restore_order(pipeline, point, SubtaskIndex(slot), feeding)
         for slot in range(pipeline.slots)
     }
+
+
+def _feeding(pipeline: Pipeline, metadata: CheckpointMetadata) -> Feeding:
+    """How those who send differ from those who did; one that differs may concern all behind it."""
+    found = [
+        (metadata.operators.get(chained.operator_id), vertex.parallelism)
+        for vertex in pipeline.vertices
+        for chained in vertex.chain
+    ]
+    if any(record is None for record, _ in found):
+        return Feeding.OTHERS
+    if any(record is not None and record.parallelism != width for record, width in found):
+        return Feeding.RESCALED
+    return Feeding.SAME
+
+
+def _restore_order(
+    pipeline: Pipeline, point: RestorePoint, subtask: SubtaskIndex, feeding: Feeding
+) -> RestoreOrder:
+    subtasks: dict[VertexId, SubtaskRestore] = {}
+    size = 0
+    for vertex in pipeline.vertices:
+        if subtask < vertex.parallelism:
+            chain = [chained.operator_id for chained in vertex.chain]
+            width, groups = vertex.parallelism, vertex.max_parallelism
+            senders = feeding if vertex.source is None else Feeding.SAME
+            found = restore_subtask(point.metadata, chain, subtask, width, groups, senders)
+            subtasks[vertex.id] = found
+            size += bytes_to_read(found, range_of(subtask, width, groups))
+    return RestoreOrder(
+        checkpoint_id=point.metadata.checkpoint_id,
+        location=point.location,
+        subtasks=subtasks,
+        size=size,
+    )
 
 
 def with_restored_max_parallelism(graph: JobGraph, metadata: CheckpointMetadata) -> JobGraph:

@@ -59,6 +59,8 @@ class StoreThread:
         self._post: Callable[[CheckpointEvent], None] = lambda event: None
         self._tasks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._is_hurried = threading.Event()
+        self._given_up: dict[CheckpointId, SavepointTarget] = {}
+        """Savepoints that were deleted while subtasks may still have written to them."""
         self._thread = threading.Thread(
             target=self._run, name="tidegate-checkpoint-store", daemon=True
         )
@@ -86,9 +88,9 @@ class StoreThread:
         """Delete what was written for a checkpoint that will never be."""
         self._tasks.put(partial(self._store.abandon, checkpoint_id, snapshots, is_whole=is_whole))
 
-    def remove_savepoint(self, target: SavepointTarget) -> None:
-        """Delete what was written of a savepoint that will never be."""
-        self._tasks.put(partial(remove_savepoint, target))
+    def remove_savepoint(self, checkpoint_id: CheckpointId, target: SavepointTarget) -> None:
+        """Delete what was written of a savepoint that will never be, and what still will be."""
+        self._tasks.put(partial(self._remove_savepoint, checkpoint_id, target))
 
     def dispose(self, path: str) -> None:
         """Delete a checkpoint or savepoint that the job has taken over."""
@@ -108,6 +110,7 @@ class StoreThread:
     def close(self) -> None:
         """Wait until everything is done that was asked for."""
         self.hurry()
+        self._tasks.put(self._remove_again)
         self._tasks.put(None)
         if self._thread.is_alive():
             self._thread.join()
@@ -145,8 +148,22 @@ class StoreThread:
                 error = failure
         except Exception as failure:
             error = _as_ours(failure)
+        if error is None:
+            self._remove_again(completed.checkpoint_id)
         seconds = time.monotonic() - started
         self._post(PublicationSettled(completed, metadata, path, error, seconds))
+
+    def _remove_savepoint(self, checkpoint_id: CheckpointId, target: SavepointTarget) -> None:
+        self._given_up[checkpoint_id] = target
+        remove_savepoint(target)
+
+    def _remove_again(self, before: CheckpointId | None = None) -> None:
+        """Subtasks that have written a later checkpoint, or have ended, write to none before it."""
+        for number in [n for n in self._given_up if before is None or n < before]:
+            try:
+                remove_savepoint(self._given_up.pop(number))
+            except StorageError as error:
+                _log.warning("%s", error)
 
     def _is_published_after_all(self, checkpoint_id: CheckpointId) -> bool:
         """Nothing may be decided before this is known; it is asked until the storage answers."""

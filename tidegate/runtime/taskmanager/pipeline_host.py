@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate.checkpoint.layout import TASK_OWNED
+from tidegate.checkpoint.layout import TASK_OWNED, home_of
 from tidegate.checkpoint.plan import SubtaskId
 from tidegate.checkpoint.restore import SubtaskRestore
 from tidegate.core.clock import Clock
@@ -36,6 +36,7 @@ from tidegate.runtime.messages import (
     SlotReport,
     SnapshotPlace,
     SourceReport,
+    StateRead,
     StepRequest,
     SubtaskFailure,
 )
@@ -94,7 +95,13 @@ class PipelineHost:
         self._slot = slot
         self._clock = services.clock
         self._graph = package.graph
-        self._restored = None if restore is None else RestoredState(restore)
+        self._restored = (
+            None
+            if restore is None
+            else RestoredState(
+                restore, lambda size: services.send(StateRead(pipeline, attempt, size))
+            )
+        )
         self._snapshotter = (
             None if snapshots is None else Snapshotter(attempt, snapshots, services.send)
         )
@@ -102,6 +109,8 @@ class PipelineHost:
         self._job_directory = None if snapshots is None else snapshots.directory
         location = None if restore is None else restore.location
         self._restored_directory = None if location is None else location.job_directory
+        self._origin = None if location is None else home_of(location.job_directory, location.name)
+        """Beside what the files of operators are that are restored."""
         self._aborted: list[CheckpointId] = []
         self._spill = SpillStore(services.directory, services.spill_threshold)
         self._outbox = Outbox(slot, attempt, self._spill)
@@ -151,8 +160,8 @@ class PipelineHost:
                 owned_directory=_owned_by(chained.operator_id, self._job_directory),
                 origin_directory=(
                     None
-                    if self._restored_directory == self._job_directory
-                    else _owned_by(chained.operator_id, self._restored_directory)
+                    if self._origin == self._job_directory
+                    else _owned_by(chained.operator_id, self._origin)
                 ),
                 poison=self._poison_orders(vertex, chained),
             )
@@ -250,6 +259,7 @@ class PipelineHost:
                     operator_id,
                     found.keyed[0],
                 )
+        restored.verify_owned(vertex.id)
         return restored.snapshots(vertex.id)
 
     def run(

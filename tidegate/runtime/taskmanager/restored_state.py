@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import threading
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -15,17 +17,26 @@ from tidegate.runtime.messages import RestoreOrder
 from tidegate.state.operator_state import FrozenOperatorState
 from tidegate.state.redistribution import redistribute
 from tidegate.state.snapshot import StoredFile
-from tidegate.state.snapshot_reader import FileResolver, StoredImage, read_segment
+from tidegate.state.snapshot_reader import FileResolver, StoredImage, read_blocks, read_segment
+from tidegate.storage.blob_store import BlobStore
+from tidegate.storage.counted_reads import CountedReads
 
 _NOTHING = SubtaskRestore()
 _NO_STATE = OperatorRestore()
+_REPORTED_BYTES = 1 << 20
 
 
 class RestoredState:
     """A restore order of one slot, with access to the files it names."""
 
-    def __init__(self, order: RestoreOrder) -> None:
+    def __init__(
+        self, order: RestoreOrder, report: Callable[[int], None] = lambda size: None
+    ) -> None:
         self._order = order
+        self._report = report
+        """Told now and then how many more bytes of files have been read."""
+        self._unreported = 0
+        self._lock = threading.Lock()
 
     @property
     def checkpoint_id(self) -> CheckpointId:
@@ -57,6 +68,13 @@ class RestoredState:
             for operator_id, found in self.subtask(vertex).operators.items()
         }
 
+    def verify_owned(self, vertex: VertexId) -> None:
+        """Raise CorruptCheckpoint if a file has changed that splits count on."""
+        for operator in self.subtask(vertex).operators.values():
+            for segment in operator.owned:
+                for _ in read_blocks(segment, self._resolve):
+                    pass
+
     def splits(self, vertex: VertexId, operator: OperatorId) -> tuple[Any, ...]:
         return tuple(map(pickle.loads, self._operator(vertex, operator).source_splits))
 
@@ -76,7 +94,24 @@ class RestoredState:
     @cached_property
     def _resolve(self) -> FileResolver:
         location = self._order.location
-        return _no_files if location is None else location.resolver()
+        if location is None:
+            return _no_files
+        find = location.resolver()
+
+        def resolve(file: StoredFile) -> tuple[BlobStore, str]:
+            store, path = find(file)
+            return CountedReads(store, self._read), path
+
+        return resolve
+
+    def _read(self, size: int) -> None:
+        """Called by the threads that read."""
+        with self._lock:
+            self._unreported += size
+            if self._unreported < _REPORTED_BYTES:
+                return
+            size, self._unreported = self._unreported, 0
+        self._report(size)
 
 
 def _no_files(file: StoredFile) -> NoReturn:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tidegate.checkpoint.layout import directory_of
+from tidegate.checkpoint.layout import TASK_OWNED, directory_of
 from tidegate.checkpoint.plan import SubtaskId
 from tidegate.checkpoint.statistics import SubtaskStatistics
 from tidegate.core.errors import CheckpointAborted, InternalError, TidegateError
@@ -24,6 +24,7 @@ from tidegate.runtime.messages import (
 )
 from tidegate.runtime.taskmanager.subtask import FrozenOperator, FrozenSubtask
 from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.owned_files import copy_owned
 from tidegate.state.snapshot import (
     ChannelHandle,
     FileScope,
@@ -130,9 +131,12 @@ class Snapshotter:
         if is_canceled():
             return
         started = time.monotonic()
-        writer = SnapshotWriter(
-            self._target(frozen.barrier), is_canceled, transfer_threads=self._place.transfer_threads
-        )
+        try:
+            target = self._target(frozen.barrier)
+        except Exception as error:
+            self._decline_for(order, error)
+            return
+        writer = SnapshotWriter(target, is_canceled, transfer_threads=self._place.transfer_threads)
         try:
             base = self._stored.get(frozen.barrier.base or CheckpointId(0), {})
             handles = [
@@ -149,9 +153,7 @@ class Snapshotter:
             return
         except Exception as error:
             writer.discard()
-            if not isinstance(error, TidegateError):
-                error = InternalError(f"{type(error).__name__}: {error}")
-            self.decline(order.subtask, number, error, skipped=False)
+            self._decline_for(order, error)
             return
         snapshot = SubtaskSnapshot(operators=tuple(handles), ended_inputs=frozen.ended_inputs)
         for handle in handles:
@@ -176,6 +178,11 @@ class Snapshotter:
             )
         )
         passing(FaultPoint.ACKNOWLEDGED, Victim.SLOT)
+
+    def _decline_for(self, order: _Order, error: Exception) -> None:
+        if not isinstance(error, TidegateError):
+            error = InternalError(f"{type(error).__name__}: {error}")
+        self.decline(order.subtask, order.frozen.barrier.checkpoint_id, error, skipped=False)
 
     def _target(self, barrier: Barrier) -> FileTarget | MemoryTarget:
         threshold = self._place.inline_threshold
@@ -208,8 +215,16 @@ class Snapshotter:
         states = None
         if operator.states:
             states = writer.write(pickle.dumps(operator.states, protocol=5))
+        owned: tuple[FileSegment, ...] = ()
+        if operator.files is not None:
+            owned = copy_owned(writer, f"{TASK_OWNED}/{id}", operator.files.urls)
         return OperatorHandle(
-            operator_id=id, keyed=keyed, operator=states, source_splits=operator.source_splits
+            operator_id=id,
+            keyed=keyed,
+            operator=states,
+            operator_states=tuple(state.metadata for state in operator.states),
+            source_splits=operator.source_splits,
+            owned=owned,
         )
 
     def remember(

@@ -19,7 +19,7 @@ from tidegate.core.errors import (
 from tidegate.core.fault_points import FaultPoint, Victim, during, passing
 from tidegate.core.ids import CheckpointId, OperatorId
 from tidegate.graph.job_graph import Vertex
-from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
+from tidegate.operators.base import NeededFiles, Operator, OperatorContext, OperatorSnapshot
 from tidegate.operators.endpoints import SourceOperator
 from tidegate.operators.poison import guarded
 from tidegate.operators.user_code import USER_FAILURES, user_traceback
@@ -52,6 +52,7 @@ class FrozenOperator:
     keyed: FrozenState | None
     states: tuple[FrozenOperatorState, ...]
     source_splits: tuple[bytes, ...]
+    files: NeededFiles | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,8 @@ class FrozenSubtask:
         for operator in self.operators:
             if operator.keyed is not None:
                 operator.keyed.release()
+            if operator.files is not None:
+                operator.files.release()
 
 
 class CheckpointPort(Protocol):
@@ -457,6 +460,7 @@ def _frozen(operator: Operator, context: OperatorContext, barrier: Barrier) -> F
         keyed=snapshot.keyed,
         states=context.operator_state.freeze(),
         source_splits=tuple(pickle.dumps(split, protocol=5) for split in snapshot.source_splits),
+        files=snapshot.files,
     )
 
 

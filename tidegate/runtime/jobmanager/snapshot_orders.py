@@ -1,0 +1,82 @@
+"""Checkpoints and savepoints that somebody has asked for, until they are answered."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from tidegate.core.errors import SavepointFailed
+from tidegate.core.ids import CheckpointId
+from tidegate.graph.job_graph import JobGraph
+from tidegate.stream.elements import BarrierKind, SavepointTarget
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOrder:
+    """Somebody asks for a checkpoint, a savepoint, or the job's end with one."""
+
+    kind: BarrierKind
+    target: SavepointTarget | None
+    """None: where checkpoints are."""
+    drains: bool = False
+    cancels: bool = False
+    """Whether the job is cancelled once it is there."""
+    successor: JobGraph | None = None
+    """The plan under which the job goes on from it, if it does not end there."""
+    begun: Future[CheckpointId] = field(default_factory=Future, compare=False)
+    """The number that it got; never done if it is refused before."""
+    answer: Future[str] = field(default_factory=Future, compare=False)
+    """Its path, or why there is none."""
+
+    @property
+    def what(self) -> str:
+        if self.successor is not None:
+            return "checkpoint to rescale from"
+        return "checkpoint" if self.kind is BarrierKind.CHECKPOINT else "savepoint"
+
+    def refuse(self, reason: str) -> None:
+        self.answer.set_exception(SavepointFailed(self.what, reason))
+
+
+class SnapshotOrders:
+    """Those that are not yet answered; used by the job master's thread."""
+
+    def __init__(self) -> None:
+        self._by_request: dict[str, SnapshotOrder] = {}
+        self._requests: dict[CheckpointId, str] = {}
+
+    @property
+    def is_stop_among_them(self) -> bool:
+        return any(order.kind is BarrierKind.STOP for order in self._by_request.values())
+
+    def add(self, request: str, order: SnapshotOrder) -> None:
+        self._by_request[request] = order
+
+    def begun(self, request: str, checkpoint_id: CheckpointId) -> None:
+        """The checkpoint that was requested under this name has got its number."""
+        if request in self._by_request:
+            self._requests[checkpoint_id] = request
+            self._by_request[request].begun.set_result(checkpoint_id)
+
+    def of(self, checkpoint_id: CheckpointId) -> SnapshotOrder | None:
+        """Who asked for a checkpoint; None: nobody, it was due."""
+        return self._by_request.get(self._requests.get(checkpoint_id, ""))
+
+    def taken(self, checkpoint_id: CheckpointId, path: str) -> SnapshotOrder | None:
+        """Tell who asked for it, if somebody did; returns the order."""
+        order = self._by_request.pop(self._requests.pop(checkpoint_id, ""), None)
+        if order is not None:
+            order.answer.set_result(path)
+        return order
+
+    def not_taken(self, checkpoint_id: CheckpointId, reason: str) -> None:
+        self.refuse(self._requests.pop(checkpoint_id, ""), reason)
+
+    def refuse(self, request: str, reason: str) -> None:
+        order = self._by_request.pop(request, None)
+        if order is not None:
+            order.refuse(reason)
+
+    def refuse_all(self, reason: str) -> None:
+        for request in list(self._by_request):
+            self.refuse(request, reason)

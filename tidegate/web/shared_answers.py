@@ -1,0 +1,41 @@
+"""One answer for all who asked the same before it was made: none is older than its question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+ARRIVED = "tidegate.arrived"
+"""In the scope of a request: when it came, by the clock of the event loop."""
+_MOST = 100
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class SharedAnswers:
+    """Of one server; used by the thread of its requests."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[float, Response]] = {}
+
+    def of(self, handler: Handler) -> Handler:
+        """The same answers, made once for those who wait for them at the same time."""
+
+        async def handle(request: Request) -> Response:
+            asked = f"{request.url.path}?{request.url.query}"
+            at, answer = self._made.get(asked, (float("-inf"), None))
+            if answer is None or at < request.scope[ARRIVED]:
+                at = asyncio.get_running_loop().time()
+                answer = await handler(request)
+                self._keep(asked, at, answer)
+            return answer
+
+        return handle
+
+    def _keep(self, asked: str, at: float, answer: Response) -> None:
+        if len(self._made) >= _MOST:
+            self._made.clear()
+        self._made[asked] = (at, answer)
