@@ -1,6 +1,7 @@
 """A running job gets another parallelism, and no record is lost or counted twice."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +78,18 @@ def test_the_job_keeps_its_id(storage, tmp_path):
     wait_until(lambda: tap.reached() == 20)
     job.rescale(1).result(PATIENCE)
     assert str(job.get_job_id()) == before
+    job.cancel_and_wait()
+
+
+def test_the_checkpoint_in_between_is_one_as_others_and_goes_when_the_next_is_there(tmp_path):
+    tap = Tap(RECORDS)
+    directory = tmp_path / "checkpoints"
+    job = start(tap, tmp_path / "out", {"execution.checkpointing.dir": str(directory)})
+    tap.let(20)
+    wait_until(lambda: tap.reached() == 20)
+    between = Path(job.rescale(1).result(PATIENCE))
+    wait_until(lambda: not between.exists() and any(between.parent.glob("chk-*/_metadata")))
+    assert job._job.checkpoints.latest_savepoint is None
     job.cancel_and_wait()
 
 

@@ -18,9 +18,19 @@ from tidegate.checkpoint.plan import (
     plan_checkpoint,
 )
 from tidegate.core.errors import ProtocolViolation
-from tidegate.stream.elements import BarrierKind
+from tidegate.core.modes import SavepointFormat
+from tidegate.stream.elements import BarrierKind, SavepointTarget
 
 CHOICES = st.integers(0, 1_000_000)
+TARGET = SavepointTarget("/savepoints", "savepoint-1", SavepointFormat.CANONICAL)
+KINDS = st.sampled_from(
+    [
+        (BarrierKind.CHECKPOINT, None),
+        (BarrierKind.SAVEPOINT, TARGET),
+        (BarrierKind.STOP, TARGET),
+        (BarrierKind.STOP, None),
+    ]
+)
 
 
 class Checkpoints(RuleBasedStateMachine):
@@ -51,14 +61,19 @@ class Checkpoints(RuleBasedStateMachine):
             assert handle in self.files, "a file was deleted twice"
             self.files.remove(handle)
 
-    @rule(kind=st.sampled_from(list(BarrierKind)))
+    @rule(kind=KINDS)
     def trigger(self, kind):
         facts = PipelineFacts(PipelineProgress.RUNNING, self.attempt)
         plan = plan_checkpoint(self.vertices, {0: facts})
         self.number += 1
         self.said[self.number] = set()
         self.pending[self.number] = PendingCheckpoint(
-            self.number, plan, kind=kind, triggered_at=self.now, deadline=self.now + 10
+            self.number,
+            plan,
+            kind=kind[0],
+            savepoint=kind[1],
+            triggered_at=self.now,
+            deadline=self.now + 10,
         )
 
     def write(self, pending, subtask, attempt):
@@ -139,7 +154,7 @@ class Checkpoints(RuleBasedStateMachine):
     def a_checkpoint_is_published(self, which, happens):
         self.publish(self.pick([p for p in self.pending.values() if p.is_ready], which), happens)
 
-    @rule(kind=st.sampled_from(list(BarrierKind)))
+    @rule(kind=KINDS)
     def a_checkpoint_succeeds_without_trouble(self, kind):
         self.trigger(kind)
         pending = self.pending[self.number]
@@ -160,7 +175,7 @@ class Checkpoints(RuleBasedStateMachine):
         pending.published()
         self.publications[pending.checkpoint_id] += 1
         for subsumed in self.retained.add(completed):
-            assert subsumed.kind is BarrierKind.CHECKPOINT
+            assert subsumed.savepoint is None, "a file of the user's was given up"
             self.delete(subsumed.snapshots.values())
 
     @precondition(lambda self: self.pending)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidegate.checkpoint.completed import CompletedCheckpoint
+from tidegate.checkpoint.completed import CompletedCheckpoint, kept_as
 from tidegate.checkpoint.metadata import FORMAT_VERSION, CheckpointMetadata, OperatorRecord
 from tidegate.checkpoint.plan import SubtaskId
 from tidegate.core.ids import JobId, OperatorId, SubtaskIndex, VertexId
@@ -38,7 +38,7 @@ def metadata_of(
         job_id=job_id,
         job_name=job_name,
         checkpoint_id=completed.checkpoint_id,
-        kind=completed.kind,
+        kind=kept_as(completed.kind, completed.savepoint),
         triggered_at=completed.triggered_at,
         completed_at=completed.completed_at,
         operators={facts.operator_id: _record(completed, facts) for facts in operators},

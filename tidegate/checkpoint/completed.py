@@ -13,6 +13,13 @@ from tidegate.stream.elements import BarrierKind, SavepointTarget
 H = TypeVar("H")
 
 
+def kept_as(kind: BarrierKind, savepoint: SavepointTarget | None) -> BarrierKind:
+    """What it is to those who look at it later: the job's own, with which it stops to go on under
+    another plan, is a checkpoint.
+    """
+    return BarrierKind.CHECKPOINT if savepoint is None else kind
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement(Generic[H]):
     """A subtask has written its part of a checkpoint; `snapshot` says where."""
@@ -72,8 +79,8 @@ class RetainedCheckpoints(Generic[H]):
     def add(self, completed: CompletedCheckpoint[H]) -> tuple[CompletedCheckpoint[H], ...]:
         """Keep a checkpoint that was just published; returns those that are to be discarded.
 
-        Plain savepoints are not kept here and discard nothing. A stop's savepoint is kept as the
-        point of recovery, and never returned: its files belong to the user.
+        Plain savepoints are not kept here and discard nothing. The savepoint of a stop is kept as
+        the point of recovery, and never returned: its files belong to the user.
         """
         if not completed.is_recovery_point:
             return ()
@@ -81,4 +88,4 @@ class RetainedCheckpoints(Generic[H]):
         self._kept.sort(key=lambda each: each.checkpoint_id)
         surplus = self._kept[: max(0, len(self._kept) - self._limit)]
         del self._kept[: len(surplus)]
-        return tuple(each for each in surplus if each.kind is BarrierKind.CHECKPOINT)
+        return tuple(each for each in surplus if each.savepoint is None)

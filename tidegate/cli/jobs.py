@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +35,7 @@ JobArgument = Annotated[
         autocompletion=complete_job,
     ),
 ]
+_PLAIN_WIDTH = 1000
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")]
 
 
@@ -112,7 +112,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_column(column, overflow="fold", no_wrap=not is_terminal)
     for row in rows:
         table.add_row(*row)
-    width = None if is_terminal else int(os.environ.get("COLUMNS", "0")) or 1000
+    width = None if is_terminal else _PLAIN_WIDTH
     Console(highlight=False, width=width, markup=False).print(table)
 
 

@@ -1,8 +1,11 @@
 from tidegate.checkpoint.completed import CompletedCheckpoint, RetainedCheckpoints
-from tidegate.stream.elements import BarrierKind
+from tidegate.core.modes import SavepointFormat
+from tidegate.stream.elements import BarrierKind, SavepointTarget
+
+TARGET = SavepointTarget("/savepoints", "savepoint-1", SavepointFormat.CANONICAL)
 
 
-def completed(number, kind=BarrierKind.CHECKPOINT):
+def completed(number, kind=BarrierKind.CHECKPOINT, savepoint=None):
     return CompletedCheckpoint(
         checkpoint_id=number,
         kind=kind,
@@ -12,6 +15,7 @@ def completed(number, kind=BarrierKind.CHECKPOINT):
         enumerators={},
         finished=frozenset(),
         size=0,
+        savepoint=savepoint,
     )
 
 
@@ -33,14 +37,21 @@ def test_an_older_checkpoint_that_completes_after_a_newer_one_does_not_become_th
 def test_a_savepoint_is_no_point_of_recovery_and_subsumes_nothing():
     retained = RetainedCheckpoints(1)
     retained.add(completed(1))
-    assert retained.add(completed(2, BarrierKind.SAVEPOINT)) == ()
+    assert retained.add(completed(2, BarrierKind.SAVEPOINT, TARGET)) == ()
     assert retained.latest == completed(1)
 
 
 def test_the_savepoint_of_a_stop_is_the_last_word_and_is_never_discarded():
     retained = RetainedCheckpoints(1)
     retained.add(completed(1))
-    stop = completed(2, BarrierKind.STOP)
+    stop = completed(2, BarrierKind.STOP, TARGET)
     assert retained.add(stop) == (completed(1),)
     assert retained.latest == stop
     assert retained.add(completed(3)) == ()
+
+
+def test_the_checkpoint_of_a_stop_behind_which_the_job_goes_on_is_one_as_others():
+    retained = RetainedCheckpoints(1)
+    stop = completed(2, BarrierKind.STOP)
+    retained.add(stop)
+    assert retained.add(completed(3)) == (stop,)

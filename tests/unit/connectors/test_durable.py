@@ -91,6 +91,7 @@ class Reading:
             self.reader.add_splits(restored)
         self.reader.add_splits([FreshSplit(split) for split in fresh])
         self.reader.no_more_splits()
+        self.reader.poll(0)  # nothing is taken in before somebody wants it
         self.status = None
 
     def take(self, count, max_records=100):

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tidegate.checkpoint.completed import Acknowledgement
+from tidegate.checkpoint.completed import Acknowledgement, kept_as
 from tidegate.checkpoint.coordinator import (
     Abandon,
     CheckpointCoordinator,
@@ -457,8 +457,9 @@ class JobCheckpoints:
                         1000 * barrier.triggered_at,
                         self.job_id,
                     )
+                    kind = kept_as(barrier.kind, barrier.savepoint)
                     self.history.triggered(
-                        barrier.checkpoint_id, barrier.kind, barrier.triggered_at, awaited
+                        barrier.checkpoint_id, kind, barrier.triggered_at, awaited
                     )
                     self._store.begin(instruction)
                 case Publish(completed):
