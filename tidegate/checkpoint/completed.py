@@ -14,8 +14,9 @@ H = TypeVar("H")
 
 
 def kept_as(kind: BarrierKind, savepoint: SavepointTarget | None) -> BarrierKind:
-    """What it is to those who look at it later: the job's own, with which it stops to go on under
-    another plan, is a checkpoint.
+    """What it is to those who look at it later.
+
+    The one with which a job stops to go on under another plan is its own, and a checkpoint.
     """
     return BarrierKind.CHECKPOINT if savepoint is None else kind
 
