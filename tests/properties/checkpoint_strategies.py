@@ -105,4 +105,5 @@ METADATA = st.builds(
     operators=st.lists(RECORDS, max_size=2, unique_by=lambda record: record.operator_id).map(
         lambda records: {record.operator_id: record for record in records}
     ),
+    exchanges=st.text("0123456789abcdef", max_size=4),
 )

@@ -32,6 +32,7 @@ def metadata_of(
     job_id: JobId,
     job_name: str,
     operators: Iterable[OperatorFacts],
+    exchanges: str = "",
 ) -> CheckpointMetadata:
     return CheckpointMetadata(
         format_version=FORMAT_VERSION,
@@ -42,6 +43,7 @@ def metadata_of(
         triggered_at=completed.triggered_at,
         completed_at=completed.completed_at,
         operators={facts.operator_id: _record(completed, facts) for facts in operators},
+        exchanges=exchanges,
     )
 
 

@@ -80,6 +80,8 @@ class CheckpointMetadata:
     """Seconds of the wall clock, like `completed_at`."""
     completed_at: float
     operators: Mapping[OperatorId, OperatorRecord]
+    exchanges: str = ""
+    """Of the job that took it; the records in flight fit one with the same alone."""
 
     @property
     def files(self) -> frozenset[StoredFile]:
@@ -159,6 +161,7 @@ class _Writer:
             "triggered_at": metadata.triggered_at,
             "completed_at": metadata.completed_at,
             "operators": [self._record(record) for record in metadata.operators.values()],
+            "exchanges": metadata.exchanges,
         }
 
     def _record(self, record: OperatorRecord) -> dict[str, Any]:
@@ -249,6 +252,7 @@ class _Reader:
             triggered_at=document["triggered_at"],
             completed_at=document["completed_at"],
             operators={record.operator_id: record for record in records},
+            exchanges=document.get("exchanges", ""),
         )
 
     def _record(self, found: Any) -> OperatorRecord:

@@ -65,15 +65,32 @@ def restore_subtask(
         return SubtaskRestore()
     if any(record.parallelism != parallelism for record in records) and feeding is Feeding.SAME:
         feeding = Feeding.RESCALED
+    own = records[0].subtasks.get(subtask)
     return SubtaskRestore(
         operators={
             record.operator_id: _restore_operator(record, subtask, parallelism, max_parallelism)
             for record in records
         },
         ended_inputs=_ended_inputs(records[0], subtask, feeding),
-        in_flight=_in_flight(records[0], subtask, feeding),
+        in_flight=() if own is None else own.in_flight,
         is_finished=all(_is_finished(record, subtask, feeding) for record in records),
     )
+
+
+def check_in_flight(metadata: CheckpointMetadata, exchanges: str) -> None:
+    """Raise StateMisuse if records were on their way, and the ways are others now."""
+    targets = [record.name for record in metadata.operators.values() if _has_in_flight(record)]
+    if targets and metadata.exchanges != exchanges:
+        raise StateMisuse(
+            f"the unaligned checkpoint holds records on their way to {targets[0]!r}, and the "
+            "operators of the job, their order, their chains or their parallelism have changed: "
+            "go on with the job as it was, or from a savepoint, or from a checkpoint that was "
+            "taken without execution.checkpointing.unaligned.enabled"
+        )
+
+
+def _has_in_flight(record: OperatorRecord) -> bool:
+    return any(handle.in_flight for handle in record.subtasks.values())
 
 
 def check_all_claimed(
@@ -118,22 +135,6 @@ def _restore_operator(
         source_splits=splits,
         owned=tuple([file for handle in found for file in handle.owned][subtask::parallelism]),
     )
-
-
-def _in_flight(
-    record: OperatorRecord, subtask: SubtaskIndex, feeding: Feeding
-) -> tuple[ChannelHandle, ...]:
-    if feeding is Feeding.SAME:
-        own = record.subtasks.get(subtask)
-        return () if own is None else own.in_flight
-    if any(handle.in_flight for handle in record.subtasks.values()):
-        raise StateMisuse(
-            f"the unaligned checkpoint holds records on their way to {record.name!r}, which ran "
-            f"with a parallelism of {record.parallelism}: go on with the operators and the "
-            "parallelism that the job had, or from a checkpoint that was taken without "
-            "execution.checkpointing.unaligned.enabled"
-        )
-    return ()
 
 
 def _is_finished(record: OperatorRecord, subtask: SubtaskIndex, feeding: Feeding) -> bool:

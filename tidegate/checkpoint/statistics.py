@@ -13,6 +13,9 @@ from tidegate.checkpoint.plan import SubtaskId
 from tidegate.core.ids import CheckpointId
 from tidegate.stream.elements import BarrierKind
 
+NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"
+"""In place of the path of a checkpoint in the driver's memory, as Flink says it."""
+
 
 class CheckpointStatus(Enum):
     """Where a checkpoint stands, in Flink's words."""

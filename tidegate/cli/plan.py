@@ -58,6 +58,7 @@ def as_document(upgrade: UpgradePlan, *, fits: bool) -> dict[str, Any]:
     return {
         "fits": fits,
         "bytes-not-restored": upgrade.bytes_not_restored,
+        "obstacles": upgrade.obstacles,
         "operators": [
             {
                 "uid": operator.uid,

@@ -12,8 +12,10 @@ from typing import Literal, TypeAlias
 import cloudpickle
 
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
-from tidegate.core.errors import StateTypeChanged
+from tidegate.checkpoint.restore import check_in_flight
+from tidegate.core.errors import StateMisuse, StateTypeChanged
 from tidegate.core.ids import CheckpointId, OperatorId, SubtaskIndex
+from tidegate.graph.exchanges import exchanges_of
 from tidegate.graph.job_graph import ChainedOperator, JobGraph, Vertex
 from tidegate.operators.base import Operator, OperatorContext
 from tidegate.operators.endpoints import SourceOperator
@@ -78,6 +80,8 @@ class UpgradePlan:
     """The fate of everything."""
 
     operators: tuple[OperatorPlan, ...]
+    in_flight_obstacle: str | None = None
+    """Why its records in flight could not be delivered."""
 
     @property
     def dropped(self) -> tuple[OperatorPlan, ...]:
@@ -90,7 +94,8 @@ class UpgradePlan:
 
     @property
     def obstacles(self) -> tuple[str, ...]:
-        return tuple(reason for operator in self.operators for reason in operator.obstacles)
+        reasons = [reason for operator in self.operators for reason in operator.obstacles]
+        return (*reasons, *([self.in_flight_obstacle] if self.in_flight_obstacle else ()))
 
     def fits(self, *, allow_non_restored: bool = False) -> bool:
         """Whether the job would start."""
@@ -120,7 +125,15 @@ def plan_upgrade(metadata: CheckpointMetadata, graph: JobGraph) -> UpgradePlan:
         for record in metadata.operators.values()
         if record.operator_id not in known
     ]
-    return UpgradePlan((*kept, *gone))
+    return UpgradePlan((*kept, *gone), _in_flight_obstacle(metadata, graph))
+
+
+def _in_flight_obstacle(metadata: CheckpointMetadata, graph: JobGraph) -> str | None:
+    try:
+        check_in_flight(metadata, exchanges_of(graph))
+    except StateMisuse as misfit:
+        return str(misfit)
+    return None
 
 
 def _operator(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidegate.checkpoint.statistics import (
+    NOT_ADDRESSABLE,
     CheckpointHistory,
     CheckpointRecord,
     CheckpointStatus,
@@ -28,7 +29,6 @@ _TYPES = {
     BarrierKind.STOP: "SYNC_SAVEPOINT",
 }
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-_NOT_EXTERNAL = "<checkpoint-not-externally-addressable>"
 
 
 def statistics(job: JobHandle) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def document(record: CheckpointRecord) -> dict[str, Any]:
         **_work(record, list(record.subtasks.values()), record.awaited),
     }
     if record.status is CheckpointStatus.COMPLETED:
-        found["external_path"] = record.path or _NOT_EXTERNAL
+        found["external_path"] = record.path or NOT_ADDRESSABLE
         found["discarded"] = record.is_discarded
     elif record.status is CheckpointStatus.FAILED:
         found["failure_timestamp"] = milliseconds(record.ended_at)

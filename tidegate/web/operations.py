@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from tidegate.checkpoint.statistics import CheckpointHistory
+from tidegate.checkpoint.statistics import NOT_ADDRESSABLE, CheckpointHistory
 from tidegate.core.ids import CheckpointId
 from tidegate.runtime.jobmanager.snapshot_orders import SnapshotOrder
 from tidegate.web.requests import Refusal
@@ -79,9 +79,11 @@ class Operation:
             return {"failureCause" if is_checkpoint else "failure-cause": cause}
         if is_checkpoint:
             path = self.result.result()
-            is_external = bool(path) and not path.startswith("<")
             number = self.checkpoint_id
-            return {"checkpointId": number, "external-path": path if is_external else None}
+            return {
+                "checkpointId": number,
+                "external-path": None if path == NOT_ADDRESSABLE else path,
+            }
         return {"location": self.result.result()} if self.kind is OperationKind.SAVEPOINT else {}
 
 

@@ -2,16 +2,20 @@ from dataclasses import replace
 
 import pytest
 
-from tests.programs import collected, graph_of, keyed, read
+from tests.programs import collected, graph_of, keyed, mapped, read
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
+from tidegate.checkpoint.restore import check_in_flight
+from tidegate.core.errors import StateMisuse
+from tidegate.graph.exchanges import exchanges_of
 from tidegate.runtime.jobmanager.checkpoint_home import RestorePoint
 from tidegate.runtime.jobmanager.restore_orders import (
     restore_orders,
     restored_enumerators,
     with_restored_max_parallelism,
 )
+from tidegate.runtime.upgrade_plan import plan_upgrade
 from tidegate.state.key_groups import KeyGroupRange, default_max_parallelism
-from tidegate.state.snapshot import KeyedStateHandle, OperatorHandle
+from tidegate.state.snapshot import ChannelHandle, InlineBytes, KeyedStateHandle, OperatorHandle
 from tidegate.stream.elements import BarrierKind
 
 
@@ -139,3 +143,39 @@ def test_a_reader_that_has_read_all_it_had_gets_nothing_of_others():
     )
     splits = [orders[i].subtasks[source.id].operators[key].source_splits for i in range(2)]
     assert splits == [(b"split",), ()]
+
+
+def with_records_in_flight(graph):
+    """A checkpoint of the job in which a barrier has overtaken records."""
+    metadata = checkpoint_of(graph, parallelism=2, max_parallelism=128)
+    key = graph.vertices[-1].chain[0].operator_id
+    record = metadata.operators[key]
+    waiting = replace(record.subtasks[0], in_flight=(ChannelHandle(0, 0, InlineBytes(b"one")),))
+    operators = {**metadata.operators, key: replace(record, subtasks={0: waiting})}
+    return replace(metadata, operators=operators, exchanges=exchanges_of(graph))
+
+
+def chained_job(parallelism=2, chaining=True, extra=False):
+    program = mapped(abs, read(range(4), uid="read"), uid="abs")
+    program = mapped(abs, program, uid="more") if extra else program
+    return graph_of(collected(keyed(abs, program)), parallelism=parallelism, chaining=chaining)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fits"),
+    [({}, True), ({"chaining": False}, False), ({"parallelism": 1}, False), ({"extra": 1}, False)],
+)
+def test_records_in_flight_are_for_the_job_as_it_was(changes, fits):
+    metadata = with_records_in_flight(chained_job())
+    changed = chained_job(**changes)
+    assert (plan_upgrade(metadata, changed).in_flight_obstacle is None) == fits
+    if fits:
+        check_in_flight(metadata, exchanges_of(changed))
+    else:
+        with pytest.raises(StateMisuse, match=r"on their way to .* go on with the job as it was"):
+            check_in_flight(metadata, exchanges_of(changed))
+
+
+def test_a_checkpoint_without_records_in_flight_suits_a_changed_job():
+    metadata = checkpoint_of(chained_job(), parallelism=2, max_parallelism=128)
+    check_in_flight(metadata, exchanges_of(chained_job(chaining=False)))

@@ -9,6 +9,7 @@ from tidegate.checkpoint.layout import directory_of
 from tidegate.checkpoint.locate import candidates, find_begun, find_latest, open_checkpoint
 from tidegate.checkpoint.memory_store import MemoryCheckpointStore
 from tidegate.checkpoint.metadata import CheckpointMetadata
+from tidegate.checkpoint.statistics import NOT_ADDRESSABLE
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.errors import ConfigError, CorruptCheckpoint, NoCheckpoint, UnsupportedFormat
@@ -34,7 +35,7 @@ class RestorePoint:
     @property
     def path(self) -> str:
         if self.location is None:
-            return "<checkpoint-not-externally-addressable>"
+            return NOT_ADDRESSABLE
         return shown(below(self.location.job_directory, self.location.name))
 
 

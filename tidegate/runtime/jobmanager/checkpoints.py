@@ -27,7 +27,7 @@ from tidegate.checkpoint.layout import TASK_OWNED
 from tidegate.checkpoint.plan import PipelineFacts, VertexFacts
 from tidegate.checkpoint.policy import CheckpointRequest
 from tidegate.checkpoint.restore import check_all_claimed
-from tidegate.checkpoint.statistics import CheckpointHistory, RestoreRecord
+from tidegate.checkpoint.statistics import NOT_ADDRESSABLE, CheckpointHistory, RestoreRecord
 from tidegate.connectors.source import EnumeratorContext
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.clock import Clock
@@ -350,7 +350,7 @@ class JobCheckpoints:
         effects = self._carry_out(self._coordinator.published(event.completed, now))
         for path in needless:
             self._store.dispose(path)
-        answered = self._orders.taken(number, event.path or "")
+        answered = self._orders.taken(number, event.path or NOT_ADDRESSABLE)
         return [*effects, CancelJob()] if answered is not None and answered.cancels else effects
 
     def _not_stored(

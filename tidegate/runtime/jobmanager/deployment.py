@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tidegate.checkpoint.restore import check_in_flight
 from tidegate.core.clock import Clock
 from tidegate.core.ids import PipelineId
+from tidegate.graph.exchanges import exchanges_of
 from tidegate.runtime.jobmanager.checkpoints import JobCheckpoints
 from tidegate.runtime.jobmanager.pipeline_driver import PipelineDriver
 from tidegate.runtime.jobmanager.poison_counts import PoisonCounts
@@ -60,6 +62,8 @@ class Deployment:
 
     def _deploy(self, driver: PipelineDriver) -> None:
         point = self._checkpoints.restore_point()
+        if point is not None:
+            check_in_flight(point.metadata, exchanges_of(self._checkpoints.graph))
         orders = {} if point is None else restore_orders(driver.pipeline, point)
         if point is not None:
             self._checkpoints.restored(point)

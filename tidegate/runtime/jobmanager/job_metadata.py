@@ -6,6 +6,7 @@ from tidegate.checkpoint.assembly import OperatorFacts, metadata_of
 from tidegate.checkpoint.completed import CompletedCheckpoint
 from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.core.ids import JobId
+from tidegate.graph.exchanges import exchanges_of
 from tidegate.graph.job_graph import JobGraph
 from tidegate.runtime.jobmanager.store_thread import Completed
 
@@ -28,6 +29,7 @@ def as_metadata(completed: Completed, job_id: JobId, graph: JobGraph) -> Checkpo
             for v in graph.vertices
             for chained in v.chain
         ],
+        exchanges=exchanges_of(graph),
     )
 
 
