@@ -92,7 +92,8 @@ def restored(job: dict[str, Any]) -> Stand | None:
     if restore is None or restore["complete"] or job["state"] != "RUNNING":
         return None
     done, all = restore["restored-bytes"], restore["bytes"]
-    return Stand(done, all, f"restored {byte_size(done)} of {byte_size(all)}")
+    text = f"restored {byte_size(done)} of {byte_size(all)}" if all else "is about to run"
+    return Stand(done, all, text)
 
 
 def look_at(job: dict[str, Any]) -> Look:

@@ -297,10 +297,10 @@ class JobMaster:
             case StepThrough():
                 self._step_through(event)
             case StepBroke(pipeline, attempt, step, reason):
-                _log.warning("step %s of pipeline %s broke in Spark: %s", step, pipeline, reason)
-                self._act(
-                    pipeline, self._drivers[pipeline].region.step_broke(attempt, step, reason)
-                )
+                action = self._drivers[pipeline].region.step_broke(attempt, step, reason)
+                if action is not None:
+                    _log.warning("step %s of pipeline %s broke: %s", step, pipeline, reason)
+                self._act(pipeline, action)
             case EnumerationFailed(pipeline, attempt, error):
                 self._act(pipeline, self._drivers[pipeline].region.fail(attempt, error))
             case SourcesTriggered(checkpoint_id, enumerators):
