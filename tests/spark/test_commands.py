@@ -1,5 +1,6 @@
 """Every command on a real job in another process, on Spark."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -65,6 +66,16 @@ def test_a_job_is_started_watched_rescaled_killed_stopped_moved_and_cancelled(sh
     wait_until(lambda: has_gone(again) and has_gone(supervisor), 60)
     assert not shell.jobs()
     assert "does not run any more: it is finished" in shell("savepoint", job, code=5)
+
+    assert {each["uid"] for each in shell.json("state", "show", savepoint)["operators"]} >= {
+        "numbers",
+        "counts",
+    }
+    shell("state", "diff", savepoint, savepoint)
+    shell("state", "diff", savepoint, stopped["savepoint"], code=1)
+    program = (PROGRAM, tmp_path / "checkpoints")
+    assert json.loads(shell("plan", "--json", savepoint, *program))["fits"]
+    assert "Numbers" in shell("explain", *program)
 
     moved = shell.run("--from", savepoint)
     assert moved != job

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +23,15 @@ if TYPE_CHECKING:
 
 
 def planned(job: Path, arguments: list[str], settings: dict[str, str]) -> tuple[JobGraph, Settings]:
-    """The first job that the program would start.
+    """The first job that the program would start; what it prints goes to standard error.
 
     Raises:
         GraphError: it starts none.
     """
     quiet = {**settings, "tidegate.console.live-line": "off"}
     try:
-        run_program(job, arguments, Hosting(settings=quiet, executor=_Planning()))
+        with redirect_stdout(sys.stderr):
+            run_program(job, arguments, Hosting(settings=quiet, executor=_Planning()))
     except _Planned as plan:
         return plan.graph, plan.settings
     raise GraphError(

@@ -23,6 +23,7 @@ class Accounts(KeyedProcessFunction):
 
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(2)
+print("what a program prints is not for those who read the plan")
 records = env.from_collection([("a", 1)]).uid("records")
 records.key_by(lambda pair: pair[0]).process(Accounts()).name("Accounts").uid("{uid}").print()
 env.execute()
