@@ -88,7 +88,8 @@ class RestServer:
     def _ended(self, job_id: str) -> None:
         with self._closing:
             if job_id in self._registered:
-                self._write_end(*self._registered.pop(job_id))
+                self._write_end(*self._registered[job_id])
+                del self._registered[job_id]
 
     def _write_end(self, job: JobHandle, registration: Registration) -> None:
         failures = job.chronicle.failures
@@ -140,7 +141,7 @@ class RestServer:
         self._socket.close()
 
     def _last_words(self) -> None:
-        """The process ends, perhaps before the thread of a job could write its end down."""
+        """The process ends, perhaps before the thread of a job has written its end down."""
         for job_id, (job, _) in list(self._registered.items()):
             if job.status().is_terminal:
                 self._ended(job_id)
