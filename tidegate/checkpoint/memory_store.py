@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidegate.checkpoint.metadata import CheckpointMetadata
+from tidegate.checkpoint.statistics import NOT_ADDRESSABLE
 from tidegate.checkpoint.store import Retained
 from tidegate.core.ids import CheckpointId
 from tidegate.state.snapshot import SubtaskSnapshot
@@ -34,7 +35,7 @@ class MemoryCheckpointStore:
 
     def publish(self, metadata: CheckpointMetadata) -> str:
         self._kept[metadata.checkpoint_id] = metadata
-        return self.path_of(metadata.checkpoint_id)
+        return NOT_ADDRESSABLE
 
     def is_published(self, checkpoint_id: CheckpointId) -> bool:
         return checkpoint_id in self._kept
@@ -56,6 +57,3 @@ class MemoryCheckpointStore:
 
     def remove_if_empty(self) -> None:
         """There is nothing to remove."""
-
-    def path_of(self, checkpoint_id: CheckpointId) -> str:
-        return f"<checkpoint {checkpoint_id} in the memory of the driver>"

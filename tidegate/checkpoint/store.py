@@ -153,7 +153,7 @@ class CheckpointStore:
         if not is_new and not self.is_published(checkpoint_id):
             raise DirectoryTaken(self._shown(), self._ownership.epoch)
         self._settle(checkpoint_id)
-        return self.path_of(checkpoint_id)
+        return self._path_of(checkpoint_id)
 
     def is_published(self, checkpoint_id: CheckpointId) -> bool:
         """Whether the checkpoint that was last tried to publish under this id is there."""
@@ -239,7 +239,7 @@ class CheckpointStore:
         if all(is_ours(path) and not path.endswith(f"/{METADATA}") for path in present):
             self._store.delete("")
 
-    def path_of(self, checkpoint_id: CheckpointId) -> str:
+    def _path_of(self, checkpoint_id: CheckpointId) -> str:
         """The path or URL of a checkpoint, without credentials."""
         return shown(below(self._store.url, directory_of(checkpoint_id)))
 
@@ -257,7 +257,7 @@ class CheckpointStore:
             except BlobNotFound:
                 continue
             except (CorruptCheckpoint, UnsupportedFormat) as error:
-                unreadable.append(Unreadable(directory, self.path_of(checkpoint_id), error))
+                unreadable.append(Unreadable(directory, self._path_of(checkpoint_id), error))
         readable.sort(key=lambda each: each.checkpoint_id)
         return Retained(tuple(readable), tuple(unreadable))
 

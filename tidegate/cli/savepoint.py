@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate.checkpoint.layout import METADATA, id_of
 from tidegate.cli.jobs import (
     AsJson,
     absolute,
@@ -16,7 +17,9 @@ from tidegate.cli.jobs import (
     print_json,
 )
 from tidegate.cli.progress import acknowledgements, watching
-from tidegate.core.errors import ConfigError
+from tidegate.core.errors import ConfigError, OrderRefused
+from tidegate.storage.locations import parent_and_name
+from tidegate.web.registry import running_jobs
 
 
 class Format(Enum):
@@ -85,6 +88,7 @@ def savepoint(
 def _dispose(path: str, as_json: bool) -> None:
     from tidegate.checkpoint.savepoints import dispose
 
+    _check_not_in_use(path)
     foreign = dispose(path)
     if as_json:
         print_json({"disposed": path, "left": list(foreign)})
@@ -92,3 +96,16 @@ def _dispose(path: str, as_json: bool) -> None:
         typer.echo(f"{path} is deleted, but for what is no part of it: {', '.join(foreign)}")
     else:
         typer.echo(f"{path} is deleted.")
+
+
+def _check_not_in_use(path: str) -> None:
+    """Raise OrderRefused if it is a checkpoint of a job that runs."""
+    directory, name = parent_and_name(path)
+    if name == METADATA:
+        directory, name = parent_and_name(directory)
+    _, owner = parent_and_name(directory)
+    if id_of(name) is not None and any(record.job_id == owner for record in running_jobs()):
+        raise OrderRefused(
+            f"{path} is a checkpoint of job {owner}, which runs and deletes it itself when it "
+            "needs it no more"
+        )

@@ -223,6 +223,16 @@ def test_a_savepoint_is_disposed_of_without_its_job(served):
     assert "there is no savepoint" in refused(1, "savepoint", "--dispose", path)
 
 
+def test_a_checkpoint_of_a_job_that_runs_is_not_disposed_of(serve, tmp_path):
+    all_kept = {"execution.checkpointing.num-retained": 1000}
+    served = serve(on_disk(tmp_path / "checkpoints", **all_kept))
+    served.let(20)
+    path = Path(done("checkpoint", served.id))
+    for meant in (path, path / "_metadata"):
+        assert "which runs and deletes it itself" in refused(5, "savepoint", "-d", str(meant))
+    assert (path / "_metadata").exists()
+
+
 def test_a_savepoint_needs_a_job(served):
     assert "say of which job" in refused(2, "savepoint")
     assert "leave it out" in refused(1, "savepoint", "-d", "/x", served.id)
