@@ -31,7 +31,7 @@ demo: install
 	@$(RUN) $(VENV) examples/word_count.py
 
 test: install
-	@$(RUN) $(VENV) -m pytest
+	@$(RUN) $(VENV) -m pytest -n 2 --dist loadgroup
 
 check: install
 	@$(RUN) $(VENV) -m pytest -m '$(QUICK)'

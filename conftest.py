@@ -1,4 +1,4 @@
-"""Order of the tests, whatever their folder."""
+"""Order of the tests, whatever their folder, and which of them share a process."""
 
 import os
 import shutil
@@ -22,8 +22,14 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run quick tests first: what they catch is known within a minute."""
+    """Run quick tests first: what they catch is known within a minute.
+
+    With several workers (`-n 2`), those that start Spark or servers go to one of them.
+    """
     items.sort(key=_slowness)
+    for item in items:
+        if _slowness(item) > 1 or "services" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group("spark and services"))
 
 
 def _slowness(item: pytest.Item) -> int:
