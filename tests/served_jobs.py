@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.jobs import Sums, Watch, pairs, summed
+from tests.jobs import Sums, Watch, fail_once, pairs, summed
 from tests.programs import graph_of, read, settings_of, wait_until
 from tests.taps import Tap
 from tidegate.core.rest_settings import RestSettings
@@ -140,3 +140,18 @@ def serve(tmp_path):
 @pytest.fixture
 def served(serve):
     return serve()
+
+
+def restarting(serve) -> Served:
+    """A job that has failed, and waits for long before it runs again."""
+    served = serve(
+        {
+            "restart-strategy": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": 2,
+            "restart-strategy.fixed-delay.delay": "1 h",
+        }
+    )
+    fail_once(served.watch, "sums")
+    served.tap.let(20)
+    wait_until(lambda: served.job.status() is JobStatus.RESTARTING)
+    return served

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from tests.jobs import fail_once, on_disk
 from tests.programs import wait_until
+from tests.served_jobs import restarting
 from tidegate.cli.main import app
 from tidegate.runtime.jobmanager.job_status import JobStatus
 from tidegate.web.registry import JobRecord, Registration, known_jobs
@@ -172,16 +173,7 @@ def test_a_beginning_of_two_ids_is_ambiguous(served):
 
 @pytest.mark.parametrize("command", ["savepoint", "stop", "checkpoint"])
 def test_a_job_that_restarts_is_asked_later(serve, tmp_path, command):
-    served = serve(
-        {
-            "restart-strategy": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 2,
-            "restart-strategy.fixed-delay.delay": "1 h",
-        }
-    )
-    fail_once(served.watch, "sums")
-    served.tap.let(20)
-    wait_until(lambda: served.job.status() is JobStatus.RESTARTING)
+    served = restarting(serve)
     output = refused(5, command, served.id)
     assert "now: the job is restarting; ask again when it runs" in output
     assert not (tmp_path / "savepoints").exists()

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs import fail_once, hold_checkpoints, on_disk
+from tests.jobs import hold_checkpoints, on_disk
 from tests.programs import wait_until
+from tests.served_jobs import restarting
 from tidegate.core.rest_settings import RestSettings
 from tidegate.runtime.jobmanager.job_status import JobStatus
 from tidegate.web.places import allowed_place
@@ -158,16 +159,7 @@ def test_without_a_directory_none_is_taken(serve):
 
 
 def test_a_job_that_restarts_says_so(serve):
-    served = serve(
-        {
-            "restart-strategy": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 2,
-            "restart-strategy.fixed-delay.delay": "1 h",
-        }
-    )
-    fail_once(served.watch, "sums")
-    served.tap.let(20)
-    wait_until(lambda: served.job.status() is JobStatus.RESTARTING)
+    served = restarting(serve)
     answer = served.of_job("/savepoints", method="POST")
     assert answer.status == 409
     assert answer.error == "no savepoint now: the job is restarting; ask again when it runs"
