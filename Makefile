@@ -31,7 +31,10 @@ demo: install
 	@$(RUN) $(VENV) examples/word_count.py
 
 test: install
-	@$(RUN) $(VENV) -m pytest -n 2 --dist loadgroup
+	@status=0; \
+	$(RUN) $(VENV) -m pytest -n 2 -m 'not alone' || status=1; \
+	$(RUN) $(VENV) -m pytest -m alone || status=1; \
+	exit $$status
 
 check: install
 	@$(RUN) $(VENV) -m pytest -m '$(QUICK)'

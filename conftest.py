@@ -1,4 +1,4 @@
-"""Order of the tests, whatever their folder, and which of them share a process."""
+"""Order of the tests, whatever their folder, and which of them may run beside others."""
 
 import os
 import shutil
@@ -21,15 +21,13 @@ def pytest_unconfigure() -> None:
     shutil.rmtree(_home, ignore_errors=True)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run quick tests first: what they catch is known within a minute.
-
-    With several workers (`-n 2`), those that start Spark or servers go to one of them.
-    """
+    """Run quick tests first: what they catch is known within a minute."""
     items.sort(key=_slowness)
     for item in items:
         if _slowness(item) > 1 or "services" in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group("spark and services"))
+            item.add_marker("alone")
 
 
 def _slowness(item: pytest.Item) -> int:

@@ -69,6 +69,8 @@ def running() -> Iterator[S3Server]:
                     "-s3",
                     f"-s3.port={s3}",
                     f"-s3.config={directory / 's3.json'}",
+                    "-s3.port.iceberg=0",
+                    "-s3.port.lance=0",
                     "-volume.max=20",
                     "-master.volumeSizeLimitMB=256",
                 ],
