@@ -47,8 +47,11 @@ def running(home: Path) -> int | None:
         capture_output=True,
         text=True,
         check=False,
-    ).stdout
-    return pid if str(home) in shown and not shown.startswith("Z") else None
+    ).stdout.strip()
+    stat, _, arguments = shown.partition(" ")
+    # A program that is just being loaded has no arguments yet: it is shown as [its name].
+    is_ours = str(home) in arguments or arguments.lstrip().startswith("[")
+    return pid if is_ours and not stat.startswith("Z") else None
 
 
 def end(home: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from tidegate.checkpoint.layout import METADATA, id_of
 from tidegate.cli.jobs import (
     AsJson,
     absolute,
@@ -18,7 +17,6 @@ from tidegate.cli.jobs import (
 )
 from tidegate.cli.progress import acknowledgements, watching
 from tidegate.core.errors import ConfigError, OrderRefused
-from tidegate.storage.locations import parent_and_name
 from tidegate.web.registry import running_jobs
 
 
@@ -100,6 +98,9 @@ def _dispose(path: str, as_json: bool) -> None:
 
 def _check_not_in_use(path: str) -> None:
     """Raise OrderRefused if it is a checkpoint of a job that runs."""
+    from tidegate.checkpoint.layout import METADATA, id_of
+    from tidegate.storage.locations import parent_and_name
+
     directory, name = parent_and_name(path)
     if name == METADATA:
         directory, name = parent_and_name(directory)
