@@ -35,8 +35,8 @@ from tidegate.state.rocksdb_restore import (
     Conversions,
     CopiedChunk,
     CopiedDatabase,
-    can_take_over,
     converted,
+    to_take_over,
 )
 from tidegate.state.rocksdb_snapshot import SnapshotSeries
 from tidegate.state.rocksdb_store import DEFAULT_MEMORY, LocalStore
@@ -208,10 +208,11 @@ class RocksDBBackend(SlotBackend):
         for image in images:
             check_max_parallelism_unchanged(image.max_parallelism, self.max_parallelism)
             self._expected(image.metadata)
-        if can_take_over(images, self.key_groups) and not self._store.has_entries:
-            self._take_over(images[0])
-        else:
-            for image in images:
+        taken = None if self._store.has_entries else to_take_over(images, self.key_groups)
+        if taken is not None:
+            self._take_over(taken)
+        for image in images:
+            if image is not taken:
                 self._copy(image)
         self._load_timers()
 
@@ -220,7 +221,7 @@ class RocksDBBackend(SlotBackend):
         return {metadata.name: self._expect(metadata) for metadata in stored}
 
     def _take_over(self, image: KeyedStateImage) -> None:
-        facts = self._store.take_over(image)
+        facts = self._store.take_over(image, self.key_groups)
         self._key_schemas.add(facts.keys)
         known = {metadata.name: metadata for metadata in self._states}
         self._states = [known.pop(stored.name, stored) for stored in facts.states]

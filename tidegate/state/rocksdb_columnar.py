@@ -23,7 +23,7 @@ from tidegate.state.key_index import KeyIndex
 from tidegate.state.keys import KeyColumns
 from tidegate.state.rocksdb_entries import head_of, payload_of, state_suffix, stems_of
 from tidegate.state.rocksdb_files import NATIVE_FORM, DatabaseFacts
-from tidegate.state.rocksdb_restore import CopiedDatabase, can_take_over, copied_rows
+from tidegate.state.rocksdb_restore import CopiedDatabase, copied_rows, to_take_over
 from tidegate.state.rocksdb_snapshot import SnapshotSeries, Unwritten
 from tidegate.state.rocksdb_store import DEFAULT_MEMORY, LocalStore
 from tidegate.state.word_index import Slots
@@ -109,10 +109,12 @@ class RocksDBColumnarState(ColumnarState):
             check_max_parallelism_unchanged(image.max_parallelism, self.max_parallelism)
             for stored in image.metadata:
                 check_unchanged(self.metadata, stored)
-        if can_take_over(images, self.key_groups) and not self._store.has_entries:
-            self._store.take_over(images[0])
-            return
+        taken = None if self._store.has_entries else to_take_over(images, self.key_groups)
+        if taken is not None:
+            self._store.take_over(taken, self.key_groups)
         for image in images:
+            if image is taken:
+                continue
             if image.native_form == NATIVE_FORM:
                 numbers = {self.metadata.name: 0}
                 copied = CopiedDatabase(self._store, image)

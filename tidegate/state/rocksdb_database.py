@@ -87,6 +87,11 @@ class Database:
             with self._failures():
                 self._rdict.write(batch, self._writing)
 
+    def delete_all(self, start: bytes, stop: bytes) -> None:
+        """Delete the entries from a key up to, not including, another."""
+        with self._failures():
+            self._rdict.delete_range(start, stop, self._writing)
+
     def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The entries from a key up to, not including, another."""
         with self._failures():

@@ -33,11 +33,20 @@ Conversions = Mapping[str, Conversion | None]
 _TIMER_PAYLOAD: Final = (0).to_bytes(8, "big")
 
 
-def can_take_over(images: Sequence[KeyedStateImage], key_groups: KeyGroupRange) -> bool:
-    """Whether the files of the only image are all that is needed."""
-    return [(image.native_form, image.key_groups) for image in images] == [
-        (NATIVE_FORM, key_groups)
-    ]
+def to_take_over(
+    images: Sequence[KeyedStateImage], key_groups: KeyGroupRange
+) -> KeyedStateImage | None:
+    """The image whose files to go on with, so that the least is to be copied; None: there is none.
+
+    More than half of it is wanted, so no other subtask goes on with the same files.
+    """
+
+    def wanted(image: KeyedStateImage) -> int:
+        return len(image.key_groups.intersection(key_groups))
+
+    databases = [image for image in images if image.native_form == NATIVE_FORM]
+    best = max(databases, key=wanted, default=None)
+    return best if best is not None and 2 * wanted(best) > len(best.key_groups) else None
 
 
 class CopiedDatabase:

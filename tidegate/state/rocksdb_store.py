@@ -13,7 +13,9 @@ from typing import Final
 
 from tidegate.core.errors import LocalStateFailed
 from tidegate.state.backend import KeyedStateImage, NativeFile
+from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.rocksdb_database import Database
+from tidegate.state.rocksdb_entries import bounds_of
 from tidegate.state.rocksdb_files import DatabaseFacts, Lives, adopt, native_files
 
 DEFAULT_MEMORY: Final = 512 << 20
@@ -66,12 +68,17 @@ class LocalStore:
     def scan(self, bounds: tuple[bytes, bytes]) -> Iterator[tuple[bytes, bytes]]:
         return self.database.scan(*bounds) if self.has_entries else iter(())
 
-    def take_over(self, image: KeyedStateImage) -> DatabaseFacts:
-        """Go on with the files of an image; before anything else is done with the database."""
+    def take_over(self, image: KeyedStateImage, key_groups: KeyGroupRange) -> DatabaseFacts:
+        """Go on with these key groups of the files of an image; before the database is used."""
         image.fetch(self.directory / "db")
         self._inherited = adopt(self.directory / "db")
         self.has_entries = True
-        return DatabaseFacts.read(self.directory / "db")
+        facts = DatabaseFacts.read(self.directory / "db")
+        first, last = facts.key_groups.start, facts.key_groups.stop
+        for start, stop in ((first, key_groups.start), (key_groups.stop, last)):
+            if start < stop:
+                self.database.delete_all(*bounds_of(KeyGroupRange(start, stop)))
+        return facts
 
     def fetched(self, image: KeyedStateImage) -> Path:
         """The files of an image in a directory beside the database."""

@@ -19,10 +19,11 @@ from tidegate.state.descriptors import (
     ValueStateDescriptor,
 )
 from tidegate.state.hashmap_backend import HashMapBackend
-from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.key_groups import KeyGroupRange, key_group_of, range_of
 from tidegate.state.keys import KeyColumns
 from tidegate.state.rocksdb_backend import RocksDBBackend
 from tidegate.state.rocksdb_image import chunks_of_database
+from tidegate.state.stable_hash import stable_hash
 
 ALL = KeyGroupRange(0, 16)
 VALUE = ValueStateDescriptor("value")
@@ -32,8 +33,8 @@ VALUE = ValueStateDescriptor("value")
 def a_backend(tmp_path):
     made = []
 
-    def make(clock=None, memory=8 << 20):
-        made.append(RocksDBBackend(ALL, 16, clock, tmp_path / "local", memory))
+    def make(clock=None, memory=8 << 20, key_groups=ALL):
+        made.append(RocksDBBackend(key_groups, 16, clock, tmp_path / "local", memory))
         return made[-1]
 
     yield make
@@ -233,6 +234,43 @@ def test_two_lives_never_give_one_name_to_different_files(a_backend):
         again = a_backend()
         again.restore([twin.freeze()])
         assert values(again, ["a"]) == {"a": f"twin {number}"}
+
+
+def test_databases_are_divided_and_joined_and_nothing_old_comes_back(a_backend):
+    keys = [f"key {number}" for number in range(200)]
+    group = {key: key_group_of(stable_hash(key), 16) for key in keys}
+    images, expected = [], {}
+    for round, parallelism in enumerate([2, 3, 2, 4, 1]):
+        frozen = []
+        for subtask in range(parallelism):
+            mine = range_of(subtask, parallelism, 16)
+            backend = a_backend(key_groups=mine)
+            backend.restore([i for i in images if len(i.key_groups.intersection(mine))])
+            held = [key for key in keys if group[key] in mine]
+            assert values(backend, held) == {key: expected.get(key) for key in held}
+            assert set(backend.keys("value")) == {key for key in held if key in expected}
+            changed = {key: (round, key) for key in held[:: round + 1]}
+            put(backend, changed)
+            expected |= changed
+            frozen.append(backend.freeze())
+        images = frozen
+
+
+def test_of_several_databases_the_one_is_gone_on_with_that_saves_most(a_backend):
+    origins = [a_backend(key_groups=range_of(i, 3, 16)) for i in range(3)]
+    for origin in origins:
+        put(origin, {f"key {number}": number for number in range(50)})
+    images = [origin.freeze() for origin in origins]
+    joined = [a_backend(key_groups=range_of(i, 2, 16)) for i in range(2)]
+    joined[0].restore(images[:2])
+    joined[1].restore(images[1:])
+    was, now = (
+        [{file.name for file in image.native_files() if file.is_immutable} for image in frozen]
+        for frozen in (images, [backend.freeze() for backend in joined])
+    )
+    assert was[0] <= now[0]
+    assert was[2] <= now[1]
+    assert not was[1] & (now[0] | now[1])
 
 
 def test_a_frozen_database_keeps_its_moment_while_records_flow_and_keys_leave_memory(a_backend):
