@@ -51,7 +51,7 @@ def put(backend, entries):
     state = backend.value_state(VALUE)
     places = backend.places_of(list(entries))
     for backend.place, value in zip(places, entries.values(), strict=True):
-        state.update(value)
+        state.update(value) if value is not None else state.clear()
     backend.clean_up(len(entries))
 
 
@@ -251,7 +251,11 @@ def test_databases_are_divided_and_joined_and_nothing_old_comes_back(a_backend):
             assert set(backend.keys("value")) == {key for key in held if key in expected}
             changed = {key: (round, key) for key in held[:: round + 1]}
             put(backend, changed)
+            cleared = held[round :: round + 3]
+            put(backend, dict.fromkeys(cleared))
             expected |= changed
+            for key in cleared:
+                expected.pop(key, None)
             frozen.append(backend.freeze())
         images = frozen
 
