@@ -7,6 +7,8 @@ import tempfile
 import pytest
 
 _SLOWEST_LAST = ("slow", "spark", "cluster", "soak")
+_SLOW = 1
+"""The rank of tests that are slow, but start nothing."""
 
 
 _home = tempfile.mkdtemp(prefix="tidegate-tests-")
@@ -26,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run quick tests first: what they catch is known within a minute."""
     items.sort(key=_slowness)
     for item in items:
-        if _slowness(item) > 1 or "services" in item.path.parts:
+        if _slowness(item) > _SLOW or item.nodeid.startswith("tests/services/"):
             item.add_marker("alone")
 
 

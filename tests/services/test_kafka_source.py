@@ -14,6 +14,7 @@ pytest.importorskip("confluent_kafka")
 
 from services import kafka as broker
 from services.__main__ import HOME
+from tests.failing import FailsBehindCheckpoints
 from tests.programs import wait_until
 from tests.services.kafka_clients import (
     add_partitions,
@@ -39,8 +40,6 @@ from tidegate.core.errors import (
     UserFunctionError,
 )
 from tidegate.datastream import (
-    CheckpointListener,
-    MapFunction,
     ProcessFunction,
     StreamExecutionEnvironment,
 )
@@ -301,24 +300,6 @@ def test_a_bounded_source_ends_before_an_open_transaction(kafka, new_topic):
 
 
 # --- checkpoints --------------------------------------------------------------------------------
-
-
-class FailsBehindCheckpoints(MapFunction, CheckpointListener):
-    """Raises some records behind a completed checkpoint, in each of the first attempts."""
-
-    def open(self, runtime_context):
-        self.attempt = runtime_context.get_attempt_number()
-        self.behind = None
-
-    def notify_checkpoint_complete(self, checkpoint_id):
-        self.behind = self.behind or 0
-
-    def map(self, value):
-        if self.behind is not None and self.attempt < 3:
-            self.behind += 1
-            if self.behind > 20:
-                raise RuntimeError("behind a checkpoint")
-        return value
 
 
 PURCHASE = Types.ROW_NAMED(["user", "amount"], [Types.STRING(), Types.LONG()])

@@ -40,7 +40,7 @@ from tidegate.runtime.taskmanager.outbox import ChannelWriter
 from tidegate.state.backend import FrozenState
 from tidegate.state.operator_state import FrozenOperatorState
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, BarrierKind, EndOfInput, StreamElement, Watermark
+from tidegate.stream.elements import Barrier, EndOfInput, StreamElement, Watermark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +153,6 @@ class Subtask:
         self._gate = gate
         self._checkpoints = checkpoints
         self._opened: list[Operator] = []
-        self._halted_by: CheckpointId | None = None
-        """The savepoint that the job ends with: behind its barrier a source emits nothing."""
         self._unfinished: dict[CheckpointId, FrozenSubtask] = {}
         """Unaligned snapshots that wait for what is in flight."""
         self._outputs = self._wire()
@@ -243,9 +241,7 @@ class Subtask:
                 if barrier.drains and not self.is_finished:
                     self._finish()
                 self._take_snapshot(TakeSnapshot(barrier, 0.0, 0))
-                if barrier.kind is BarrierKind.STOP:
-                    self._halted_by = barrier.checkpoint_id
-            if self._halted_by is not None and not self.is_finished:
+            if source.is_halted and not self.is_finished:
                 status = InputStatus.NOTHING_AVAILABLE
             elif not self.is_finished:
                 report = source.run_slice(max_records, max_bytes)
@@ -280,8 +276,6 @@ class Subtask:
     def abort(self, checkpoint_id: CheckpointId) -> None:
         """The coordinator gave a checkpoint up."""
         self._drop_snapshot(checkpoint_id)
-        if self._halted_by == checkpoint_id:
-            self._halted_by = None
         try:
             if self._gate is not None:
                 self._deliver(self._gate.abort(checkpoint_id, time.monotonic()))
@@ -326,8 +320,7 @@ class Subtask:
     def is_available(self) -> bool:
         """Whether a step would find input in this source, or has to report its failure."""
         source = self.source
-        is_silent = self.is_finished or self._halted_by is not None or self.failure is not None
-        if source is None or is_silent:
+        if source is None or self.is_finished or source.is_halted or self.failure is not None:
             return False
         try:
             return source.is_available()
