@@ -24,19 +24,19 @@ from tests.taps import Tap
 from tidegate.checkpoint.statistics import CheckpointRecord
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError
+from tidegate.driver.checkpoints import JobCheckpoints
+from tidegate.driver.job_master import DriverOutputs, JobMaster
+from tidegate.exchange.codec import decode
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.logical import Transformation
 from tidegate.operators.checkpointed import CheckpointedFunction, CheckpointListener
 from tidegate.operators.functions import CoMapFunction, MapFunction
 from tidegate.operators.keyed import KeyedMapOperator
-from tidegate.runtime.exchange.codec import decode
-from tidegate.runtime.jobmanager.checkpoints import JobCheckpoints
-from tidegate.runtime.jobmanager.job_master import DriverOutputs, JobMaster
-from tidegate.runtime.jobmanager.job_status import JobStatus
-from tidegate.runtime.shipping import pack
+from tidegate.protocol.job_status import JobStatus
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys import select_key
 from tidegate.testing.mini_cluster import MiniCluster
+from tidegate.transport.shipping import pack
 from tidegate.types.typeinfo import Types
 
 RESTARTS = {

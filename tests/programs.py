@@ -10,6 +10,7 @@ from tidegate.connectors.collect import CollectSink
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.source import Source
 from tidegate.core.config import Settings
+from tidegate.driver.job_handle import JobHandle
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.partitioning import ByKeyGroup, Partitioning
@@ -17,7 +18,6 @@ from tidegate.graph.translate import GraphSettings, translate
 from tidegate.operators.base import Operator
 from tidegate.operators.endpoints import SinkOperator
 from tidegate.operators.stateless import MapOperator
-from tidegate.runtime.job_handle import JobHandle
 from tidegate.state.keys import select_key
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import TypeInformation

@@ -14,8 +14,8 @@ from tests.jobs import Sums, Watch, fail_once, pairs, summed
 from tests.programs import graph_of, read, settings_of, wait_until
 from tests.taps import Tap
 from tidegate.core.rest_settings import RestSettings
-from tidegate.runtime.job_handle import JobHandle
-from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.driver.job_handle import JobHandle
+from tidegate.protocol.job_status import JobStatus
 from tidegate.testing.mini_cluster import run
 from tidegate.web.registry import HOME_VARIABLE, known_jobs
 from tidegate.web.server import RestServer

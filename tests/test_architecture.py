@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tidegate
-from tidegate.runtime.messages import StepRequest
+from tidegate.protocol.messages import StepRequest
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.snapshot import TableHandle
 
@@ -27,7 +27,11 @@ TIERS = (
     ("verify", "state_data"),
     ("datastream", "common"),
     ("web",),
-    ("runtime",),
+    ("driver",),
+    ("slot",),
+    ("exchange",),
+    ("transport",),
+    ("protocol",),
     ("graph",),
     ("operators",),
     ("connectors", "checkpoint"),
@@ -47,17 +51,16 @@ MAY_IMPORT_PYSPARK = (
     "connectors/stream_batches.py",
     "datastream/environment.py",
     "datastream/spark_session.py",
-    "runtime/exchange/shuffle.py",
-    "runtime/jobmanager/step_scheduler.py",
-    "runtime/launch.py",
-    "runtime/taskmanager/slot.py",
+    "driver/launch.py",
+    "exchange/shuffle.py",
+    "slot/slot.py",
     "state_data/frames.py",
     "types/spark.py",
 )
-STRANGERS = (
-    ("tidegate.runtime.jobmanager", "tidegate.runtime.taskmanager"),
-    ("tidegate.runtime.taskmanager", "tidegate.runtime.jobmanager"),
-)
+MAY_IMPORT_THE_SLOT = ("driver/launch.py",)
+PURE = ("protocol",)
+IMPURE = ("asyncio", "os", "queue", "socket", "subprocess", "tempfile", "threading", "time")
+"""What code that only decides has no use for: threads, sockets, files, clocks."""
 ONLY_STANDARD_LIBRARY = ("prerequisites",)
 
 PACKAGE = Path(tidegate.__file__).parent
@@ -131,12 +134,22 @@ def imports_of_testing(package: Path) -> list[str]:
     ]
 
 
-def imports_between_strangers(package: Path) -> list[str]:
+def imports_of_the_slot(package: Path) -> list[str]:
+    """The driver knows slots by their messages alone; only what launches them names their code."""
     return [
         str(found)
         for found in imports_of(package)
-        for one, other in STRANGERS
-        if found.importer.startswith(one) and found.imported.startswith(other)
+        if room_of(found.importer) == "driver"
+        and room_of(found.imported) == "slot"
+        and found.file.as_posix() not in MAY_IMPORT_THE_SLOT
+    ]
+
+
+def impure_imports(package: Path) -> list[str]:
+    return [
+        str(found)
+        for found in imports_of(package)
+        if room_of(found.importer) in PURE and found.imported.partition(".")[0] in IMPURE
     ]
 
 
@@ -163,7 +176,8 @@ def imports_beyond_the_standard_library(package: Path) -> list[str]:
 RULES = (
     breaches_of_the_import_order,
     imports_of_testing,
-    imports_between_strangers,
+    imports_of_the_slot,
+    impure_imports,
     imports_of_pyspark_elsewhere,
     imports_beyond_the_standard_library,
 )
@@ -180,8 +194,8 @@ def test_the_package_keeps_the_rule(rule):
         (
             breaches_of_the_import_order,
             "graph/chaining.py",
-            "from tidegate.runtime import messages",
-            "graph/chaining.py:1 imports tidegate.runtime.messages: 'runtime' stands above 'graph'",
+            "from tidegate.driver import launch",
+            "graph/chaining.py:1 imports tidegate.driver.launch: 'driver' stands above 'graph'",
         ),
         (
             breaches_of_the_import_order,
@@ -203,15 +217,21 @@ def test_the_package_keeps_the_rule(rule):
         ),
         (
             imports_of_testing,
-            "runtime/launch.py",
+            "driver/launch.py",
             "from tidegate.testing import faults",
-            "runtime/launch.py:1 imports tidegate.testing.faults",
+            "driver/launch.py:1 imports tidegate.testing.faults",
         ),
         (
-            imports_between_strangers,
-            "runtime/taskmanager/slot.py",
-            "from tidegate.runtime.jobmanager import slot_pool",
-            "runtime/taskmanager/slot.py:1 imports tidegate.runtime.jobmanager.slot_pool",
+            imports_of_the_slot,
+            "driver/job_master.py",
+            "from tidegate.slot import mailbox",
+            "driver/job_master.py:1 imports tidegate.slot.mailbox",
+        ),
+        (
+            impure_imports,
+            "protocol/region.py",
+            "def now():\n    import time",
+            "protocol/region.py:2 imports time",
         ),
         (
             imports_of_pyspark_elsewhere,
@@ -236,14 +256,14 @@ def test_a_breach_is_named_with_its_place(tmp_path, rule, file, code, breach):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_imports_downwards_are_no_breach(tmp_path, rule):
-    path = tmp_path / "tidegate" / "runtime" / "launch.py"
+    path = tmp_path / "tidegate" / "driver" / "launch.py"
     path.parent.mkdir(parents=True)
     path.write_text(
         "import json\n"
         "import pyspark\n"
         "from tidegate import __version__\n"
         "from tidegate.core.ids import JobId\n"
-        "from tidegate.runtime.taskmanager import slot\n"
+        "from tidegate.slot import slot\n"
     )
     assert rule(tmp_path / "tidegate") == []
 
@@ -311,7 +331,9 @@ def test_every_error_arrives_whole_in_another_process(error, data):
     assert (copy.args, str(copy)) == (original.args, str(original))
 
 
-MESSAGES = [cls for cls in classes_in("tidegate.runtime.messages") if dataclasses.is_dataclass(cls)]
+MESSAGES = [
+    cls for cls in classes_in("tidegate.protocol.messages") if dataclasses.is_dataclass(cls)
+]
 # Messages hold messages; without this their optional fields of any type would be drawn too.
 st.register_type_strategy(StepRequest, instances_of(StepRequest))
 st.register_type_strategy(TableHandle, st.builds(TableHandle, row_groups=st.just(())))

@@ -37,7 +37,7 @@ from tidegate.common import Configuration
 from tidegate.connectors.datagen import DataGeneratorSource
 from tidegate.connectors.socket import SocketSource
 from tidegate.datastream import StreamExecutionEnvironment
-from tidegate.runtime.job_handle import JobHandle
+from tidegate.driver.job_handle import JobHandle
 
 WARM_STEPS = 100
 LATENCY_WARM_SECONDS = 20.0

@@ -17,7 +17,7 @@ from benchmarks.peers.protocol import Order, Result, leave, report
 from benchmarks.peers.tidegate_peer import environment, start
 from benchmarks.peers.tidegate_program import PAIR, FailsOnDemand, FirstResultSink, Records
 from tidegate.connectors.datagen import DataGeneratorSource
-from tidegate.runtime.job_handle import JobHandle
+from tidegate.driver.job_handle import JobHandle
 
 REPEATS = 3
 

@@ -19,7 +19,7 @@ from benchmarks.peers.tidegate_program import PAIR, FirstResultSink, Records, Ru
 from tidegate.connectors.datagen import DataGeneratorSource
 from tidegate.core.errors import JobCanceled
 from tidegate.core.modes import SavepointFormat
-from tidegate.runtime.job_handle import JobHandle
+from tidegate.driver.job_handle import JobHandle
 
 BACKENDS = ("hashmap", "rocksdb")
 REPEATS = 5

@@ -25,7 +25,7 @@ from tidegate.core.ids import SlotIndex
 from tidegate.core.modes import SavepointFormat
 from tidegate.datastream.connectors import CallbackSource, durable
 from tidegate.datastream.connectors.file_system import Encoder, FileSink
-from tidegate.runtime.jobmanager.snapshot_orders import SnapshotOrder
+from tidegate.driver.snapshot_orders import SnapshotOrder
 from tidegate.state_data import state_reader
 from tidegate.stream.elements import BarrierKind
 

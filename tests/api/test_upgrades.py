@@ -16,7 +16,7 @@ from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.datastream.connectors.file_system import Encoder, FileSink
 from tidegate.datastream.functions import CheckpointedFunction, KeyedProcessFunction, MapFunction
 from tidegate.datastream.state import ListStateDescriptor, ValueStateDescriptor
-from tidegate.runtime.upgrade_plan import Fate, UpgradePlan, plan_upgrade
+from tidegate.driver.upgrade_plan import Fate, UpgradePlan, plan_upgrade
 from tidegate.testing.environments import MiniExecutor
 
 STOP = 40

@@ -6,19 +6,19 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.completed import Acknowledgement, CompletedCheckpoint
-from tidegate.checkpoint.plan import SubtaskId
 from tidegate.core.errors import ExternalError
-from tidegate.runtime.exchange.packet import Channel, FailureMark, Packet, PacketHeader
-from tidegate.runtime.incarnation import Incarnation
-from tidegate.runtime.taskmanager.input_gate import (
+from tidegate.core.ids import SubtaskId
+from tidegate.protocol.completed import Acknowledgement, CompletedCheckpoint
+from tidegate.protocol.incarnation import Incarnation
+from tidegate.protocol.input_gate import (
     InputGate,
     Records,
     SnapshotAborted,
     TakeSnapshot,
 )
-from tidegate.runtime.taskmanager.slot_state import Exit, OpenSubtasks, SlotState
-from tidegate.runtime.taskmanager.work_unit import RunNow, UnitKey, WorkUnits
+from tidegate.protocol.packet import Channel, FailureMark, Packet, PacketHeader
+from tidegate.protocol.slot_machine import Exit, OpenSubtasks, SlotMachine
+from tidegate.protocol.units import RunNow, UnitKey, WorkUnits
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier
 
@@ -172,7 +172,7 @@ class Process:
 
     def __init__(self, world: World, incarnation: Incarnation) -> None:
         self.world, self.slot, self.incarnation = world, incarnation.slot, incarnation
-        self.state = SlotState(incarnation)
+        self.state = SlotMachine(incarnation)
         self.units: WorkUnits[Answer] = WorkUnits(0)
         self.subtasks: Subtasks | None = None
         self.mailbox: deque = deque()

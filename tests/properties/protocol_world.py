@@ -23,21 +23,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tests.properties.protocol_slots import PIPELINE, SINK, SOURCE, SUM, Answer, Process
-from tidegate.checkpoint.completed import Acknowledgement, CompletedCheckpoint
-from tidegate.checkpoint.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
-from tidegate.checkpoint.plan import (
+from tidegate.core.errors import SlotLost
+from tidegate.core.ids import SubtaskId
+from tidegate.protocol.completed import Acknowledgement, CompletedCheckpoint
+from tidegate.protocol.incarnation import Incarnation
+from tidegate.protocol.packet import FailureMark, Packet
+from tidegate.protocol.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
+from tidegate.protocol.plan import (
     CheckpointPlan,
     PipelineFacts,
     PipelineProgress,
-    SubtaskId,
     VertexFacts,
     plan_checkpoint,
 )
-from tidegate.core.errors import SlotLost
-from tidegate.runtime.exchange.packet import FailureMark, Packet
-from tidegate.runtime.incarnation import Incarnation
-from tidegate.runtime.jobmanager.region import Region, RegionFails, RegionState, RunStep, StepDone
-from tidegate.runtime.jobmanager.slot_pool import (
+from tidegate.protocol.region import Region, RegionFails, RegionState, RunStep, StepDone
+from tidegate.protocol.slot_pool import (
     CancelLaunch,
     Dismiss,
     Launch,
@@ -45,7 +45,7 @@ from tidegate.runtime.jobmanager.slot_pool import (
     SlotPool,
     SlotReady,
 )
-from tidegate.runtime.taskmanager.work_unit import Pending, Sealed, UnitKey
+from tidegate.protocol.units import Pending, Sealed, UnitKey
 from tidegate.stream.elements import Barrier
 
 LEASE = 10.0

@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.properties.strategies import as_plain, batches, channels, typed_records
-from tidegate.runtime.exchange.codec import decode, encode
-from tidegate.runtime.exchange.packet import PacketHeader, decode_packet, encode_header, target_of
+from tidegate.exchange.codec import decode, encode
+from tidegate.exchange.framing import decode_packet, encode_header, target_of
+from tidegate.protocol.packet import PacketHeader
 
 
 @given(channels())

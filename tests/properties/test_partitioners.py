@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.properties.strategies import batches, in_dictionaries
+from tidegate.exchange.partitioner import create_partitioner
 from tidegate.graph.job_graph import Edge
 from tidegate.graph.partitioning import (
     Broadcast,
@@ -19,9 +20,8 @@ from tidegate.graph.partitioning import (
     Rescale,
     Shuffle,
 )
-from tidegate.runtime.exchange.packet import Channel
-from tidegate.runtime.exchange.partitioner import create_partitioner
-from tidegate.runtime.taskmanager.outbox import channels_into, targets_of
+from tidegate.protocol.packet import Channel
+from tidegate.slot.outbox import channels_into, targets_of
 from tidegate.state.key_groups import key_group_of, subtask_of
 from tidegate.state.keys import select_key
 from tidegate.state.stable_hash import stable_hash

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.properties.protocol_world import World
-from tidegate.runtime.jobmanager.region import RegionState
+from tidegate.protocol.region import RegionState
 
 CHOICES = st.integers(0, 1_000_000)
 AFTERWARDS = st.sampled_from([0, 3, 30, 120])

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.core.modes import CheckpointingMode
-from tidegate.runtime.exchange.packet import Channel
-from tidegate.runtime.taskmanager.input_gate import (
+from tidegate.protocol.input_gate import (
     InFlight,
     InputEnded,
     InputGate,
@@ -19,6 +18,7 @@ from tidegate.runtime.taskmanager.input_gate import (
     SnapshotAborted,
     TakeSnapshot,
 )
+from tidegate.protocol.packet import Channel
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, EndOfInput
 

@@ -9,16 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tidegate.checkpoint.completed import Acknowledgement, RetainedCheckpoints
-from tidegate.checkpoint.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
-from tidegate.checkpoint.plan import (
-    PipelineFacts,
-    PipelineProgress,
-    VertexFacts,
-    plan_checkpoint,
-)
 from tidegate.core.errors import ProtocolViolation
 from tidegate.core.modes import SavepointFormat
+from tidegate.protocol.completed import Acknowledgement, RetainedCheckpoints
+from tidegate.protocol.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
+from tidegate.protocol.plan import PipelineFacts, PipelineProgress, VertexFacts, plan_checkpoint
 from tidegate.stream.elements import BarrierKind, SavepointTarget
 
 CHOICES = st.integers(0, 1_000_000)

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tidegate.runtime.incarnation import Incarnation
-from tidegate.runtime.jobmanager.slot_pool import (
+from tidegate.protocol.incarnation import Incarnation
+from tidegate.protocol.slot_machine import SlotMachine
+from tidegate.protocol.slot_pool import (
     CancelLaunch,
     Dismiss,
     Launch,
     SlotPool,
     SlotReady,
 )
-from tidegate.runtime.taskmanager.slot_state import SlotState
 
 LEASE = 10.0
 PIPELINE = 0
@@ -25,7 +25,7 @@ WHICH = st.integers(0, 3)
 
 class Process:
     def __init__(self, incarnation, speed, now):
-        self.state = SlotState(incarnation)
+        self.state = SlotMachine(incarnation)
         self.speed = speed
         self.asked_at = now * speed
         self.to_driver = deque([("register", None)])
@@ -174,7 +174,7 @@ def test_a_replacement_is_used_only_when_the_lease_has_ended_on_the_old_one_s_ow
 ):
     """Every beat is sent after a pause, and it and its answer are on their way for a while."""
     old, new = Incarnation(0, 1, 0, "old"), Incarnation(0, 1, 1, "new")
-    pool, slot = SlotPool(1, lease=LEASE, now=0.0), SlotState(old)
+    pool, slot = SlotPool(1, lease=LEASE, now=0.0), SlotMachine(old)
     pool.start(0.0)
     pool.registered(old, 0.0)
     slot.accepted(LEASE, 0.0)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.core.setting_groups import RestartSettings
-from tidegate.runtime.jobmanager.restart_strategy import (
+from tidegate.protocol.restart_strategy import (
     ExponentialDelay,
     FailureRate,
     FixedDelay,

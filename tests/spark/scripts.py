@@ -22,7 +22,7 @@ def start(graph, values=None):
         from tidegate.testing.mini_cluster import run
         return run(graph, settings_of(values))
     from pyspark.sql import SparkSession
-    from tidegate.runtime.launch import submit
+    from tidegate.driver.launch import submit
     spark = (
         SparkSession.builder.master("local[4]")
         .config("spark.driver.host", "127.0.0.1")

@@ -19,10 +19,10 @@ from tests.programs import (
 )
 from tidegate.connectors.sequence import NumberSequenceSource
 from tidegate.core.errors import ExternalError, JobCanceled, SlotLost
+from tidegate.driver.launch import submit
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
-from tidegate.runtime.jobmanager.job_status import JobStatus
-from tidegate.runtime.launch import submit
+from tidegate.protocol.job_status import JobStatus
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

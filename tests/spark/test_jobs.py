@@ -22,11 +22,11 @@ from tests.programs import (
 from tests.properties.random_programs import RunningTotal, remainder
 from tidegate.connectors.sequence import NumberSequenceSource
 from tidegate.core.errors import NotEnoughTaskSlots, NotSerializable, UserFunctionError
+from tidegate.driver.launch import submit
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Broadcast, Rebalance
 from tidegate.operators.functions import MapFunction
 from tidegate.operators.stateless import FlatMapOperator
-from tidegate.runtime.launch import submit
 from tidegate.state.keys import select_key
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

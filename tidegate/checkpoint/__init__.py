@@ -1,1 +1,1 @@
-"""The protocol of checkpoints: facts in, decisions out; no threads, no I/O."""
+"""Checkpoints and savepoints in their directories: metadata, layout, ownership, stores."""

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from tidegate.checkpoint.plan import SubtaskId
-from tidegate.core.ids import CheckpointId
+from tidegate.core.ids import CheckpointId, SubtaskId
 from tidegate.stream.elements import BarrierKind
 
 NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"

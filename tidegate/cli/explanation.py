@@ -19,7 +19,7 @@ from tidegate.graph.job_graph import Edge, JobGraph
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.runtime.job_handle import JobHandle, Replan
+    from tidegate.driver.job_handle import JobHandle, Replan
 
 
 def planned(job: Path, arguments: list[str], settings: dict[str, str]) -> tuple[JobGraph, Settings]:

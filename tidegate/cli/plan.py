@@ -12,7 +12,7 @@ from rich.table import Table
 from tidegate.cli.program import ProgramArguments, ProgramFile, SettingOptions, settings_of
 
 if TYPE_CHECKING:
-    from tidegate.runtime.upgrade_plan import StatePlan, UpgradePlan
+    from tidegate.driver.upgrade_plan import StatePlan, UpgradePlan
 
 
 def plan(
@@ -39,7 +39,7 @@ def plan(
     """
     from tidegate.checkpoint.locate import check_files, open_checkpoint
     from tidegate.cli.explanation import planned
-    from tidegate.runtime.upgrade_plan import plan_upgrade
+    from tidegate.driver.upgrade_plan import plan_upgrade
 
     found = open_checkpoint(savepoint)
     check_files(found)

@@ -13,7 +13,7 @@ import typer
 
 from tidegate.core.amounts import byte_size, duration, per_second
 from tidegate.core.errors import TidegateError
-from tidegate.runtime.catching_up import Look, compared
+from tidegate.driver.catching_up import Look, compared
 
 if TYPE_CHECKING:
     from tidegate.web.client import JobConnection

@@ -20,7 +20,7 @@ from tidegate.common.time import Duration, Instant, Time
 from tidegate.common.typeinfo import TypeInformation, Types
 from tidegate.common.types import Row, RowKind
 from tidegate.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
-from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.protocol.job_status import JobStatus
 
 __all__ = [
     "ByteArraySchema",

@@ -12,9 +12,9 @@ from tidegate.common.job_execution_result import JobExecutionResult
 from tidegate.common.job_id import JobID
 from tidegate.core.errors import TidegateError
 from tidegate.core.modes import SavepointFormat
-from tidegate.runtime.job_handle import JobHandle
-from tidegate.runtime.jobmanager.job_status import JobStatus
-from tidegate.runtime.jobmanager.progress import Progress
+from tidegate.driver.job_handle import JobHandle
+from tidegate.driver.progress import Progress
+from tidegate.protocol.job_status import JobStatus
 
 
 class JobClient:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from typing import NewType
+from dataclasses import dataclass
+from typing import NamedTuple, NewType
 
 JobId = NewType("JobId", str)
 OperatorId = NewType("OperatorId", str)
@@ -27,3 +28,21 @@ KeyGroup = NewType("KeyGroup", int)
 def new_job_id() -> JobId:
     """Return a fresh id in Flink's form: 32 hexadecimal digits."""
     return JobId(secrets.token_hex(16))
+
+
+class SubtaskId(NamedTuple):
+    """One subtask of one vertex."""
+
+    vertex: VertexId
+    subtask: SubtaskIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a process listens: by Unix socket for its own host, by TCP for others."""
+
+    host: str
+    port: int
+    unix_path: str | None = None
+    machine: str = ""
+    """Names the kernel that `unix_path` belongs to; sockets of another one cannot be reached."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import pyspark.sql
     from pyspark.sql import SparkSession
 
-    from tidegate.runtime.job_handle import JobHandle
+    from tidegate.driver.job_handle import JobHandle
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from tidegate.graph.job_graph import JobGraph
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.runtime.job_handle import JobHandle, Replan
+    from tidegate.driver.job_handle import JobHandle, Replan
 
 
 class JobExecutor(Protocol):
@@ -61,7 +61,7 @@ class SparkExecutor:
     def submit(
         self, graph: JobGraph, settings: Settings, replan: Replan | None = None
     ) -> JobHandle:
-        from tidegate.runtime.launch import submit
+        from tidegate.driver.launch import submit
         from tidegate.web.server import rest_server
 
         spark = self._given or active_session()

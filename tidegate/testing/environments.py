@@ -15,8 +15,8 @@ from tidegate.core.config import Settings
 from tidegate.core.errors import GraphError
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.datastream.spark_session import active_session
+from tidegate.driver.job_handle import JobHandle, Replan
 from tidegate.graph.job_graph import JobGraph
-from tidegate.runtime.job_handle import JobHandle, Replan
 from tidegate.testing.mini_cluster import run
 
 if TYPE_CHECKING:

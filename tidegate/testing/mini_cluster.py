@@ -16,18 +16,17 @@ from pathlib import Path
 
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.config import Settings
-from tidegate.core.ids import Level, SlotIndex
+from tidegate.core.ids import Address, Level, SlotIndex
+from tidegate.driver.checkpoint_home import CheckpointHome
+from tidegate.driver.checkpoints import JobCheckpoints
+from tidegate.driver.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
+from tidegate.driver.collectors import Collectors
+from tidegate.driver.job_handle import JobHandle, Replan
+from tidegate.driver.job_master import JobMaster
+from tidegate.driver.live_line import Console
 from tidegate.graph.job_graph import JobGraph, Pipeline
-from tidegate.runtime.collectors import Collectors
-from tidegate.runtime.exchange.packet import FailureMark, Packet, SlotOutOfReach
-from tidegate.runtime.incarnation import Incarnation
-from tidegate.runtime.job_handle import JobHandle, Replan
-from tidegate.runtime.jobmanager.checkpoint_home import CheckpointHome
-from tidegate.runtime.jobmanager.checkpoints import JobCheckpoints
-from tidegate.runtime.jobmanager.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
-from tidegate.runtime.jobmanager.job_master import JobMaster
-from tidegate.runtime.live_line import Console
-from tidegate.runtime.messages import (
+from tidegate.protocol.incarnation import Incarnation
+from tidegate.protocol.messages import (
     DriverMessage,
     Register,
     SlotHeartbeat,
@@ -35,12 +34,12 @@ from tidegate.runtime.messages import (
     StepOutcome,
     StepRequest,
 )
-from tidegate.runtime.shipping import pack, to_slot
-from tidegate.runtime.taskmanager.pipeline_host import UnitAnswer
-from tidegate.runtime.taskmanager.slot_host import SlotHost
-from tidegate.runtime.taskmanager.work_unit import UnitKey
-from tidegate.runtime.versions import versions
-from tidegate.runtime.wire import Address
+from tidegate.protocol.packet import FailureMark, Packet, SlotOutOfReach
+from tidegate.protocol.units import UnitKey
+from tidegate.slot.pipeline_host import UnitAnswer
+from tidegate.slot.slot_host import SlotHost
+from tidegate.transport.shipping import pack, to_slot
+from tidegate.transport.versions import versions
 
 _CLOSE_SECONDS = 5.0
 _BEAT_SECONDS = 1.0

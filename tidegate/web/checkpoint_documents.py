@@ -16,8 +16,8 @@ from tidegate.checkpoint.statistics import (
 )
 from tidegate.core.config import Settings
 from tidegate.core.modes import CheckpointStorageType, ExternalizedCheckpointRetention
+from tidegate.driver.job_handle import JobHandle
 from tidegate.graph.job_graph import Vertex
-from tidegate.runtime.job_handle import JobHandle
 from tidegate.stream.elements import BarrierKind
 from tidegate.web.job_documents import NEVER, milliseconds, vertex_id
 

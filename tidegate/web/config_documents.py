@@ -8,7 +8,7 @@ from tidegate.core.config import Settings
 from tidegate.core.durations import format_duration
 from tidegate.core.modes import RestartStrategyType
 from tidegate.core.options import options_of
-from tidegate.runtime.job_handle import JobHandle
+from tidegate.driver.job_handle import JobHandle
 
 _SECRETS = ("password", "secret", "token", "apikey", "api-key", "account.key", "access-key", "auth")
 _HIDDEN = "******"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.core.errors import TidegateError, UserFunctionError
-from tidegate.runtime.job_handle import JobHandle
-from tidegate.runtime.jobmanager.chronicle import FailureRecord
+from tidegate.driver.chronicle import FailureRecord
+from tidegate.driver.job_handle import JobHandle
 from tidegate.web.job_documents import milliseconds
 
 

@@ -8,8 +8,8 @@ from starlette.responses import Response
 from tidegate.checkpoint.statistics import CheckpointRecord
 from tidegate.core.errors import NotNow
 from tidegate.core.ids import CheckpointId
-from tidegate.runtime.job_handle import JobHandle
-from tidegate.runtime.jobmanager.progress import VertexProgress
+from tidegate.driver.job_handle import JobHandle
+from tidegate.driver.progress import VertexProgress
 from tidegate.web import (
     checkpoint_documents,
     config_documents,

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tidegate import __version__
+from tidegate.driver.job_handle import JobHandle
+from tidegate.driver.progress import SubtaskProgress, VertexProgress
+from tidegate.driver.restoring import RestoreProgress
 from tidegate.graph.job_graph import Edge, JobGraph, Vertex
-from tidegate.runtime.job_handle import JobHandle
-from tidegate.runtime.jobmanager.job_status import JobStatus
-from tidegate.runtime.jobmanager.progress import SubtaskProgress, VertexProgress
-from tidegate.runtime.jobmanager.region import RegionState
-from tidegate.runtime.jobmanager.restoring import RestoreProgress
+from tidegate.protocol.job_status import JobStatus
+from tidegate.protocol.region import RegionState
 
 NEVER = -1
 """In place of a time that has not come."""

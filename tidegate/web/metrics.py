@@ -14,8 +14,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tidegate.checkpoint.statistics import CheckpointRecord
-from tidegate.runtime.job_handle import JobHandle
-from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.driver.job_handle import JobHandle
+from tidegate.protocol.job_status import JobStatus
 from tidegate.web.job_documents import milliseconds, vertex_id
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -12,7 +12,7 @@ from typing import Any
 
 from tidegate.checkpoint.statistics import NOT_ADDRESSABLE, CheckpointHistory
 from tidegate.core.ids import CheckpointId
-from tidegate.runtime.jobmanager.snapshot_orders import SnapshotOrder
+from tidegate.driver.snapshot_orders import SnapshotOrder
 from tidegate.web.requests import Refusal
 
 _MOST = 1000

@@ -14,9 +14,9 @@ from tidegate.checkpoint.savepoints import dispose
 from tidegate.core.errors import ConfigError, ExternalError, NotNow, UserError
 from tidegate.core.modes import SavepointFormat
 from tidegate.core.setting_groups import MAX_PARALLELISM
-from tidegate.runtime.job_handle import JobHandle
-from tidegate.runtime.jobmanager.job_status import JobStatus
-from tidegate.runtime.jobmanager.snapshot_orders import SnapshotOrder
+from tidegate.driver.job_handle import JobHandle
+from tidegate.driver.snapshot_orders import SnapshotOrder
+from tidegate.protocol.job_status import JobStatus
 from tidegate.web import order_schemas
 from tidegate.web.answers import Document
 from tidegate.web.guard import OWNER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.protocol.job_status import JobStatus
 from tidegate.web.job_documents import EXECUTION_STATES
 from tidegate.web.schema_forms import (
     BOOLEAN,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.runtime.job_handle import JobHandle
+from tidegate.driver.job_handle import JobHandle
 from tidegate.web.requests import Refusal, identity
 
 _MOST = 20

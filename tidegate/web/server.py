@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.core.errors import ConfigError
 from tidegate.core.rest_settings import RestSettings
-from tidegate.runtime.job_handle import JobHandle
+from tidegate.driver.job_handle import JobHandle
 from tidegate.web.operations import Operations
 from tidegate.web.registry import LAUNCH_VARIABLE, LOG_VARIABLE, JobRecord, Registration
 from tidegate.web.served_jobs import ServedJobs

@@ -11,7 +11,7 @@ from tests.jobs import fail_once, on_disk
 from tests.programs import wait_until
 from tests.served_jobs import restarting
 from tidegate.cli.main import app
-from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.protocol.job_status import JobStatus
 from tidegate.web.registry import JobRecord, Registration, known_jobs
 
 

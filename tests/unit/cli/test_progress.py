@@ -14,7 +14,7 @@ import pytest
 from tests.jobs import RESTARTS, fail_once, on_disk
 from tests.programs import PATIENCE, wait_until
 from tidegate.cli.progress import Stand, catching_up, look_at, restored
-from tidegate.runtime.catching_up import Look
+from tidegate.driver.catching_up import Look
 
 RARELY = {"execution.checkpointing.interval": "1 h"}
 

@@ -15,7 +15,7 @@ from tidegate.common import (
 )
 from tidegate.core.errors import GraphError, JobCanceled
 from tidegate.core.modes import RestartStrategyType
-from tidegate.runtime.jobmanager import job_status as runtime_status
+from tidegate.protocol import job_status as runtime_status
 
 
 class ScriptedJob:

@@ -15,7 +15,7 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.jobs import on_disk
 from tests.programs import wait_until
-from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.protocol.job_status import JobStatus
 from tidegate.web.endpoints import endpoints
 from tidegate.web.job_api import JobApi
 from tidegate.web.operations import Operations

@@ -8,7 +8,7 @@ import pytest
 from tests.jobs import Sums, on_disk, raise_
 from tests.programs import PATIENCE, wait_until
 from tidegate.core.errors import JobCanceled, TidegateError, UserError
-from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.protocol.job_status import JobStatus
 
 
 class TellsWhenPacked(Sums):

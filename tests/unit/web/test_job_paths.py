@@ -8,7 +8,7 @@ import pytest
 from tests.jobs import fail_once, on_disk
 from tests.programs import wait_until
 from tidegate.core.rest_settings import RestSettings
-from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.protocol.job_status import JobStatus
 from tidegate.web.registry import known_jobs
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.jobs import on_disk
 from tidegate.core.rest_settings import RestSettings
-from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.protocol.job_status import JobStatus
 from tidegate.web.application import application
 from tidegate.web.guard import Pace
 from tidegate.web.operations import Operations

@@ -8,7 +8,7 @@ from tests.jobs import hold_checkpoints, on_disk
 from tests.programs import wait_until
 from tests.served_jobs import restarting
 from tidegate.core.rest_settings import RestSettings
-from tidegate.runtime.jobmanager.job_status import JobStatus
+from tidegate.protocol.job_status import JobStatus
 from tidegate.web.places import allowed_place
 from tidegate.web.registry import known_jobs
 

@@ -1,0 +1,95 @@
+"""What a changed program would make of a savepoint, found out without running it."""
+
+import pytest
+
+from tests.jobs import Sums, on_disk, pairs, summed
+from tests.programs import PATIENCE, graph_of, read, wait_until
+from tests.taps import Tap
+from tidegate.checkpoint.locate import open_checkpoint
+from tidegate.checkpoint.savepoints import new_savepoint
+from tidegate.common import Types
+from tidegate.core.modes import SavepointFormat
+from tidegate.driver.snapshot_orders import SnapshotOrder
+from tidegate.driver.upgrade_plan import Fate, plan_upgrade
+from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.stream.elements import BarrierKind
+
+RECORDS = pairs(30)
+
+
+class Texts(Sums):
+    descriptor = ValueStateDescriptor("sum", Types.STRING())
+
+
+class Renamed(Sums):
+    descriptor = ValueStateDescriptor("total", Types.LONG())
+
+
+@pytest.fixture
+def savepoint(start, watch, tmp_path):
+    tap = Tap(RECORDS)
+    job = start(summed(watch, read(tap, uid="source")), settings=on_disk(tmp_path / "checkpoints"))
+    tap.let(20)
+    wait_until(lambda: tap.reached() == 20)
+    target = new_savepoint(str(tmp_path / "savepoints"), "a" * 32, SavepointFormat.NATIVE)
+    path = job.master.order(SnapshotOrder(BarrierKind.STOP, target)).result(PATIENCE)
+    return open_checkpoint(path).metadata
+
+
+def planned(savepoint, watch, *, name="sums", function=Sums, parallelism=2, **settings):
+    program = summed(watch, read(Tap(RECORDS), uid="source"), name, function, **settings)
+    return plan_upgrade(savepoint, graph_of(program, parallelism=parallelism))
+
+
+def fates(plan):
+    return {operator.name: operator.fate for operator in plan.operators}
+
+
+def test_the_same_program_fits(savepoint, watch):
+    plan = planned(savepoint, watch)
+    assert plan.fits()
+    assert set(fates(plan).values()) == {Fate.RESTORED}
+    [sums] = [operator for operator in plan.operators if operator.uid == "sums"]
+    assert [(state.name, state.fate) for state in sums.states] == [("sum", Fate.RESTORED)]
+    assert sums.bytes > 0
+    assert plan.bytes_not_restored == 0
+
+
+def test_state_of_an_operator_that_is_gone_does_not_fit_unless_it_may_be_left(savepoint, watch):
+    plan = planned(savepoint, watch, name="others")
+    assert fates(plan)["sums"] is Fate.DROPPED
+    assert fates(plan)["others"] is Fate.NEW
+    assert plan.bytes_not_restored > 0
+    assert not plan.fits()
+    assert plan.fits(allow_non_restored=True)
+
+
+def test_a_state_of_another_type_is_named(savepoint, watch):
+    plan = planned(savepoint, watch, function=Texts)
+    assert not plan.fits(allow_non_restored=True)
+    [reason] = plan.obstacles
+    assert reason == (
+        "'sums': state 'sum' holds value state of Long, but is declared as value state of String: "
+        "the type was Long and is String now; give the new state another name, or declare it as it "
+        "was"
+    )
+
+
+def test_states_may_be_added_and_dropped(savepoint, watch):
+    plan = planned(savepoint, watch, function=Renamed)
+    [sums] = [operator for operator in plan.operators if operator.uid == "sums"]
+    assert {state.name: state.fate for state in sums.states} == {
+        "sum": Fate.DROPPED,
+        "total": Fate.NEW,
+    }
+    assert plan.fits()
+
+
+def test_another_max_parallelism_is_refused_with_the_reason(savepoint, watch):
+    plan = planned(savepoint, watch, max_parallelism=64)
+    assert any("max parallelism of 128, the job sets 64" in reason for reason in plan.obstacles)
+
+
+def test_more_subtasks_than_key_groups_are_refused(savepoint, watch):
+    plan = planned(savepoint, watch, parallelism=200)
+    assert any("200 subtasks, but its max parallelism is 128" in r for r in plan.obstacles)

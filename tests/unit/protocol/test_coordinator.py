@@ -1,0 +1,226 @@
+from datetime import timedelta
+
+import pytest
+
+from tidegate.core.checkpoint_settings import CheckpointSettings
+from tidegate.core.errors import ExternalError
+from tidegate.core.ids import CheckpointId, SubtaskId
+from tidegate.protocol.completed import Acknowledgement
+from tidegate.protocol.coordinator import (
+    Abandon,
+    CheckpointCoordinator,
+    Discard,
+    FailJob,
+    NotifyAborted,
+    NotifyComplete,
+    Publish,
+    Trigger,
+)
+from tidegate.protocol.plan import PipelineFacts, PipelineProgress, VertexFacts
+from tidegate.protocol.policy import CheckpointRequest
+from tidegate.stream.elements import Barrier, BarrierKind
+
+SOURCE = VertexFacts(0, 0, 1, is_source=True)
+SINK = VertexFacts(1, 0, 2, is_source=False)
+EVERYBODY = [SubtaskId(0, 0), SubtaskId(1, 0), SubtaskId(1, 1)]
+RUNNING = {0: PipelineFacts(PipelineProgress.RUNNING, 1)}
+LOST = ExternalError("the disk is full")
+
+
+def coordinator(**settings):
+    values = {"interval": timedelta(seconds=10), "timeout": timedelta(seconds=60), **settings}
+    return CheckpointCoordinator(CheckpointSettings(**values), [SOURCE, SINK], now=0.0)
+
+
+def ack(number, subtask, snapshot=None, *, attempt=1, finished=False):
+    return Acknowledgement(
+        checkpoint_id=number,
+        subtask=subtask,
+        attempt=attempt,
+        snapshot=snapshot or f"{number}:{subtask.vertex}.{subtask.subtask}",
+        finished=finished,
+    )
+
+
+def trigger(subject, now):
+    (instruction,), _ = subject.look(now, 1000 + now, RUNNING)
+    assert isinstance(instruction, Trigger)
+    return instruction
+
+
+def acknowledge_all(subject, number):
+    results = [subject.acknowledged(ack(number, each), 2000.0) for each in EVERYBODY]
+    return [instruction for found in results for instruction in found]
+
+
+def complete(subject, now):
+    number = trigger(subject, now).barrier.checkpoint_id
+    (publish,) = acknowledge_all(subject, number)
+    return subject.published(publish.completed, now)
+
+
+def test_a_checkpoint_is_triggered_when_it_is_due_and_not_before():
+    subject = coordinator()
+    assert subject.look(9.9, 0.0, RUNNING) == ([], 10.0)
+    triggered = trigger(subject, 10.0)
+    assert triggered == Trigger(Barrier(1, 1010.0), frozenset({0}), awaited=3)
+
+
+def test_it_is_published_once_everybody_has_acknowledged():
+    subject = coordinator()
+    trigger(subject, 10.0)
+    assert subject.acknowledged(ack(1, EVERYBODY[0]), 0.0) == []
+    assert subject.acknowledged(ack(1, EVERYBODY[0]), 0.0) == []
+    assert subject.acknowledged(ack(1, EVERYBODY[1]), 0.0) == []
+    subject.enumerated(CheckpointId(1), {0: b"splits"})
+    (publish,) = subject.acknowledged(ack(1, EVERYBODY[2]), 5.0)
+    assert isinstance(publish, Publish)
+    assert publish.completed.snapshots == {each: ack(1, each).snapshot for each in EVERYBODY}
+    assert publish.completed.enumerators == {0: b"splits"}
+    assert subject.is_publishing
+    assert subject.latest is None
+
+
+def test_what_is_complete_is_told_and_the_one_before_it_discarded():
+    subject = coordinator()
+    (notify,) = complete(subject, 10.0)
+    assert isinstance(notify, NotifyComplete)
+    assert subject.latest == notify.completed
+    notify, discard = complete(subject, 20.0)
+    assert notify.completed.checkpoint_id == 2
+    assert discard == Discard(1)
+
+
+def test_an_incremental_snapshot_builds_on_the_latest_completed_checkpoint():
+    subject = coordinator(incremental=True)
+    complete(subject, 10.0)
+    assert trigger(subject, 20.0).barrier.base == 1
+
+
+def test_a_snapshot_that_is_not_to_be_incremental_builds_on_nothing():
+    subject = coordinator()
+    complete(subject, 10.0)
+    assert trigger(subject, 20.0).barrier.base is None
+
+
+def test_past_its_timeout_a_checkpoint_is_given_up_with_all_it_wrote():
+    subject = coordinator(tolerable_failures=1)
+    trigger(subject, 10.0)
+    subject.acknowledged(ack(1, EVERYBODY[0]), 0.0)
+    instructions, _ = subject.look(70.0, 0.0, RUNNING)
+    aborted, abandon, following = instructions
+    assert isinstance(aborted, NotifyAborted)
+    assert "timeout of 60 s" in aborted.reason
+    assert abandon == Abandon(1, ("1:0.0",), is_whole=True)
+    assert following.barrier.checkpoint_id == 2
+
+
+def test_what_is_acknowledged_too_late_is_deleted():
+    subject = coordinator(tolerable_failures=1)
+    trigger(subject, 10.0)
+    subject.look(70.0, 0.0, RUNNING)
+    (abandon,) = subject.acknowledged(ack(1, EVERYBODY[1]), 0.0)
+    assert abandon == Abandon(1, ("1:1.0",), is_whole=True)
+
+
+def test_a_late_repetition_of_what_is_in_use_deletes_nothing():
+    subject = coordinator()
+    complete(subject, 10.0)
+    assert subject.acknowledged(ack(1, EVERYBODY[1]), 0.0) == []
+
+
+def test_an_older_attempt_cannot_take_part():
+    subject = coordinator()
+    trigger(subject, 10.0)
+    old = ack(1, EVERYBODY[0], attempt=0)
+    assert subject.acknowledged(old, 0.0) == [Abandon(1, ("1:0.0",), is_whole=False)]
+    assert subject.declined(1, EVERYBODY[0], 0, LOST, 11.0) == []
+
+
+def test_more_failures_than_tolerated_fail_the_job_and_say_why():
+    subject = coordinator(tolerable_failures=1)
+    trigger(subject, 10.0)
+    assert [type(each) for each in subject.declined(1, EVERYBODY[0], 1, LOST, 11.0)] == [
+        NotifyAborted,
+        Abandon,
+    ]
+    trigger(subject, 20.0)
+    *_, failure = subject.declined(2, EVERYBODY[0], 1, LOST, 21.0)
+    assert isinstance(failure, FailJob)
+    assert "the disk is full" in str(failure.cause)
+
+
+def test_a_completed_checkpoint_forgives_the_failures_before_it():
+    subject = coordinator(tolerable_failures=1)
+    for now in (10.0, 30.0):
+        number = trigger(subject, now).barrier.checkpoint_id
+        aborted = subject.declined(number, EVERYBODY[0], 1, LOST, now)
+        assert not any(isinstance(each, FailJob) for each in aborted)
+        complete(subject, now + 10)
+
+
+def test_a_barrier_that_was_overtaken_is_no_failure():
+    subject = coordinator(max_concurrent=2)
+    trigger(subject, 10.0)
+    trigger(subject, 20.0)
+    aborted = subject.declined(1, EVERYBODY[1], 1, LOST, 21.0, skipped=True)
+    assert not any(isinstance(each, FailJob) for each in aborted)
+
+
+def test_a_newer_checkpoint_that_completes_subsumes_the_older_one():
+    subject = coordinator(max_concurrent=2)
+    trigger(subject, 10.0)
+    trigger(subject, 20.0)
+    (publish,) = acknowledge_all(subject, 2)
+    notify, aborted, _ = subject.published(publish.completed, 21.0)
+    assert isinstance(notify, NotifyComplete)
+    assert aborted == NotifyAborted(1, "checkpoint 2 completed before it")
+
+
+def test_a_failed_region_aborts_what_is_not_being_published():
+    subject = coordinator(max_concurrent=2)
+    trigger(subject, 10.0)
+    trigger(subject, 20.0)
+    (publish,) = acknowledge_all(subject, 1)
+    aborted, _ = subject.region_failed(21.0)
+    assert aborted.checkpoint_id == 2
+    assert subject.is_publishing
+    subject.published(publish.completed, 22.0)
+    assert not subject.is_publishing
+    assert subject.latest.checkpoint_id == 1
+
+
+def test_what_certainly_was_not_published_counts_as_failed():
+    subject = coordinator()
+    trigger(subject, 10.0)
+    acknowledge_all(subject, 1)
+    aborted, abandon, failure = subject.not_published(1, LOST, 11.0)
+    assert isinstance(aborted, NotifyAborted)
+    assert len(abandon.snapshots) == 3
+    assert isinstance(failure, FailJob)
+
+
+@pytest.mark.parametrize("progress", [PipelineProgress.UNAVAILABLE, PipelineProgress.FINISHED])
+def test_none_is_taken_while_no_pipeline_can_take_part(progress):
+    subject = coordinator()
+    assert subject.look(50.0, 0.0, {0: PipelineFacts(progress, 1)}) == ([], None)
+    assert trigger(subject, 51.0).barrier.checkpoint_id == 1
+
+
+def test_a_request_is_answered_without_waiting_for_the_interval():
+    subject = coordinator()
+    assert subject.is_idle
+    subject.request(CheckpointRequest(BarrierKind.CHECKPOINT, 1.0, "end"))
+    assert not subject.is_idle
+    assert trigger(subject, 1.0).barrier.checkpoint_id == 1
+    acknowledge = acknowledge_all(subject, 1)
+    subject.published(acknowledge[0].completed, 1.5)
+    assert subject.is_idle
+
+
+def test_an_unreadable_checkpoint_is_never_gone_back_to():
+    subject = coordinator(num_retained=2)
+    complete(subject, 10.0)
+    complete(subject, 20.0)
+    subject.drop(2)
+    assert subject.latest.checkpoint_id == 1

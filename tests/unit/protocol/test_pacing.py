@@ -1,0 +1,104 @@
+import pytest
+
+from tidegate.connectors.source import InputStatus
+from tidegate.protocol.messages import SlotReport, SourceReport
+from tidegate.protocol.pacing import NextStep, SliceSize, next_step
+
+TARGET = 0.4
+
+
+@pytest.fixture
+def size():
+    return SliceSize(TARGET, maximum=1_000_000)
+
+
+def full(size, seconds, busy=0.0):
+    size.observe(seconds, busy, size.records)
+    return size.records
+
+
+def settled(size, *, fixed, rate, steps=30):
+    """How long a full step takes in the end, where it costs something even with no records."""
+    for _ in range(steps):
+        work = size.records / rate
+        full(size, fixed + work, work)
+    return fixed + size.records / rate
+
+
+def test_slices_grow_at_most_fourfold(size):
+    first = size.records
+    assert full(size, 0.001) == 4 * first
+    assert full(size, 0.001) == 16 * first
+
+
+def test_slices_shrink_at_most_to_a_quarter(size):
+    first = size.records
+    full(size, 0.05)
+    assert full(size, 60.0) == first
+    assert full(size, 60.0) == first // 4
+
+
+def test_a_step_that_was_not_full_says_nothing_about_a_full_one(size):
+    first = size.records
+    size.observe(0.001, 0.0, first // 2)
+    size.observe(5.0, 4.9, first // 2)
+    assert size.records == first
+
+
+def test_slices_stay_within_their_bounds():
+    size = SliceSize(TARGET, maximum=6000)
+    for _ in range(5):
+        full(size, 0.001)
+    assert size.records == 6000
+    for _ in range(20):
+        full(size, 10.0)
+    assert size.records == 1
+    assert SliceSize(TARGET, maximum=10).records == 10
+
+
+@pytest.mark.parametrize("rate", [3_000, 30_000, 100_000, 1_000_000])
+def test_a_full_step_comes_to_take_the_target_time(size, rate):
+    assert settled(size, fixed=0.05, rate=rate) == pytest.approx(TARGET, rel=0.1)
+
+
+def test_steps_become_longer_where_spark_alone_needs_much_of_the_target(size):
+    assert settled(size, fixed=0.3, rate=100_000) == pytest.approx(1.3, rel=0.2)
+
+
+def test_steps_do_not_become_longer_than_two_seconds(size):
+    assert settled(size, fixed=1.0, rate=100_000) == pytest.approx(2.0, rel=0.1)
+
+
+def report(*statuses, timer=None):
+    sources = {i: SourceReport(0, status, None) for i, status in enumerate(statuses)}
+    return SlotReport(slot=0, sources=sources, next_timer=timer)
+
+
+def due(*reports, now=100.0, barriers=False, discovery=None):
+    return next_step(reports, now=now, has_barriers=barriers, discovery_seconds=discovery)
+
+
+def test_the_next_step_is_due_at_once_while_any_source_has_more():
+    assert (
+        due(report(InputStatus.NOTHING_AVAILABLE), report(InputStatus.MORE_AVAILABLE))
+        == NextStep.now()
+    )
+
+
+def test_a_barrier_is_a_reason_for_a_step():
+    assert due(report(InputStatus.NOTHING_AVAILABLE), barriers=True) == NextStep.now()
+
+
+def test_an_idle_pipeline_waits_to_be_called():
+    assert due(report(InputStatus.NOTHING_AVAILABLE)).at is None
+    assert due(report(InputStatus.END_OF_INPUT)).at is None
+
+
+def test_the_first_timer_calls():
+    idle = InputStatus.NOTHING_AVAILABLE
+    assert due(report(idle, timer=130.0), report(idle, timer=110.0), report(idle)).at == 110.0
+
+
+def test_enumerators_that_may_find_more_are_asked_again():
+    assert due(report(InputStatus.NOTHING_AVAILABLE), discovery=1.0).at == 101.0
+    assert due(report(InputStatus.NOTHING_AVAILABLE, timer=100.5), discovery=1.0).at == 100.5

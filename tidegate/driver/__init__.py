@@ -1,0 +1,1 @@
+"""The shell around the protocol in the Spark driver: inbox, threads, Spark calls."""

@@ -1,0 +1,139 @@
+"""Where a job's checkpoints live, and what it finds there when it starts."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from tidegate.checkpoint.layout import directory_of
+from tidegate.checkpoint.locate import candidates, find_begun, find_latest, open_checkpoint
+from tidegate.checkpoint.memory_store import MemoryCheckpointStore
+from tidegate.checkpoint.metadata import CheckpointMetadata
+from tidegate.checkpoint.store import CheckpointStore
+from tidegate.core.checkpoint_settings import CheckpointSettings
+from tidegate.core.errors import ConfigError, CorruptCheckpoint, NoCheckpoint, UnsupportedFormat
+from tidegate.core.ids import CheckpointId, JobId, new_job_id
+from tidegate.core.modes import CheckpointStorageType
+from tidegate.protocol.completed import RestorePoint
+from tidegate.state.snapshot_reader import CheckpointLocation
+from tidegate.storage.filesystem import open_store
+from tidegate.storage.locations import below, shown
+
+_log = logging.getLogger("tidegate.checkpoint")
+LATEST = "latest"
+"""In place of a path: where the last run of a job with this name came to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointHome:
+    """The store of a job, and what there is to go on from."""
+
+    job_id: JobId
+    store: CheckpointStore | MemoryCheckpointStore
+    retained: tuple[CheckpointMetadata, ...] = ()
+    """Checkpoints of an earlier run of this job, oldest first."""
+    origins: tuple[RestorePoint, ...] = ()
+    """Checkpoints of somebody else to begin with, the best one last."""
+
+    @property
+    def directory(self) -> str | None:
+        """The URL of the job's directory; None: the driver's memory."""
+        return self.store.directory
+
+    @property
+    def start(self) -> RestorePoint | None:
+        """What the job begins with."""
+        if self.retained:
+            return self.point(self.retained[-1])
+        return self.origins[-1] if self.origins else None
+
+    def point(self, metadata: CheckpointMetadata) -> RestorePoint:
+        """A checkpoint of this store."""
+        if self.directory is None:
+            return RestorePoint(metadata, None)
+        name = directory_of(metadata.checkpoint_id)
+        return RestorePoint(metadata, CheckpointLocation(self.directory, name))
+
+    @property
+    def next_id(self) -> CheckpointId:
+        return CheckpointId(self.store.highest_id + 1)
+
+
+def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
+    """Find what to go on from, and take possession of where checkpoints will be written.
+
+    A job that goes on from `latest` is the same job: it keeps its id and its directory. One that
+    goes on from a path is another, and leaves what it finds there to its owner.
+    """
+    directory = _directory(settings)
+    path = settings.restore_path
+    job_id = new_job_id()
+    origins: tuple[RestorePoint, ...] = ()
+    if path == LATEST:
+        if settings.directory is None:
+            raise ConfigError(
+                "execution.state-recovery.path",
+                path,
+                "set execution.checkpointing.dir to where the checkpoints of the last run are",
+            )
+        base = open_store(settings.directory)
+        found = find_latest(base, job_name=job_name)
+        if found is None:
+            _log.info("no checkpoint of %r in %s: it begins anew", job_name, settings.directory)
+            job_id = find_begun(base, job_name) or job_id
+        elif directory is None:
+            origins = _origins(found.directory)
+        else:
+            job_id = found.metadata.job_id
+    elif path is not None:
+        origins = _origins(path)
+    if directory is None:
+        return CheckpointHome(job_id=job_id, store=MemoryCheckpointStore(), origins=origins)
+    store = CheckpointStore(open_store(below(directory, job_id)), job_name)
+    for unreadable in store.retained().unreadable:
+        _log.error("checkpoint %s is left out: %s", unreadable.path, unreadable.error)
+    store.clean_leftovers()
+    return CheckpointHome(
+        job_id=job_id, store=store, retained=store.retained().checkpoints, origins=origins
+    )
+
+
+def take_over(predecessor: CheckpointHome, job_name: str) -> CheckpointHome:
+    """The same place, for the same job under another plan."""
+    store = predecessor.store
+    if predecessor.directory is not None:
+        store = CheckpointStore(open_store(predecessor.directory), job_name)
+    return CheckpointHome(
+        job_id=predecessor.job_id, store=store, retained=store.retained().checkpoints
+    )
+
+
+def _directory(settings: CheckpointSettings) -> str | None:
+    """Where checkpoints are to be written; None: in memory, or not at all."""
+    if not settings.is_enabled or settings.storage is CheckpointStorageType.JOBMANAGER:
+        return None
+    if settings.storage is CheckpointStorageType.FILESYSTEM and settings.directory is None:
+        raise ConfigError(
+            "execution.checkpointing.storage",
+            "filesystem",
+            "set execution.checkpointing.dir to the directory for checkpoints as well",
+        )
+    return settings.directory
+
+
+def _origins(path: str) -> tuple[RestorePoint, ...]:
+    """The checkpoint at a path; all those of a job's directory that can be read, oldest first."""
+    paths = candidates(path)
+    points: list[RestorePoint] = []
+    for each in reversed(paths or [path]):
+        try:
+            found = open_checkpoint(each)
+        except (CorruptCheckpoint, UnsupportedFormat, NoCheckpoint) as error:
+            if len(paths) < 2:
+                raise
+            _log.error("checkpoint %s is left out: %s", each, error)
+        else:
+            points.append(RestorePoint(found.metadata, found.location))
+    if not points:
+        raise NoCheckpoint(shown(path), "none of its checkpoints can be read", "give another")
+    return tuple(points)

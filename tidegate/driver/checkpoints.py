@@ -1,0 +1,482 @@
+"""The checkpoints of one job in the driver: the coordinator with its clock, store and history.
+
+All methods are called by the job master's thread; what takes long runs on a thread of its own,
+one thing after the other, and is reported as an event.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from tidegate.checkpoint.layout import TASK_OWNED
+from tidegate.checkpoint.statistics import NOT_ADDRESSABLE, CheckpointHistory, RestoreRecord
+from tidegate.connectors.source import EnumeratorContext
+from tidegate.core.checkpoint_settings import CheckpointSettings
+from tidegate.core.clock import Clock
+from tidegate.core.config import Settings
+from tidegate.core.errors import DirectoryTaken, TidegateError
+from tidegate.core.fault_points import FaultPoint, Victim, passing
+from tidegate.core.ids import CheckpointId, JobId, PipelineId, VertexId
+from tidegate.core.modes import (
+    ExternalizedCheckpointRetention,
+    RestoreMode,
+    RuntimeExecutionMode,
+)
+from tidegate.driver.checkpoint_home import CheckpointHome, open_home, take_over
+from tidegate.driver.job_metadata import as_completed, as_metadata
+from tidegate.driver.recovery_points import RecoveryPoints
+from tidegate.driver.snapshot_orders import SnapshotOrder, SnapshotOrders
+from tidegate.driver.store_thread import (
+    CheckpointBegun,
+    CheckpointEvent,
+    PublicationSettled,
+    StoreThread,
+)
+from tidegate.graph.job_graph import JobGraph
+from tidegate.protocol.completed import Acknowledgement, RestorePoint, kept_as
+from tidegate.protocol.coordinator import (
+    Abandon,
+    CheckpointCoordinator,
+    Discard,
+    FailJob,
+    Instruction,
+    NotifyAborted,
+    NotifyComplete,
+    Publish,
+    Trigger,
+)
+from tidegate.protocol.job_status import JobStatus
+from tidegate.protocol.messages import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    SnapshotPlace,
+)
+from tidegate.protocol.plan import PipelineFacts, VertexFacts
+from tidegate.protocol.policy import CheckpointRequest
+from tidegate.protocol.restore import check_all_claimed
+from tidegate.protocol.restore_orders import with_restored_max_parallelism
+from tidegate.state.snapshot import SubtaskSnapshot
+from tidegate.state.snapshot_reader import CheckpointLocation
+from tidegate.storage.locations import below
+from tidegate.stream.elements import BarrierKind, SavepointTarget
+
+_log = logging.getLogger("tidegate.checkpoint")
+_FINAL_RETRY_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class StopJob:
+    """Another driver goes on with the job: here it ends, whatever the restart strategy says."""
+
+    cause: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class CancelJob:
+    """The savepoint that was to precede it is there."""
+
+
+Effect = CancelJob | Trigger | NotifyComplete[SubtaskSnapshot] | NotifyAborted | FailJob | StopJob
+"""What the job master has to carry out; everything else is done here."""
+
+
+class JobCheckpoints:
+    """Takes, keeps and restores the checkpoints of one job."""
+
+    def __init__(
+        self,
+        home: CheckpointHome,
+        graph: JobGraph,
+        settings: CheckpointSettings,
+        clock: Clock,
+        transfer_threads: int = 1,
+    ) -> None:
+        self._transfer_threads = transfer_threads
+        self.history = CheckpointHistory()
+        self._home = home
+        point = home.start
+        self.graph = (
+            graph if point is None else with_restored_max_parallelism(graph, point.metadata)
+        )
+        """The job as it runs: with as many key groups as its restored state has."""
+        self._settings = settings
+        self._clock = clock
+        self._points = RecoveryPoints(home, claims=settings.restore_mode is RestoreMode.CLAIM)
+        self._coordinator: CheckpointCoordinator[SubtaskSnapshot] = CheckpointCoordinator(
+            self._settings,
+            [
+                VertexFacts(v.id, v.pipeline, v.parallelism, v.source is not None)
+                for v in graph.vertices
+            ],
+            now=clock.monotonic(),
+            retained=map(as_completed, home.retained),
+            next_id=home.next_id,
+        )
+        self._orders = SnapshotOrders()
+        self.successor: JobGraph | None = None
+        """The plan under which another master goes on from it, once it is complete."""
+        self._final_not_before = 0.0
+        self._store = StoreThread(home.store)
+        if point is not None and not self._settings.restore_partially:
+            known = {chained.operator_id for v in graph.vertices for chained in v.chain}
+            check_all_claimed(point.metadata, known, point.path)
+
+    @classmethod
+    def open(
+        cls,
+        graph: JobGraph,
+        settings: Settings,
+        clock: Clock,
+        predecessor: CheckpointHome | None = None,
+    ) -> JobCheckpoints:
+        """Find or make the place of a job's checkpoints: its predecessor's, if it takes over.
+
+        Raises:
+            StorageError: the place cannot be used.
+            CorruptCheckpoint, UnsupportedFormat, StateNotClaimed: nor what it shall go on from.
+        """
+        checkpointing = settings.checkpointing
+        if settings.pipeline.runtime_mode is RuntimeExecutionMode.BATCH:
+            # A batch job has one result, at its end: it begins anew when it fails.
+            checkpointing = replace(checkpointing, interval=None)
+        if predecessor is None:
+            home = open_home(graph.name, checkpointing)
+        else:
+            home = take_over(predecessor, graph.name)
+        threads = settings.state.rocksdb_transfer_threads
+        try:
+            return cls(home, graph, checkpointing, clock, threads)
+        except TidegateError:
+            home.store.remove_if_empty()
+            raise
+
+    @property
+    def job_id(self) -> JobId:
+        return self._home.job_id
+
+    @property
+    def is_enabled(self) -> bool:
+        return self._settings.is_enabled
+
+    @property
+    def include_ended_subtasks(self) -> bool:
+        """Whether a checkpoint can be taken when some subtasks have ended."""
+        return self._settings.after_tasks_finish
+
+    @property
+    def outlives_subtasks(self) -> bool:
+        """Whether checkpoints go on when subtasks have ended, and one precedes the job's end."""
+        return self.is_enabled and self._settings.after_tasks_finish
+
+    @property
+    def place(self) -> SnapshotPlace:
+        """Where subtasks write their state."""
+        return SnapshotPlace(
+            directory=self._home.directory,
+            inline_threshold=self._settings.inline_threshold.get_bytes(),
+            limit=self._settings.max_state_in_memory.get_bytes(),
+            transfer_threads=self._transfer_threads,
+            is_regular=self.is_enabled,
+        )
+
+    @property
+    def for_enumerators(self) -> EnumeratorContext:
+        """What the sources of the job may count on."""
+        directory = self._home.directory
+        return EnumeratorContext(
+            job_id=self.job_id,
+            is_checkpointed=self.is_enabled,
+            retained_checkpoints=self._settings.num_retained,
+            directory=None if directory is None else below(directory, TASK_OWNED),
+        )
+
+    def start(self, post: Callable[[CheckpointEvent], None]) -> None:
+        self._store.start(post)
+        kept = {each.checkpoint_id for each in self._coordinator.kept}
+        for number in self._points.own:
+            if number not in kept:
+                # Its driver died after it had published the next one.
+                self._points.remove(number)
+                self._store.discard(number)
+
+    # --- from trigger to completion -------------------------------------------------------------
+
+    def look(
+        self, pipelines: Mapping[PipelineId, PipelineFacts]
+    ) -> tuple[list[Effect], float | None]:
+        """Start what is due, give up what is late; and when to look again."""
+        instructions, again = self._coordinator.look(
+            self._clock.monotonic(), self._clock.time(), pipelines
+        )
+        return self._carry_out(instructions), again
+
+    def request_final(self) -> None:
+        """A pipeline has ended: a checkpoint that says so shall follow soon."""
+        now = self._clock.monotonic()
+        if self._coordinator.is_idle and now >= self._final_not_before:
+            self._final_not_before = now + _FINAL_RETRY_SECONDS
+            self._coordinator.request(CheckpointRequest(BarrierKind.CHECKPOINT, now, "end"))
+
+    def order(self, order: SnapshotOrder) -> None:
+        """Take a checkpoint or savepoint soon; the order is answered when it is there."""
+        now = self._clock.monotonic()
+        name = uuid.uuid4().hex
+        request = CheckpointRequest(order.kind, now, name, order.target, order.drains)
+        if self._coordinator.request(request):
+            self._orders.add(name, order)
+        else:
+            order.refuse("too many are asked for")
+
+    @property
+    def home(self) -> CheckpointHome:
+        """Where the checkpoints are, for whom the job is handed over to."""
+        return self._home
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether somebody has asked for the job's end with a savepoint that is not there yet."""
+        return self._orders.is_stop_among_them
+
+    @property
+    def stop_point(self) -> RestorePoint | None:
+        """The savepoint that the job ends with, once it is complete."""
+        return self._points.end
+
+    def _refuse_orders(self, reason: str) -> None:
+        """Those that have not begun never will."""
+        for request in self._coordinator.withdraw_requests():
+            self._orders.refuse(request.name, reason)
+
+    def awaits(self, pipeline: PipelineId) -> bool:
+        """Whether some checkpoint waits for a subtask of this pipeline."""
+        vertices = {v.id for v in self.graph.vertices if v.pipeline == pipeline}
+        return any(
+            subtask.vertex in vertices
+            for pending in self._coordinator.pending
+            for subtask in pending.missing
+        )
+
+    def sources_triggered(
+        self, checkpoint_id: CheckpointId, enumerators: Mapping[VertexId, bytes]
+    ) -> None:
+        self._coordinator.enumerated(checkpoint_id, enumerators)
+
+    def acknowledged(self, message: CheckpointAcknowledged) -> list[Effect]:
+        passing(FaultPoint.SNAPSHOT, Victim.DRIVER)
+        wall = self._clock.time()
+        self.history.acknowledged(
+            message.checkpoint_id,
+            message.subtask,
+            replace(message.statistics, acknowledged_at=wall),
+        )
+        return self._carry_out(
+            self._coordinator.acknowledged(
+                Acknowledgement(
+                    checkpoint_id=message.checkpoint_id,
+                    subtask=message.subtask,
+                    attempt=message.attempt,
+                    snapshot=message.snapshot,
+                    size=message.snapshot.size,
+                    finished=message.is_finished,
+                ),
+                wall,
+            )
+        )
+
+    def declined(self, message: CheckpointDeclined) -> list[Effect]:
+        vertex = self.graph.vertices[message.subtask.vertex]
+        return self._carry_out(
+            self._coordinator.declined(
+                message.checkpoint_id,
+                message.subtask,
+                message.attempt,
+                message.error,
+                self._clock.monotonic(),
+                skipped=message.is_skipped,
+                who=f"{vertex.name} ({message.subtask.subtask + 1}/{vertex.parallelism})",
+            )
+        )
+
+    def handle(self, event: CheckpointEvent) -> list[Effect]:
+        """Something that took long is done."""
+        match event:
+            case CheckpointBegun(trigger, None):
+                passing(FaultPoint.BARRIER, Victim.DRIVER)
+                return [trigger]
+            case CheckpointBegun(trigger, error):
+                assert error is not None
+                number, now = trigger.barrier.checkpoint_id, self._clock.monotonic()
+                instructions = self._coordinator.not_begun(number, error, now)
+                return self._not_stored(error, instructions)
+            case PublicationSettled():
+                return self._publication_settled(event)
+
+    def _publication_settled(self, event: PublicationSettled) -> list[Effect]:
+        now = self._clock.monotonic()
+        number = event.completed.checkpoint_id
+        if event.error is not None:
+            instructions = self._coordinator.not_published(number, event.error, now)
+            return self._not_stored(event.error, instructions)
+        passing(FaultPoint.PRE_COMMITTED, Victim.DRIVER)
+        target = event.completed.savepoint
+        needless = self._points.add(event.metadata) if target is None else []
+        if event.completed.kind is BarrierKind.STOP:
+            order = self._orders.of(number)
+            self.successor = None if order is None else order.successor
+            self._points.end = (
+                self._home.point(event.metadata)
+                if target is None
+                else RestorePoint(event.metadata, CheckpointLocation(target.directory, target.name))
+            )
+        record = self.history.completed(number, self._clock.time(), event.path)
+        if record is not None and record.duration is not None:
+            _log.info(
+                "Completed checkpoint %d for job %s (%d bytes, checkpointDuration=%d ms, "
+                "finalizationTime=%d ms).",
+                number,
+                self.job_id,
+                record.size,
+                1000 * record.duration,
+                1000 * event.seconds,
+            )
+        effects = self._carry_out(self._coordinator.published(event.completed, now))
+        for path in needless:
+            self._store.dispose(path)
+        answered = self._orders.taken(number, event.path or NOT_ADDRESSABLE)
+        return [*effects, CancelJob()] if answered is not None and answered.cancels else effects
+
+    def _not_stored(
+        self, error: TidegateError, instructions: Iterable[Instruction[SubtaskSnapshot]]
+    ) -> list[Effect]:
+        effects = self._carry_out(instructions)
+        return [StopJob(error)] if isinstance(error, DirectoryTaken) else effects
+
+    def region_failed(self) -> list[Effect]:
+        """Some region lost its state."""
+        self._final_not_before = 0.0
+        self._refuse_orders("a part of the job failed before it began; ask again when it runs")
+        return self._carry_out(self._coordinator.region_failed(self._clock.monotonic()))
+
+    # --- recovery -------------------------------------------------------------------------------
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known which checkpoint is the latest."""
+        return not self._coordinator.is_publishing
+
+    def restore_point(self) -> RestorePoint | None:
+        """Where to go on from."""
+        latest = self._coordinator.latest
+        return self._points.at(None if latest is None else latest.checkpoint_id)
+
+    def restored(self, point: RestorePoint) -> None:
+        """A region is being deployed from this checkpoint."""
+        passing(FaultPoint.RESTORE, Victim.DRIVER)
+        metadata = point.metadata
+        _log.info(
+            "Restoring job %s from Checkpoint %d @ %d for %s located at %s.",
+            self.job_id,
+            metadata.checkpoint_id,
+            1000 * metadata.triggered_at,
+            metadata.job_id,
+            point.path,
+        )
+        self.history.restored(
+            RestoreRecord(
+                checkpoint_id=metadata.checkpoint_id,
+                kind=metadata.kind,
+                restored_at=self._clock.time(),
+                path=point.path,
+            )
+        )
+
+    def give_up(self, checkpoint_id: CheckpointId, error: TidegateError) -> bool:
+        """A checkpoint cannot be read; whether there is an older one to go on from."""
+        tried = self.restore_point()
+        if tried is not None and tried.metadata.checkpoint_id == checkpoint_id:
+            if self._coordinator.latest is None:
+                self._points.drop_origin()
+            self._coordinator.drop(checkpoint_id)
+        older = self.restore_point()
+        if older is not None:
+            _log.error(
+                "checkpoint %d cannot be restored, going back to %d: %s",
+                checkpoint_id,
+                older.metadata.checkpoint_id,
+                error,
+            )
+        return older is not None
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """The job ends: take no checkpoint any more."""
+        self._refuse_orders("the job ends")
+        self._carry_out(self._coordinator.stop(self._clock.monotonic()))
+
+    def hurry(self) -> None:
+        """The job has to end: what is not known to be published by now is taken for not."""
+        self._store.hurry()
+
+    def close(self, status: JobStatus) -> None:
+        """Keep or delete what there is, as the settings say of a job that ends like this."""
+        if self._settings.is_enabled and status.is_terminal and not self._is_kept(status):
+            self._store.remove(self._points.own)
+        self._store.close()
+        reason = "the job has ended" if status.is_terminal else "the job restarts; ask again then"
+        self._orders.refuse_all(reason)
+
+    def _is_kept(self, status: JobStatus) -> bool:
+        retention = self._settings.retention
+        if status is JobStatus.CANCELED:
+            return retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+        if status is JobStatus.FAILED:
+            return retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+        return False
+
+    # --- instructions ---------------------------------------------------------------------------
+
+    def _carry_out(self, instructions: Iterable[Instruction[SubtaskSnapshot]]) -> list[Effect]:
+        effects: list[Effect] = []
+        for instruction in instructions:
+            match instruction:
+                case Trigger(barrier, _, awaited, request):
+                    self._orders.begun(request, barrier.checkpoint_id)
+                    _log.info(
+                        "Triggering checkpoint %d (type=%s) @ %d for job %s.",
+                        barrier.checkpoint_id,
+                        barrier.kind.name,
+                        1000 * barrier.triggered_at,
+                        self.job_id,
+                    )
+                    kind = kept_as(barrier.kind, barrier.savepoint)
+                    self.history.triggered(
+                        barrier.checkpoint_id, kind, barrier.triggered_at, awaited
+                    )
+                    self._store.begin(instruction)
+                case Publish(completed):
+                    passing(FaultPoint.ACKNOWLEDGED, Victim.DRIVER)
+                    metadata = as_metadata(completed, self.job_id, self.graph)
+                    self._store.publish(completed, metadata)
+                case Discard(number):
+                    self._points.remove(number)
+                    self.history.discarded(number)
+                    self._store.discard(number)
+                case Abandon(number, _, is_whole, SavepointTarget() as target):
+                    if is_whole:
+                        self._store.remove_savepoint(number, target)
+                case Abandon(number, snapshots, is_whole):
+                    self._store.abandon(number, snapshots, is_whole=is_whole)
+                case NotifyAborted(number, reason):
+                    _log.info(
+                        "Checkpoint %d of job %s was given up: %s", number, self.job_id, reason
+                    )
+                    self.history.failed(number, self._clock.time(), reason)
+                    self._orders.not_taken(number, reason)
+                    effects.append(instruction)
+                case NotifyComplete() | FailJob():
+                    effects.append(instruction)
+        return effects

@@ -1,0 +1,80 @@
+"""Subtasks that are being closed, and those whose user code does not return."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from tidegate.core.clock import Clock
+from tidegate.core.ids import PipelineId, SlotIndex
+from tidegate.driver.pipeline_driver import PipelineDriver
+from tidegate.driver.slots import Slots
+from tidegate.protocol.messages import Undeploy
+from tidegate.protocol.region import RegionState
+
+_log = logging.getLogger("tidegate.job")
+
+
+class Closing:
+    """Of all pipelines of a job; used by the job master's thread.
+
+    Slots may take as long as they like while the job is well, and `patience` seconds when it is
+    to end: then their processes are ended.
+    """
+
+    def __init__(
+        self,
+        drivers: Mapping[PipelineId, PipelineDriver],
+        slots: Slots,
+        clock: Clock,
+        patience: float,
+    ) -> None:
+        self._drivers = drivers
+        self._slots = slots
+        self._clock = clock
+        self._patience = patience
+        self._open: set[tuple[PipelineId, SlotIndex]] = set()
+        self._deadline: float | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return not self._open
+
+    def close(self, driver: PipelineDriver, *, hurry: bool) -> None:
+        """Close the subtasks of a pipeline wherever they are deployed."""
+        deployed = self._slots.ready().keys() & driver.region.slots
+        if driver.region.attempt > 0:
+            self._open.update((driver.pipeline.id, slot) for slot in deployed)
+            self._slots.tell(deployed, Undeploy(driver.pipeline.id))
+        if hurry:
+            self._deadline = self._clock.monotonic() + self._patience
+
+    def closed(self, pipeline: PipelineId, slot: SlotIndex) -> None:
+        self._open.discard((pipeline, slot))
+        self.settle()
+
+    def slot_gone(self, slot: SlotIndex) -> None:
+        """With it went what it had not closed."""
+        for pipeline in [p for p, s in self._open if s == slot]:
+            self.closed(pipeline, slot)
+
+    @property
+    def is_overdue(self) -> bool:
+        return self._deadline is not None and self._clock.monotonic() >= self._deadline
+
+    def give_up(self) -> None:
+        """End the processes of those that are not done."""
+        for slot in {slot for _, slot in self._open}:
+            _log.warning("user code in slot %s did not return; its process is ended", slot)
+            self._slots.kill(slot)
+        self._deadline = None
+        self._open.clear()
+        self.settle()
+
+    def settle(self) -> None:
+        """A pipeline that is cancelled has been when nothing of it is open."""
+        for pipeline, driver in self._drivers.items():
+            if driver.region.state is RegionState.CANCELLING and not any(
+                closing == pipeline for closing, _ in self._open
+            ):
+                driver.region.canceled()

@@ -1,0 +1,54 @@
+"""What slots deliver to the driver, kept until somebody iterates over it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from tidegate.driver.job_master import DriverOutputs
+from tidegate.driver.live_line import Console
+from tidegate.exchange.codec import decode
+from tidegate.protocol.messages import Collected
+from tidegate.stream.batch import Batch
+from tidegate.types.arrow import ArrowFormat
+
+
+class Collectors:
+    """Of one job, by the names under which its sinks deliver."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queues: dict[str, queue.SimpleQueue[bytes | None]] = {}
+        self._has_ended = False
+
+    def put(self, message: Collected) -> None:
+        self._of(message.collector).put(message.payload)
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        with self._lock:
+            self._has_ended = True
+            for payloads in self._queues.values():
+                payloads.put(None)
+
+    def records(self, name: str, format: ArrowFormat | None) -> Iterator[Any]:
+        """As they come, until the end."""
+        payloads = self._of(name)
+        while (payload := payloads.get()) is not None:
+            for element in decode(payload, format):
+                assert isinstance(element, Batch)
+                yield from element.records
+        payloads.put(None)  # for whoever asks once more
+
+    def outputs(self, console: Console) -> DriverOutputs:
+        return DriverOutputs(console=console.print, collect=self.put, drain=console.drain)
+
+    def _of(self, name: str) -> queue.SimpleQueue[bytes | None]:
+        with self._lock:
+            if name not in self._queues:
+                self._queues[name] = queue.SimpleQueue()
+                if self._has_ended:
+                    self._queues[name].put(None)
+            return self._queues[name]

@@ -1,0 +1,278 @@
+"""A running job in the hands of the program that submitted it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
+from typing import Any
+
+from tidegate.checkpoint.savepoints import new_savepoint
+from tidegate.checkpoint.statistics import CheckpointHistory
+from tidegate.core.config import Settings
+from tidegate.core.errors import (
+    ConfigError,
+    GraphError,
+    InternalError,
+    TidegateError,
+    UserError,
+)
+from tidegate.core.ids import JobId
+from tidegate.core.modes import SavepointFormat
+from tidegate.driver.attendance import Attendance
+from tidegate.driver.checkpoint_home import CheckpointHome
+from tidegate.driver.chronicle import Chronicle
+from tidegate.driver.collectors import Collectors
+from tidegate.driver.job_master import JobMaster
+from tidegate.driver.live_line import Console
+from tidegate.driver.progress import Progress, VertexProgress
+from tidegate.driver.snapshot_orders import SnapshotOrder
+from tidegate.graph.job_graph import JobGraph
+from tidegate.graph.rescaling import checked_plan
+from tidegate.protocol.job_status import JobStatus
+from tidegate.stream.elements import BarrierKind, SavepointTarget
+from tidegate.types.arrow import ArrowFormat
+
+
+@contextmanager
+def _plain_interrupts() -> Iterator[None]:
+    """While the program waits, Ctrl-C is a KeyboardInterrupt and nothing else.
+
+    PySpark's own handler would end every slot at once and leave nobody to close them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+StartMaster = Callable[[JobGraph, CheckpointHome | None], JobMaster]
+"""Makes the master of a job, which goes on where a predecessor stopped, if there is one."""
+Replan = Callable[[int], JobGraph]
+"""The same program with another default parallelism."""
+
+
+class JobHandle:
+    """What `execute` waits for and `execute_async` returns."""
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        start: StartMaster,
+        collectors: Collectors,
+        console: Console,
+        replan: Replan | None = None,
+    ) -> None:
+        self.name = graph.name
+        self._start = start
+        self._replan = replan
+        self._collectors = collectors
+        self._result: Future[None] = Future()
+        self._console = console
+        self._attendance = Attendance(graph, collectors)
+        self._changing = threading.Lock()
+        """Held where it is decided which master hears what."""
+        self._is_canceled = False
+        try:
+            self._attendance.prepare()
+            self._master = start(graph, None)
+        except BaseException:
+            console.close()
+            raise
+        self._attendance.begin()
+        self._run()
+        console.follow(self.name, self.progress)
+
+    def _run(self) -> None:
+        self._master.result.add_done_callback(self._ended)
+        self._master.start()
+
+    def _ended(self, result: Future[None]) -> None:
+        failure = result.exception()
+        successor = self._master.checkpoints.successor
+        if successor is not None and failure is None:
+            try:
+                self._hand_over(successor)
+            except Exception as error:
+                failure = _as_tidegate_error(error)
+                self._master.not_handed_over(failure)
+            else:
+                return
+        self._collectors.end()
+        self._attendance.wait()
+        self._console.close()
+        if failure is None:
+            self._result.set_result(None)
+        else:
+            self._result.set_exception(failure)
+
+    def _hand_over(self, plan: JobGraph) -> None:
+        """The job goes on under another plan, from where the present master has stopped."""
+        master = self._start(plan, self._master.checkpoints.home)
+        master.succeed(self._master)
+        with self._changing:
+            self._master = master
+            if self._is_canceled:
+                master.cancel()
+        self._run()
+
+    @property
+    def job_id(self) -> JobId:
+        return self._master.job_id
+
+    def status(self) -> JobStatus:
+        return self._master.status
+
+    def progress(self) -> Progress:
+        return self._master.progress()
+
+    def vertices(self) -> tuple[VertexProgress, ...]:
+        return self._master.vertices()
+
+    @property
+    def graph(self) -> JobGraph:
+        """The job as it runs."""
+        return self._master.checkpoints.graph
+
+    @property
+    def settings(self) -> Settings:
+        return self._master.settings
+
+    @property
+    def checkpoint_directory(self) -> str | None:
+        """The path or URL of the job's own; None: its checkpoints are not in files."""
+        return self._master.checkpoints.home.directory
+
+    @property
+    def chronicle(self) -> Chronicle:
+        """What happened to the job."""
+        return self._master.chronicle
+
+    def when_ended(self, act: Callable[[], None]) -> None:
+        """Call this once nothing of the job runs any more."""
+        self._result.add_done_callback(lambda _: act())
+
+    @property
+    def checkpoints(self) -> CheckpointHistory:
+        """What is known of the job's checkpoints."""
+        return self._master.checkpoints.history
+
+    def result(self, timeout: float | None = None) -> None:
+        """Wait for the end of the job.
+
+        Raises:
+            TidegateError: why the job failed, or JobCanceled.
+            UserError: the job still runs after `timeout` seconds.
+        """
+        try:
+            with _plain_interrupts():
+                self._result.result(timeout)
+        except FutureTimeout:
+            raise UserError(f"job {self.name!r} still runs after {timeout} s") from None
+
+    def cancel(self) -> None:
+        """Ask for the end of the job; `result` tells when it has come."""
+        with self._changing:
+            self._is_canceled = True
+            self._master.cancel()
+
+    def take_checkpoint(self) -> Future[str]:
+        """Ask for a checkpoint now, beside those that are due; its path."""
+        return self.order_checkpoint().answer
+
+    def order_checkpoint(self) -> SnapshotOrder:
+        """The same, for who wants to watch it being taken."""
+        return self._give(SnapshotOrder(BarrierKind.CHECKPOINT, None))
+
+    def take_savepoint(
+        self,
+        directory: str | None = None,
+        format: SavepointFormat = SavepointFormat.CANONICAL,
+        *,
+        cancel: bool = False,
+    ) -> Future[str]:
+        """Ask for a savepoint; its path. With `cancel` the job is cancelled when it is there.
+
+        Raises:
+            ConfigError: there is no directory for it.
+        """
+        return self.order_savepoint(directory, format, cancel=cancel).answer
+
+    def order_savepoint(
+        self, directory: str | None, format: SavepointFormat, *, cancel: bool = False
+    ) -> SnapshotOrder:
+        """The same, for who wants to watch it being taken."""
+        target = self._savepoint_in(directory, format)
+        return self._give(SnapshotOrder(BarrierKind.SAVEPOINT, target, cancels=cancel))
+
+    def stop(
+        self,
+        directory: str | None = None,
+        format: SavepointFormat = SavepointFormat.CANONICAL,
+        *,
+        drain: bool = False,
+    ) -> Future[str]:
+        """Ask for a savepoint behind which nothing follows; the job finishes when it is there.
+
+        With `drain` all inputs end first, and operators emit what they hold back.
+
+        Raises:
+            ConfigError: there is no directory for it.
+        """
+        return self.order_stop(directory, format, drain=drain).answer
+
+    def order_stop(
+        self, directory: str | None, format: SavepointFormat, *, drain: bool = False
+    ) -> SnapshotOrder:
+        """The same, for who wants to watch it being taken."""
+        target = self._savepoint_in(directory, format)
+        return self._give(SnapshotOrder(BarrierKind.STOP, target, drains=drain))
+
+    def rescale(self, parallelism: int) -> Future[str]:
+        """Stop with a checkpoint and go on from it with another parallelism; its path.
+
+        Operators whose parallelism the program sets itself keep it.
+
+        Raises:
+            GraphError: the job cannot have this parallelism.
+        """
+        return self.order_rescaling(parallelism).answer
+
+    def order_rescaling(self, parallelism: int) -> SnapshotOrder:
+        """The same, for who wants to watch it being done."""
+        if self._replan is None:
+            raise GraphError("this job cannot be planned anew: start it again from a savepoint")
+        plan = checked_plan(self._master.checkpoints.graph, self._replan(parallelism))
+        return self._give(SnapshotOrder(BarrierKind.STOP, None, successor=plan))
+
+    def _give(self, order: SnapshotOrder) -> SnapshotOrder:
+        self._master.order(order)
+        return order
+
+    def _savepoint_in(self, directory: str | None, format: SavepointFormat) -> SavepointTarget:
+        chosen = directory or self._master.savepoint_directory
+        if chosen is None:
+            raise ConfigError(
+                "execution.checkpointing.savepoint-dir",
+                None,
+                "set it to where savepoints shall be written, or give a directory for this one",
+            )
+        return new_savepoint(chosen, self.job_id, format)
+
+    def collected(self, name: str, format: ArrowFormat | None) -> Iterator[Any]:
+        """The records of a collecting sink, as they come; a failure of the job is raised last."""
+        yield from self._collectors.records(name, format)
+        self.result()
+
+
+def _as_tidegate_error(error: Exception) -> TidegateError:
+    if isinstance(error, TidegateError):
+        return error
+    return InternalError(f"{type(error).__name__}: {error}")

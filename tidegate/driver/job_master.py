@@ -1,0 +1,559 @@
+"""Owns one job: everything that happens to it is an event in one inbox, handled by one thread."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import assert_never
+
+from tidegate.core.clock import Clock
+from tidegate.core.config import Settings
+from tidegate.core.errors import (
+    CorruptCheckpoint,
+    InternalError,
+    JobCanceled,
+    NotNow,
+    TidegateError,
+    UserError,
+    UserFunctionError,
+)
+from tidegate.core.fault_points import FaultPoint, Victim, passing
+from tidegate.core.ids import (
+    Attempt,
+    JobId,
+    PipelineId,
+    SlotIndex,
+)
+from tidegate.driver.checkpoint_notices import CheckpointNotices
+from tidegate.driver.checkpoints import (
+    CancelJob,
+    Effect,
+    JobCheckpoints,
+    StopJob,
+)
+from tidegate.driver.chronicle import Chronicle
+from tidegate.driver.closing import Closing
+from tidegate.driver.cluster import Cluster, ClusterEvent, FromSlot, LineEnded, SlotJobEnded
+from tidegate.driver.deployment import Deployment
+from tidegate.driver.pipeline_driver import (
+    EnumerationFailed,
+    PipelineDriver,
+    SourcesTriggered,
+    StepBroke,
+    StepEvent,
+    StepThrough,
+)
+from tidegate.driver.poison_counts import PoisonCounts, warn_of_too_few_restarts
+from tidegate.driver.progress import (
+    Progress,
+    VertexProgress,
+    progress_of,
+    vertex_progress,
+)
+from tidegate.driver.slots import Slots
+from tidegate.driver.snapshot_orders import SnapshotOrder
+from tidegate.driver.store_thread import (
+    CheckpointBegun,
+    CheckpointEvent,
+    PublicationSettled,
+)
+from tidegate.exchange.contract import Exchange
+from tidegate.protocol.coordinator import FailJob, NotifyAborted, NotifyComplete, Trigger
+from tidegate.protocol.failover import regions_to_reset
+from tidegate.protocol.incarnation import Incarnation
+from tidegate.protocol.job_status import JobStatus, status_of
+from tidegate.protocol.messages import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    CheckpointNotified,
+    Collected,
+    ConsoleLines,
+    Deployed,
+    DeployFailed,
+    Register,
+    SlotHeartbeat,
+    StateRead,
+    Undeployed,
+    Wake,
+)
+from tidegate.protocol.region import RegionFails, RegionState, RunStep
+from tidegate.protocol.restart_strategy import GiveUp, create_strategy
+
+_log = logging.getLogger("tidegate.job")
+_LONGEST_WAIT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """The user wants the job to end."""
+
+
+Event = ClusterEvent | StepEvent | CheckpointEvent | SnapshotOrder | CancelRequested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverOutputs:
+    """Where the driver puts what slots send to the user."""
+
+    console: Callable[[str], None]
+    collect: Callable[[Collected], None]
+    drain: Callable[[], None] = lambda: None
+    """Returns when everything that was printed has arrived; called before the job has a result."""
+
+
+class JobMaster:
+    """Starts slots, deploys pipelines, steps them, and ends with a result."""
+
+    def __init__(
+        self,
+        package: bytes,
+        settings: Settings,
+        checkpoints: JobCheckpoints,
+        cluster: Cluster,
+        exchange: Exchange,
+        clock: Clock,
+        outputs: DriverOutputs,
+    ) -> None:
+        graph = checkpoints.graph
+        self.checkpoints = checkpoints
+        self.result: Future[None] = Future()
+        """Done when the job has ended and nothing of it is left running."""
+        self.savepoint_directory = settings.checkpointing.savepoint_directory
+        """Where savepoints go that are not told where."""
+        self.settings = settings
+        self.chronicle = Chronicle(clock.time())
+        self._graph = graph
+        self._cluster = cluster
+        self._clock = clock
+        self._outputs = outputs
+        self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._slots = Slots(
+            graph.slots,
+            package,
+            settings.engine,
+            cluster,
+            clock,
+            on_gone=self._slot_gone,
+            on_failure=self._fail,
+        )
+        self._drivers = {
+            pipeline.id: PipelineDriver(
+                pipeline, exchange, settings, self._inbox.put, checkpoints.for_enumerators
+            )
+            for pipeline in graph.pipelines
+        }
+        self._restart = create_strategy(
+            settings.restart,
+            checkpointing=settings.checkpointing.interval is not None,
+            randomness=random.Random(),
+        )
+        self._poison = PoisonCounts(settings.restart.poison_skip_after)
+        warn_of_too_few_restarts(
+            settings.restart, checkpointing=settings.checkpointing.interval is not None
+        )
+        self._failover = settings.restart.failover
+        self._deployment = Deployment(self._drivers, self._slots, checkpoints, self._poison, clock)
+        self._notices = CheckpointNotices(self._drivers, self._slots, checkpoints)
+        patience = settings.engine.cancellation_timeout.total_seconds()
+        self._closing = Closing(self._drivers, self._slots, clock, patience)
+        self._look_again_at: float | None = None
+        self._failure: TidegateError | None = None
+        self._is_canceled = False
+        self._is_successor = False
+        self._thread = threading.Thread(target=self._run, name="tidegate-job", daemon=True)
+
+    @property
+    def job_id(self) -> JobId:
+        return self.checkpoints.job_id
+
+    def succeed(self, other: JobMaster) -> None:
+        """The job of another master, which has handed it over, goes on here; before `start`."""
+        self._is_successor = True
+        self.chronicle = other.chronicle
+        self.checkpoints.history = other.checkpoints.history
+
+    def not_handed_over(self, cause: TidegateError) -> None:
+        """No other master could take the job over: it has failed."""
+        self._failure = cause
+        self.chronicle.failed(self._clock.time(), cause)
+        self.chronicle.is_now(self.status, self._clock.time())
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Ask for the end of the job; `result` tells when it has come."""
+        self._inbox.put(CancelRequested())
+
+    def order(self, order: SnapshotOrder) -> Future[str]:
+        """Ask for a checkpoint, a savepoint, or the end with one; returns the order's answer."""
+        self._inbox.put(order)
+        if self.result.done():
+            self._refuse(order)
+        return order.answer
+
+    def join(self, timeout: float | None = None) -> None:
+        self._thread.join(timeout)
+
+    @property
+    def status(self) -> JobStatus:
+        """May be read by any thread."""
+        if self._failure is not None:
+            return JobStatus.FAILED if self.result.done() else JobStatus.FAILING
+        if self._is_handed_over:
+            return JobStatus.RESTARTING
+        status = status_of(driver.region.state for driver in self._drivers.values())
+        if status.is_terminal and not self.result.done():
+            return JobStatus.CANCELLING if self._is_canceled else JobStatus.RUNNING
+        if status is JobStatus.CREATED and self._is_successor:
+            return JobStatus.RESTARTING
+        return status
+
+    @property
+    def _is_handed_over(self) -> bool:
+        """Whether another master will go on with the job from where it stops here."""
+        return self.checkpoints.successor is not None and not self._is_canceled
+
+    def progress(self) -> Progress:
+        """May be read by any thread."""
+        return progress_of(self._drivers.values(), self.checkpoints.history.latest_completed)
+
+    def vertices(self) -> tuple[VertexProgress, ...]:
+        """In the order of the graph; may be read by any thread."""
+        return vertex_progress(self._drivers.values())
+
+    # --- the loop ---------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self.checkpoints.start(self._inbox.put)
+            self._cluster.start(self._inbox.put)
+            self._slots.start()
+            while not self._is_over():
+                try:
+                    self._handle(self._inbox.get(timeout=self._patience()))
+                except queue.Empty:
+                    pass  # nothing happened but time
+                self._look_at_the_clock()
+                self.chronicle.is_now(self.status, self._clock.time())
+        except Exception as error:
+            _log.exception("the job master failed")
+            self._failure = self._failure or InternalError(f"{type(error).__name__}: {error}")
+            self.chronicle.failed(self._clock.time(), self._failure)
+        finally:
+            self._end()
+
+    def _now(self) -> float:
+        return self._clock.monotonic()
+
+    def _patience(self) -> float:
+        wall, now = self._clock.time(), self._now()
+        waits = [_LONGEST_WAIT]
+        waits += [
+            driver.due - wall
+            for driver in self._drivers.values()
+            if driver.due is not None and driver.region.step_in_flight is None
+        ]
+        waits += [at - now for at in self._deployment.times]
+        if self._look_again_at is not None:
+            waits.append(self._look_again_at - now)
+        if (tick := self._slots.next_tick()) is not None:
+            waits.append(tick - now)
+        return max(0.0, min(waits))
+
+    def _look_at_the_clock(self) -> None:
+        self._slots.tick()
+        self._deploy_what_can_be()
+        self._look_at_checkpoints()
+        self._finish_what_has_ended()
+        self._start_due_steps()
+        if self._closing.is_overdue:
+            self.checkpoints.hurry()
+            self._closing.give_up()
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case FromSlot(incarnation, message):
+                if isinstance(message, Register):
+                    self._slots.register(message)
+                elif self._slots.is_current(incarnation):
+                    self._handle_slot(incarnation, message)
+            case LineEnded(incarnation):
+                self._slots.line_ended(incarnation)
+            case SlotJobEnded(slot, reason):
+                self._slots.job_ended(slot, reason)
+            case StepThrough():
+                self._step_through(event)
+            case StepBroke(pipeline, attempt, step, reason):
+                action = self._drivers[pipeline].region.step_broke(attempt, step, reason)
+                if action is not None:
+                    _log.warning("step %s of pipeline %s broke: %s", step, pipeline, reason)
+                self._act(pipeline, action)
+            case EnumerationFailed(pipeline, attempt, error):
+                self._act(pipeline, self._drivers[pipeline].region.fail(attempt, error))
+            case SourcesTriggered(checkpoint_id, enumerators):
+                self.checkpoints.sources_triggered(checkpoint_id, enumerators)
+            case CheckpointBegun() | PublicationSettled():
+                self._apply(self.checkpoints.handle(event))
+            case SnapshotOrder():
+                self._ordered(event)
+            case CancelRequested():
+                self._cancel()
+            case _:
+                assert_never(event)
+
+    def _handle_slot(self, incarnation: Incarnation, message: object) -> None:
+        slot = incarnation.slot
+        match message:
+            case Deployed(pipeline, attempt, seeks):
+                for seek in seeks:
+                    _log.info("%s", seek)
+                self._drivers[pipeline].deployed(slot, attempt)
+                self._notices.deployed(self._drivers[pipeline])
+            case StateRead(pipeline, attempt, size):
+                self._drivers[pipeline].state_read(slot, attempt, size)
+            case DeployFailed(pipeline, attempt, error):
+                self._deploy_failed(pipeline, attempt, error)
+            case CheckpointAcknowledged():
+                self._apply(self.checkpoints.acknowledged(message))
+            case CheckpointDeclined():
+                self._apply(self.checkpoints.declined(message))
+            case CheckpointNotified(pipeline, attempt, checkpoint_id, failure):
+                if failure is not None:
+                    self._act(pipeline, self._drivers[pipeline].region.fail(attempt, failure))
+                else:
+                    self._notices.heard(pipeline, attempt, checkpoint_id, slot)
+            case Undeployed(pipeline, failure):
+                if failure is not None:
+                    self._fail(failure)
+                self._closing.closed(pipeline, slot)
+            case Wake(pipeline):
+                self._drivers[pipeline].wake()
+            case ConsoleLines(lines):
+                for line in lines:
+                    self._outputs.console(line)
+            case Collected():
+                self._outputs.collect(message)
+            case SlotHeartbeat(number):
+                self._slots.beat(incarnation, number)
+            case _:
+                raise InternalError(f"slot {slot} sent {message!r}")
+
+    def _slot_gone(self, slot: SlotIndex, reason: str) -> None:
+        self._closing.slot_gone(slot)
+        self._regions_failed(
+            {
+                pipeline: failure
+                for pipeline, driver in self._drivers.items()
+                if (failure := driver.region.slot_gone(slot, reason)) is not None
+            }
+        )
+
+    # --- pipelines --------------------------------------------------------------------------
+
+    def _deploy_what_can_be(self) -> None:
+        if self._failure is None and self.checkpoints.is_settled:
+            try:
+                self._deployment.deploy_what_can_be()
+            except TidegateError as error:
+                self._fail(error)
+
+    def _deploy_failed(self, pipeline: PipelineId, attempt: Attempt, error: TidegateError) -> None:
+        driver = self._drivers[pipeline]
+        region = driver.region
+        is_current = region.state is RegionState.DEPLOYING and region.attempt == attempt
+        restored_from = driver.restored_from
+        is_final = isinstance(error, UserError) and not isinstance(error, UserFunctionError)
+        if is_final and is_current:
+            self._fail(error)  # a setting or a declaration: no restart could mend it
+        elif not (
+            isinstance(error, CorruptCheckpoint) and is_current and restored_from is not None
+        ):
+            self._act(pipeline, region.fail(attempt, error))
+        elif self.checkpoints.give_up(restored_from, error):
+            region.restart()
+        else:
+            # Another attempt would begin anew, as if there had never been a checkpoint.
+            self._fail(error)
+
+    def _start_due_steps(self) -> None:
+        for driver in self._drivers.values():
+            region = driver.region
+            if (
+                region.state is RegionState.RUNNING
+                and region.step_in_flight is None
+                and driver.due is not None
+                and driver.due <= self._clock.time()
+            ):
+                driver.start_step(region.begin_step(), self._slots.addresses)
+
+    def _step_through(self, event: StepThrough) -> None:
+        driver = self._drivers[event.pipeline]
+        if (event.attempt, event.step) != (driver.region.attempt, driver.region.step_in_flight):
+            return
+        failures = driver.observe(event, self._clock.time())
+        for failure in failures:
+            self._poison.failed(event.attempt, failure)
+        self._act(event.pipeline, driver.region.step_through(event.attempt, event.step, failures))
+
+    def _act(self, pipeline: PipelineId, decision: object) -> None:
+        match decision:
+            case RunStep():
+                self._drivers[pipeline].start_step(decision, self._slots.addresses)
+            case RegionFails():
+                self._regions_failed({pipeline: decision})
+
+    def _regions_failed(self, failures: Mapping[PipelineId, RegionFails]) -> None:
+        """Regions failed, all for one reason: that is one failure for the restart strategy."""
+        if not failures:
+            return
+        for pipeline, failure in failures.items():
+            self._poison.failed(failure.attempt, failure.cause)
+            if failure.abandoned is not None:
+                self._drivers[pipeline].cancel_step()
+        self._apply(self.checkpoints.region_failed())
+        cause = next(iter(failures.values())).cause
+        names = ", ".join(str(pipeline) for pipeline in failures)
+        decision = self._restart.failed(self._now())
+        if isinstance(decision, GiveUp):
+            _log.info("pipeline %s failed, and so does the job: %s", names, decision.reason)
+            self._fail(cause, tuple(failures))
+            return
+        _log.warning("pipeline %s failed, restarting: %s", names, cause)
+        self.chronicle.restarted(self._clock.time(), cause, tuple(failures))
+        states = {id: driver.region.state for id, driver in self._drivers.items()}
+        for id in {
+            each for failed in failures for each in regions_to_reset(self._failover, failed, states)
+        }:
+            if self._drivers[id].region.restart() is not None:
+                self._drivers[id].cancel_step()
+            self._notices.restarted(id)
+            self._deployment.postpone(id, decision.at)
+
+    # --- checkpoints ------------------------------------------------------------------------
+
+    def _look_at_checkpoints(self) -> None:
+        if self._failure is not None or self._is_canceled:
+            self._look_again_at = None
+            self._notices.stop()
+            return
+        effects, self._look_again_at = self._notices.look()
+        self._apply(effects)
+
+    def _ordered(self, order: SnapshotOrder) -> None:
+        if self.status is JobStatus.RUNNING and self.checkpoints.stop_point is None:
+            self.checkpoints.order(order)
+        else:
+            self._refuse(order)
+
+    def _refuse(self, order: SnapshotOrder) -> None:
+        status = self.status
+        advice = "it is too late" if status.is_terminal else "ask again when it runs"
+        with suppress(InvalidStateError):  # two threads may find out that it is too late
+            order.answer.set_exception(NotNow(order.what, status.name.lower(), advice))
+
+    def _apply(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Trigger():
+                    self._notices.trigger(effect)
+                case NotifyComplete(completed):
+                    self._notices.completed(completed)
+                    passing(FaultPoint.COMMIT, Victim.DRIVER)
+                case NotifyAborted(checkpoint_id):
+                    self._notices.aborted(checkpoint_id)
+                case FailJob(cause):
+                    self._regions_failed(
+                        {
+                            pipeline: failure
+                            for pipeline, driver in self._drivers.items()
+                            if driver.region.state is RegionState.RUNNING
+                            and (failure := driver.region.fail(driver.region.attempt, cause))
+                        }
+                    )
+                case StopJob(cause):
+                    self._fail(cause)
+                case CancelJob():
+                    self._cancel()
+                case _:
+                    assert_never(effect)
+
+    def _finish_what_has_ended(self) -> None:
+        for driver in self._notices.take_ended():
+            driver.region.finish()
+            self._close_subtasks(driver)
+
+    # --- the end ----------------------------------------------------------------------------
+
+    def _fail(self, cause: TidegateError, pipelines: tuple[PipelineId, ...] = ()) -> None:
+        if self._failure is None and not self._is_canceled:
+            self._failure = cause
+            self.chronicle.failed(self._clock.time(), cause, pipelines)
+            self._stop_everything()
+
+    def _cancel(self) -> None:
+        if self._failure is None and not self._is_canceled:
+            self._is_canceled = True
+            self._stop_everything()
+
+    def _stop_everything(self) -> None:
+        self.checkpoints.stop()
+        self._slots.stop_launching()
+        for driver in self._drivers.values():
+            if driver.region.state is RegionState.FAILING:
+                driver.region.give_up()
+            elif driver.region.cancel() is not None:
+                driver.cancel_step()
+            self._close_subtasks(driver)
+        self._closing.settle()
+
+    def _close_subtasks(self, driver: PipelineDriver) -> None:
+        self._closing.close(driver, hurry=self._failure is not None or self._is_canceled)
+
+    def _is_over(self) -> bool:
+        return (
+            self._closing.is_done
+            and all(driver.region.state.is_terminal for driver in self._drivers.values())
+            and self.checkpoints.is_settled
+        )
+
+    def _end(self) -> None:
+        try:
+            self._release_everything()
+        except Exception:
+            # Whoever waits for the result gets it, whatever state Spark is in.
+            _log.exception("something of the job could not be released")
+        self._outputs.drain()
+        self.chronicle.is_now(self._final_status, self._clock.time())
+        if self._failure is not None:
+            self.result.set_exception(self._failure)
+        elif self._is_canceled:
+            self.result.set_exception(JobCanceled(self._graph.name))
+        else:
+            self.result.set_result(None)
+        while not self._inbox.empty():
+            if isinstance(order := self._inbox.get(), SnapshotOrder):
+                self._refuse(order)
+
+    def _release_everything(self) -> None:
+        self._slots.shut_down()
+        try:
+            for driver in self._drivers.values():
+                driver.close()
+        finally:
+            self._cluster.close()
+            self.checkpoints.close(self._final_status)
+
+    @property
+    def _final_status(self) -> JobStatus:
+        if self._failure is not None:
+            return JobStatus.FAILED
+        if self._is_handed_over:
+            return JobStatus.RESTARTING
+        return JobStatus.CANCELED if self._is_canceled else JobStatus.FINISHED

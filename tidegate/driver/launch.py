@@ -1,0 +1,274 @@
+"""Gives a job to Spark: slots as long-running tasks, steps as short jobs."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark import InheritableThread
+
+from tidegate.core.clock import SystemClock
+from tidegate.core.config import Settings
+from tidegate.core.errors import (
+    ExternalError,
+    LineClosed,
+    NotEnoughTaskSlots,
+    UnsuitableSpark,
+)
+from tidegate.core.ids import JobId, SlotIndex
+from tidegate.driver.checkpoint_home import CheckpointHome
+from tidegate.driver.checkpoints import JobCheckpoints
+from tidegate.driver.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
+from tidegate.driver.collectors import Collectors
+from tidegate.driver.job_handle import JobHandle, Replan
+from tidegate.driver.job_master import JobMaster
+from tidegate.driver.live_line import Console
+from tidegate.exchange.shuffle import ShuffleExchange
+from tidegate.graph.job_graph import JobGraph
+from tidegate.protocol.incarnation import Incarnation
+from tidegate.protocol.messages import DriverMessage, Register
+from tidegate.slot.slot import SlotTask
+from tidegate.transport.control import ControlLine
+from tidegate.transport.shipping import pack
+from tidegate.transport.spark_errors import reason_of, spark_may_be_gone
+from tidegate.transport.wire import Connection, Listener
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger("tidegate.spark")
+_FAREWELL_SECONDS = 3.0
+_LONGEST_DIRECTORY = 50
+_reserving = threading.Lock()
+_reserved: weakref.WeakSet[SparkCluster] = weakref.WeakSet()
+"""The jobs of this process that hold task slots: Spark itself knows only how many it has."""
+
+
+def submit(
+    graph: JobGraph, spark: SparkSession, settings: Settings, replan: Replan | None = None
+) -> JobHandle:
+    """Start a job and return it running; with `replan` it can be rescaled.
+
+    Raises:
+        NotEnoughTaskSlots: the master can never run it.
+        UnsuitableSpark: a setting of the session would break slots.
+        NotSerializable: something of the program cannot travel to the slots.
+        StorageError, CorruptCheckpoint, StateNotClaimed: where checkpoints are to be written or
+            read is not fit for it.
+    """
+    context = spark.sparkContext
+    clock = SystemClock()
+    secret = secrets.token_bytes(32)
+    collectors = Collectors()
+    console = Console(settings.engine.live_line)
+
+    def start(graph: JobGraph, predecessor: CheckpointHome | None) -> JobMaster:
+        _check_session(context, graph.slots)
+        checkpoints = JobCheckpoints.open(graph, settings, clock, predecessor)
+        job_id = checkpoints.job_id
+        return JobMaster(
+            pack(job_id, checkpoints.graph, settings.as_mapping()),
+            settings,
+            checkpoints,
+            SparkCluster(context, job_id, graph.slots, secret, settings),
+            ShuffleExchange(context, job_id, secret),
+            clock,
+            collectors.outputs(console),
+        )
+
+    def plan(parallelism: int) -> JobGraph:
+        assert replan is not None
+        wanted = replan(parallelism)
+        _check_session(context, wanted.slots)
+        return wanted
+
+    return JobHandle(graph, start, collectors, console, None if replan is None else plan)
+
+
+class SparkCluster:
+    """Slots as single-task Spark jobs, each started from a thread of its own."""
+
+    def __init__(
+        self,
+        context: SparkContext,
+        job_id: JobId,
+        slots: int,
+        secret: bytes,
+        settings: Settings,
+    ) -> None:
+        self._context = context
+        self._slots = slots
+        self._job_id = job_id
+        self._secret = secret
+        self._engine = settings.engine
+        self._post: Callable[[ClusterEvent], None] = lambda event: None
+        self._directory = _work_directory()
+        # Also when the program ends without waiting for its job.
+        self._remove_directory = weakref.finalize(
+            self, shutil.rmtree, self._directory, ignore_errors=True
+        )
+        self._is_local = is_local(context)
+        self._listener = Listener(
+            unix_path=str(self._directory / "control.sock"),
+            host=None if self._is_local else context.getConf().get("spark.driver.host"),
+        )
+        self._lines: dict[Incarnation, ControlLine] = {}
+        self._jobs: dict[SlotIndex, threading.Thread] = {}
+
+    def start(self, post: Callable[[ClusterEvent], None]) -> None:
+        self._post = post
+        self._listener.serve(self._secret, self._serve)
+
+    def shortage(self) -> ExternalError | None:
+        available = self._slots + 1
+        with spark_may_be_gone():
+            available = task_slots(self._context)
+        with _reserving:
+            taken = sum(
+                other._slots
+                for other in _reserved
+                if other is not self and other._context is self._context
+            )
+            if available - taken > self._slots:
+                _reserved.add(self)
+                return None
+        master = master_of(self._context)
+        if available <= self._slots:
+            return NotEnoughTaskSlots(master, available, self._slots)
+        return ExternalError(
+            f"slots of other jobs hold {taken} of the {available} task slots of the Spark master "
+            f"{master}, and one must stay free for steps: {self._slots} more do not fit; wait for "
+            "those jobs, lower the parallelism, or give Spark more cores"
+        )
+
+    def launch(self, slot: SlotIndex, number: int) -> None:
+        task = SlotTask(
+            slot=slot,
+            launch=number,
+            control=self._listener.address,
+            secret=self._secret,
+            is_local=self._is_local,
+            host=self._engine.slot_host,
+            ports=self._engine.slot_ports,
+            directory=str(self._directory) if self._is_local else None,
+            heartbeat_seconds=self._engine.heartbeat_interval.total_seconds(),
+            closing_seconds=self._engine.cancellation_timeout.total_seconds(),
+        )
+        thread = InheritableThread(
+            target=self._run_slot, args=(task,), name=f"tidegate-slot-{slot}", daemon=True
+        )
+        self._jobs[slot] = thread
+        thread.start()
+
+    def send(self, incarnation: Incarnation, message: DriverMessage) -> None:
+        line = self._lines.get(incarnation)
+        if line is not None:
+            try:
+                line.send(message)
+            except LineClosed:
+                pass  # the thread that reads the line reports its end
+
+    def kill(self, slot: SlotIndex) -> None:
+        with spark_may_be_gone():
+            self._context.cancelJobGroup(self._group(slot))
+
+    def close(self) -> None:
+        """Wait for the slots that were told to go, then end those that did not."""
+        for slot, thread in self._jobs.items():
+            thread.join(_FAREWELL_SECONDS)
+            if thread.is_alive() and self._is_alive():
+                self.kill(slot)
+                thread.join(_FAREWELL_SECONDS)
+        with _reserving:
+            _reserved.discard(self)
+        self._listener.close()
+        for line in list(self._lines.values()):
+            line.close()
+        self._remove_directory()
+
+    def _is_alive(self) -> bool:
+        return self._context._jsc is not None
+
+    def _group(self, slot: SlotIndex) -> str:
+        return f"tidegate-{self._job_id}-slot-{slot}"
+
+    def _run_slot(self, task: SlotTask) -> None:
+        context, reason = self._context, "it returned"
+        try:
+            context.setJobGroup(self._group(task.slot), "slot", interruptOnCancel=True)
+            context.addJobTag(f"tidegate-{self._job_id}")
+            context.parallelize([task.slot], 1).mapPartitions(task).collect()
+        except Exception as failure:
+            reason = reason_of(failure)
+        self._post(SlotJobEnded(task.slot, reason))
+
+    def _serve(self, connection: Connection) -> None:
+        """Read the control line of one slot process until it ends."""
+        line = ControlLine(connection)
+        incarnation: Incarnation | None = None
+        for message in line.messages():
+            if isinstance(message, Register):
+                incarnation = message.incarnation
+                self._lines[incarnation] = line
+            if incarnation is not None:
+                self._post(FromSlot(incarnation, message))  # type: ignore[arg-type]
+        if incarnation is not None:
+            self._lines.pop(incarnation, None)
+            self._post(LineEnded(incarnation))
+
+
+def _work_directory() -> Path:
+    """A new directory; the path of a socket in it must stay below about 100 bytes."""
+    usual = tempfile.gettempdir()
+    return Path(
+        tempfile.mkdtemp(
+            prefix="tidegate-job-", dir=usual if len(usual) <= _LONGEST_DIRECTORY else "/tmp"
+        )
+    )
+
+
+def is_local(context: SparkContext) -> bool:
+    """Whether everything runs on this machine, in one JVM."""
+    return re.match(r"local(\[|$)", master_of(context)) is not None
+
+
+def master_of(context: SparkContext) -> str:
+    return context.master or ""
+
+
+def task_slots(context: SparkContext) -> int:
+    """How many tasks the executors that are up run at once; a user's default parallelism lies."""
+    jvm = context._jsc.sc()
+    profile = jvm.resourceProfileManager().defaultResourceProfile()
+    return int(jvm.maxNumConcurrentTasks(profile))
+
+
+_FORBIDDEN = {
+    "spark.speculation": ("true", "slots cannot run twice; set it to false"),
+    "spark.excludeOnFailure.enabled": ("true", "a lost slot must be able to come back; disable it"),
+    "spark.network.crypto.enabled": (
+        "true",
+        (
+            "the lines between slots are not encrypted, so the job would weaken the cluster; run "
+            "it on a session without spark.network.crypto.enabled"
+        ),
+    ),
+}
+
+
+def _check_session(context: SparkContext, slots: int) -> None:
+    configuration = context.getConf()
+    for setting, (value, advice) in _FORBIDDEN.items():
+        if (configuration.get(setting) or "false").lower() == value:
+            raise UnsuitableSpark(setting, value, advice)
+    if is_local(context) and task_slots(context) <= slots:
+        raise NotEnoughTaskSlots(master_of(context), task_slots(context), slots)

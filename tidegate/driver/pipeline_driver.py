@@ -1,0 +1,301 @@
+"""Runs the steps of one pipeline, one at a time, on a thread of its own."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tidegate.connectors.source import EnumeratorContext
+from tidegate.core.config import Settings
+from tidegate.core.errors import TidegateError, UserError
+from tidegate.core.ids import (
+    Address,
+    Attempt,
+    CheckpointId,
+    PipelineId,
+    SlotIndex,
+    StepNumber,
+    VertexId,
+)
+from tidegate.driver.read_position import ReadPosition
+from tidegate.driver.restoring import Restoring
+from tidegate.driver.split_enumerator import SplitAssigner
+from tidegate.exchange.contract import Exchange, StepBroken
+from tidegate.graph.job_graph import Pipeline
+from tidegate.protocol.messages import SlotReport, StepOutcome, StepRequest
+from tidegate.protocol.pacing import SliceSize, next_step
+from tidegate.protocol.packet import FailureMark, SlotOutOfReach
+from tidegate.protocol.region import DeployTo, Region, RunStep
+from tidegate.stream.elements import Barrier
+
+_DISCOVERY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepThrough:
+    """All slots answered, or their absence was noted."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    step: StepNumber
+    outcomes: Sequence[StepOutcome]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepBroke:
+    """The exchange failed for reasons of its own."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    step: StepNumber
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EnumerationFailed:
+    """A source could not say what there is to read."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesTriggered:
+    """A checkpoint rides in the request of a step; what the split enumerators knew then."""
+
+    checkpoint_id: CheckpointId
+    enumerators: Mapping[VertexId, bytes]
+
+
+StepEvent = StepThrough | StepBroke | EnumerationFailed | SourcesTriggered
+
+
+class PipelineDriver:
+    """A region with what it needs to step; all methods are called by the job master's thread."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        exchange: Exchange,
+        settings: Settings,
+        post: Callable[[StepEvent], None],
+        job: EnumeratorContext | None = None,
+    ) -> None:
+        self.pipeline = pipeline
+        self._job = job
+        self.region = Region(
+            pipeline.id,
+            (SlotIndex(i) for i in range(pipeline.slots)),
+            max_step_tries=settings.engine.step_attempts,
+        )
+        self.due: float | None = None
+        """When the next step shall begin, in wall-clock seconds; None until something calls."""
+        self.reports: dict[SlotIndex, SlotReport] = {}
+        self.step_seconds: float | None = None
+        self.restored_from: CheckpointId | None = None
+        """The checkpoint that the present attempt goes on from."""
+        self.restoring: Restoring | None = None
+        self._position = ReadPosition()
+        self._exchange = exchange
+        self._engine = settings.engine
+        self._post = post
+        self._assigner: SplitAssigner | None = None
+        self._request: StepRequest | None = None
+        self._barriers: list[Barrier] = []
+        self._slice = self._fresh_slice()
+        self._steps: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        # A daemon, unlike the threads of an executor: a step that never returns holds up nobody.
+        threading.Thread(
+            target=self._run_steps, name=f"tidegate-steps-{pipeline.id}", daemon=True
+        ).start()
+
+    def deploy(
+        self,
+        restored_from: CheckpointId | None,
+        enumerators: Mapping[VertexId, bytes],
+        sizes: Mapping[SlotIndex, int],
+    ) -> DeployTo:
+        """Begin a new attempt, from a checkpoint and what its split enumerators knew.
+
+        `sizes` are the bytes that slots read of it.
+        """
+        self._position.restarted(restored_from, self.records_in)
+        self.restored_from = restored_from
+        self.restoring = None if restored_from is None else Restoring(restored_from, sizes)
+        self.reports.clear()
+        self._close_assigner()
+        self._assigner = SplitAssigner(self.pipeline, enumerators, self._job)
+        return self.region.deploy()
+
+    def deployed(self, slot: SlotIndex, attempt: Attempt) -> None:
+        """A slot opened its subtasks; when all have, the first step is due."""
+        if self.restoring is not None and attempt == self.region.attempt:
+            self.restoring.opened(slot)
+        if not self.region.deployed(slot, attempt):
+            return
+        self._barriers.clear()
+        self._slice = self._fresh_slice()
+        self._request = None
+        self.due = 0.0
+
+    def state_read(self, slot: SlotIndex, attempt: Attempt, size: int) -> None:
+        """A slot that opens its subtasks has read so much more."""
+        if self.restoring is not None and attempt == self.region.attempt:
+            self.restoring.read(slot, size)
+
+    @property
+    def records_in(self) -> int:
+        """What the sources have read since they were deployed; may be read by any thread."""
+        sources = [vertex.id for vertex in self.pipeline.sources]
+        return sum(
+            report.records_in.get(id, 0) for report in list(self.reports.values()) for id in sources
+        )
+
+    @property
+    def records_to_repeat(self) -> int:
+        """What they have still to read until they are where an earlier attempt was."""
+        return self._position.to_repeat(self.records_in)
+
+    def wake(self) -> None:
+        """A slot has found something to do."""
+        self.due = 0.0
+
+    def trigger(self, barrier: Barrier) -> None:
+        """Send a barrier down the sources with the next step, which is due now."""
+        self._barriers.append(barrier)
+        self.due = 0.0
+
+    def start_step(self, order: RunStep, slots: Mapping[SlotIndex, Address]) -> None:
+        """Run a step, or run it again; its end is posted."""
+        barriers: tuple[Barrier, ...] = ()
+        if order.tries == 1:
+            self.due = None
+            barriers, self._barriers = tuple(self._barriers), []
+            for barrier in barriers:
+                self._position.triggered(barrier.checkpoint_id, self.records_in)
+        assert self._assigner is not None
+        self._steps.put(partial(self._run, order, dict(slots), self._assigner, barriers))
+
+    def cancel_step(self) -> None:
+        self._exchange.cancel_step(self.pipeline)
+
+    def observe(self, event: StepThrough, now: float) -> list[TidegateError]:
+        """Take in a step that is through; returns why the region must fail, if it must."""
+        failures: list[TidegateError] = []
+        marks: dict[SlotIndex, FailureMark] = {}
+        for outcome in event.outcomes:
+            if isinstance(outcome, SlotOutOfReach):
+                marks[outcome.slot] = FailureMark(outcome.slot, outcome.as_error())
+                continue
+            self.reports[outcome.slot] = outcome
+            failures += [failure.error for failure in outcome.failures]
+            marks.update((mark.slot, mark) for mark in outcome.marks)
+        failures += [mark.cause for mark in marks.values() if isinstance(mark.cause, TidegateError)]
+        slices = [
+            source.records for report in self.reports.values() for source in report.sources.values()
+        ]
+        busy = [report.busy_seconds for report in self.reports.values()]
+        self._slice.observe(event.seconds, max(busy, default=0.0), max(slices, default=0))
+        self.step_seconds = event.seconds
+        assert self._assigner is not None
+        planned = next_step(
+            self.reports.values(),
+            now=now,
+            has_barriers=bool(self._barriers),
+            discovery_seconds=_DISCOVERY_SECONDS if self._assigner.may_find_more else None,
+        ).at
+        # A slot calls once: what it found while this step was on its way back counts as well.
+        self.due = planned if self.due is None else self.due
+        return failures
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every subtask of every vertex has ended."""
+        return (
+            all(
+                vertex.id in report.finished
+                for vertex in self.pipeline.vertices
+                for slot in range(vertex.parallelism)
+                if (report := self.reports.get(SlotIndex(slot))) is not None
+            )
+            and len(self.reports) == self.pipeline.slots
+        )
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether some subtask has ended."""
+        return any(report.finished for report in self.reports.values())
+
+    def close(self) -> None:
+        self._steps.put(None)
+        self._close_assigner()
+
+    def _run_steps(self) -> None:
+        while (step := self._steps.get()) is not None:
+            step()
+
+    def _run(
+        self,
+        order: RunStep,
+        slots: dict[SlotIndex, Address],
+        assigner: SplitAssigner,
+        barriers: tuple[Barrier, ...],
+    ) -> None:
+        try:
+            request = self._request_for(order, assigner, barriers)
+        except Exception as error:
+            failure = (
+                error
+                if isinstance(error, TidegateError)
+                else UserError(
+                    f"a source could not list its splits: {type(error).__name__}: {error}"
+                )
+            )
+            self._post(EnumerationFailed(self.pipeline.id, order.attempt, failure))
+            return
+        started = time.monotonic()
+        try:
+            outcomes = self._exchange.run_step(self.pipeline, request, slots)
+        except Exception as error:
+            broken = isinstance(error, StepBroken)
+            reason = str(error) if broken else f"{type(error).__name__}: {error}"
+            self._post(StepBroke(self.pipeline.id, order.attempt, order.step, reason))
+            return
+        seconds = time.monotonic() - started
+        self._post(StepThrough(self.pipeline.id, order.attempt, order.step, outcomes, seconds))
+
+    def _request_for(
+        self, order: RunStep, assigner: SplitAssigner, barriers: tuple[Barrier, ...]
+    ) -> StepRequest:
+        """The same request again when the step is repeated: its splits are assigned already."""
+        request = self._request
+        if request is None or (request.attempt, request.step) != (order.attempt, order.step):
+            if not assigner.is_open:
+                assigner.open()
+            request = StepRequest(
+                pipeline=self.pipeline.id,
+                attempt=order.attempt,
+                step=order.step,
+                slice_records=self._slice.records,
+                slice_bytes=self._engine.max_slice_bytes.get_bytes(),
+                barriers=barriers,
+                assignments=assigner.assign(),
+            )
+            for barrier in barriers:
+                self._post(SourcesTriggered(barrier.checkpoint_id, assigner.snapshot()))
+            self._request = request
+        return request
+
+    def _fresh_slice(self) -> SliceSize:
+        return SliceSize(self._engine.step_target.total_seconds(), self._engine.max_slice_records)
+
+    def _close_assigner(self) -> None:
+        if self._assigner is not None:
+            self._assigner.close()
+            self._assigner = None

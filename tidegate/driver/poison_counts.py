@@ -1,0 +1,66 @@
+"""How often the job has failed on which record, and which ones it leaves out from now on.
+
+This is the driver's memory: it lasts as long as the job, over all its restarts, but a job that is
+started again counts anew.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from tidegate.core.errors import TidegateError, UserFunctionError
+from tidegate.core.ids import Attempt
+from tidegate.core.poison import PoisonOrders, PoisonRecord
+from tidegate.core.setting_groups import RestartSettings
+from tidegate.protocol.restart_strategy import restarts_allowed
+
+_log = logging.getLogger("tidegate.job")
+
+
+class PoisonCounts:
+    """Counts the failures on each record. `skip_after` None: no record is ever left out."""
+
+    def __init__(self, skip_after: int | None) -> None:
+        self._skip_after = skip_after
+        self._failures: dict[PoisonRecord, set[Attempt]] = {}
+        self._skips: set[PoisonRecord] = set()
+
+    def failed(self, attempt: Attempt, error: TidegateError) -> None:
+        """An attempt failed with this error; told twice of one attempt, it counts once."""
+        if self._skip_after is None or not isinstance(error, UserFunctionError):
+            return
+        poison = error.poison
+        if poison is None or poison in self._skips:
+            return
+        attempts = self._failures.setdefault(poison, set())
+        attempts.add(attempt)
+        if len(attempts) >= self._skip_after:
+            self._skips.add(poison)
+            del self._failures[poison]
+            _log.warning(
+                "the job failed %d time(s) on the record %s in operator %r: from now on it is left "
+                "out",
+                self._skip_after,
+                error.args[3],
+                error.args[0],
+            )
+
+    def orders(self) -> PoisonOrders | None:
+        """What the operators of the next attempt are told; None: not to look for such records."""
+        if self._skip_after is None:
+            return None
+        return PoisonOrders(frozenset(self._skips), skips_at_once=self._skip_after == 0)
+
+
+def warn_of_too_few_restarts(settings: RestartSettings, *, checkpointing: bool) -> None:
+    """The job would end before it has failed on a record as often as it has to."""
+    wanted = settings.poison_skip_after or 0
+    allowed = restarts_allowed(settings, checkpointing=checkpointing)
+    if wanted > allowed:
+        _log.warning(
+            "a record is left out when the job has failed on it %d time(s), but the restart "
+            "strategy ends the job after %d restart(s): allow at least %d",
+            wanted,
+            allowed,
+            wanted,
+        )

@@ -1,0 +1,128 @@
+"""What a running job has done so far, for the live line and for whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidegate.checkpoint.statistics import CheckpointRecord
+from tidegate.core.ids import Attempt, SlotIndex
+from tidegate.driver.pipeline_driver import PipelineDriver
+from tidegate.driver.restoring import RestoreProgress, together
+from tidegate.graph.job_graph import Vertex
+from tidegate.protocol.region import RegionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Totals over all pipelines since they were deployed."""
+
+    records_in: int
+    """Read by sources."""
+    records_out: int
+    """Taken by the vertices that send to no other: the sinks and what is chained to them."""
+    lag: int | None
+    """Records that wait to be read, where all sources know it."""
+    records_to_repeat: int = 0
+    """Records that sources read again until they are where they had been before a failure."""
+    steps: int
+    step_seconds: float | None
+    """Of the last step of the slowest pipeline."""
+    restore: RestoreProgress | None = None
+    """Of the checkpoint that the job went on from last."""
+    checkpoint: CheckpointRecord | None = None
+    """The last one that completed."""
+
+    @property
+    def behind(self) -> int:
+        """Records to read until the job has caught up: with the end, or with where it had been."""
+        return self.records_to_repeat if self.lag is None else self.lag
+
+
+def progress_of(
+    drivers: Iterable[PipelineDriver], checkpoint: CheckpointRecord | None = None
+) -> Progress:
+    read = taken = steps = to_repeat = 0
+    restores: list[RestoreProgress] = []
+    lags: list[int | None] = []
+    seconds: list[float] = []
+    for driver in drivers:
+        steps += driver.region.last_step
+        if driver.step_seconds is not None:
+            seconds.append(driver.step_seconds)
+        if driver.restoring is not None:
+            restores.append(driver.restoring.progress)
+        read += driver.records_in
+        to_repeat += driver.records_to_repeat
+        for report in list(driver.reports.values()):
+            lags += [source.pending for source in report.sources.values()]
+            taken += sum(
+                report.records_in.get(vertex.id, 0)
+                for vertex in driver.pipeline.vertices
+                if vertex.id in driver.pipeline.sinks
+            )
+    known = [lag for lag in lags if lag is not None]
+    return Progress(
+        records_in=read,
+        records_out=taken,
+        lag=sum(known) if known and len(known) == len(lags) else None,
+        records_to_repeat=to_repeat,
+        restore=together(restores),
+        steps=steps,
+        step_seconds=max(seconds, default=None),
+        checkpoint=checkpoint,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtaskProgress:
+    """What one subtask has done since it was deployed."""
+
+    records_in: int = 0
+    records_out: int = 0
+    pending: int | None = None
+    """Records that wait to be read, of a source that knows it."""
+    is_finished: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VertexProgress:
+    """What the subtasks of one vertex have done."""
+
+    vertex: Vertex
+    state: RegionState
+    """Of its pipeline."""
+    attempt: Attempt
+    step_seconds: float | None
+    subtasks: tuple[SubtaskProgress, ...]
+
+
+def vertex_progress(drivers: Iterable[PipelineDriver]) -> tuple[VertexProgress, ...]:
+    """Of all vertices, in the order of the graph."""
+    found = [
+        VertexProgress(
+            vertex=vertex,
+            state=driver.region.state,
+            attempt=driver.region.attempt,
+            step_seconds=driver.step_seconds,
+            subtasks=tuple(
+                _subtask_progress(driver, vertex, SlotIndex(i)) for i in range(vertex.parallelism)
+            ),
+        )
+        for driver in drivers
+        for vertex in driver.pipeline.vertices
+    ]
+    return tuple(sorted(found, key=lambda each: each.vertex.id))
+
+
+def _subtask_progress(driver: PipelineDriver, vertex: Vertex, slot: SlotIndex) -> SubtaskProgress:
+    report = driver.reports.get(slot)
+    if report is None:
+        return SubtaskProgress()
+    source = report.sources.get(vertex.id)
+    return SubtaskProgress(
+        records_in=report.records_in.get(vertex.id, 0),
+        records_out=report.records_out.get(vertex.id, 0),
+        pending=None if source is None else source.pending,
+        is_finished=vertex.id in report.finished,
+    )

@@ -1,0 +1,181 @@
+"""The slots of one job: started while there is room, known once they register, missed when gone."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import assert_never
+
+from tidegate.core.clock import Clock
+from tidegate.core.errors import ExternalError, TidegateError
+from tidegate.core.ids import Address, SlotIndex
+from tidegate.core.setting_groups import EngineSettings
+from tidegate.driver.cluster import Cluster
+from tidegate.protocol.incarnation import Incarnation
+from tidegate.protocol.messages import (
+    Accepted,
+    DriverHeartbeat,
+    DriverMessage,
+    Refused,
+    Register,
+    Shutdown,
+)
+from tidegate.protocol.slot_pool import (
+    CancelLaunch,
+    Dismiss,
+    Launch,
+    PoolInstruction,
+    SlotGone,
+    SlotPool,
+    SlotReady,
+)
+from tidegate.transport.versions import mismatch
+
+_log = logging.getLogger("tidegate.slots")
+_LOOK_FOR_ROOM_SECONDS = 1.0
+_MOST_FAILED_STARTS = 3
+"""How often a slot may end before it is ready until the job gives it up."""
+
+
+class Slots:
+    """The shell around `SlotPool`: carries out what it says. Used by the job master's thread."""
+
+    def __init__(
+        self,
+        number: int,
+        package: bytes,
+        engine: EngineSettings,
+        cluster: Cluster,
+        clock: Clock,
+        *,
+        on_gone: Callable[[SlotIndex, str], None],
+        on_failure: Callable[[TidegateError], None],
+    ) -> None:
+        self.addresses: dict[SlotIndex, Address] = {}
+        """Where the step servers of the slots that are there listen."""
+        self._package = package
+        self._cluster = cluster
+        self._clock = clock
+        self._on_gone = on_gone
+        self._on_failure = on_failure
+        self._lease = engine.heartbeat_timeout.total_seconds()
+        self._patience = engine.slot_start_timeout.total_seconds()
+        self._pool = SlotPool(number, lease=self._lease, now=clock.monotonic())
+        self._to_launch: deque[Launch] = deque()
+        self._look_for_room_at = 0.0
+        self._shortage: TidegateError | None = None
+        self._is_stopped = False
+        self._deadline: float | None = None
+        """When it is too late for slots that are missing."""
+
+    def start(self) -> None:
+        self._deadline = self._now() + self._patience
+        self._carry_out(self._pool.start(self._now()))
+        self._launch_what_can_be()
+
+    def ready(self) -> dict[SlotIndex, Incarnation]:
+        """The slots in which pipelines can be deployed."""
+        return self._pool.ready()
+
+    def is_current(self, incarnation: Incarnation) -> bool:
+        """Whether what this process says counts."""
+        return self._pool.is_current(incarnation)
+
+    def tell(self, slots: Iterable[SlotIndex], message: DriverMessage) -> None:
+        """Send a message to those of the slots that are there."""
+        ready = self._pool.ready()
+        for slot in slots:
+            if slot in ready:
+                self._cluster.send(ready[slot], message)
+
+    def next_tick(self) -> float | None:
+        """When `tick` has something to do, if nothing happens before."""
+        return self._pool.next_tick()
+
+    def tick(self) -> None:
+        """Time has passed."""
+        self._carry_out(self._pool.tick(self._now()))
+        self._launch_what_can_be()
+        missing = self._pool.missing()
+        if not missing:
+            self._deadline = None
+        elif self._deadline is not None and self._now() >= self._deadline:
+            names = ", ".join(f"slot {m.slot}: {m.reason.value}" for m in missing)
+            waited = ExternalError(f"waited too long for resources ({names})")
+            self._on_failure(self._shortage or waited)
+
+    def register(self, message: Register) -> None:
+        incarnation = message.incarnation
+        if (difference := mismatch(message.versions)) is not None:
+            self._cluster.send(incarnation, Refused(difference))
+            self._on_failure(
+                ExternalError(f"slot {incarnation.slot} cannot serve this job: {difference}")
+            )
+            return
+        self._carry_out(self._pool.registered(incarnation, self._now()))
+        if self._pool.is_current(incarnation):
+            self.addresses[incarnation.slot] = message.address
+            self._cluster.send(incarnation, Accepted(self._package, self._lease))
+
+    def beat(self, incarnation: Incarnation, number: int) -> None:
+        if self._pool.beat(incarnation, self._now()):
+            self._cluster.send(incarnation, DriverHeartbeat(number))
+
+    def line_ended(self, incarnation: Incarnation) -> None:
+        self._carry_out(self._pool.line_ended(incarnation, self._now()))
+
+    def job_ended(self, slot: SlotIndex, reason: str) -> None:
+        _log.debug("the Spark job of slot %s ended: %s", slot, reason)
+        self._carry_out(self._pool.job_ended(slot, self._now()))
+        for missing in self._pool.missing():
+            if missing.slot == slot and missing.failed_starts >= _MOST_FAILED_STARTS:
+                self._on_failure(ExternalError(f"slot {slot} cannot be started: {reason}"))
+
+    def kill(self, slot: SlotIndex) -> None:
+        """End the process of a slot whose user code does not return."""
+        self._cluster.kill(slot)
+
+    def stop_launching(self) -> None:
+        """The job ends: slots that are missing are not missed any more."""
+        self._is_stopped = True
+
+    def shut_down(self) -> None:
+        """Send home who is there."""
+        self._pool.shut_down()
+        self.tell(list(self._pool.ready()), Shutdown())
+
+    def _now(self) -> float:
+        return self._clock.monotonic()
+
+    def _launch_what_can_be(self) -> None:
+        """Start slots only while there is room for all of them and the steps between them."""
+        if self._is_stopped or not self._to_launch or self._now() < self._look_for_room_at:
+            return
+        self._shortage = self._cluster.shortage()
+        if self._shortage is not None:
+            if self._look_for_room_at > 0:
+                _log.info("waiting for resources: %s", self._shortage)
+            self._look_for_room_at = self._now() + _LOOK_FOR_ROOM_SECONDS
+            return
+        while self._to_launch:
+            order = self._to_launch.popleft()
+            self._cluster.launch(order.slot, order.number)
+
+    def _carry_out(self, instructions: Iterable[PoolInstruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Launch():
+                    self._to_launch.append(instruction)
+                case CancelLaunch(slot):
+                    self._cluster.kill(slot)
+                case Dismiss(incarnation, reason):
+                    self._cluster.send(incarnation, Refused(reason))
+                case SlotReady(incarnation):
+                    _log.debug("%s is ready", incarnation)
+                case SlotGone(incarnation, reason):
+                    self.addresses.pop(incarnation.slot, None)
+                    self._deadline = self._now() + self._patience
+                    self._on_gone(incarnation.slot, reason)
+                case _:
+                    assert_never(instruction)

@@ -1,0 +1,79 @@
+"""Which splits exist and who reads them: the enumerators of a pipeline's sources."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tidegate.connectors.source import EnumeratorContext, SplitEnumerator
+from tidegate.core.ids import SubtaskIndex, VertexId
+from tidegate.graph.job_graph import Pipeline
+from tidegate.protocol.messages import SplitAssignment
+
+Assignments = dict[tuple[VertexId, SubtaskIndex], SplitAssignment]
+
+
+class SplitAssigner:
+    """Asks the enumerators before each step; lives as long as one attempt of the pipeline."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        restored: Mapping[VertexId, bytes],
+        job: EnumeratorContext | None = None,
+    ) -> None:
+        self._job = job or EnumeratorContext()
+        self._vertices = pipeline.sources
+        self._restored = restored
+        self._enumerators: dict[VertexId, SplitEnumerator] = {}
+        self._told_all: set[VertexId] = set()
+
+    def open(self) -> None:
+        for vertex in self._vertices:
+            assert vertex.source is not None
+            enumerator = vertex.source.create_enumerator()
+            self._enumerators[vertex.id] = enumerator
+            enumerator.context = replace(self._job, operator_id=vertex.chain[0].operator_id)
+            enumerator.open()
+            if vertex.id in self._restored:
+                enumerator.restore(pickle.loads(self._restored[vertex.id]))
+
+    @property
+    def is_open(self) -> bool:
+        return len(self._enumerators) == len(self._vertices)
+
+    @property
+    def may_find_more(self) -> bool:
+        """Whether asking again can make a difference."""
+        return len(self._told_all) < len(self._vertices)
+
+    def assign(self) -> Assignments:
+        """Splits that were found since the last call, and who has got its last one."""
+        assignments: Assignments = {}
+        for vertex in self._vertices:
+            if vertex.id in self._told_all:
+                continue
+            enumerator = self._enumerators[vertex.id]
+            found = enumerator.next_splits(vertex.parallelism)
+            no_more = enumerator.is_exhausted()
+            for subtask in range(vertex.parallelism):
+                splits = tuple(found.get(subtask, ()))
+                if splits or no_more:
+                    place = (vertex.id, SubtaskIndex(subtask))
+                    assignments[place] = SplitAssignment(splits=splits, no_more=no_more)
+            if no_more:
+                self._told_all.add(vertex.id)
+        return assignments
+
+    def snapshot(self) -> dict[VertexId, bytes]:
+        """What the enumerators know, pickled: every split they gave out is with its reader."""
+        return {
+            id: pickle.dumps(enumerator.snapshot(), protocol=5)
+            for id, enumerator in self._enumerators.items()
+        }
+
+    def close(self) -> None:
+        for enumerator in self._enumerators.values():
+            enumerator.close()
+        self._enumerators.clear()

@@ -1,0 +1,183 @@
+"""The store of a job's checkpoints on a thread of its own: nothing there holds up the job."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from tidegate.checkpoint.memory_store import MemoryCheckpointStore
+from tidegate.checkpoint.metadata import CheckpointMetadata
+from tidegate.checkpoint.savepoints import dispose, publish_savepoint, remove_savepoint
+from tidegate.checkpoint.store import CheckpointStore
+from tidegate.core.errors import InternalError, StorageError, TidegateError
+from tidegate.core.ids import CheckpointId
+from tidegate.protocol.completed import CompletedCheckpoint
+from tidegate.protocol.coordinator import Trigger
+from tidegate.state.snapshot import SubtaskSnapshot
+from tidegate.stream.elements import SavepointTarget
+
+_log = logging.getLogger("tidegate.checkpoint")
+_READ_BACK_SECONDS = 1.0
+"""Pause before it is asked again whether a publication of unknown result has happened."""
+
+Completed = CompletedCheckpoint[SubtaskSnapshot]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointBegun:
+    """The store is ready for a checkpoint, or not."""
+
+    trigger: Trigger
+    error: TidegateError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationSettled:
+    """It is certain whether a checkpoint is durable."""
+
+    completed: Completed
+    metadata: CheckpointMetadata
+    path: str | None = None
+    error: TidegateError | None = None
+    """Why it is not."""
+    seconds: float = 0.0
+
+
+CheckpointEvent = CheckpointBegun | PublicationSettled
+
+
+class StoreThread:
+    """Does one thing after the other, in the order in which they were asked for."""
+
+    def __init__(self, store: CheckpointStore | MemoryCheckpointStore) -> None:
+        self._store = store
+        self._post: Callable[[CheckpointEvent], None] = lambda event: None
+        self._tasks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._is_hurried = threading.Event()
+        self._given_up: dict[CheckpointId, SavepointTarget] = {}
+        """Savepoints that were deleted while subtasks may still have written to them."""
+        self._thread = threading.Thread(
+            target=self._run, name="tidegate-checkpoint-store", daemon=True
+        )
+
+    def start(self, post: Callable[[CheckpointEvent], None]) -> None:
+        """Begin to work; results are posted."""
+        self._post = post
+        self._thread.start()
+
+    def begin(self, trigger: Trigger) -> None:
+        """Get ready for a checkpoint; CheckpointBegun tells how it went."""
+        self._tasks.put(partial(self._begin, trigger))
+
+    def publish(self, completed: Completed, metadata: CheckpointMetadata) -> None:
+        """Make a checkpoint durable; PublicationSettled tells how it went."""
+        self._tasks.put(partial(self._publish, completed, metadata))
+
+    def discard(self, checkpoint_id: CheckpointId) -> None:
+        """Delete a completed checkpoint."""
+        self._tasks.put(partial(self._store.discard, checkpoint_id))
+
+    def abandon(
+        self, checkpoint_id: CheckpointId, snapshots: Iterable[SubtaskSnapshot], *, is_whole: bool
+    ) -> None:
+        """Delete what was written for a checkpoint that will never be."""
+        self._tasks.put(partial(self._store.abandon, checkpoint_id, snapshots, is_whole=is_whole))
+
+    def remove_savepoint(self, checkpoint_id: CheckpointId, target: SavepointTarget) -> None:
+        """Delete what was written of a savepoint that will never be, and what still will be."""
+        self._tasks.put(partial(self._remove_savepoint, checkpoint_id, target))
+
+    def dispose(self, path: str) -> None:
+        """Delete a checkpoint or savepoint that the job has taken over."""
+        self._tasks.put(partial(dispose, path))
+
+    def remove(self, checkpoints: Iterable[CheckpointId]) -> None:
+        """Delete these checkpoints, and the directory with them, unless a newer driver has it."""
+        self._tasks.put(self._store.still_owned)
+        for checkpoint_id in checkpoints:
+            self.discard(checkpoint_id)
+        self._tasks.put(self._store.remove_if_empty)
+
+    def hurry(self) -> None:
+        """What is not known to be published by now is taken for not."""
+        self._is_hurried.set()
+
+    def close(self) -> None:
+        """Wait until everything is done that was asked for."""
+        self.hurry()
+        self._tasks.put(self._remove_again)
+        self._tasks.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            try:
+                task()
+            except StorageError as error:
+                # What could not be deleted stays until the next start.
+                _log.warning("%s", error)
+            except Exception:
+                _log.exception("something went wrong with the store of the checkpoints")
+
+    def _begin(self, trigger: Trigger) -> None:
+        error: TidegateError | None = None
+        try:
+            self._store.begin(trigger.barrier.checkpoint_id, trigger.barrier.base)
+        except Exception as failure:
+            error = _as_ours(failure)
+        self._post(CheckpointBegun(trigger, error))
+
+    def _publish(self, completed: Completed, metadata: CheckpointMetadata) -> None:
+        started = time.monotonic()
+        path: str | None = None
+        error: TidegateError | None = None
+        target = completed.savepoint
+        try:
+            if target is None:
+                path = self._store.publish(metadata)
+            else:
+                path = publish_savepoint(target, metadata)
+        except StorageError as failure:
+            if target is not None or not self._is_published_after_all(completed.checkpoint_id):
+                error = failure
+        except Exception as failure:
+            error = _as_ours(failure)
+        if error is None:
+            self._remove_again(completed.checkpoint_id)
+        seconds = time.monotonic() - started
+        self._post(PublicationSettled(completed, metadata, path, error, seconds))
+
+    def _remove_savepoint(self, checkpoint_id: CheckpointId, target: SavepointTarget) -> None:
+        self._given_up[checkpoint_id] = target
+        remove_savepoint(target)
+
+    def _remove_again(self, before: CheckpointId | None = None) -> None:
+        """Subtasks that have written a later checkpoint, or have ended, write to none before it."""
+        for number in [n for n in self._given_up if before is None or n < before]:
+            try:
+                remove_savepoint(self._given_up.pop(number))
+            except StorageError as error:
+                _log.warning("%s", error)
+
+    def _is_published_after_all(self, checkpoint_id: CheckpointId) -> bool:
+        """Nothing may be decided before this is known; it is asked until the storage answers."""
+        while True:
+            try:
+                return self._store.is_published(checkpoint_id)
+            except StorageError as error:
+                _log.warning("cannot see whether checkpoint %d is there: %s", checkpoint_id, error)
+                if self._is_hurried.wait(_READ_BACK_SECONDS):
+                    return False
+
+
+def _as_ours(error: Exception) -> TidegateError:
+    if isinstance(error, TidegateError):
+        return error
+    _log.error("something went wrong with the store of the checkpoints", exc_info=error)
+    return InternalError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,31 @@
+"""What moves a step through its slots; Spark and the in-process cluster provide it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from tidegate.core.ids import Address, SlotIndex
+from tidegate.graph.job_graph import Pipeline
+from tidegate.protocol.messages import StepOutcome, StepRequest
+
+
+class Exchange(Protocol):
+    """Moves one step of a pipeline through its slots: deliver every unit, fetch its answer."""
+
+    def run_step(
+        self, pipeline: Pipeline, request: StepRequest, slots: Mapping[SlotIndex, Address]
+    ) -> Sequence[StepOutcome]:
+        """Run all levels and return what each slot says.
+
+        Raises:
+            StepBroken: the exchange itself failed; the step may be run again.
+        """
+        ...
+
+    def cancel_step(self, pipeline: Pipeline) -> None:
+        """Make a running `run_step` of this pipeline return or raise soon."""
+
+
+class StepBroken(Exception):
+    """The exchange could not run a step, for reasons of its own."""

@@ -1,0 +1,100 @@
+"""Spark's shuffle as the channel between subtasks: one short Spark job a step.
+
+    stage 0, task i ── asks slot i to run its sources
+    shuffle         ── packets, keyed by target slot, as opaque bytes
+    stage k, task j ── delivers them to slot j, which runs level k
+    last stage      ── returns the slots' reports to the driver
+
+A step task never fails for a reason of ours: a slot out of reach is a mark that travels on.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from tidegate.core.ids import Address, JobId, Level, SlotIndex
+from tidegate.exchange.contract import StepBroken
+from tidegate.exchange.step_task import StageTask, same_slot
+from tidegate.graph.job_graph import Pipeline
+from tidegate.protocol.messages import StepOutcome, StepRequest, UnitOrder
+from tidegate.transport.shipping import to_slot
+from tidegate.transport.spark_errors import reason_of, spark_may_be_gone
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+
+class ShuffleExchange:
+    """Runs steps as jobs of a SparkContext."""
+
+    def __init__(self, context: SparkContext, job_id: JobId, secret: bytes) -> None:
+        self._context = context
+        self._secret = secret
+        self._tag = f"tidegate-{job_id}"
+        self._bases: dict[int, RDD[int]] = {}
+
+    def run_step(
+        self, pipeline: Pipeline, request: StepRequest, slots: Mapping[SlotIndex, Address]
+    ) -> Sequence[StepOutcome]:
+        """See `tidegate.driver.cluster.Exchange`."""
+        context, width = self._context, pipeline.slots
+        addresses = tuple(slots.get(SlotIndex(i)) for i in range(width))
+        stages = _stages(pipeline, request, addresses, self._secret)
+        try:
+            context.setJobGroup(self._group(pipeline), "step", interruptOnCancel=True)
+            context.addJobTag(self._tag)
+            if width not in self._bases:
+                self._bases[width] = context.parallelize(range(width), width)
+            moving: RDD[Any] = self._bases[width].mapPartitionsWithIndex(stages[0])
+            for stage in stages[1:]:
+                moving = moving.partitionBy(width, same_slot).mapPartitionsWithIndex(stage)
+            outcomes = [pickle.loads(outcome) for outcome in moving.collect()]
+            if len(stages) > 1:
+                moving.cleanShuffleDependencies(False)
+        except (Py4JError, PySparkException) as failure:
+            raise StepBroken(reason_of(failure)) from failure
+        return outcomes
+
+    def cancel_step(self, pipeline: Pipeline) -> None:
+        with spark_may_be_gone():
+            self._context.cancelJobGroup(self._group(pipeline))
+
+    def _group(self, pipeline: Pipeline) -> str:
+        return f"{self._tag}-steps-{pipeline.id}"
+
+
+def _stages(
+    pipeline: Pipeline, request: StepRequest, addresses: tuple[Address | None, ...], secret: bytes
+) -> list[StageTask]:
+    """One stage per level; a pipeline of one slot has nothing to exchange and needs just one."""
+    groups = (
+        [tuple(range(pipeline.levels))]
+        if pipeline.slots == 1
+        else [(level,) for level in range(pipeline.levels)]
+    )
+    return [
+        StageTask(
+            orders=tuple(_order(request, Level(level)) for level in levels),
+            addresses=addresses,
+            secret=secret,
+            is_last=levels == groups[-1],
+        )
+        for levels in groups
+    ]
+
+
+def _order(request: StepRequest, level: Level) -> bytes:
+    return to_slot(
+        UnitOrder(
+            pipeline=request.pipeline,
+            attempt=request.attempt,
+            step=request.step,
+            level=level,
+            request=request if level == 0 else None,
+        )
+    )

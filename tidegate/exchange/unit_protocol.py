@@ -1,0 +1,62 @@
+"""How a step task and a slot talk: one request on a connection, one answer, then the next.
+
+task  ▶ OPEN(unit) · PACKET* · MARK* · RUN
+slot  ▶ PACKET* · MARK* · REPORT          or    REFUSED(reason)
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+
+from tidegate.core.errors import ProtocolViolation
+from tidegate.transport.wire import Connection
+
+
+class Frame(IntEnum):
+    """Kinds of frames; 0 is the handshake's."""
+
+    OPEN = 1
+    PACKET = 2
+    MARK = 3
+    RUN = 4
+    REPORT = 5
+    REFUSED = 6
+
+
+class UnitRefused(Exception):
+    """The slot will not run the unit; its text says why."""
+
+
+Cargo = tuple[Frame, bytes | bytearray]
+"""A packet or a mark, as opaque bytes."""
+
+
+def send_unit(connection: Connection, order: bytes, cargo: Iterable[Cargo]) -> None:
+    """Deliver the whole input of a unit."""
+    connection.send(Frame.OPEN, order)
+    for frame, payload in cargo:
+        connection.send(frame, payload)
+    connection.send(Frame.RUN)
+
+
+def receive_answer(connection: Connection) -> Iterator[Cargo]:
+    """What the unit emitted, as it comes; the report is last.
+
+    Raises:
+        UnitRefused: the slot will not run it.
+        LineClosed: the slot is gone.
+    """
+    while True:
+        kind, payload = connection.receive()
+        match kind:
+            case Frame.PACKET | Frame.MARK:
+                yield Frame(kind), payload
+            case Frame.REPORT:
+                yield Frame.REPORT, payload
+                return
+            case Frame.REFUSED:
+                raise UnitRefused(pickle.loads(payload))
+            case _:
+                raise ProtocolViolation(f"a slot answered with a frame of kind {kind}")

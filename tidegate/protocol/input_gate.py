@@ -1,0 +1,240 @@
+"""The inputs of one subtask: merges its channels into one order that respects barriers.
+
+Batches on an open channel need not pass through here at all:
+
+    index = gate.open_input(channel)       # one look-up per packet: only control elements change it
+    if index is not None and type(element) is Batch:
+        operator.process(element, index)
+    else:
+        for delivery in gate.feed(channel, element, now, size):
+            ...
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tidegate.core.errors import ProtocolViolation
+from tidegate.core.ids import CheckpointId
+from tidegate.protocol.alignment import (
+    Abort,
+    Alignment,
+    Block,
+    Complete,
+    Logged,
+    Release,
+    Ruling,
+)
+from tidegate.protocol.packet import Channel
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import Barrier, EndOfInput, StreamElement, Watermark
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Process this batch as one of the given input."""
+
+    input_index: int
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshot:
+    """Snapshot now, then forward the barrier; what was processed so far is before it."""
+
+    barrier: Barrier
+    alignment_seconds: float
+    bytes_buffered: int
+    ended_inputs: frozenset[int] = frozenset()
+    """Inputs that have ended before the barrier: part of the snapshot, for the gate restored."""
+    is_whole: bool = True
+    """Otherwise `InFlight` follows, with what belongs to the snapshot as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """What came before the barrier of an unaligned checkpoint on channels that were behind."""
+
+    checkpoint_id: CheckpointId
+    elements: tuple[tuple[Channel, StreamElement], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotAborted:
+    """The gate gave a checkpoint up by itself: decline it to the coordinator."""
+
+    checkpoint_id: CheckpointId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceWatermark:
+    """Event time has come to here on all channels."""
+
+    watermark: Watermark
+
+
+@dataclass(frozen=True, slots=True)
+class InputEnded:
+    """No record follows on any channel of this input."""
+
+    input_index: int
+    is_last: bool = False
+    """All other inputs have ended before: no record follows at all, barriers still may."""
+
+
+Delivery = Records | TakeSnapshot | InFlight | SnapshotAborted | AdvanceWatermark | InputEnded
+
+
+class InputGate:
+    """One per subtask with inputs; `channels` maps every channel to the input it feeds.
+
+    Inputs that had ended when the state being restored was taken (`ended_inputs`) have ended
+    again from the start: they deliver no second `InputEnded`.
+    """
+
+    def __init__(
+        self, channels: Mapping[Channel, int], *, ended_inputs: Iterable[int] = ()
+    ) -> None:
+        self._inputs = dict(channels)
+        self._ended_inputs = set(ended_inputs)
+        live = {c: index for c, index in channels.items() if index not in self._ended_inputs}
+        self._open = dict(live)
+        self._live = set(live)
+        self._alignment: Alignment[Channel] = Alignment(live)
+        self._waiting: dict[Channel, deque[tuple[StreamElement, int]]] = {}
+        self._released: deque[Channel] = deque()
+        self._watermarks: dict[Channel, int | None] = dict.fromkeys(live)
+        self._combined: int | None = None
+        self._bytes_buffered = 0
+        self._logs: dict[CheckpointId, list[tuple[Channel, StreamElement]]] = {}
+        self._deliveries: list[Delivery] = []
+
+    def open_input(self, channel: Channel) -> int | None:
+        """The input that batches of this channel may be handed to at once; None: `feed` them."""
+        return self._open.get(channel)
+
+    @property
+    def bytes_waiting(self) -> int:
+        """The size of what blocked channels hold back now."""
+        return sum(size for fifo in self._waiting.values() for _, size in fifo)
+
+    def feed(
+        self, channel: Channel, element: StreamElement, now: float, size: int = 0
+    ) -> list[Delivery]:
+        """Take the next element of a channel; what is delivered must be carried out in order."""
+        if channel in self._waiting:
+            self._waiting[channel].append((element, size))
+            self._bytes_buffered += size
+            return []
+        if channel not in self._inputs:
+            raise ProtocolViolation(f"{channel} is none of the channels {sorted(self._inputs)}")
+        self._handle(channel, element, now)
+        return self._drain(now)
+
+    def abort(self, checkpoint_id: CheckpointId, now: float) -> list[Delivery]:
+        """The coordinator gave the checkpoint up: release what waits for it."""
+        rulings = self._alignment.abort(checkpoint_id)
+        self._forget_log(checkpoint_id)
+        self._apply(rulings, now)
+        return self._drain(now)
+
+    def _drain(self, now: float) -> list[Delivery]:
+        """Empty what was released, each channel up to the barrier at which it blocks again."""
+        while self._released:
+            channel = self._released.popleft()
+            fifo = self._waiting.pop(channel)
+            self._reopen(channel)
+            while fifo and channel not in self._waiting:
+                element, _ = fifo.popleft()
+                self._handle(channel, element, now)
+            if fifo:
+                self._waiting[channel] = fifo
+                self._bytes_buffered += sum(size for _, size in fifo)
+        deliveries, self._deliveries = self._deliveries, []
+        return deliveries
+
+    def _handle(self, channel: Channel, element: StreamElement, now: float) -> None:
+        if isinstance(element, Batch | Watermark):
+            for checkpoint_id in self._alignment.logged_by(channel):
+                self._logs[checkpoint_id].append((channel, element))
+        if isinstance(element, Barrier):
+            self._apply(self._alignment.barrier(channel, element, now), now)
+        elif isinstance(element, Watermark):
+            self._advance(channel, element)
+        elif isinstance(element, EndOfInput):
+            self._end(channel, now)
+        elif channel in self._live:
+            self._deliveries.append(Records(self._inputs[channel], element))
+        else:
+            raise ProtocolViolation(f"records came on {channel} behind its end of input")
+
+    def _apply(self, rulings: list[Ruling[Channel]], now: float) -> None:
+        for ruling in rulings:
+            match ruling:
+                case Block(channel):
+                    self._open.pop(channel, None)
+                    self._waiting[channel] = deque()
+                case Release(channels):
+                    self._released.extend(channels)
+                    self._bytes_buffered = 0
+                case Complete(barrier, first_barrier_at, owed):
+                    seconds, ended = now - first_barrier_at, frozenset(self._ended_inputs)
+                    self._deliveries.append(
+                        TakeSnapshot(barrier, seconds, self._bytes_buffered, ended, not owed)
+                    )
+                    if owed:
+                        self._logs[barrier.checkpoint_id] = []
+                        for channel in owed:
+                            self._open.pop(channel, None)
+                case Logged(checkpoint_id):
+                    self._deliveries.append(
+                        InFlight(checkpoint_id, tuple(self._logs[checkpoint_id]))
+                    )
+                    self._forget_log(checkpoint_id)
+                case Abort(checkpoint_id, reason):
+                    self._forget_log(checkpoint_id)
+                    self._deliveries.append(SnapshotAborted(checkpoint_id, reason))
+
+    def _forget_log(self, checkpoint_id: CheckpointId) -> None:
+        if self._logs.pop(checkpoint_id, None) is not None:
+            for channel in self._live:
+                self._reopen(channel)
+
+    def _reopen(self, channel: Channel) -> None:
+        """Batches need not be fed any more, unless they have to wait or to be logged."""
+        if channel not in self._waiting and not self._alignment.logged_by(channel):
+            self._open[channel] = self._inputs[channel]
+
+    def _advance(self, channel: Channel, watermark: Watermark) -> None:
+        if channel not in self._live:
+            return
+        known = self._watermarks[channel]
+        if known is None or watermark.timestamp > known:
+            self._watermarks[channel] = watermark.timestamp
+            self._combine()
+
+    def _combine(self) -> None:
+        slowest: int | None = None
+        for timestamp in self._watermarks.values():
+            if timestamp is None:
+                return
+            slowest = timestamp if slowest is None else min(slowest, timestamp)
+        if slowest is not None and (self._combined is None or slowest > self._combined):
+            self._combined = slowest
+            self._deliveries.append(AdvanceWatermark(Watermark(slowest)))
+
+    def _end(self, channel: Channel, now: float) -> None:
+        if channel not in self._live:
+            return
+        self._live.remove(channel)
+        self._open.pop(channel, None)
+        del self._watermarks[channel]
+        self._combine()
+        index = self._inputs[channel]
+        if not any(self._inputs[other] == index for other in self._live):
+            self._ended_inputs.add(index)
+            self._deliveries.append(InputEnded(index, is_last=not self._live))
+        self._apply(self._alignment.ended(channel), now)

@@ -1,0 +1,78 @@
+"""The status of a whole job, in Flink's names, as it follows from its regions.
+
+CREATED ──▶ RUNNING ──▶ FINISHED
+   │        ▲    │
+   │        │    ├──▶ FAILING ──▶ FAILED
+   │        │    ▼       │
+   │        └─ RESTARTING ◀┘
+   └─────────────┴───── any of these ──▶ CANCELLING ──▶ CANCELED
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from tidegate.protocol.region import RegionState
+
+
+class JobStatus(Enum):
+    """Flink's states of a job. SUSPENDED, RECONCILING and INITIALIZING do not occur here."""
+
+    CREATED = 0
+    RUNNING = 1
+    FAILING = 2
+    FAILED = 3
+    CANCELLING = 4
+    CANCELED = 5
+    FINISHED = 6
+    RESTARTING = 7
+    SUSPENDED = 8
+    RECONCILING = 9
+    INITIALIZING = 10
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
+
+    def is_globally_terminal_state(self) -> bool:
+        """Whether the job has ended and will never run again."""
+        return self.is_terminal
+
+    def is_terminal_state(self) -> bool:
+        """Whether the job has ended here; another driver may still take it up."""
+        return self is JobStatus.SUSPENDED or self.is_terminal
+
+
+LEGAL_MOVES: dict[JobStatus, set[JobStatus]] = {
+    JobStatus.CREATED: {JobStatus.RUNNING, JobStatus.FAILING, JobStatus.CANCELLING},
+    JobStatus.RUNNING: {
+        JobStatus.FINISHED,
+        JobStatus.FAILING,
+        JobStatus.RESTARTING,
+        JobStatus.CANCELLING,
+    },
+    JobStatus.FAILING: {JobStatus.RESTARTING, JobStatus.FAILED, JobStatus.CANCELLING},
+    JobStatus.RESTARTING: {JobStatus.RUNNING, JobStatus.FAILING, JobStatus.CANCELLING},
+    JobStatus.CANCELLING: {JobStatus.CANCELED},
+    JobStatus.FAILED: set(),
+    JobStatus.CANCELED: set(),
+    JobStatus.FINISHED: set(),
+}
+
+
+def status_of(regions: Iterable[RegionState]) -> JobStatus:
+    """The job's status; a job whose regions all have ended is what the worst of them is."""
+    found = set(regions)
+    ended = all(state.is_terminal for state in found)
+    if RegionState.FAILED in found:
+        return JobStatus.FAILED if ended else JobStatus.FAILING
+    if found & {RegionState.CANCELLING, RegionState.CANCELED}:
+        return JobStatus.CANCELED if ended else JobStatus.CANCELLING
+    if RegionState.FAILING in found:
+        return JobStatus.FAILING
+    if RegionState.RESTARTING in found:
+        return JobStatus.RESTARTING
+    if found == {RegionState.CREATED}:
+        return JobStatus.CREATED
+    return JobStatus.FINISHED if found == {RegionState.FINISHED} else JobStatus.RUNNING

@@ -1,0 +1,341 @@
+"""Everything that driver and slots say to each other: the only vocabulary both sides share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.checkpoint.statistics import SubtaskStatistics
+from tidegate.connectors.source import InputStatus
+from tidegate.core.errors import TidegateError
+from tidegate.core.ids import (
+    Address,
+    Attempt,
+    CheckpointId,
+    Level,
+    PipelineId,
+    SlotIndex,
+    StepNumber,
+    SubtaskId,
+    SubtaskIndex,
+    VertexId,
+)
+from tidegate.core.poison import PoisonOrders
+from tidegate.protocol.incarnation import Incarnation
+from tidegate.protocol.packet import FailureMark, SlotOutOfReach
+from tidegate.protocol.restore import SubtaskRestore
+from tidegate.state.snapshot import SubtaskSnapshot
+from tidegate.state.snapshot_reader import CheckpointLocation
+from tidegate.stream.elements import Barrier
+
+# --- slot to driver -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """The first message of a slot: who it is, where its step server listens, what it runs on."""
+
+    incarnation: Incarnation
+    address: Address
+    versions: dict[str, str]
+    process_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """All subtasks of the pipeline in this slot are open."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    seeks: tuple[str, ...] = ()
+    """In words, from where its sources go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateRead:
+    """The subtasks that are being opened in this slot have read so much more of a checkpoint."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeployFailed:
+    """A subtask could not be opened."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class Undeployed:
+    """The subtasks of the pipeline are closed: it was cancelled, has failed or is finished."""
+
+    pipeline: PipelineId
+    failure: TidegateError | None = None
+    """What user code raised while it was closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """An idle pipeline has input, or a timer is due."""
+
+    pipeline: PipelineId
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleLines:
+    """Lines for the standard output of the driver."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Records for a collector in the driver, encoded like on a channel."""
+
+    collector: str
+    subtask: SubtaskIndex
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SlotHeartbeat:
+    """The slot is alive, and asks for its lease to be renewed."""
+
+    number: int = 0
+    """From `SlotMachine.beat`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointAcknowledged:
+    """A subtask has written its part of a checkpoint."""
+
+    checkpoint_id: CheckpointId
+    subtask: SubtaskId
+    attempt: Attempt
+    snapshot: SubtaskSnapshot
+    is_finished: bool
+    statistics: SubtaskStatistics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointDeclined:
+    """A subtask cannot take part in a checkpoint."""
+
+    checkpoint_id: CheckpointId
+    subtask: SubtaskId
+    attempt: Attempt
+    error: TidegateError
+    is_skipped: bool = False
+    """A newer barrier overtook this one's."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointNotified:
+    """The subtasks of the pipeline in this slot know that a checkpoint is complete."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    checkpoint_id: CheckpointId
+    failure: TidegateError | None = None
+    """What was to be done then could not be done."""
+
+
+SlotMessage = (
+    Register
+    | StateRead
+    | Deployed
+    | DeployFailed
+    | Undeployed
+    | Wake
+    | ConsoleLines
+    | Collected
+    | SlotHeartbeat
+    | CheckpointAcknowledged
+    | CheckpointDeclined
+    | CheckpointNotified
+)
+
+# --- driver to slot -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The registration is not accepted; the slot exits."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The registration is accepted: the job, as packed by `tidegate.transport.shipping`."""
+
+    package: bytes
+    lease_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPlace:
+    """Where subtasks write their state."""
+
+    directory: str | None
+    """The URL of the job's directory; None: everything is sent to the driver."""
+    inline_threshold: int
+    """State of a subtask up to so many bytes is sent to the driver."""
+    limit: int
+    """Bytes of a subtask's state that the driver takes where there is no directory."""
+    transfer_threads: int = 1
+    """How many files of a database are copied at once."""
+    is_regular: bool = True
+    """Whether checkpoints are taken; otherwise at most savepoints are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreOrder:
+    """The checkpoint to go on from, and what the subtasks of one slot take over from it."""
+
+    checkpoint_id: CheckpointId
+    location: CheckpointLocation | None
+    """Where its files are; None: it is in the driver's memory and has none."""
+    subtasks: dict[VertexId, SubtaskRestore]
+    size: int = 0
+    """Bytes of its files that the slot will read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deploy:
+    """Open the subtasks of a pipeline under a new attempt; an older attempt is closed first."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    snapshots: SnapshotPlace | None = None
+    """Where to write state; None: nobody will ever ask for it."""
+    restore: RestoreOrder | None = None
+    """What to go on from; None: from nothing."""
+    poison: PoisonOrders | None = None
+    """Which records to leave out; None: nobody watches for poison records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undeploy:
+    """Close the subtasks of a pipeline."""
+
+    pipeline: PipelineId
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCompleted:
+    """A checkpoint, and so each one before it, is durable. May be repeated."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAborted:
+    """A checkpoint will never complete."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class DriverHeartbeat:
+    """The driver is alive: the slot's lease runs anew from when it sent the beat answered here."""
+
+    answers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Close everything and exit."""
+
+
+DriverMessage = (
+    Refused
+    | Accepted
+    | Deploy
+    | Undeploy
+    | CheckpointCompleted
+    | CheckpointAborted
+    | DriverHeartbeat
+    | Shutdown
+)
+
+# --- inside a step ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitAssignment:
+    """Splits that a source subtask shall read from now on."""
+
+    splits: tuple[Any, ...] = ()
+    no_more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRequest:
+    """What stage 0 of a step asks of every slot; the same again when Spark retries it."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    step: StepNumber
+    slice_records: int
+    slice_bytes: int
+    barriers: tuple[Barrier, ...] = ()
+    assignments: dict[tuple[VertexId, SubtaskIndex], SplitAssignment] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitOrder:
+    """Which unit a step task wants to have run; sources run by the request at level 0."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    step: StepNumber
+    level: Level
+    request: StepRequest | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskFailure:
+    """A subtask ended its slice early."""
+
+    vertex: VertexId
+    subtask: SubtaskIndex
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """How far a source subtask came in this step."""
+
+    records: int
+    status: InputStatus
+    pending: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotReport:
+    """What one slot says of a finished step."""
+
+    slot: SlotIndex
+    failures: tuple[SubtaskFailure, ...] = ()
+    marks: tuple[FailureMark, ...] = ()
+    """Slots whose part of this step is missing somewhere upstream."""
+    sources: dict[VertexId, SourceReport] = field(default_factory=dict)
+    records_in: dict[VertexId, int] = field(default_factory=dict)
+    records_out: dict[VertexId, int] = field(default_factory=dict)
+    finished: frozenset[VertexId] = frozenset()
+    """Vertices whose subtask here has ended."""
+    next_timer: float | None = None
+    busy_seconds: float = 0.0
+    """How long the slot worked for this step."""
+
+
+StepOutcome = SlotReport | SlotOutOfReach

@@ -1,0 +1,183 @@
+"""Units of work: what one slot does at one level of one step, once, whoever asks how often.
+
+       a connection delivers           the set of one connection          the mailbox
+       packets of its own              is complete                        has run it
+    ──────────────▶ COLLECTING ──────────────▶ RUNNING ──────────────▶ SEALED ──▶ forgotten
+                    (per connection)           (one set, in order)    (answer)   (a higher step
+                                                                                  has begun)
+
+Spark may repeat the tasks of a step, in another order and at the same time. Each task collects its
+packets on its own connection, and only complete sets come here. The first one runs; everybody
+else waits for its answer and gets the same. Nothing here blocks or locks:
+
+    with condition:
+        outcome = units.complete(key, packets)
+        if isinstance(outcome, RunNow):
+            mailbox.post(outcome)           # ends in: with condition: units.seal(key, answer)
+            outcome = units.ask(key)        #                          condition.notify_all()
+        while isinstance(outcome, Pending):
+            condition.wait()
+            outcome = units.ask(key)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from tidegate.core.errors import ProtocolViolation
+from tidegate.core.ids import Attempt, Level, StepNumber
+from tidegate.protocol.packet import Packet, PacketPlace
+
+A = TypeVar("A")
+
+
+class UnitKey(NamedTuple):
+    """Which unit of a pipeline and slot."""
+
+    attempt: Attempt
+    step: StepNumber
+    level: Level
+
+
+@dataclass(frozen=True, slots=True)
+class RunNow:
+    """Run these packets now, in this order, then `seal`: nobody else has or will."""
+
+    key: UnitKey
+    packets: tuple[Packet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The unit runs already: wait until something is sealed, then `ask` again."""
+
+    key: UnitKey
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed(Generic[A]):
+    """The unit has run; this is its answer for everybody."""
+
+    key: UnitKey
+    answer: A
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The unit belongs to the past (or to no deployment); nobody will use an answer."""
+
+    key: UnitKey
+    reason: str
+
+
+class WorkUnits(Generic[A]):
+    """The units of one pipeline in one slot; `A` is the type of an answer."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._step = StepNumber(0)
+        self._running: set[Level] = set()
+        self._answers: dict[Level, A] = {}
+        self._is_closed = False
+
+    @property
+    def attempt(self) -> Attempt:
+        return self._attempt
+
+    @property
+    def step(self) -> StepNumber:
+        """The step that began last in this attempt; 0 before the first."""
+        return self._step
+
+    def reset(self, attempt: Attempt) -> None:
+        """Begin a newer attempt: everything of older ones is stale, also what is still running."""
+        if attempt <= self._attempt:
+            raise ProtocolViolation(
+                f"attempt {attempt} was to follow attempt {self._attempt}; attempts only grow"
+            )
+        self._forget()
+        self._attempt = attempt
+        self._step = StepNumber(0)
+        self._is_closed = False
+
+    def close(self) -> None:
+        """The pipeline is undeployed: everything is stale until the next `reset`."""
+        self._forget()
+        self._is_closed = True
+
+    def complete(
+        self, key: UnitKey, packets: Iterable[Packet]
+    ) -> RunNow | Pending | Sealed[A] | Stale:
+        """Hand over everything that one connection delivered before its end mark."""
+        stale = self._staleness(key)
+        if stale is not None:
+            return stale
+        if key.step == self._step:
+            if key.level in self._answers:
+                return Sealed(key, self._answers[key.level])
+            if key.level in self._running:
+                return Pending(key)
+        ordered = in_order(key, packets)
+        if key.step > self._step:
+            self._begin(key)
+        self._running.add(key.level)
+        return RunNow(key, ordered)
+
+    def ask(self, key: UnitKey) -> Pending | Sealed[A] | Stale:
+        """What has become of a unit that somebody runs."""
+        stale = self._staleness(key)
+        if stale is not None:
+            return stale
+        if key.step == self._step and key.level in self._answers:
+            return Sealed(key, self._answers[key.level])
+        if key.step == self._step and key.level in self._running:
+            return Pending(key)
+        raise ProtocolViolation(f"{key} was asked for before anybody completed it")
+
+    def seal(self, key: UnitKey, answer: A) -> bool:
+        """Fix the answer of a unit that has run; False if it is stale and nobody will ask."""
+        if self._staleness(key) is not None:
+            return False
+        if key.step != self._step or key.level not in self._running:
+            raise ProtocolViolation(f"{key} was sealed, but is not running")
+        self._running.remove(key.level)
+        self._answers[key.level] = answer
+        return True
+
+    def _forget(self) -> None:
+        self._running.clear()
+        self._answers.clear()
+
+    def _begin(self, key: UnitKey) -> None:
+        if self._running:
+            levels = ", ".join(map(str, sorted(self._running)))
+            raise ProtocolViolation(
+                f"{key} was delivered while level {levels} of step {self._step} is running; "
+                "a step ends before the next begins"
+            )
+        self._step = key.step
+        self._answers.clear()
+
+    def _staleness(self, key: UnitKey) -> Stale | None:
+        if self._is_closed:
+            return Stale(key, f"attempt {self._attempt} was closed")
+        if key.attempt != self._attempt:
+            return Stale(key, f"attempt {self._attempt} is deployed, not {key.attempt}")
+        if key.step < self._step:
+            return Stale(key, f"step {self._step} has begun, step {key.step} is over")
+        return None
+
+
+def in_order(key: UnitKey, packets: Iterable[Packet]) -> tuple[Packet, ...]:
+    """Sort by channel and sequence, each packet once; refuse packets of another step."""
+    by_place: dict[PacketPlace, Packet] = {}
+    for packet in packets:
+        header = packet.header
+        if (header.attempt, header.step) != (key.attempt, key.step):
+            raise ProtocolViolation(
+                f"{header} was delivered for attempt {key.attempt}, step {key.step}"
+            )
+        by_place.setdefault(header.place, packet)
+    return tuple(by_place[place] for place in sorted(by_place))

@@ -1,1 +1,0 @@
-"""Runs a job graph: the driver's side, the slots' side, and what lies between them."""

@@ -1,1 +1,0 @@
-"""The side of a job that lives in long-running Spark tasks."""

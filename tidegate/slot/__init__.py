@@ -1,0 +1,1 @@
+"""The shell around the protocol in a long-running Spark task: mailbox, subtasks, snapshots."""

@@ -1,0 +1,168 @@
+"""What the subtasks of a slot emit during a unit, by channel and target.
+
+A share for a subtask in the same slot is handed over as it is; what leaves the slot is encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tidegate.core.ids import Attempt, SlotIndex, StepNumber, SubtaskIndex, VertexId
+from tidegate.exchange.codec import encode
+from tidegate.exchange.partitioner import Share, create_partitioner, rescale_targets
+from tidegate.exchange.spill import SpillStore
+from tidegate.graph.job_graph import Edge, Vertex
+from tidegate.graph.partitioning import Forward, Rescale
+from tidegate.operators.base import OperatorContext
+from tidegate.operators.user_code import USER_FAILURES, UserCode
+from tidegate.protocol.packet import Channel, Packet, PacketHeader
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import StreamElement
+
+PACKET_BYTES = 4 << 20
+
+
+class Outbox:
+    """Gathers the elements that leave the subtasks of one pipeline in one slot."""
+
+    def __init__(self, slot: SlotIndex, attempt: Attempt, spill: SpillStore) -> None:
+        self._spill = spill
+        self._slot = slot
+        self._attempt = attempt
+        self._step = StepNumber(0)
+        self._local: dict[VertexId, dict[Channel, list[StreamElement]]] = {}
+        self._growing: dict[tuple[Channel, VertexId, int], list[bytes]] = {}
+        self._sizes: dict[tuple[Channel, VertexId, int], int] = {}
+        self._sequences: dict[tuple[Channel, VertexId, int], int] = {}
+        self._packets: list[Packet] = []
+
+    def begin_step(self, step: StepNumber) -> None:
+        self._step = step
+        self._sequences.clear()
+
+    def put(self, channel: Channel, vertex: VertexId, target: int, element: StreamElement) -> None:
+        if target == self._slot:
+            self._local.setdefault(vertex, {}).setdefault(channel, []).append(element)
+            return
+        place = (channel, vertex, target)
+        encoded = encode(element)
+        self._growing.setdefault(place, []).append(encoded)
+        self._sizes[place] = self._sizes.get(place, 0) + len(encoded)
+        if self._sizes[place] >= PACKET_BYTES:
+            self._close(place)
+
+    def take_local(self, vertex: VertexId) -> dict[Channel, list[StreamElement]]:
+        """The elements for the subtask of `vertex` in this slot that did not leave the slot."""
+        return self._local.pop(vertex, {})
+
+    def take_packets(self) -> list[Packet]:
+        """Everything that was emitted for other slots since the last call."""
+        for place in list(self._growing):
+            self._close(place)
+        packets, self._packets = self._packets, []
+        return packets
+
+    def _close(self, place: tuple[Channel, VertexId, int]) -> None:
+        channel, vertex, target = place
+        sequence = self._sequences.get(place, 0)
+        self._sequences[place] = sequence + 1
+        header = PacketHeader(
+            attempt=self._attempt,
+            step=self._step,
+            edge=channel.edge,
+            source=channel.source,
+            target_vertex=vertex,
+            target_subtask=SubtaskIndex(target),
+            sequence=sequence,
+        )
+        body = self._spill.keep(b"".join(self._growing.pop(place)))
+        self._packets.append(Packet(header, body))
+        self._sizes.pop(place)
+
+
+class ChannelWriter:
+    """All channels of one edge that begin in one subtask."""
+
+    def __init__(
+        self, edge: Edge, subtask: SubtaskIndex, source: Vertex, target: Vertex, outbox: Outbox
+    ) -> None:
+        self._is_open = False
+        self._channel = Channel(edge.id, subtask)
+        self._vertex = target.id
+        self._format = edge.format
+        self._outbox = outbox
+        self._targets = targets_of(edge, subtask, source.parallelism, target.parallelism)
+        self._partitioner = create_partitioner(
+            edge.partitioning,
+            subtask=subtask,
+            parallelism=source.parallelism,
+            targets=target.parallelism,
+            key_groups=target.max_parallelism,
+        )
+
+    def open(self, context: OperatorContext) -> None:
+        self._user_code = UserCode(context)
+        self._is_watched = context.poison is not None
+        self._is_open = True
+        with self._user_code.guard():
+            self._partitioner.open(context)
+
+    def write(self, batch: Batch, input_index: int = 0) -> None:
+        if batch.format is not self._format and batch.format != self._format:
+            # The edge's type is what the other end decodes by.
+            stamps = batch.timestamps
+            batch = Batch(records=batch.records, format=self._format, timestamps=stamps)
+        try:
+            shares = self._split(batch)
+        except USER_FAILURES as error:
+            self._write_until_failure(batch)
+            raise self._user_code.failure(error) from None
+        with self._user_code.guard():
+            self._put(shares)
+
+    def _split(self, batch: Batch) -> Iterable[Share]:
+        if self._is_watched and self._format is not None:
+            _ = batch.columns  # a record that is not of the type is found before any has travelled
+        return self._partitioner.split(batch)
+
+    def _write_until_failure(self, batch: Batch) -> None:
+        """The records before the one that has no key or target travel on; that one is named."""
+        for place in range(len(batch)):
+            single = batch.slice(place, place + 1)
+            with self._user_code.guard(single.records[0], place):
+                self._put(self._split(single))
+
+    def _put(self, shares: Iterable[Share]) -> None:
+        for target, share in shares:
+            self._outbox.put(self._channel, self._vertex, target, share)
+
+    def broadcast(self, element: StreamElement) -> None:
+        """Send a watermark, a barrier or the end of input down every channel."""
+        for target in self._targets:
+            self._outbox.put(self._channel, self._vertex, target, element)
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            with self._user_code.guard():
+                self._partitioner.close()
+
+
+def targets_of(edge: Edge, subtask: int, senders: int, targets: int) -> Sequence[int]:
+    """The subtasks to which a sender has a channel."""
+    match edge.partitioning:
+        case Forward():
+            return (subtask,)
+        case Rescale():
+            return rescale_targets(subtask, senders, targets)
+        case _:
+            return range(targets)
+
+
+def channels_into(edge: Edge, subtask: int, senders: int, targets: int) -> list[Channel]:
+    """The channels of an edge that end in a subtask: `targets_of`, read backwards."""
+    return [
+        Channel(edge.id, SubtaskIndex(sender))
+        for sender in range(senders)
+        if subtask in targets_of(edge, sender, senders, targets)
+    ]

@@ -1,0 +1,433 @@
+"""The subtasks of one pipeline in one slot, and how they work through a unit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.checkpoint.layout import TASK_OWNED, home_of
+from tidegate.core.clock import Clock
+from tidegate.core.errors import TidegateError, shorten
+from tidegate.core.ids import (
+    Attempt,
+    CheckpointId,
+    Level,
+    OperatorId,
+    PipelineId,
+    SlotIndex,
+    StepNumber,
+    SubtaskId,
+    SubtaskIndex,
+    VertexId,
+)
+from tidegate.core.poison import PoisonOrders
+from tidegate.exchange.codec import decode
+from tidegate.exchange.spill import SpillStore, loaded
+from tidegate.graph.job_graph import ChainedOperator, Edge, JobGraph, Vertex
+from tidegate.operators.base import OperatorContext, OperatorSnapshot
+from tidegate.operators.poison import DEAD_LETTERS
+from tidegate.protocol.input_gate import InputGate
+from tidegate.protocol.messages import (
+    RestoreOrder,
+    SlotMessage,
+    SlotReport,
+    SnapshotPlace,
+    SourceReport,
+    StateRead,
+    StepRequest,
+    SubtaskFailure,
+)
+from tidegate.protocol.packet import Channel, FailureMark, Packet
+from tidegate.protocol.restore import SubtaskRestore
+from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into
+from tidegate.slot.restored_state import RestoredState
+from tidegate.slot.snapshotter import Snapshotter
+from tidegate.slot.subtask import CheckpointPort, FrozenSubtask, Subtask
+from tidegate.state.key_groups import KeyGroupRange, range_of
+from tidegate.state.operator_state import OperatorStateStore
+from tidegate.storage.locations import below
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import StreamElement
+from tidegate.transport.shipping import JobPackage
+
+
+@dataclass(frozen=True, slots=True)
+class UnitAnswer:
+    """What a unit leaves behind: packets and marks for other slots, and what the driver is told."""
+
+    packets: tuple[Packet, ...]
+    marks: tuple[FailureMark, ...]
+    report: SlotReport
+    """Of the whole step so far, so that the answer of the last level says everything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostServices:
+    """What the slot gives to the operators it hosts."""
+
+    clock: Clock
+    console: Callable[[str], None]
+    deliver: Callable[[str, SubtaskIndex, Batch], None]
+    directory: Path
+    """For files that need not outlive the slot."""
+    spill_threshold: int
+    send: Callable[[SlotMessage], None]
+
+
+class PipelineHost:
+    """One attempt at a pipeline in one slot. Used by its mailbox thread alone."""
+
+    def __init__(
+        self,
+        package: JobPackage,
+        pipeline: PipelineId,
+        attempt: Attempt,
+        slot: SlotIndex,
+        services: HostServices,
+        snapshots: SnapshotPlace | None = None,
+        restore: RestoreOrder | None = None,
+        poison: PoisonOrders | None = None,
+    ) -> None:
+        self.attempt = attempt
+        self._poison = poison
+        self._slot = slot
+        self._clock = services.clock
+        self._graph = package.graph
+        self._restored = (
+            None
+            if restore is None
+            else RestoredState(
+                restore, lambda size: services.send(StateRead(pipeline, attempt, size))
+            )
+        )
+        self._snapshotter = (
+            None if snapshots is None else Snapshotter(attempt, snapshots, services.send)
+        )
+        self._is_checkpointed = snapshots is not None and snapshots.is_regular
+        self._job_directory = None if snapshots is None else snapshots.directory
+        location = None if restore is None else restore.location
+        self._restored_directory = None if location is None else location.job_directory
+        self._origin = None if location is None else home_of(location.job_directory, location.name)
+        """Beside what the files of operators are that are restored."""
+        self._aborted: list[CheckpointId] = []
+        self._spill = SpillStore(services.directory, services.spill_threshold)
+        self._outbox = Outbox(slot, attempt, self._spill)
+        self._parked: dict[Level, list[Packet]] = {}
+        self._marks: dict[SlotIndex, FailureMark] = {}
+        self._sources: dict[VertexId, SourceReport] = {}
+        self._step = StepNumber(0)
+        self._busy_seconds = 0.0
+        self._vertices = [
+            vertex
+            for vertex in package.graph.vertices
+            if vertex.pipeline == pipeline and slot < vertex.parallelism
+        ]
+        self._subtasks = {
+            vertex.id: self._build(vertex, package, services) for vertex in self._vertices
+        }
+        self._edges: Mapping[int, Edge] = {edge.id: edge for edge in package.graph.edges}
+        self._in_flight: dict[VertexId, list[tuple[Channel, list[StreamElement]]]] = {}
+
+    def _build(self, vertex: Vertex, package: JobPackage, services: HostServices) -> Subtask:
+        graph, slot = package.graph, self._slot
+        subtask = SubtaskIndex(slot)
+        restored = None if self._restored is None else self._restored.subtask(vertex.id)
+
+        def deliver(collector: str, batch: Batch) -> None:
+            services.deliver(collector, subtask, batch)
+
+        contexts = [
+            OperatorContext(
+                name=chained.name,
+                operator_id=chained.operator_id,
+                uid=chained.uid,
+                subtask=subtask,
+                parallelism=vertex.parallelism,
+                max_parallelism=vertex.max_parallelism,
+                key_groups=range_of(subtask, vertex.parallelism, vertex.max_parallelism),
+                attempt=self.attempt,
+                job_name=graph.name,
+                job_id=package.job_id,
+                is_checkpointed=self._is_checkpointed,
+                settings=package.settings,
+                clock=services.clock,
+                console=services.console,
+                deliver=deliver,
+                operator_state=self._operator_state(vertex, chained.operator_id),
+                directory=services.directory,
+                owned_directory=_owned_by(chained.operator_id, self._job_directory),
+                origin_directory=(
+                    None
+                    if self._origin == self._job_directory
+                    else _owned_by(chained.operator_id, self._origin)
+                ),
+                poison=self._poison_orders(vertex, chained),
+            )
+            for chained in vertex.chain
+        ]
+        writers = [
+            (
+                edge.source_operator,
+                edge.side_tag,
+                ChannelWriter(edge, subtask, vertex, graph.vertices[edge.target], self._outbox),
+            )
+            for edge in graph.edges_from(vertex.id)
+        ]
+        return Subtask(
+            vertex,
+            [package.operator(chained.operator_id) for chained in vertex.chain],
+            contexts,
+            writers,
+            _gate_of(vertex, graph, slot, restored),
+            _Port(self._snapshotter, SubtaskId(vertex.id, subtask), contexts[0].key_groups),
+            was_finished=restored is not None and restored.is_finished,
+        )
+
+    def _poison_orders(self, vertex: Vertex, chained: ChainedOperator) -> PoisonOrders | None:
+        """Those of the operator; a sink for dead letters has none, because none may be lost."""
+        tags = {edge.side_tag for edge in self._graph.edges_into(vertex.id)}
+        if chained.parent is not None:
+            tags = {chained.parent.side_tag}
+        if self._poison is None or DEAD_LETTERS in tags:
+            return None
+        return self._poison.of(chained.operator_id)
+
+    def _operator_state(self, vertex: Vertex, operator_id: OperatorId) -> OperatorStateStore:
+        store = OperatorStateStore()
+        if self._restored is not None:
+            store.restore(
+                self._restored.operator_states(
+                    vertex.id, operator_id, SubtaskIndex(self._slot), vertex.parallelism
+                )
+            )
+        return store
+
+    def open(self) -> None:
+        """Open all subtasks, the last first; each takes over its part of the checkpoint.
+
+        Raises:
+            TidegateError: user code failed; everything is closed again.
+        """
+        opened: list[Subtask] = []
+        try:
+            for vertex in reversed(self._vertices):
+                self._subtasks[vertex.id].open(self._snapshots_for(vertex))
+                self._in_flight[vertex.id] = self._in_flight_to(vertex)
+                opened.append(self._subtasks[vertex.id])
+        except Exception:
+            for subtask in opened:
+                subtask.close()
+            if self._snapshotter is not None:
+                self._snapshotter.close()
+            raise
+
+    @property
+    def seeks(self) -> tuple[str, ...]:
+        """In words, from where its sources go on."""
+        if self._restored is None:
+            return ()
+        return tuple(
+            f"source {vertex.chain[0].name!r} ({self._slot + 1}/{vertex.parallelism}) seeks to "
+            f"{shorten(split)}"
+            for vertex in self._vertices
+            for split in self._restored.splits(vertex.id, vertex.chain[0].operator_id)
+        )
+
+    def _in_flight_to(self, vertex: Vertex) -> list[tuple[Channel, list[StreamElement]]]:
+        if self._restored is None:
+            return []
+        return [
+            (channel, list(decode(elements, self._edges[channel.edge].format)))
+            for channel, elements in self._restored.in_flight(vertex.id)
+        ]
+
+    def _snapshots_for(self, vertex: Vertex) -> dict[OperatorId, list[OperatorSnapshot]] | None:
+        restored = self._restored
+        if restored is None:
+            return None
+        subtask = SubtaskIndex(self._slot)
+        own = range_of(subtask, vertex.parallelism, vertex.max_parallelism)
+        is_same_directory = self._restored_directory == self._job_directory is not None
+        for operator_id, found in restored.subtask(vertex.id).operators.items():
+            is_whole = len(found.keyed) == 1 and found.keyed[0].key_groups == own
+            if self._snapshotter is not None and is_same_directory and is_whole:
+                self._snapshotter.remember(
+                    restored.checkpoint_id,
+                    SubtaskId(vertex.id, subtask),
+                    operator_id,
+                    found.keyed[0],
+                )
+        restored.verify_owned(vertex.id)
+        return restored.snapshots(vertex.id)
+
+    def run(
+        self,
+        step: StepNumber,
+        level: Level,
+        packets: Iterable[Packet],
+        marks: Iterable[FailureMark] = (),
+        request: StepRequest | None = None,
+    ) -> UnitAnswer:
+        """Run every vertex of this level on what was delivered, parked or handed over for it.
+
+        `request` comes with level 0, where the sources are.
+        """
+        started = time.monotonic()
+        if step != self._step:
+            self._begin(step)
+        self._marks.update((mark.slot, mark) for mark in marks)
+        arrived = self._sort(level, packets)
+        now = self._clock.time()
+        for vertex in self._vertices:
+            if vertex.level != level:
+                continue
+            subtask = self._subtasks[vertex.id]
+            for channel, overtaken in self._in_flight.pop(vertex.id, ()):
+                subtask.feed(channel, overtaken)
+            if subtask.source is not None and request is not None:
+                self._run_source(subtask, request)
+            for channel, elements in self._inputs_of(vertex.id, arrived.get(vertex.id, {})):
+                subtask.feed(channel, elements)
+            subtask.end_slice(now)
+        packets = tuple(self._outbox.take_packets())
+        self._busy_seconds += time.monotonic() - started
+        return UnitAnswer(packets, tuple(self._marks.values()), self._report())
+
+    def _begin(self, step: StepNumber) -> None:
+        self._step = step
+        self._busy_seconds = 0.0
+        self._spill.end_step()
+        self._outbox.begin_step(step)
+        self._sources.clear()
+        # Only here: what is released now travels with the levels of this step, in their order.
+        for checkpoint_id in self._aborted:
+            for subtask in self._subtasks.values():
+                subtask.abort(checkpoint_id)
+        self._aborted.clear()
+
+    def _sort(
+        self, level: Level, packets: Iterable[Packet]
+    ) -> dict[VertexId, dict[Channel, list[Packet]]]:
+        """The packets of this level by vertex and channel; those of later levels are parked."""
+        arrived: dict[VertexId, dict[Channel, list[Packet]]] = {}
+        for packet in (*self._parked.pop(level, ()), *packets):
+            target = self._graph.vertices[packet.header.target_vertex]
+            if target.level > level:
+                waiting = Packet(packet.header, self._spill.keep(loaded(packet.body)))
+                self._parked.setdefault(target.level, []).append(waiting)
+            else:
+                by_channel = arrived.setdefault(target.id, {})
+                by_channel.setdefault(packet.header.channel, []).append(packet)
+        return arrived
+
+    def is_available(self) -> bool:
+        """Whether a step would find something to do: input, or a timer that is due."""
+        now = self._clock.time()
+        for subtask in self._subtasks.values():
+            due = subtask.next_timer()
+            if subtask.is_available() or (due is not None and due <= now):
+                return True
+        return False
+
+    def abort_checkpoint(self, checkpoint_id: CheckpointId) -> None:
+        """It is given up: what was held back for it goes on with the next step."""
+        if self._snapshotter is not None:
+            self._snapshotter.abort(checkpoint_id)
+        self._aborted.append(checkpoint_id)
+
+    def complete_checkpoint(self, checkpoint_id: CheckpointId) -> TidegateError | None:
+        """It is durable; returns what failed in doing what was to be done then."""
+        if self._snapshotter is not None:
+            self._snapshotter.complete(checkpoint_id)
+        for subtask in self._subtasks.values():
+            subtask.complete(checkpoint_id)
+        failures = [subtask.failure for subtask in self._subtasks.values()]
+        return next((failure for failure in failures if failure is not None), None)
+
+    def abandon(self) -> None:
+        """End the thread that writes snapshots; the subtasks stay as they are."""
+        if self._snapshotter is not None:
+            self._snapshotter.abandon()
+
+    def close(self) -> TidegateError | None:
+        """Close all subtasks; returns the first failure of user code in doing so."""
+        if self._snapshotter is not None:
+            self._snapshotter.close()
+        failures = [self._subtasks[vertex.id].close() for vertex in self._vertices]
+        return next((failure for failure in failures if failure is not None), None)
+
+    def _run_source(self, subtask: Subtask, request: StepRequest) -> None:
+        vertex = subtask.vertex.id
+        self._sources[vertex] = subtask.run_slice(
+            request.slice_records,
+            request.slice_bytes,
+            request.barriers,
+            request.assignments.get((vertex, SubtaskIndex(self._slot))),
+        )
+
+    def _inputs_of(
+        self, vertex: VertexId, packets: Mapping[Channel, list[Packet]]
+    ) -> Iterable[tuple[Channel, Iterable[StreamElement]]]:
+        """Channel by channel, in a fixed order; what came from this slot itself is one of them."""
+        local = self._outbox.take_local(vertex)
+        for channel in sorted({*packets, *local}):
+            yield channel, local.get(channel, ())
+            for packet in packets.get(channel, ()):
+                yield channel, decode(loaded(packet.body), self._edges[channel.edge].format)
+
+    def _report(self) -> SlotReport:
+        subtasks = self._subtasks
+        timers = [t for s in subtasks.values() if (t := s.next_timer()) is not None]
+        return SlotReport(
+            slot=self._slot,
+            failures=tuple(
+                SubtaskFailure(id, SubtaskIndex(self._slot), s.failure)
+                for id, s in subtasks.items()
+                if s.failure is not None
+            ),
+            marks=tuple(self._marks.values()),
+            sources=dict(self._sources),
+            records_in={id: s.records_in for id, s in subtasks.items()},
+            records_out={id: s.records_out for id, s in subtasks.items()},
+            finished=frozenset(id for id, s in subtasks.items() if s.is_finished),
+            next_timer=min(timers, default=None),
+            busy_seconds=self._busy_seconds,
+        )
+
+
+def _owned_by(operator_id: OperatorId, job_directory: str | None) -> str | None:
+    """Where the files of one operator are, beside the checkpoints of a job."""
+    return None if job_directory is None else below(job_directory, f"{TASK_OWNED}/{operator_id}")
+
+
+class _Port(CheckpointPort):
+    """The way of one subtask to whoever writes its state."""
+
+    def __init__(
+        self, snapshotter: Snapshotter | None, subtask: SubtaskId, key_groups: KeyGroupRange
+    ) -> None:
+        self._snapshotter = snapshotter
+        self._subtask = subtask
+        self._key_groups = key_groups
+
+    def snapshot(self, frozen: FrozenSubtask) -> None:
+        assert self._snapshotter is not None, "a barrier came although no checkpoints are taken"
+        self._snapshotter.write(self._subtask, self._key_groups, frozen)
+
+    def decline(self, checkpoint_id: CheckpointId, error: TidegateError, *, skipped: bool) -> None:
+        assert self._snapshotter is not None, "a barrier came although no checkpoints are taken"
+        self._snapshotter.decline(self._subtask, checkpoint_id, error, skipped)
+
+
+def _gate_of(
+    vertex: Vertex, graph: JobGraph, slot: SlotIndex, restored: SubtaskRestore | None
+) -> InputGate | None:
+    channels: dict[Channel, int] = {}
+    for edge in graph.edges_into(vertex.id):
+        senders = graph.vertices[edge.source].parallelism
+        for channel in channels_into(edge, slot, senders, vertex.parallelism):
+            channels[channel] = edge.input_index
+    ended = frozenset() if restored is None else restored.ended_inputs
+    return InputGate(channels, ended_inputs=ended) if channels else None

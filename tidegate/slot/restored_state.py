@@ -1,0 +1,118 @@
+"""What the subtasks of a slot take over from a checkpoint, read when it is asked for."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NoReturn
+
+from tidegate.core.errors import InternalError
+from tidegate.core.ids import CheckpointId, EdgeId, OperatorId, SubtaskIndex, VertexId
+from tidegate.operators.base import OperatorSnapshot
+from tidegate.protocol.messages import RestoreOrder
+from tidegate.protocol.packet import Channel
+from tidegate.protocol.restore import OperatorRestore, SubtaskRestore
+from tidegate.state.operator_state import FrozenOperatorState
+from tidegate.state.redistribution import redistribute
+from tidegate.state.snapshot import StoredFile
+from tidegate.state.snapshot_reader import FileResolver, StoredImage, read_blocks, read_segment
+from tidegate.storage.blob_store import BlobStore
+from tidegate.storage.counted_reads import CountedReads
+
+_NOTHING = SubtaskRestore()
+_NO_STATE = OperatorRestore()
+_REPORTED_BYTES = 1 << 20
+
+
+class RestoredState:
+    """A restore order of one slot, with access to the files it names."""
+
+    def __init__(
+        self, order: RestoreOrder, report: Callable[[int], None] = lambda size: None
+    ) -> None:
+        self._order = order
+        self._report = report
+        """Told now and then how many more bytes of files have been read."""
+        self._unreported = 0
+        self._lock = threading.Lock()
+
+    @property
+    def checkpoint_id(self) -> CheckpointId:
+        return self._order.checkpoint_id
+
+    def subtask(self, vertex: VertexId) -> SubtaskRestore:
+        return self._order.subtasks.get(vertex, _NOTHING)
+
+    def operator_states(
+        self, vertex: VertexId, operator: OperatorId, subtask: SubtaskIndex, parallelism: int
+    ) -> list[FrozenOperatorState]:
+        """The operator states of one subtask, dealt out anew."""
+        stored = self._operator(vertex, operator).operator
+        if not stored:
+            return []
+        old = [
+            () if segment is None else pickle.loads(read_segment(segment, self._resolve))
+            for segment in stored
+        ]
+        return redistribute(old, parallelism)[subtask]
+
+    def snapshots(self, vertex: VertexId) -> dict[OperatorId, list[OperatorSnapshot]]:
+        """What the operators of a subtask restore, the keyed state still to be read."""
+        return {
+            operator_id: [
+                *(OperatorSnapshot(keyed=StoredImage(k, self._resolve)) for k in found.keyed),
+                OperatorSnapshot(source_splits=self.splits(vertex, operator_id)),
+            ]
+            for operator_id, found in self.subtask(vertex).operators.items()
+        }
+
+    def verify_owned(self, vertex: VertexId) -> None:
+        """Raise CorruptCheckpoint if a file has changed that splits count on."""
+        for operator in self.subtask(vertex).operators.values():
+            for segment in operator.owned:
+                for _ in read_blocks(segment, self._resolve):
+                    pass
+
+    def splits(self, vertex: VertexId, operator: OperatorId) -> tuple[Any, ...]:
+        return tuple(map(pickle.loads, self._operator(vertex, operator).source_splits))
+
+    def in_flight(self, vertex: VertexId) -> list[tuple[Channel, bytes]]:
+        """Encoded elements that a subtask takes in before anything else."""
+        return [
+            (
+                Channel(EdgeId(handle.edge), SubtaskIndex(handle.source)),
+                read_segment(handle.content, self._resolve),
+            )
+            for handle in self.subtask(vertex).in_flight
+        ]
+
+    def _operator(self, vertex: VertexId, operator: OperatorId) -> OperatorRestore:
+        return self.subtask(vertex).operators.get(operator, _NO_STATE)
+
+    @cached_property
+    def _resolve(self) -> FileResolver:
+        location = self._order.location
+        if location is None:
+            return _no_files
+        find = location.resolver()
+
+        def resolve(file: StoredFile) -> tuple[BlobStore, str]:
+            store, path = find(file)
+            return CountedReads(store, self._read), path
+
+        return resolve
+
+    def _read(self, size: int) -> None:
+        """Called by the threads that read."""
+        with self._lock:
+            self._unreported += size
+            if self._unreported < _REPORTED_BYTES:
+                return
+            size, self._unreported = self._unreported, 0
+        self._report(size)
+
+
+def _no_files(file: StoredFile) -> NoReturn:
+    raise InternalError(f"a checkpoint in the driver's memory names the file {file}")

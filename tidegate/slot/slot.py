@@ -1,0 +1,158 @@
+"""The long-running Spark task that hosts a slot: registers, serves, beats, and goes."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from tidegate.core.clock import SystemClock
+from tidegate.core.errors import LineClosed
+from tidegate.core.ids import Address, SlotIndex
+from tidegate.protocol.incarnation import Incarnation
+from tidegate.protocol.messages import (
+    Accepted,
+    DriverHeartbeat,
+    Register,
+    SlotHeartbeat,
+    SlotMessage,
+)
+from tidegate.protocol.slot_machine import SlotMachine
+from tidegate.slot.slot_host import SlotHost
+from tidegate.slot.step_server import StepServer
+from tidegate.transport.control import ControlLine
+from tidegate.transport.versions import versions
+from tidegate.transport.wire import Listener, address_towards, dial
+
+_DECAY_MILLISECONDS = 100
+_ARENAS = 2
+_M_ARENA_MAX = -8
+"""From malloc.h."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotTask:
+    """What Spark runs: one partition, one slot, one process."""
+
+    slot: SlotIndex
+    launch: int
+    control: Address
+    secret: bytes
+    is_local: bool
+    """On a local master nothing but Unix sockets is opened."""
+    host: str | None
+    """Where tasks of other machines reach the step server; None to find out."""
+    ports: tuple[int, ...]
+    directory: str | None
+    """Where the slot may put its files, and who made it removes them; None to find a place."""
+    heartbeat_seconds: float
+    closing_seconds: float
+
+    def __call__(self, partition: Iterable[object]) -> Iterator[object]:
+        """Serve until the driver says goodbye.
+
+        The partition is left unread on purpose: Spark then ends the process instead of keeping
+        it, with the user's memory in it, for other tasks.
+        """
+        task = TaskContext.get()
+        attempt = task.attemptNumber() if task is not None else 0
+        incarnation = Incarnation.create(self.slot, self.launch, attempt)
+        prefix = "tidegate-slot-" if self.directory is None else f"slot-{self.slot}-"
+        directory = Path(tempfile.mkdtemp(prefix=prefix, dir=self.directory))
+        try:
+            _Slot(self, incarnation, directory).run()
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        return iter(())
+
+
+class _Slot:
+    """The process of a slot: its line to the driver, its step server, its lease."""
+
+    def __init__(self, task: SlotTask, incarnation: Incarnation, directory: Path) -> None:
+        self._task = task
+        self._state = SlotMachine(incarnation)
+        self._line = ControlLine(dial(task.control, task.secret))
+        self._host = SlotHost(
+            task.slot,
+            self._send,
+            SystemClock(),
+            directory,
+            may_act=lambda: self._state.may_act(time.monotonic()),
+            closing_seconds=task.closing_seconds,
+            on_stuck=lambda: os._exit(1),
+        )
+        self._listener = Listener(
+            unix_path=str(directory / "steps.sock"),
+            host=_reachable_host(task),
+            ports=task.ports,
+        )
+        self._asked_at = time.monotonic()
+
+    def run(self) -> None:
+        task = self._task
+        _collect_garbage_rarely()
+        _give_memory_back()
+        register = Register(
+            self._state.incarnation, self._listener.address, versions(), os.getpid()
+        )
+        self._send(register)
+        self._listener.serve(task.secret, StepServer(self._host).serve)
+        threading.Thread(target=self._listen, name="tidegate-control", daemon=True).start()
+        while not self._host.is_over.wait(task.heartbeat_seconds):
+            self._send(SlotHeartbeat(self._state.beat(time.monotonic())))
+            if self._state.check(time.monotonic()) is not None:
+                break
+        self._listener.close()
+        if not self._host.close(task.closing_seconds):
+            # User code holds the thread that could end it; only the end of the process does.
+            os._exit(1)
+        self._line.close()
+
+    def _send(self, message: SlotMessage) -> None:
+        try:
+            self._line.send(message)
+        except LineClosed:
+            self._host.is_over.set()
+
+    def _listen(self) -> None:
+        for message in self._line.messages():
+            if isinstance(message, Accepted):
+                self._state.accepted(message.lease_seconds, self._asked_at)
+            if isinstance(message, DriverHeartbeat):
+                self._state.answered(message.answers, time.monotonic())
+            self._host.handle(message)  # type: ignore[arg-type]
+        self._host.is_over.set()
+
+
+def _collect_garbage_rarely() -> None:
+    """Look for cycles seldom: among millions of short-lived records there are none to find."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 100)
+
+
+def _give_memory_back() -> None:
+    """Let allocators return what a slice needed: by default each thread and slot keeps its peak."""
+    with suppress(OSError, AttributeError):  # only the C library of GNU knows it
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
+    if "jemalloc" in pa.supported_memory_backends():
+        pa.set_memory_pool(pa.jemalloc_memory_pool())
+        pa.jemalloc_set_decay_ms(_DECAY_MILLISECONDS)
+
+
+def _reachable_host(task: SlotTask) -> str | None:
+    if task.is_local:
+        return None
+    return task.host or address_towards(task.control.host)

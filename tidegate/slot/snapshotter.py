@@ -1,0 +1,258 @@
+"""Writes the frozen state of subtasks while records flow, and tells the driver."""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from tidegate.checkpoint.layout import TASK_OWNED, directory_of
+from tidegate.checkpoint.statistics import SubtaskStatistics
+from tidegate.core.errors import CheckpointAborted, InternalError, TidegateError
+from tidegate.core.fault_points import FaultPoint, Victim, passing
+from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskId
+from tidegate.protocol.messages import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    SlotMessage,
+    SnapshotPlace,
+)
+from tidegate.protocol.packet import Channel
+from tidegate.slot.subtask import FrozenOperator, FrozenSubtask
+from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.owned_files import copy_owned
+from tidegate.state.snapshot import (
+    ChannelHandle,
+    FileScope,
+    FileSegment,
+    KeyedStateHandle,
+    OperatorHandle,
+    SubtaskSnapshot,
+)
+from tidegate.state.snapshot_writer import (
+    FileTarget,
+    MemoryTarget,
+    SnapshotWriter,
+    TablePlace,
+)
+from tidegate.storage.filesystem import open_store
+from tidegate.stream.elements import Barrier
+
+_PATIENCE_WITH_STORAGE = 2.0
+_Shared = Mapping[str, FileSegment]
+"""Files of a database that are stored already, by their own names."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    subtask: SubtaskId
+    key_groups: KeyGroupRange
+    frozen: FrozenSubtask
+
+
+class Snapshotter:
+    """The one thread of a pipeline and attempt that writes state."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        place: SnapshotPlace,
+        send: Callable[[SlotMessage], None],
+    ) -> None:
+        self._attempt = attempt
+        self._place = place
+        self._send = send
+        self._store = None if place.directory is None else open_store(place.directory)
+        self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
+        self._aborted: set[CheckpointId] = set()
+        self._stored: dict[CheckpointId, dict[tuple[SubtaskId, OperatorId], _Shared]] = {}
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="tidegate-snapshots", daemon=True)
+        self._thread.start()
+
+    def write(self, subtask: SubtaskId, key_groups: KeyGroupRange, frozen: FrozenSubtask) -> None:
+        """Write this when everything before it is written, then acknowledge."""
+        self._orders.put(_Order(subtask, key_groups, frozen))
+
+    def decline(
+        self, subtask: SubtaskId, checkpoint_id: CheckpointId, error: TidegateError, skipped: bool
+    ) -> None:
+        self._send(
+            CheckpointDeclined(
+                checkpoint_id=checkpoint_id,
+                subtask=subtask,
+                attempt=self._attempt,
+                error=error,
+                is_skipped=skipped,
+            )
+        )
+
+    def abort(self, checkpoint_id: CheckpointId) -> None:
+        """What is not yet written of this checkpoint need not be."""
+        self._aborted.add(checkpoint_id)
+
+    def complete(self, checkpoint_id: CheckpointId) -> None:
+        """Snapshots build on this checkpoint from now on, or on a later one."""
+        self._aborted = {number for number in self._aborted if number > checkpoint_id}
+        for number in [number for number in self._stored.copy() if number < checkpoint_id]:
+            self._stored.pop(number, None)
+
+    def close(self) -> None:
+        """Write nothing any more; what is being written is given up.
+
+        A storage that does not answer is not waited for: what it still takes is of an old attempt.
+        """
+        self._is_closed = True
+        self._orders.put(None)
+        self._thread.join(_PATIENCE_WITH_STORAGE)
+
+    def abandon(self) -> None:
+        """Write what was handed over, then end."""
+        self._orders.put(None)
+
+    def _run(self) -> None:
+        while (order := self._orders.get()) is not None:
+            try:
+                self._write(order)
+            finally:
+                order.frozen.release()
+
+    def _write(self, order: _Order) -> None:
+        frozen = order.frozen
+        number = frozen.barrier.checkpoint_id
+
+        def is_canceled() -> bool:
+            return self._is_closed or number in self._aborted
+
+        if is_canceled():
+            return
+        started = time.monotonic()
+        try:
+            target = self._target(frozen.barrier)
+        except Exception as error:
+            self._decline_for(order, error)
+            return
+        writer = SnapshotWriter(target, is_canceled, transfer_threads=self._place.transfer_threads)
+        try:
+            base = self._stored.get(frozen.barrier.base or CheckpointId(0), {})
+            handles = [
+                self._write_operator(writer, operator, order, base) for operator in frozen.operators
+            ]
+            if frozen.in_flight:
+                handles[0] = replace(
+                    handles[0], in_flight=_write_channels(writer, frozen.in_flight)
+                )
+            passing(FaultPoint.SNAPSHOT, Victim.SLOT)
+            writer.close()
+        except CheckpointAborted:
+            writer.discard()
+            return
+        except Exception as error:
+            writer.discard()
+            self._decline_for(order, error)
+            return
+        snapshot = SubtaskSnapshot(operators=tuple(handles), ended_inputs=frozen.ended_inputs)
+        for handle in handles:
+            if handle.keyed is not None and frozen.barrier.savepoint is None:
+                self.remember(number, order.subtask, handle.operator_id, handle.keyed)
+        self._send(
+            CheckpointAcknowledged(
+                checkpoint_id=number,
+                subtask=order.subtask,
+                attempt=self._attempt,
+                snapshot=snapshot,
+                is_finished=frozen.is_finished,
+                statistics=SubtaskStatistics(
+                    start_delay=frozen.start_delay,
+                    alignment=frozen.alignment,
+                    alignment_bytes=frozen.alignment_bytes,
+                    sync=frozen.sync,
+                    asynchronous=time.monotonic() - started,
+                    size=snapshot.size,
+                    incremental_size=writer.bytes_written,
+                ),
+            )
+        )
+        passing(FaultPoint.ACKNOWLEDGED, Victim.SLOT)
+
+    def _decline_for(self, order: _Order, error: Exception) -> None:
+        if not isinstance(error, TidegateError):
+            error = InternalError(f"{type(error).__name__}: {error}")
+        self.decline(order.subtask, order.frozen.barrier.checkpoint_id, error, skipped=False)
+
+    def _target(self, barrier: Barrier) -> FileTarget | MemoryTarget:
+        threshold = self._place.inline_threshold
+        if barrier.savepoint is not None:
+            store = open_store(barrier.savepoint.directory)
+            return FileTarget(
+                store,
+                barrier.savepoint.name,
+                threshold,
+                shares=False,
+                format=barrier.savepoint.format,
+            )
+        if self._store is None:
+            return MemoryTarget(self._place.limit)
+        return FileTarget(self._store, directory_of(barrier.checkpoint_id), threshold)
+
+    @staticmethod
+    def _write_operator(
+        writer: SnapshotWriter,
+        operator: FrozenOperator,
+        order: _Order,
+        base: Mapping[tuple[SubtaskId, OperatorId], _Shared],
+    ) -> OperatorHandle:
+        id = operator.operator_id
+        keyed: KeyedStateHandle | None = None
+        if operator.keyed is not None:
+            reusable = base.get((order.subtask, id), {})
+            place = TablePlace(operator.uid or id, order.subtask.subtask)
+            keyed = writer.write_keyed(operator.keyed, order.key_groups, reusable, place)
+        states = None
+        if operator.states:
+            states = writer.write(pickle.dumps(operator.states, protocol=5))
+        owned: tuple[FileSegment, ...] = ()
+        if operator.files is not None:
+            owned = copy_owned(writer, f"{TASK_OWNED}/{id}", operator.files.urls)
+        return OperatorHandle(
+            operator_id=id,
+            keyed=keyed,
+            operator=states,
+            operator_states=tuple(state.metadata for state in operator.states),
+            source_splits=operator.source_splits,
+            owned=owned,
+        )
+
+    def remember(
+        self,
+        number: CheckpointId,
+        subtask: SubtaskId,
+        operator_id: OperatorId,
+        handle: KeyedStateHandle,
+    ) -> None:
+        """The files of the operator's database as they are stored in this checkpoint."""
+        if handle.native_form is not None:
+            self._stored.setdefault(number, {})[(subtask, operator_id)] = _shared_files(handle)
+
+
+def _write_channels(
+    writer: SnapshotWriter, elements: Iterable[tuple[Channel, bytes]]
+) -> tuple[ChannelHandle, ...]:
+    channels: dict[Channel, list[bytes]] = {}
+    for channel, element in elements:
+        channels.setdefault(channel, []).append(element)
+    return tuple(
+        ChannelHandle(channel.edge, channel.source, writer.write(b"".join(parts)))
+        for channel, parts in channels.items()
+    )
+
+
+def _shared_files(handle: KeyedStateHandle) -> _Shared:
+    return {
+        file.name: file.content
+        for file in handle.native_files
+        if isinstance(file.content, FileSegment) and file.content.file.scope is FileScope.SHARED
+    }

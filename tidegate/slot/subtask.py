@@ -1,0 +1,463 @@
+"""One subtask: the operators of a vertex, what feeds them and where they emit."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Protocol, assert_never
+
+from tidegate.connectors.source import InputStatus
+from tidegate.core.errors import (
+    ExternalError,
+    InternalError,
+    TidegateError,
+    UserFunctionError,
+)
+from tidegate.core.fault_points import FaultPoint, Victim, during, passing
+from tidegate.core.ids import CheckpointId, OperatorId
+from tidegate.exchange.codec import encode
+from tidegate.graph.job_graph import Vertex
+from tidegate.operators.base import NeededFiles, Operator, OperatorContext, OperatorSnapshot
+from tidegate.operators.endpoints import SourceOperator
+from tidegate.operators.poison import guarded
+from tidegate.operators.user_code import USER_FAILURES, user_traceback
+from tidegate.protocol.input_gate import (
+    AdvanceWatermark,
+    Delivery,
+    InFlight,
+    InputEnded,
+    InputGate,
+    Records,
+    SnapshotAborted,
+    TakeSnapshot,
+)
+from tidegate.protocol.messages import SourceReport, SplitAssignment
+from tidegate.protocol.packet import Channel
+from tidegate.slot.outbox import ChannelWriter
+from tidegate.state.backend import FrozenState
+from tidegate.state.operator_state import FrozenOperatorState
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import Barrier, EndOfInput, StreamElement, Watermark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenOperator:
+    """The state of one operator at a barrier."""
+
+    operator_id: OperatorId
+    uid: str | None = None
+    keyed: FrozenState | None
+    states: tuple[FrozenOperatorState, ...]
+    source_splits: tuple[bytes, ...]
+    files: NeededFiles | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenSubtask:
+    """The state of a subtask at a barrier, and what it took to get there. Times in seconds."""
+
+    barrier: Barrier
+    operators: tuple[FrozenOperator, ...]
+    ended_inputs: frozenset[int]
+    is_finished: bool
+    start_delay: float
+    alignment: float
+    alignment_bytes: int
+    sync: float
+    in_flight: tuple[tuple[Channel, bytes], ...] = ()
+    """Elements that came before the barrier on channels that were behind it, encoded."""
+
+    def release(self) -> None:
+        """Nobody will read it any more."""
+        for operator in self.operators:
+            if operator.keyed is not None:
+                operator.keyed.release()
+            if operator.files is not None:
+                operator.files.release()
+
+
+class CheckpointPort(Protocol):
+    """Where a subtask hands over its part of a checkpoint."""
+
+    def snapshot(self, frozen: FrozenSubtask) -> None:
+        """Write the state, then acknowledge."""
+
+    def decline(self, checkpoint_id: CheckpointId, error: TidegateError, *, skipped: bool) -> None:
+        """The subtask cannot take part; `skipped`: a newer barrier overtook this one's."""
+
+
+class ChainOutput:
+    """The output of one operator: the operators chained to it, and channels to other vertices."""
+
+    def __init__(self) -> None:
+        self._main: list[Callable[[Batch], None]] = []
+        self._side: dict[str, list[Callable[[Batch], None]]] = {}
+        self._watermarks: list[Callable[[Watermark], None]] = []
+        self.records = 0
+
+    def add(
+        self,
+        side_tag: str | None,
+        take: Callable[[Batch], None],
+        take_watermark: Callable[[Watermark], None],
+    ) -> None:
+        consumers = self._main if side_tag is None else self._side.setdefault(side_tag, [])
+        consumers.append(take)
+        self._watermarks.append(take_watermark)
+
+    def emit(self, batch: Batch) -> None:
+        if len(batch) == 0:
+            return
+        self.records += len(batch)
+        for take in self._main:
+            take(batch)
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        if len(batch) == 0:
+            return
+        for take in self._side.get(tag, ()):
+            take(batch)
+
+    def emit_watermark(self, watermark: Watermark) -> None:
+        for take in self._watermarks:
+            take(watermark)
+
+
+class Subtask:
+    """Drives the operators of one vertex in one slot. Every method is called by the mailbox."""
+
+    def __init__(
+        self,
+        vertex: Vertex,
+        operators: Sequence[Operator],
+        contexts: Sequence[OperatorContext],
+        writers: Sequence[tuple[int, str | None, ChannelWriter]],
+        gate: InputGate | None,
+        checkpoints: CheckpointPort,
+        *,
+        was_finished: bool = False,
+    ) -> None:
+        self.vertex = vertex
+        self.failure: TidegateError | None = None
+        self.is_finished = was_finished
+        self._was_finished = was_finished
+        """Whether it had ended in the checkpoint restored: then its operators are never opened."""
+        self._owes_end = was_finished
+        self.records_in = 0
+        self._operators = operators
+        self._contexts = contexts
+        self._writers = writers
+        self._gate = gate
+        self._checkpoints = checkpoints
+        self._opened: list[Operator] = []
+        self._unfinished: dict[CheckpointId, FrozenSubtask] = {}
+        """Unaligned snapshots that wait for what is in flight."""
+        self._outputs = self._wire()
+        self._is_sink = any(operator.delivery() is not None for operator in operators)
+
+    def _wire(self) -> list[ChainOutput]:
+        outputs = [ChainOutput() for _ in self._operators]
+        processes = [
+            guarded(operator.process, context, output, self._position)
+            for operator, context, output in zip(
+                self._operators, self._contexts, outputs, strict=True
+            )
+        ]
+        self._process = processes[0]
+        for index, chained in enumerate(self.vertex.chain):
+            if chained.parent is not None:
+                outputs[chained.parent.operator_index].add(
+                    chained.parent.side_tag, processes[index], self._operators[index].on_watermark
+                )
+        for index, side_tag, writer in self._writers:
+            write = guarded(writer.write, self._contexts[index], outputs[index], self._position)
+            outputs[index].add(side_tag, write, writer.broadcast)
+        return outputs
+
+    def _position(self) -> str | None:
+        """How far the source of this chain has read, if it has one."""
+        return None if self.source is None else self.source.position()
+
+    @property
+    def source(self) -> SourceOperator | None:
+        head = self._operators[0]
+        return head if isinstance(head, SourceOperator) else None
+
+    @property
+    def records_out(self) -> int:
+        """What the last operators of the chain emitted, to channels or into the outside world."""
+        return self._outputs[-1].records
+
+    def open(self, restored: Mapping[OperatorId, list[OperatorSnapshot]] | None = None) -> None:
+        """Open the operators, the last first, as in Flink; each takes over its state at once.
+
+        Raises:
+            TidegateError: user code failed; what was opened is closed again.
+        """
+        try:
+            for index, _, writer in self._writers:
+                writer.open(self._contexts[index])
+            if self._was_finished:
+                return
+            for operator, context, output in reversed(
+                list(zip(self._operators, self._contexts, self._outputs, strict=True))
+            ):
+                self._opened.append(operator)
+                with nullcontext() if restored is None else during(FaultPoint.RESTORE, Victim.SLOT):
+                    operator.open(context, output)
+                    if restored is not None and context.operator_id in restored:
+                        operator.restore(restored[context.operator_id])
+        except USER_FAILURES as error:
+            failure = error if isinstance(error, TidegateError) else self._as_failure(error)
+            self.close()
+            raise failure from None
+
+    def run_slice(
+        self,
+        max_records: int,
+        max_bytes: int,
+        barriers: Iterable[Barrier],
+        assignment: SplitAssignment | None,
+    ) -> SourceReport:
+        """Send the barriers that were asked for, then read and emit one slice of the source.
+
+        Behind the barriers, so that a checkpoint need not wait for a whole slice.
+        """
+        source = self.source
+        assert source is not None
+        if self.failure is not None:
+            return SourceReport(0, InputStatus.NOTHING_AVAILABLE, None)
+        records, status, pending = 0, InputStatus.END_OF_INPUT, None
+        try:
+            if not self.is_finished and assignment is not None:
+                source.add_splits(assignment.splits)
+                if assignment.no_more:
+                    source.no_more_splits()
+            self._end_again()
+            for barrier in barriers:
+                if barrier.drains and not self.is_finished:
+                    self._finish()
+                self._take_snapshot(TakeSnapshot(barrier, 0.0, 0))
+            if source.is_halted and not self.is_finished:
+                status = InputStatus.NOTHING_AVAILABLE
+            elif not self.is_finished:
+                report = source.run_slice(max_records, max_bytes)
+                records, status = report.records, report.status
+                self.records_in += records
+                if status is InputStatus.END_OF_INPUT:
+                    self._finish()
+                pending = source.pending_records()
+        except USER_FAILURES as error:
+            self.failure = self._as_failure(error)
+        return SourceReport(records, status, pending)
+
+    def feed(self, channel: Channel, elements: Iterable[StreamElement]) -> None:
+        """Take elements of one channel in order; nothing is taken any more behind a failure."""
+        gate = self._gate
+        assert gate is not None
+        process = self._process
+        try:
+            for element in elements:
+                if self.failure is not None:
+                    return
+                index = gate.open_input(channel)
+                if index is not None and type(element) is Batch:
+                    self.records_in += len(element)
+                    process(element, index)
+                else:
+                    size = _size_of(element)
+                    self._deliver(gate.feed(channel, element, time.monotonic(), size))
+        except USER_FAILURES as error:
+            self.failure = self._as_failure(error)
+
+    def abort(self, checkpoint_id: CheckpointId) -> None:
+        """The coordinator gave a checkpoint up."""
+        self._drop_snapshot(checkpoint_id)
+        try:
+            if self._gate is not None:
+                self._deliver(self._gate.abort(checkpoint_id, time.monotonic()))
+            for operator in reversed(self._opened):
+                operator.notify_aborted(checkpoint_id)
+        except USER_FAILURES as error:
+            self.failure = self._as_failure(error)
+
+    def complete(self, checkpoint_id: CheckpointId) -> None:
+        """A checkpoint is durable."""
+        if self._is_sink:
+            passing(FaultPoint.PRE_COMMITTED, Victim.SLOT)
+        try:
+            with during(FaultPoint.COMMIT, Victim.SLOT) if self._is_sink else nullcontext():
+                for operator in reversed(self._opened):
+                    operator.notify_complete(checkpoint_id)
+        except USER_FAILURES as error:
+            self.failure = self._as_failure(error)
+
+    def end_slice(self, now: float) -> None:
+        """Fire due timers and emit what is held back: the unit is about to be sealed."""
+        self._end_again()
+        if self.failure is not None or self.is_finished:
+            return
+        try:
+            for operator in self._operators:
+                due = operator.next_timer()
+                if due is not None and due <= now:
+                    operator.fire_timers(now)
+                operator.flush()
+        except USER_FAILURES as error:
+            self.failure = self._as_failure(error)
+
+    def next_timer(self) -> float | None:
+        if self.is_finished:
+            return None
+        due = [
+            timer for operator in self._operators if (timer := operator.next_timer()) is not None
+        ]
+        return min(due, default=None)
+
+    def is_available(self) -> bool:
+        """Whether a step would find input in this source, or has to report its failure."""
+        source = self.source
+        if source is None or self.is_finished or source.is_halted or self.failure is not None:
+            return False
+        try:
+            return source.is_available()
+        except USER_FAILURES as error:
+            self.failure = self._as_failure(error)
+            return True
+
+    def close(self) -> TidegateError | None:
+        """Close everything that was opened; returns the first failure of user code in doing so."""
+        first: TidegateError | None = None
+        for checkpoint_id in list(self._unfinished):
+            self._drop_snapshot(checkpoint_id)
+        closings = [operator.close for operator in reversed(self._opened)]
+        closings += [writer.close for _, _, writer in self._writers]
+        for close in closings:
+            try:
+                close()
+            except USER_FAILURES as error:
+                first = first or self._as_failure(error)
+        self._opened.clear()
+        return first
+
+    def _deliver(self, deliveries: Iterable[Delivery]) -> None:
+        head = self._operators[0]
+        for delivery in deliveries:
+            match delivery:
+                case Records(input_index, batch):
+                    self.records_in += len(batch)
+                    self._process(batch, input_index)
+                case TakeSnapshot():
+                    self._take_snapshot(delivery)
+                case InFlight(checkpoint_id, elements):
+                    self._complete_snapshot(checkpoint_id, elements)
+                case SnapshotAborted(checkpoint_id, reason):
+                    self._drop_snapshot(checkpoint_id)
+                    self._checkpoints.decline(checkpoint_id, InternalError(reason), skipped=True)
+                case AdvanceWatermark(watermark):
+                    head.on_watermark(watermark)
+                case InputEnded(input_index, is_last):
+                    self._end_input(input_index, is_last)
+                case _:
+                    assert_never(delivery)
+
+    def _end_input(self, input_index: int, is_last: bool) -> None:
+        if self._was_finished:
+            return
+        self._operators[0].finish(input_index)
+        if is_last:
+            self._finish(head_is_done=True)
+
+    def _finish(self, *, head_is_done: bool = False) -> None:
+        for operator in self._operators[1 if head_is_done else 0 :]:
+            operator.finish()
+        for _, _, writer in self._writers:
+            writer.broadcast(EndOfInput())
+        self.is_finished = True
+
+    def _end_again(self) -> None:
+        """What had ended in the checkpoint restored says so to those who had not heard it."""
+        if self._owes_end:
+            self._owes_end = False
+            for _, _, writer in self._writers:
+                writer.broadcast(EndOfInput())
+
+    def _take_snapshot(self, order: TakeSnapshot) -> None:
+        passing(FaultPoint.BARRIER, Victim.SLOT)
+        barrier = order.barrier
+        for operator in reversed(self._opened):
+            operator.flush()
+        start_delay = time.time() - barrier.triggered_at - order.alignment_seconds
+        started = time.monotonic()
+        frozen: list[FrozenOperator] = []
+        failure: TidegateError | None = None
+        try:
+            for operator, context in zip(self._operators, self._contexts, strict=True):
+                if not self._was_finished:
+                    frozen.append(_frozen(operator, context, barrier))
+        except USER_FAILURES as error:
+            failure = self._as_failure(error)
+        for _, _, writer in self._writers:
+            writer.broadcast(barrier)
+        subtask = FrozenSubtask(
+            barrier=barrier,
+            operators=tuple(frozen),
+            ended_inputs=order.ended_inputs,
+            is_finished=self.is_finished,
+            start_delay=max(0.0, start_delay),
+            alignment=order.alignment_seconds,
+            alignment_bytes=order.bytes_buffered,
+            sync=time.monotonic() - started,
+        )
+        if failure is not None:
+            subtask.release()
+            self._checkpoints.decline(barrier.checkpoint_id, failure, skipped=False)
+        elif order.is_whole:
+            self._checkpoints.snapshot(subtask)
+        else:
+            self._unfinished[barrier.checkpoint_id] = subtask
+
+    def _complete_snapshot(
+        self, checkpoint_id: CheckpointId, elements: Sequence[tuple[Channel, StreamElement]]
+    ) -> None:
+        """The last barrier of an unaligned checkpoint is here."""
+        taken = self._unfinished.pop(checkpoint_id, None)
+        if taken is not None:
+            in_flight = tuple((channel, encode(element)) for channel, element in elements)
+            self._checkpoints.snapshot(replace(taken, in_flight=in_flight))
+
+    def _drop_snapshot(self, checkpoint_id: CheckpointId) -> None:
+        taken = self._unfinished.pop(checkpoint_id, None)
+        if taken is not None:
+            taken.release()
+
+    def _as_failure(self, error: BaseException) -> TidegateError:
+        """User code is wrapped where it is called; what arrives here bare came from between."""
+        if isinstance(error, UserFunctionError | ExternalError | InternalError):
+            return error
+        context = self._contexts[0]
+        place = f"({context.subtask + 1}/{context.parallelism})"
+        trace = user_traceback(error)
+        return UserFunctionError(self.vertex.name, context.uid, place, None, trace)
+
+
+def _frozen(operator: Operator, context: OperatorContext, barrier: Barrier) -> FrozenOperator:
+    snapshot = operator.snapshot(barrier) or OperatorSnapshot()
+    assert snapshot.keyed is None or isinstance(snapshot.keyed, FrozenState)
+    return FrozenOperator(
+        operator_id=context.operator_id,
+        uid=context.uid,
+        keyed=snapshot.keyed,
+        states=context.operator_state.freeze(),
+        source_splits=tuple(pickle.dumps(split, protocol=5) for split in snapshot.source_splits),
+        files=snapshot.files,
+    )
+
+
+def _size_of(element: StreamElement) -> int:
+    if not isinstance(element, Batch):
+        return 0
+    return element.columns.nbytes if element.is_columnar else 64 * len(element)

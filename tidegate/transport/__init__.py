@@ -1,0 +1,1 @@
+"""Authenticated lines between driver and slots, and what is shipped over them."""

@@ -1,0 +1,254 @@
+"""How a program reaches the slots: operators, classes of the main module, modules beside it.
+
+Functions and classes that no slot could import (those of `__main__`, of a notebook, of another
+function) travel by value, once, with the job. In every process these classes are then found in the
+module `MAIN_MODULE`, so that records, and later state, refer to them by name and hold no code.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+import sysconfig
+import types
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from tidegate.core.errors import NotSerializable, TidegateError
+from tidegate.core.ids import JobId, OperatorId
+from tidegate.graph.job_graph import JobGraph
+from tidegate.operators.base import Operator
+from tidegate.transport.wire import this_machine
+
+MAIN_MODULE = "__tidegate_main__"
+_HEAP_TYPE = 1 << 9
+"""The flag of classes that were made by Python code; others come with an extension module."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPackage:
+    """A job as a slot gets it."""
+
+    job_id: JobId
+    graph: JobGraph
+    """The skeleton: its operators are in `operators`."""
+    operators: dict[OperatorId, bytes]
+    settings: Mapping[str, Any]
+
+    def operator(self, operator_id: OperatorId) -> Operator:
+        """A copy of its own for whoever asks."""
+        operator = cloudpickle.loads(self.operators[operator_id])
+        assert isinstance(operator, Operator)
+        return operator
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles a class that no slot could import by the name that `name_of` gives it.
+
+    Classes without a name go by value. Loading such a pickle defines them anew, down to the
+    module they say they are from, so those of records are defined once, in one pickle for all.
+    """
+
+    def __init__(self, file: io.BytesIO, name_of: Callable[[type], str | None]) -> None:
+        super().__init__(file, protocol=5)
+        self._name_of = name_of
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type) and not _is_importable(obj):
+            name = self._name_of(obj)
+            if name is not None:
+                return shipped_class, (name,)
+        return super().reducer_override(obj)
+
+
+def shipped_class(name: str) -> Any:
+    """The class of this name that came with the job."""
+    return attrgetter(name)(_main_module())
+
+
+def pack(job_id: JobId, graph: JobGraph, settings: Mapping[str, Any]) -> bytes:
+    """Everything a slot needs to run its share of the job.
+
+    Raises:
+        NotSerializable: an operator holds something that cannot be pickled.
+    """
+    classes = _Classes()
+    operators: dict[OperatorId, bytes] = {}
+    vertices = []
+    for vertex in graph.vertices:
+        for chained in vertex.chain:
+            operators[chained.operator_id] = _dump(
+                chained.operator, f"operator {chained.name!r}", classes.note
+            )
+        bare = tuple(replace(chained, operator=None) for chained in vertex.chain)
+        vertices.append(replace(vertex, chain=bare, source=None))
+    skeleton = JobGraph(graph.name, tuple(vertices), graph.edges)
+    package = JobPackage(
+        job_id=job_id, graph=skeleton, operators=operators, settings=dict(settings)
+    )
+    body = _dump(package, "a key selector or partitioner of the job", classes.note)
+    definitions = classes.define()
+    _make_findable(classes.by_name)
+    return pickle.dumps((definitions, _local_modules(), body), protocol=5)
+
+
+def unpack(package: bytes, work_directory: Path) -> JobPackage:
+    """Make the job's modules and classes importable in this process and return the job."""
+    definitions, modules, body = pickle.loads(package)
+    modules.install(work_directory)
+    _adopt(cloudpickle.loads(definitions))
+    job = cloudpickle.loads(body)
+    assert isinstance(job, JobPackage)
+    return job
+
+
+class _Classes:
+    """The classes that no slot could import, as they are met while the job is pickled."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, type] = {}
+
+    def note(self, cls: type) -> str | None:
+        """The name of a class in `MAIN_MODULE`; None if another one of the job has it already."""
+        name = _public_name(cls)
+        return name if self.by_name.setdefault(name, cls) is cls else None
+
+    def define(self) -> bytes:
+        """All of them by value, with those that they need themselves."""
+
+        def note_and_define(cls: type) -> None:
+            self.note(cls)
+
+        known = -1
+        definitions = b""
+        while known < len(self.by_name):
+            known = len(self.by_name)
+            definitions = _dump(dict(self.by_name), "a class of the job", note_and_define)
+        return definitions
+
+
+def _dump(value: object, what: str, name_of: Callable[[type], str | None]) -> bytes:
+    file = io.BytesIO()
+    try:
+        _Pickler(file, name_of).dump(value)
+    except TidegateError:
+        raise
+    except Exception as failure:
+        raise NotSerializable(what, f"{type(failure).__name__}: {failure}") from failure
+    return file.getvalue()
+
+
+def _is_importable(cls: type) -> bool:
+    if cls.__module__ in ("__main__", MAIN_MODULE):
+        return False
+    if not cls.__flags__ & _HEAP_TYPE:
+        return True
+    found: Any = sys.modules.get(cls.__module__)
+    for name in cls.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is cls
+
+
+def _public_name(cls: type) -> str:
+    return cls.__qualname__.replace("<locals>.", "")
+
+
+def _main_module() -> types.ModuleType:
+    if MAIN_MODULE not in sys.modules:
+        sys.modules[MAIN_MODULE] = types.ModuleType(MAIN_MODULE)
+        cloudpickle.register_pickle_by_value(sys.modules[MAIN_MODULE])
+    return sys.modules[MAIN_MODULE]
+
+
+def _make_findable(classes: dict[str, type]) -> None:
+    """Let this process read what was pickled by reference to `MAIN_MODULE`."""
+    for name, cls in sorted(classes.items()):
+        *outer, last = name.split(".")
+        place: Any = _main_module()
+        for part in outer:
+            if not hasattr(place, part):
+                setattr(place, part, types.SimpleNamespace())
+            place = getattr(place, part)
+        setattr(place, last, cls)
+
+
+def _adopt(classes: dict[str, type]) -> None:
+    """Let this process pickle these classes by reference to `MAIN_MODULE`.
+
+    Done in slots alone: in the driver they stay what the user knows them as.
+    """
+    _make_findable(classes)
+    for name, cls in classes.items():
+        cls.__module__ = MAIN_MODULE
+        cls.__qualname__ = name
+
+
+def to_slot(message: object) -> bytes:
+    """Pickle something that the driver sends and that may hold records of the user's classes."""
+
+    def name_of(cls: type) -> str | None:
+        name = _public_name(cls)
+        try:
+            return name if shipped_class(name) is cls else None
+        except AttributeError:
+            return None
+
+    return _dump(message, "a split of a source", name_of)
+
+
+@dataclass(frozen=True, slots=True)
+class _Modules:
+    """The modules beside the user's script, and where the driver looks for others."""
+
+    directory: str
+    search_path: tuple[str, ...]
+    machine: str
+    archive: bytes
+
+    def install(self, work_directory: Path) -> None:
+        path, more = self.directory, self.search_path
+        if self.machine != this_machine() or not Path(path).is_dir():
+            path, more = str(work_directory / "modules"), ()
+            with zipfile.ZipFile(io.BytesIO(self.archive)) as archive:
+                archive.extractall(path)
+        if path not in sys.path:
+            sys.path.insert(0, path)
+        sys.path.extend(entry for entry in more if entry not in sys.path)
+
+
+def _local_modules() -> _Modules:
+    directory = _program_directory()
+    places = tuple(sysconfig.get_paths().values())
+    installed = [Path(place).resolve() for place in places]
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if name.split(".")[0] in ("__main__", "tidegate") or not file or file[-3:] != ".py":
+                continue
+            if file.startswith(places):
+                continue
+            path = Path(file).resolve()
+            if path.is_relative_to(directory) and not any(map(path.is_relative_to, installed)):
+                place = Path(*name.split("."))
+                is_package = path.name == "__init__.py"
+                archive.write(path, place / path.name if is_package else f"{place}.py")
+    search_path = tuple(str(Path(entry).resolve()) for entry in sys.path)
+    return _Modules(str(directory), search_path, this_machine(), buffer.getvalue())
+
+
+def _program_directory() -> Path:
+    """Where the main module's own imports begin: its directory, or that of its package."""
+    main = sys.modules["__main__"]
+    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if not file:
+        return Path.cwd()
+    depth = spec.name.count(".") if spec is not None else 0
+    return Path(file).resolve().parents[depth]
