@@ -241,7 +241,7 @@ class Subtask:
                 if barrier.drains and not self.is_finished:
                     self._finish()
                 self._take_snapshot(TakeSnapshot(barrier, 0.0, 0))
-            if source.is_halted and not self.is_finished:
+            if not self.is_finished and source.is_halted:
                 status = InputStatus.NOTHING_AVAILABLE
             elif not self.is_finished:
                 report = source.run_slice(max_records, max_bytes)
