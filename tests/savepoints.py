@@ -101,5 +101,5 @@ def restored(reader: StateReader, uid: str, backend: str = "hashmap") -> Any:
     """A backend with all the keyed state of an operator, as a job restores it."""
     live = BACKENDS[backend](range_of(0, 1, GROUPS), GROUPS)
     handles = reader.operator(uid).subtasks.values()
-    live.restore([StoredImage(h.keyed, reader.found.resolver) for h in handles if h.keyed])
+    live.restore([StoredImage(h.keyed, reader.resolve) for h in handles if h.keyed])
     return live

@@ -61,7 +61,7 @@ def seen(monkeypatch):
 
 def order(job, kind, directory):
     target = new_savepoint(str(directory), job.master.job_id, SavepointFormat.CANONICAL)
-    return job.master.order(SnapshotOrder(kind, target))
+    return job.master.order(SnapshotOrder.of(kind, target))
 
 
 def segments_in(savepoint):
@@ -79,7 +79,7 @@ def stopped_with_a_log(server, tmp_path, gate, format=SavepointFormat.CANONICAL)
     wait_until(lambda: SENT - 1 in map(int, logged_below(tmp_path / "checkpoints")))
     target = new_savepoint(str(tmp_path / "savepoints"), job.master.job_id, format)
     open_with_barrier(job.master.checkpoints, gate)
-    path = job.master.order(SnapshotOrder(BarrierKind.STOP, target)).result(PATIENCE)
+    path = job.master.order(SnapshotOrder.of(BarrierKind.STOP, target)).result(PATIENCE)
     job.result()
     assert len(lines_in(tmp_path / "out")) < SENT
     return path
@@ -156,7 +156,7 @@ def test_a_log_that_has_changed_is_named(server, tmp_path, seen):
 def test_a_savepoint_does_not_cut_the_log_that_the_last_checkpoint_needs(server, tmp_path):
     job = job_of(source_of(server), tmp_path, **RARELY)
     wait_until(lambda: server.connected)
-    job.master.order(SnapshotOrder(BarrierKind.CHECKPOINT, None)).result(PATIENCE)
+    job.master.order(SnapshotOrder.of(BarrierKind.CHECKPOINT, None)).result(PATIENCE)
     for burst in range(5):
         server.send(range(burst * 10, burst * 10 + 10))
         wait_until_seen(range(burst * 10 + 10))

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from tests.jobs import CHECKPOINTS, TOLERANT, Job
 from tests.programs import apply, graph_of, read, wait_until
 from tests.taps import Tap
-from tidegate.checkpoint.locate import FoundCheckpoint, open_checkpoint
+from tidegate.checkpoint.checkpoint import Checkpoint
+from tidegate.checkpoint.locate import open_checkpoint
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.partitioning import ByKeyGroup, Global, Partitioning, Rebalance, Rescale
@@ -314,7 +315,7 @@ def expected(
     return records
 
 
-def remembered(program: Program, found: FoundCheckpoint, node: int) -> Counter[int]:
+def remembered(program: Program, found: Checkpoint, node: int) -> Counter[int]:
     """What an operator has in a checkpoint, as it is stored."""
     record = _record(found.metadata, node)
     handles = record.subtasks.values()
@@ -323,11 +324,11 @@ def remembered(program: Program, found: FoundCheckpoint, node: int) -> Counter[i
             pickle.loads(element)
             for handle in handles
             if handle.operator is not None
-            for state in pickle.loads(read_segment(handle.operator, found.resolver))
+            for state in pickle.loads(read_segment(handle.operator, found.resolver()))
             for element in state.elements
         )
     backend = HashMapBackend(KeyGroupRange(0, GROUPS), GROUPS)
-    backend.restore(StoredImage(h.keyed, found.resolver) for h in handles if h.keyed is not None)
+    backend.restore(StoredImage(h.keyed, found.resolver()) for h in handles if h.keyed is not None)
     state = backend.map_state(SEEN)
     counts: Counter[int] = Counter()
     for key in list(backend.keys(SEEN.name)):
@@ -337,16 +338,16 @@ def remembered(program: Program, found: FoundCheckpoint, node: int) -> Counter[i
     return counts
 
 
-def checkpoints_on(directory: Path) -> list[FoundCheckpoint]:
+def checkpoints_on(directory: Path) -> list[Checkpoint]:
     """All completed checkpoints of a job, oldest first."""
     paths = sorted(directory.glob("chk-*/_metadata"), key=lambda path: int(path.parent.name[4:]))
     return [open_checkpoint(str(path.parent)) for path in paths]
 
 
-def named_files(found: Sequence[FoundCheckpoint]) -> set[str]:
+def named_files(found: Sequence[Checkpoint]) -> set[str]:
     """Every file that these checkpoints are made of, below the directory of their job."""
     files = {f"{each.name}/_metadata" for each in found}
-    return files | {each.resolver(file)[1] for each in found for file in each.metadata.files}
+    return files | {each.resolver()(file)[1] for each in found for file in each.metadata.files}
 
 
 def present_files(directory: Path) -> set[str]:

@@ -6,9 +6,10 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.played_jobs import acknowledgement, states_of
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.core.errors import ExternalError
 from tidegate.core.ids import SubtaskId
-from tidegate.protocol.completed import Acknowledgement, CompletedCheckpoint
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.input_gate import (
     InputGate,
@@ -40,15 +41,16 @@ class Answer:
 class Subtasks:
     """Source, sum and sink of one attempt in one process. Their state is what they have taken."""
 
-    def __init__(self, process: Process, attempt: int, restored: CompletedCheckpoint | None):
+    def __init__(self, process: Process, attempt: int, restored: Checkpoint | None):
         self.process, self.world, self.slot = process, process.world, process.slot
         self.attempt = attempt
         self.taken = {SUM: Counter(), SINK: Counter()}
         self.position = 0
         if restored is not None:
-            self.position = restored.snapshots[SubtaskId(SOURCE, self.slot)]
+            states = states_of(restored)
+            self.position = states[SubtaskId(SOURCE, self.slot)]
             for level, taken in self.taken.items():
-                taken.update(restored.snapshots[SubtaskId(level, self.slot)])
+                taken.update(states[SubtaskId(level, self.slot)])
         self.gates = {
             level: InputGate({Channel(level, source): 0 for source in range(self.world.slots)})
             for level in self.taken
@@ -130,11 +132,8 @@ class Subtasks:
         if level != SINK:
             for target in range(self.world.slots):
                 self.emitted.setdefault((level + 1, target), []).append(barrier)
-        ack = Acknowledgement(
-            checkpoint_id=barrier.checkpoint_id,
-            subtask=SubtaskId(level, self.slot),
-            attempt=self.attempt,
-            snapshot=state,
+        ack = acknowledgement(
+            barrier.checkpoint_id, SubtaskId(level, self.slot), state, attempt=self.attempt
         )
         self.process.send("ack", ack)
 

@@ -22,11 +22,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from tests.played_jobs import played_job, states_of
 from tests.properties.protocol_slots import PIPELINE, SINK, SOURCE, SUM, Answer, Process
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.core.errors import SlotLost
 from tidegate.core.ids import SubtaskId
-from tidegate.protocol.completed import Acknowledgement, CompletedCheckpoint
 from tidegate.protocol.incarnation import Incarnation
+from tidegate.protocol.messages import CheckpointAcknowledged
 from tidegate.protocol.packet import FailureMark, Packet
 from tidegate.protocol.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
 from tidegate.protocol.plan import (
@@ -84,6 +86,7 @@ class World:
 
     def __init__(self, slots: int, rnd: random.Random) -> None:
         self.slots, self.rnd, self.now = slots, rnd, 0.0
+        self.checkpointed = played_job([slots] * 3)
         self.region = Region(PIPELINE, range(slots), max_step_tries=2)
         self.pool = SlotPool(slots, lease=LEASE, now=0.0)
         self.processes: list[Process] = []
@@ -99,7 +102,7 @@ class World:
         self.triggers: list[Barrier] = []
         self.pending: dict[int, PendingCheckpoint] = {}
         self.decided: dict[int, PendingCheckpoint] = {}
-        self.restore_point: CompletedCheckpoint | None = None
+        self.restore_point: Checkpoint | None = None
         self.steps_done = 0
         self.carry_out(self.pool.start(self.now))
 
@@ -183,7 +186,7 @@ class World:
         match kind, content:
             case "deployed", attempt:
                 self.region.deployed(process.slot, attempt)
-            case "ack", Acknowledgement():
+            case "ack", CheckpointAcknowledged():
                 self.acknowledge(content)
             case "decline", number:
                 self.abort_checkpoint(number)
@@ -316,14 +319,14 @@ class World:
     def trigger(self) -> None:
         number, self.next_checkpoint = self.next_checkpoint, self.next_checkpoint + 1
         deadline = self.now + 100
-        pending = PendingCheckpoint(number, self.plan(), triggered_at=self.now, deadline=deadline)
-        self.pending[number] = pending
-        self.triggers.append(Barrier(number, self.now))
+        barrier = Barrier(number, self.now)
+        self.pending[number] = PendingCheckpoint(barrier, self.plan(), deadline=deadline)
+        self.triggers.append(barrier)
 
-    def acknowledge(self, ack: Acknowledgement) -> None:
+    def acknowledge(self, ack: CheckpointAcknowledged) -> None:
         number = ack.checkpoint_id
-        pending = self.pending.get(number) or self.decided[number]
-        if pending.acknowledge(ack) is AckResult.ACCEPTED:
+        pending = self.pending.get(number)
+        if pending is not None and pending.acknowledge(ack) is AckResult.ACCEPTED:
             assert pending.state is PendingState.COLLECTING
 
     def abort_checkpoint(self, number: int, reason: AbortReason = AbortReason.DECLINED) -> None:
@@ -336,7 +339,7 @@ class World:
             self.by_incarnation[incarnation].to_slot.append(("abort", number))
 
     def publish(self, pending: PendingCheckpoint) -> None:
-        completed = pending.begin_publication(self.now)
+        completed = pending.begin_publication(self.checkpointed, self.now)
         self.assert_consistent(completed)
         pending.published()
         number = completed.checkpoint_id
@@ -372,9 +375,9 @@ class World:
     def everywhere(subtasks, level: int) -> Counter:
         return sum((each.taken[level] for each in subtasks), Counter())
 
-    def assert_consistent(self, completed: CompletedCheckpoint) -> None:
+    def assert_consistent(self, completed: Checkpoint) -> None:
         """The state is the effect of exactly the records before the barrier in every source."""
-        snapshots = completed.snapshots
+        snapshots = states_of(completed)
         slots = range(self.slots)
         read = Counter((s, k) for s in slots for k in range(snapshots[SubtaskId(SOURCE, s)]))
         for level in (SUM, SINK):

@@ -9,21 +9,23 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.played_jobs import acknowledgement, played_job, snapshot, state_in, states_of
 from tidegate.core.errors import ProtocolViolation
 from tidegate.core.modes import SavepointFormat
-from tidegate.protocol.completed import Acknowledgement, RetainedCheckpoints
+from tidegate.protocol.messages import CheckpointAcknowledged
 from tidegate.protocol.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
 from tidegate.protocol.plan import PipelineFacts, PipelineProgress, VertexFacts, plan_checkpoint
-from tidegate.stream.elements import BarrierKind, SavepointTarget
+from tidegate.protocol.retained import RetainedCheckpoints
+from tidegate.stream.elements import Barrier, BarrierKind, SavepointTarget, SnapshotRequest
 
 CHOICES = st.integers(0, 1_000_000)
 TARGET = SavepointTarget("/savepoints", "savepoint-1", SavepointFormat.CANONICAL)
-KINDS = st.sampled_from(
+REQUESTS = st.sampled_from(
     [
-        (BarrierKind.CHECKPOINT, None),
-        (BarrierKind.SAVEPOINT, TARGET),
-        (BarrierKind.STOP, TARGET),
-        (BarrierKind.STOP, None),
+        SnapshotRequest(),
+        SnapshotRequest(BarrierKind.SAVEPOINT, TARGET),
+        SnapshotRequest(BarrierKind.STOP, TARGET),
+        SnapshotRequest(BarrierKind.STOP),
     ]
 )
 
@@ -37,11 +39,12 @@ class Checkpoints(RuleBasedStateMachine):
     )
     def begin(self, parallelism, retained):
         self.now, self.attempt, self.number = 0.0, 1, 0
+        self.job = played_job(parallelism)
         self.vertices = [VertexFacts(v, 0, p, v == 0) for v, p in enumerate(parallelism)]
         self.retained = RetainedCheckpoints(retained)
         self.limit = retained
         self.pending: dict[int, PendingCheckpoint] = {}
-        self.acks: list[Acknowledgement] = []
+        self.acks: list[CheckpointAcknowledged] = []
         self.said: dict[int, set] = {}
         self.files: set = set()
         self.publications: Counter = Counter()
@@ -50,25 +53,20 @@ class Checkpoints(RuleBasedStateMachine):
         return items[choice % len(items)]
 
     def delete(self, handles):
-        named = {h for c in self.retained.kept for h in c.snapshots.values()}
-        for handle in handles:
+        named = {h for c in self.retained.own for h in states_of(c).values()}
+        for handle in map(state_in, handles):
             assert handle not in named, "a file of a retained checkpoint was deleted"
             assert handle in self.files, "a file was deleted twice"
             self.files.remove(handle)
 
-    @rule(kind=KINDS)
-    def trigger(self, kind):
+    @rule(request=REQUESTS)
+    def trigger(self, request):
         facts = PipelineFacts(PipelineProgress.RUNNING, self.attempt)
         plan = plan_checkpoint(self.vertices, {0: facts})
         self.number += 1
         self.said[self.number] = set()
         self.pending[self.number] = PendingCheckpoint(
-            self.number,
-            plan,
-            kind=kind[0],
-            savepoint=kind[1],
-            triggered_at=self.now,
-            deadline=self.now + 10,
+            Barrier(self.number, self.now, request), plan, deadline=self.now + 10
         )
 
     def write(self, pending, subtask, attempt):
@@ -78,14 +76,7 @@ class Checkpoints(RuleBasedStateMachine):
         self.said[pending.checkpoint_id].add((subtask, attempt))
         handle = (pending.checkpoint_id, subtask, attempt)
         self.files.add(handle)
-        ack = Acknowledgement(
-            checkpoint_id=pending.checkpoint_id,
-            subtask=subtask,
-            attempt=attempt,
-            snapshot=handle,
-            size=1,
-        )
-        self.acks.append(ack)
+        self.acks.append(acknowledgement(pending.checkpoint_id, subtask, handle, attempt=attempt))
 
     @precondition(lambda self: self.pending)
     @rule(which=CHOICES, who=CHOICES, stale=st.integers(0, 1))
@@ -116,11 +107,13 @@ class Checkpoints(RuleBasedStateMachine):
 
     def hear(self, ack):
         pending = self.pending[ack.checkpoint_id]
+        if pending.state is PendingState.ABORTED:
+            if state_in(ack.snapshot) in self.files:
+                self.delete([ack.snapshot])
+            return
         before = pending.missing
         if pending.plan.awaited[ack.subtask] != ack.attempt:
             expected = AckResult.UNKNOWN_SUBTASK
-        elif pending.state is PendingState.ABORTED:
-            expected = AckResult.LATE
         elif ack.subtask not in before:
             expected = AckResult.DUPLICATE
         else:
@@ -129,7 +122,7 @@ class Checkpoints(RuleBasedStateMachine):
         assert result is expected
         heard = {ack.subtask} if result is AckResult.ACCEPTED else set()
         assert pending.missing == before - heard
-        if result in (AckResult.LATE, AckResult.UNKNOWN_SUBTASK) and ack.snapshot in self.files:
+        if result is AckResult.UNKNOWN_SUBTASK and state_in(ack.snapshot) in self.files:
             self.delete([ack.snapshot])
 
     @precondition(lambda self: any(p.missing for p in self.pending.values()))
@@ -137,7 +130,7 @@ class Checkpoints(RuleBasedStateMachine):
     def nobody_can_publish_what_is_incomplete(self, which):
         pending = self.pick([p for p in self.pending.values() if p.missing], which)
         with pytest.raises(ProtocolViolation):
-            pending.begin_publication(self.now)
+            pending.begin_publication(self.job, self.now)
 
     @precondition(lambda self: self.acks)
     @rule(which=CHOICES)
@@ -149,9 +142,9 @@ class Checkpoints(RuleBasedStateMachine):
     def a_checkpoint_is_published(self, which, happens):
         self.publish(self.pick([p for p in self.pending.values() if p.is_ready], which), happens)
 
-    @rule(kind=KINDS)
-    def a_checkpoint_succeeds_without_trouble(self, kind):
-        self.trigger(kind)
+    @rule(request=REQUESTS)
+    def a_checkpoint_succeeds_without_trouble(self, request):
+        self.trigger(request)
         pending = self.pending[self.number]
         for subtask, attempt in pending.plan.awaited.items():
             self.write(pending, subtask, attempt)
@@ -159,9 +152,9 @@ class Checkpoints(RuleBasedStateMachine):
         self.publish(pending, True)
 
     def publish(self, pending, happens):
-        completed = pending.begin_publication(self.now)
-        assert completed.snapshots.keys() == pending.plan.awaited.keys()
-        assert set(completed.snapshots.values()) <= self.files
+        completed = pending.begin_publication(self.job, self.now)
+        assert states_of(completed).keys() == pending.plan.awaited.keys()
+        assert set(states_of(completed).values()) <= self.files
         assert pending.abort(AbortReason.REGION_FAILED) is None, "aborted while being published"
         assert pending.expire(self.now + 1000) is None
         if not happens:
@@ -169,9 +162,10 @@ class Checkpoints(RuleBasedStateMachine):
             return
         pending.published()
         self.publications[pending.checkpoint_id] += 1
-        for subsumed in self.retained.add(completed):
-            assert subsumed.savepoint is None, "a file of the user's was given up"
-            self.delete(subsumed.snapshots.values())
+        self.retained.add(completed)
+        for subsumed in self.retained.trim():
+            assert subsumed.metadata.kind is BarrierKind.CHECKPOINT, "the user's was discarded"
+            self.delete(snapshot(*each) for each in states_of(subsumed).items())
 
     @precondition(lambda self: self.pending)
     @rule(which=CHOICES, reason=st.sampled_from(list(AbortReason)))
@@ -204,13 +198,15 @@ class Checkpoints(RuleBasedStateMachine):
 
     @invariant()
     def the_newest_checkpoints_are_kept_with_all_their_files(self):
-        kept = [each.checkpoint_id for each in self.retained.kept]
-        published = [
-            n for n in self.publications if self.pending[n].kind is not BarrierKind.SAVEPOINT
-        ]
-        assert kept == sorted(published)[-self.limit :]
-        for each in self.retained.kept:
-            assert set(each.snapshots.values()) <= self.files
+        requests = {n: self.pending[n].barrier.request for n in self.publications}
+        points = [n for n, each in requests.items() if each.kind is not BarrierKind.SAVEPOINT]
+        newest = sorted(points)[-self.limit :]
+        latest = self.retained.restore_point
+        assert (None if latest is None else latest.checkpoint_id) == max(points, default=None)
+        own = [each.checkpoint_id for each in self.retained.own]
+        assert own == [n for n in newest if requests[n].savepoint is None]
+        for each in self.retained.own:
+            assert set(states_of(each).values()) <= self.files
 
 
 Checkpoints.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

@@ -24,8 +24,8 @@ def test_checkpoints_are_found_by_url_and_by_name(s3_url):
     assert candidates(job) == [below(job, "chk-2"), below(job, "chk-1")]
     found = open_checkpoint(below(job, "chk-1"))
     check_files(found)
-    assert (found.directory, found.name) == (job, "chk-1")
-    assert open_checkpoint(job).name == "chk-2"
+    assert found.location == (job, "chk-1")
+    assert open_checkpoint(job).location.name == "chk-2"
     latest = find_latest(open_store(s3_url), job_name="job")
     assert (latest.directory, latest.name) == (job, "chk-2")
     store, path = latest.location.resolver()(shared("s"))

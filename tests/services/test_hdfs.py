@@ -35,8 +35,8 @@ def test_checkpoints_are_found_by_url_and_by_name(hdfs_url):
         take(store, blobs, number, own("a"), shared("s"))
     found = open_checkpoint(below(job, "chk-1"))
     check_files(found)
-    assert (found.directory, found.name, found.path) == (job, "chk-1", f"{job}/chk-1")
-    assert find_latest(open_store(hdfs_url), job_name="job").name == "chk-2"
+    assert (found.location, found.path) == ((job, "chk-1"), f"{job}/chk-1")
+    assert find_latest(open_store(hdfs_url), job_name="job").location.name == "chk-2"
 
 
 def test_a_name_node_that_does_not_answer_is_a_storage_error():

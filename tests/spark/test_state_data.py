@@ -253,7 +253,7 @@ def test_the_state_of_an_aggregation_is_read_changed_and_gone_on_with(
     changed = frame.withColumn("sum", functions.col("sum") + 1000)
     path = reader.edit().with_keyed_state("sums", state.name, changed).write(tmp_path / "changed")
     after = state_reader(path)
-    image = StoredImage(after.operator("sums").subtasks[0].keyed, after.found.resolver)
+    image = StoredImage(after.operator("sums").subtasks[0].keyed, after.resolve)
     snapshot = HarnessSnapshot(keyed=image)
     with OperatorHarness(operator, settings=settings, restore_from=[snapshot]) as harness:
         harness.process([("a", "x", 1), ("b", "y", 1)], type_info=SALES)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.layout import METADATA, directory_of, epoch_of, id_of, is_part
-from tidegate.checkpoint.metadata import CheckpointMetadata, decode
+from tidegate.checkpoint.metadata import decode
 from tidegate.checkpoint.ownership import owned_since
 from tidegate.checkpoint.store import Unreadable
 from tidegate.core.errors import (
@@ -16,7 +16,8 @@ from tidegate.core.errors import (
     UnsupportedFormat,
 )
 from tidegate.core.ids import CheckpointId, JobId
-from tidegate.state.snapshot_reader import CheckpointLocation, FileResolver, place_of, resolver_in
+from tidegate.state.snapshot import StoredFile
+from tidegate.state.snapshot_reader import CheckpointLocation, place_of
 from tidegate.storage.blob_store import BlobStore
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below, parent_and_name, shown
@@ -26,39 +27,7 @@ _REPAIR = "restore it, or delete it if the job shall begin anew"
 _GIVE = "give the path of a savepoint, of a chk-<n>, or of a job's directory that has some"
 
 
-@dataclass(frozen=True, slots=True)
-class FoundCheckpoint:
-    """A checkpoint that a job can start from."""
-
-    store: BlobStore
-    """Of the directory in which its own and the shared files are."""
-    name: str
-    """Its name in there, such as "chk-7"."""
-    metadata: CheckpointMetadata
-    skipped: tuple[Unreadable, ...] = ()
-    """Later ones that cannot be read."""
-
-    @property
-    def directory(self) -> str:
-        """The path or URL of the store."""
-        return self.store.url
-
-    @property
-    def path(self) -> str:
-        """Its path or URL, without credentials."""
-        return shown(below(self.store.url, self.name))
-
-    @property
-    def location(self) -> CheckpointLocation:
-        """For the slots that restore from it."""
-        return CheckpointLocation(self.store.url, self.name)
-
-    @property
-    def resolver(self) -> FileResolver:
-        return resolver_in(self.store, self.name)
-
-
-def open_checkpoint(path: str) -> FoundCheckpoint:
+def open_checkpoint(path: str) -> Checkpoint:
     """The checkpoint at a path or URL: `…/chk-7`, its `_metadata`, or the latest of a job.
 
     Raises:
@@ -86,7 +55,7 @@ def candidates(path: str) -> list[str]:
 
 def find_latest(
     base: BlobStore, *, job_name: str | None = None, job_id: str | None = None
-) -> FoundCheckpoint | None:
+) -> Checkpoint | None:
     """The latest readable checkpoint of a job below the directory that all jobs share.
 
     Args:
@@ -98,7 +67,7 @@ def find_latest(
         NoCheckpoint: there is none but such as cannot be read, one of which may be of the job.
     """
     jobs = {job_id} if job_id else {path.partition("/")[0] for path in base.list() if "/" in path}
-    found: list[FoundCheckpoint] = []
+    found: list[Checkpoint] = []
     unreadable: list[Unreadable] = []
     for job in sorted(jobs):
         latest, skipped = _latest(Subdirectory(base, job), job_name)
@@ -131,29 +100,27 @@ def find_begun(base: BlobStore, job_name: str) -> JobId | None:
     return JobId(max(begun, key=begun.__getitem__)) if begun else None
 
 
-def check_files(found: FoundCheckpoint) -> None:
+def check_files(found: Checkpoint) -> None:
     """Raise CorruptCheckpoint if a file that the checkpoint names is missing or too short.
 
     The content of files is verified by those who read it.
     """
-    ends: dict[str, int] = {}
-    places: dict[str, str] = {}
+    resolve = found.resolver()
+    ends: dict[StoredFile, int] = {}
     for segment in found.metadata.file_segments:
-        _, path = found.resolver(segment.file)
-        ends[path] = max(ends.get(path, 0), segment.offset + segment.size)
-        places[path] = place_of(segment.file, found.resolver)
-    for path, end in ends.items():
+        ends[segment.file] = max(ends.get(segment.file, 0), segment.offset + segment.size)
+    for file, end in ends.items():
+        store, path = resolve(file)
+        place = place_of(file, resolve)
         try:
-            size = found.store.size(path)
+            size = store.size(path)
         except BlobNotFound:
-            raise CorruptCheckpoint(places[path], f"a file of {end} bytes", "none") from None
+            raise CorruptCheckpoint(place, f"a file of {end} bytes", "none") from None
         if size < end:
-            raise CorruptCheckpoint(places[path], f"{end} bytes", f"{size}")
+            raise CorruptCheckpoint(place, f"{end} bytes", f"{size}")
 
 
-def _latest(
-    store: BlobStore, job_name: str | None
-) -> tuple[FoundCheckpoint | None, list[Unreadable]]:
+def _latest(store: BlobStore, job_name: str | None) -> tuple[Checkpoint | None, list[Unreadable]]:
     """The latest checkpoint of a job of this name, and those that may be of it but cannot tell."""
     skipped: list[Unreadable] = []
     for id in _ids(store.list()):
@@ -167,7 +134,7 @@ def _latest(
             continue
         if job_name is not None and found.metadata.job_name != job_name:
             return None, []
-        return FoundCheckpoint(store, name, found.metadata, tuple(skipped)), []
+        return found, []
     return None, skipped
 
 
@@ -178,10 +145,10 @@ def _ids(paths: Iterable[str]) -> list[CheckpointId]:
     return sorted((id for id in ids if id is not None), reverse=True)
 
 
-def _open(store: BlobStore, name: str) -> FoundCheckpoint:
+def _open(store: BlobStore, name: str) -> Checkpoint:
     path = f"{name}/{METADATA}"
     where = shown(below(store.url, path))
-    return FoundCheckpoint(store, name, decode(store.read(path), where))
+    return Checkpoint(decode(store.read(path), where), CheckpointLocation(store.url, name))
 
 
 def _nothing(store: BlobStore, name: str, path: str) -> NoCheckpoint:

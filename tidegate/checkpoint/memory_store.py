@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidegate.checkpoint.checkpoint import NOT_ADDRESSABLE
 from tidegate.checkpoint.metadata import CheckpointMetadata
-from tidegate.checkpoint.statistics import NOT_ADDRESSABLE
 from tidegate.checkpoint.store import Retained
 from tidegate.core.ids import CheckpointId
 from tidegate.state.snapshot import SubtaskSnapshot

@@ -10,10 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from tidegate.core.ids import CheckpointId, SubtaskId
-from tidegate.stream.elements import BarrierKind
-
-NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"
-"""In place of the path of a checkpoint in the driver's memory, as Flink says it."""
+from tidegate.stream.elements import Barrier, BarrierKind
 
 
 class CheckpointStatus(Enum):
@@ -121,11 +118,12 @@ class CheckpointHistory:
     def record(self, checkpoint_id: CheckpointId) -> CheckpointRecord | None:
         return self._records.get(checkpoint_id)
 
-    def triggered(
-        self, checkpoint_id: CheckpointId, kind: BarrierKind, wall: float, awaited: int
-    ) -> None:
-        self._records[checkpoint_id] = CheckpointRecord(
-            checkpoint_id=checkpoint_id, kind=kind, triggered_at=wall, awaited=awaited
+    def triggered(self, barrier: Barrier, awaited: int) -> None:
+        self._records[barrier.checkpoint_id] = CheckpointRecord(
+            checkpoint_id=barrier.checkpoint_id,
+            kind=BarrierKind.CHECKPOINT if barrier.savepoint is None else barrier.kind,
+            triggered_at=barrier.triggered_at,
+            awaited=awaited,
         )
         counts = self.counts
         self.counts = replace(

@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.layout import directory_of
 from tidegate.checkpoint.locate import candidates, find_begun, find_latest, open_checkpoint
 from tidegate.checkpoint.memory_store import MemoryCheckpointStore
-from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.errors import ConfigError, CorruptCheckpoint, NoCheckpoint, UnsupportedFormat
 from tidegate.core.ids import CheckpointId, JobId, new_job_id
 from tidegate.core.modes import CheckpointStorageType
-from tidegate.protocol.completed import RestorePoint
 from tidegate.state.snapshot_reader import CheckpointLocation
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below, shown
@@ -30,29 +29,15 @@ class CheckpointHome:
 
     job_id: JobId
     store: CheckpointStore | MemoryCheckpointStore
-    retained: tuple[CheckpointMetadata, ...] = ()
+    retained: tuple[Checkpoint, ...] = ()
     """Checkpoints of an earlier run of this job, oldest first."""
-    origins: tuple[RestorePoint, ...] = ()
+    origins: tuple[Checkpoint, ...] = ()
     """Checkpoints of somebody else to begin with, the best one last."""
 
     @property
     def directory(self) -> str | None:
         """The URL of the job's directory; None: the driver's memory."""
         return self.store.directory
-
-    @property
-    def start(self) -> RestorePoint | None:
-        """What the job begins with."""
-        if self.retained:
-            return self.point(self.retained[-1])
-        return self.origins[-1] if self.origins else None
-
-    def point(self, metadata: CheckpointMetadata) -> RestorePoint:
-        """A checkpoint of this store."""
-        if self.directory is None:
-            return RestorePoint(metadata, None)
-        name = directory_of(metadata.checkpoint_id)
-        return RestorePoint(metadata, CheckpointLocation(self.directory, name))
 
     @property
     def next_id(self) -> CheckpointId:
@@ -68,7 +53,7 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
     directory = _directory(settings)
     path = settings.restore_path
     job_id = new_job_id()
-    origins: tuple[RestorePoint, ...] = ()
+    origins: tuple[Checkpoint, ...] = ()
     if path == LATEST:
         if settings.directory is None:
             raise ConfigError(
@@ -82,7 +67,7 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
             _log.info("no checkpoint of %r in %s: it begins anew", job_name, settings.directory)
             job_id = find_begun(base, job_name) or job_id
         elif directory is None:
-            origins = _origins(found.directory)
+            origins = _origins(below(settings.directory, found.metadata.job_id))
         else:
             job_id = found.metadata.job_id
     elif path is not None:
@@ -93,9 +78,7 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
     for unreadable in store.retained().unreadable:
         _log.error("checkpoint %s is left out: %s", unreadable.path, unreadable.error)
     store.clean_leftovers()
-    return CheckpointHome(
-        job_id=job_id, store=store, retained=store.retained().checkpoints, origins=origins
-    )
+    return CheckpointHome(job_id=job_id, store=store, retained=_own(store), origins=origins)
 
 
 def take_over(predecessor: CheckpointHome, job_name: str) -> CheckpointHome:
@@ -103,8 +86,19 @@ def take_over(predecessor: CheckpointHome, job_name: str) -> CheckpointHome:
     store = predecessor.store
     if predecessor.directory is not None:
         store = CheckpointStore(open_store(predecessor.directory), job_name)
-    return CheckpointHome(
-        job_id=predecessor.job_id, store=store, retained=store.retained().checkpoints
+    return CheckpointHome(job_id=predecessor.job_id, store=store, retained=_own(store))
+
+
+def _own(store: CheckpointStore | MemoryCheckpointStore) -> tuple[Checkpoint, ...]:
+    directory = store.directory
+    return tuple(
+        Checkpoint(
+            metadata,
+            None
+            if directory is None
+            else CheckpointLocation(directory, directory_of(metadata.checkpoint_id)),
+        )
+        for metadata in store.retained().checkpoints
     )
 
 
@@ -121,10 +115,10 @@ def _directory(settings: CheckpointSettings) -> str | None:
     return settings.directory
 
 
-def _origins(path: str) -> tuple[RestorePoint, ...]:
+def _origins(path: str) -> tuple[Checkpoint, ...]:
     """The checkpoint at a path; all those of a job's directory that can be read, oldest first."""
     paths = candidates(path)
-    points: list[RestorePoint] = []
+    points: list[Checkpoint] = []
     for each in reversed(paths or [path]):
         try:
             found = open_checkpoint(each)
@@ -133,7 +127,7 @@ def _origins(path: str) -> tuple[RestorePoint, ...]:
                 raise
             _log.error("checkpoint %s is left out: %s", each, error)
         else:
-            points.append(RestorePoint(found.metadata, found.location))
+            points.append(found)
     if not points:
         raise NoCheckpoint(shown(path), "none of its checkpoints can be read", "give another")
     return tuple(points)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidegate.core.ids import Attempt, CheckpointId, PipelineId, SlotIndex, SubtaskId, SubtaskIndex
+from tidegate.checkpoint.checkpoint import Checkpoint
+from tidegate.core.ids import Attempt, CheckpointId, PipelineId, SlotIndex
 from tidegate.driver.checkpoints import Effect, JobCheckpoints
 from tidegate.driver.pipeline_driver import PipelineDriver
 from tidegate.driver.slots import Slots
-from tidegate.driver.store_thread import Completed
 from tidegate.graph.job_graph import Pipeline
-from tidegate.protocol.coordinator import Trigger
+from tidegate.protocol.coordinator import NotifyComplete, Trigger
 from tidegate.protocol.messages import CheckpointAborted, CheckpointCompleted
 from tidegate.protocol.pipeline_ends import PipelineEnds
 from tidegate.protocol.plan import PipelineFacts, PipelineProgress
@@ -52,14 +52,16 @@ class CheckpointNotices:
         for pipeline in trigger.pipelines:
             self._drivers[pipeline].trigger(trigger.barrier)
 
-    def completed(self, completed: Completed) -> None:
-        number = completed.checkpoint_id
-        if not completed.is_recovery_point:
+    def completed(self, notice: NotifyComplete) -> None:
+        number, kind = notice.checkpoint.checkpoint_id, notice.barrier.kind
+        if kind is BarrierKind.SAVEPOINT:
             # The job may go back behind it: what sinks have prepared waits for a checkpoint.
             return
         for driver in self._running():
-            is_stopped = completed.kind is BarrierKind.STOP
-            if is_stopped or (driver.is_finished and _has_ended(driver.pipeline, completed)):
+            is_stopped = kind is BarrierKind.STOP
+            if is_stopped or (
+                driver.is_finished and _has_ended(driver.pipeline, notice.checkpoint)
+            ):
                 self._ends.add(driver.pipeline.id, number, driver.region.slots)
             self._tell(driver, CheckpointCompleted, number)
 
@@ -85,7 +87,7 @@ class CheckpointNotices:
         if stop is not None and driver.region.state is RegionState.RUNNING:
             # What the savepoint held to be committed was committed by opening: nothing is left.
             driver.due = None
-            self._ends.add(driver.pipeline.id, stop.metadata.checkpoint_id, ())
+            self._ends.add(driver.pipeline.id, stop.checkpoint_id, ())
 
     def restarted(self, pipeline: PipelineId) -> None:
         """It has not ended after all."""
@@ -126,12 +128,12 @@ class CheckpointNotices:
         self._slots.tell(region.slots, message(region.pipeline, region.attempt, checkpoint_id))
 
 
-def _has_ended(pipeline: Pipeline, completed: Completed) -> bool:
+def _has_ended(pipeline: Pipeline, checkpoint: Checkpoint) -> bool:
     """Whether a checkpoint says so of all subtasks."""
+    operators = checkpoint.metadata.operators
     return all(
-        SubtaskId(vertex.id, SubtaskIndex(i)) in completed.finished
+        len(operators[vertex.chain[0].operator_id].finished) == vertex.parallelism
         for vertex in pipeline.vertices
-        for i in range(vertex.parallelism)
     )
 
 

@@ -7,12 +7,12 @@ one thing after the other, and is reported as an event.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.layout import TASK_OWNED
-from tidegate.checkpoint.statistics import NOT_ADDRESSABLE, CheckpointHistory, RestoreRecord
+from tidegate.checkpoint.statistics import CheckpointHistory, RestoreRecord
 from tidegate.connectors.source import EnumeratorContext
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.clock import Clock
@@ -26,8 +26,6 @@ from tidegate.core.modes import (
     RuntimeExecutionMode,
 )
 from tidegate.driver.checkpoint_home import CheckpointHome, open_home, take_over
-from tidegate.driver.job_metadata import as_completed, as_metadata
-from tidegate.driver.recovery_points import RecoveryPoints
 from tidegate.driver.snapshot_orders import SnapshotOrder, SnapshotOrders
 from tidegate.driver.store_thread import (
     CheckpointBegun,
@@ -36,11 +34,12 @@ from tidegate.driver.store_thread import (
     StoreThread,
 )
 from tidegate.graph.job_graph import JobGraph
-from tidegate.protocol.completed import Acknowledgement, RestorePoint, kept_as
+from tidegate.protocol.assembly import CheckpointedJob
 from tidegate.protocol.coordinator import (
     Abandon,
     CheckpointCoordinator,
     Discard,
+    Dispose,
     FailJob,
     Instruction,
     NotifyAborted,
@@ -54,14 +53,12 @@ from tidegate.protocol.messages import (
     CheckpointDeclined,
     SnapshotPlace,
 )
-from tidegate.protocol.plan import PipelineFacts, VertexFacts
-from tidegate.protocol.policy import CheckpointRequest
+from tidegate.protocol.plan import PipelineFacts
 from tidegate.protocol.restore import check_all_claimed
 from tidegate.protocol.restore_orders import with_restored_max_parallelism
-from tidegate.state.snapshot import SubtaskSnapshot
-from tidegate.state.snapshot_reader import CheckpointLocation
+from tidegate.protocol.retained import RetainedCheckpoints
 from tidegate.storage.locations import below
-from tidegate.stream.elements import BarrierKind, SavepointTarget
+from tidegate.stream.elements import SavepointTarget, SnapshotRequest
 
 _log = logging.getLogger("tidegate.checkpoint")
 _FINAL_RETRY_SECONDS = 0.5
@@ -79,7 +76,7 @@ class CancelJob:
     """The savepoint that was to precede it is there."""
 
 
-Effect = CancelJob | Trigger | NotifyComplete[SubtaskSnapshot] | NotifyAborted | FailJob | StopJob
+Effect = CancelJob | Trigger | NotifyComplete | NotifyAborted | FailJob | StopJob
 """What the job master has to carry out; everything else is done here."""
 
 
@@ -97,22 +94,24 @@ class JobCheckpoints:
         self._transfer_threads = transfer_threads
         self.history = CheckpointHistory()
         self._home = home
-        point = home.start
+        self._retained = RetainedCheckpoints(
+            settings.num_retained,
+            home.retained,
+            home.origins,
+            claims=settings.restore_mode is RestoreMode.CLAIM,
+        )
+        point = self._retained.restore_point
         self.graph = (
             graph if point is None else with_restored_max_parallelism(graph, point.metadata)
         )
         """The job as it runs: with as many key groups as its restored state has."""
         self._settings = settings
         self._clock = clock
-        self._points = RecoveryPoints(home, claims=settings.restore_mode is RestoreMode.CLAIM)
-        self._coordinator: CheckpointCoordinator[SubtaskSnapshot] = CheckpointCoordinator(
+        self._coordinator: CheckpointCoordinator = CheckpointCoordinator(
             self._settings,
-            [
-                VertexFacts(v.id, v.pipeline, v.parallelism, v.source is not None)
-                for v in graph.vertices
-            ],
+            CheckpointedJob(home.job_id, self.graph, home.directory),
             now=clock.monotonic(),
-            retained=map(as_completed, home.retained),
+            retained=self._retained,
             next_id=home.next_id,
         )
         self._orders = SnapshotOrders()
@@ -195,12 +194,9 @@ class JobCheckpoints:
 
     def start(self, post: Callable[[CheckpointEvent], None]) -> None:
         self._store.start(post)
-        kept = {each.checkpoint_id for each in self._coordinator.kept}
-        for number in self._points.own:
-            if number not in kept:
-                # Its driver died after it had published the next one.
-                self._points.remove(number)
-                self._store.discard(number)
+        for surplus in self._retained.trim():
+            # Its driver died after it had published the next one.
+            self._store.discard(surplus.checkpoint_id)
 
     # --- from trigger to completion -------------------------------------------------------------
 
@@ -218,15 +214,12 @@ class JobCheckpoints:
         now = self._clock.monotonic()
         if self._coordinator.is_idle and now >= self._final_not_before:
             self._final_not_before = now + _FINAL_RETRY_SECONDS
-            self._coordinator.request(CheckpointRequest(BarrierKind.CHECKPOINT, now, "end"))
+            self._coordinator.request(SnapshotRequest())
 
     def order(self, order: SnapshotOrder) -> None:
         """Take a checkpoint or savepoint soon; the order is answered when it is there."""
-        now = self._clock.monotonic()
-        name = uuid.uuid4().hex
-        request = CheckpointRequest(order.kind, now, name, order.target, order.drains)
-        if self._coordinator.request(request):
-            self._orders.add(name, order)
+        if self._coordinator.request(order.request):
+            self._orders.add(order)
         else:
             order.refuse("too many are asked for")
 
@@ -241,9 +234,9 @@ class JobCheckpoints:
         return self._orders.is_stop_among_them
 
     @property
-    def stop_point(self) -> RestorePoint | None:
+    def stop_point(self) -> Checkpoint | None:
         """The savepoint that the job ends with, once it is complete."""
-        return self._points.end
+        return self._retained.stop_point
 
     def _refuse_orders(self, reason: str) -> None:
         """Those that have not begun never will."""
@@ -272,33 +265,10 @@ class JobCheckpoints:
             message.subtask,
             replace(message.statistics, acknowledged_at=wall),
         )
-        return self._carry_out(
-            self._coordinator.acknowledged(
-                Acknowledgement(
-                    checkpoint_id=message.checkpoint_id,
-                    subtask=message.subtask,
-                    attempt=message.attempt,
-                    snapshot=message.snapshot,
-                    size=message.snapshot.size,
-                    finished=message.is_finished,
-                ),
-                wall,
-            )
-        )
+        return self._carry_out(self._coordinator.acknowledged(message, wall))
 
     def declined(self, message: CheckpointDeclined) -> list[Effect]:
-        vertex = self.graph.vertices[message.subtask.vertex]
-        return self._carry_out(
-            self._coordinator.declined(
-                message.checkpoint_id,
-                message.subtask,
-                message.attempt,
-                message.error,
-                self._clock.monotonic(),
-                skipped=message.is_skipped,
-                who=f"{vertex.name} ({message.subtask.subtask + 1}/{vertex.parallelism})",
-            )
-        )
+        return self._carry_out(self._coordinator.declined(message, self._clock.monotonic()))
 
     def handle(self, event: CheckpointEvent) -> list[Effect]:
         """Something that took long is done."""
@@ -316,22 +286,16 @@ class JobCheckpoints:
 
     def _publication_settled(self, event: PublicationSettled) -> list[Effect]:
         now = self._clock.monotonic()
-        number = event.completed.checkpoint_id
+        number = event.checkpoint.checkpoint_id
         if event.error is not None:
             instructions = self._coordinator.not_published(number, event.error, now)
             return self._not_stored(event.error, instructions)
         passing(FaultPoint.PRE_COMMITTED, Victim.DRIVER)
-        target = event.completed.savepoint
-        needless = self._points.add(event.metadata) if target is None else []
-        if event.completed.kind is BarrierKind.STOP:
-            order = self._orders.of(number)
-            self.successor = None if order is None else order.successor
-            self._points.end = (
-                self._home.point(event.metadata)
-                if target is None
-                else RestorePoint(event.metadata, CheckpointLocation(target.directory, target.name))
-            )
-        record = self.history.completed(number, self._clock.time(), event.path)
+        order = self._orders.of(number)
+        if order is not None:
+            self.successor = order.successor
+        path = event.checkpoint.path
+        record = self.history.completed(number, self._clock.time(), path)
         if record is not None and record.duration is not None:
             _log.info(
                 "Completed checkpoint %d for job %s (%d bytes, checkpointDuration=%d ms, "
@@ -342,14 +306,12 @@ class JobCheckpoints:
                 1000 * record.duration,
                 1000 * event.seconds,
             )
-        effects = self._carry_out(self._coordinator.published(event.completed, now))
-        for path in needless:
-            self._store.dispose(path)
-        answered = self._orders.taken(number, event.path or NOT_ADDRESSABLE)
-        return [*effects, CancelJob()] if answered is not None and answered.cancels else effects
+        effects = self._carry_out(self._coordinator.published(event.checkpoint, now))
+        self._orders.taken(number, path)
+        return [*effects, CancelJob()] if order is not None and order.cancels else effects
 
     def _not_stored(
-        self, error: TidegateError, instructions: Iterable[Instruction[SubtaskSnapshot]]
+        self, error: TidegateError, instructions: Iterable[Instruction]
     ) -> list[Effect]:
         effects = self._carry_out(instructions)
         return [StopJob(error)] if isinstance(error, DirectoryTaken) else effects
@@ -367,12 +329,11 @@ class JobCheckpoints:
         """Whether it is known which checkpoint is the latest."""
         return not self._coordinator.is_publishing
 
-    def restore_point(self) -> RestorePoint | None:
-        """Where to go on from."""
-        latest = self._coordinator.latest
-        return self._points.at(None if latest is None else latest.checkpoint_id)
+    def restore_point(self) -> Checkpoint | None:
+        """Where to continue from."""
+        return self._retained.restore_point
 
-    def restored(self, point: RestorePoint) -> None:
+    def restored(self, point: Checkpoint) -> None:
         """A region is being deployed from this checkpoint."""
         passing(FaultPoint.RESTORE, Victim.DRIVER)
         metadata = point.metadata
@@ -395,17 +356,13 @@ class JobCheckpoints:
 
     def give_up(self, checkpoint_id: CheckpointId, error: TidegateError) -> bool:
         """A checkpoint cannot be read; whether there is an older one to go on from."""
-        tried = self.restore_point()
-        if tried is not None and tried.metadata.checkpoint_id == checkpoint_id:
-            if self._coordinator.latest is None:
-                self._points.drop_origin()
-            self._coordinator.drop(checkpoint_id)
+        self._retained.drop(checkpoint_id)
         older = self.restore_point()
         if older is not None:
             _log.error(
                 "checkpoint %d cannot be restored, going back to %d: %s",
                 checkpoint_id,
-                older.metadata.checkpoint_id,
+                older.checkpoint_id,
                 error,
             )
         return older is not None
@@ -424,7 +381,7 @@ class JobCheckpoints:
     def close(self, status: JobStatus) -> None:
         """Keep or delete what there is, as the settings say of a job that ends like this."""
         if self._settings.is_enabled and status.is_terminal and not self._is_kept(status):
-            self._store.remove(self._points.own)
+            self._store.remove(each.checkpoint_id for each in self._retained.own)
         self._store.close()
         reason = "the job has ended" if status.is_terminal else "the job restarts; ask again then"
         self._orders.refuse_all(reason)
@@ -439,12 +396,12 @@ class JobCheckpoints:
 
     # --- instructions ---------------------------------------------------------------------------
 
-    def _carry_out(self, instructions: Iterable[Instruction[SubtaskSnapshot]]) -> list[Effect]:
+    def _carry_out(self, instructions: Iterable[Instruction]) -> list[Effect]:
         effects: list[Effect] = []
         for instruction in instructions:
             match instruction:
-                case Trigger(barrier, _, awaited, request):
-                    self._orders.begun(request, barrier.checkpoint_id)
+                case Trigger(barrier, _, awaited):
+                    self._orders.begun(barrier.request.name, barrier.checkpoint_id)
                     _log.info(
                         "Triggering checkpoint %d (type=%s) @ %d for job %s.",
                         barrier.checkpoint_id,
@@ -452,19 +409,16 @@ class JobCheckpoints:
                         1000 * barrier.triggered_at,
                         self.job_id,
                     )
-                    kind = kept_as(barrier.kind, barrier.savepoint)
-                    self.history.triggered(
-                        barrier.checkpoint_id, kind, barrier.triggered_at, awaited
-                    )
+                    self.history.triggered(barrier, awaited)
                     self._store.begin(instruction)
-                case Publish(completed):
+                case Publish(checkpoint, barrier):
                     passing(FaultPoint.ACKNOWLEDGED, Victim.DRIVER)
-                    metadata = as_metadata(completed, self.job_id, self.graph)
-                    self._store.publish(completed, metadata)
+                    self._store.publish(checkpoint, barrier)
                 case Discard(number):
-                    self._points.remove(number)
                     self.history.discarded(number)
                     self._store.discard(number)
+                case Dispose(claimed):
+                    self._store.dispose(claimed)
                 case Abandon(number, _, is_whole, SavepointTarget() as target):
                     if is_whole:
                         self._store.remove_savepoint(number, target)

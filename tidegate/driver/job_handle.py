@@ -189,7 +189,7 @@ class JobHandle:
 
     def order_checkpoint(self) -> SnapshotOrder:
         """The same, for who wants to watch it being taken."""
-        return self._give(SnapshotOrder(BarrierKind.CHECKPOINT, None))
+        return self._give(SnapshotOrder.of(BarrierKind.CHECKPOINT))
 
     def take_savepoint(
         self,
@@ -210,7 +210,7 @@ class JobHandle:
     ) -> SnapshotOrder:
         """The same, for who wants to watch it being taken."""
         target = self._savepoint_in(directory, format)
-        return self._give(SnapshotOrder(BarrierKind.SAVEPOINT, target, cancels=cancel))
+        return self._give(SnapshotOrder.of(BarrierKind.SAVEPOINT, target, cancels=cancel))
 
     def stop(
         self,
@@ -233,7 +233,7 @@ class JobHandle:
     ) -> SnapshotOrder:
         """The same, for who wants to watch it being taken."""
         target = self._savepoint_in(directory, format)
-        return self._give(SnapshotOrder(BarrierKind.STOP, target, drains=drain))
+        return self._give(SnapshotOrder.of(BarrierKind.STOP, target, drains=drain))
 
     def rescale(self, parallelism: int) -> Future[str]:
         """Stop with a checkpoint and go on from it with another parallelism; its path.
@@ -250,7 +250,7 @@ class JobHandle:
         if self._replan is None:
             raise GraphError("this job cannot be planned anew: start it again from a savepoint")
         plan = checked_plan(self._master.checkpoints.graph, self._replan(parallelism))
-        return self._give(SnapshotOrder(BarrierKind.STOP, None, successor=plan))
+        return self._give(SnapshotOrder.of(BarrierKind.STOP, successor=plan))
 
     def _give(self, order: SnapshotOrder) -> SnapshotOrder:
         self._master.order(order)

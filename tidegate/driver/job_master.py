@@ -463,8 +463,8 @@ class JobMaster:
             match effect:
                 case Trigger():
                     self._notices.trigger(effect)
-                case NotifyComplete(completed):
-                    self._notices.completed(completed)
+                case NotifyComplete():
+                    self._notices.completed(effect)
                     passing(FaultPoint.COMMIT, Victim.DRIVER)
                 case NotifyAborted(checkpoint_id):
                     self._notices.aborted(checkpoint_id)

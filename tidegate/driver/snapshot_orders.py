@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import uuid
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from tidegate.core.errors import SavepointFailed
 from tidegate.core.ids import CheckpointId
 from tidegate.graph.job_graph import JobGraph
-from tidegate.stream.elements import BarrierKind, SavepointTarget
+from tidegate.stream.elements import BarrierKind, SavepointTarget, SnapshotRequest
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotOrder:
     """Somebody asks for a checkpoint, a savepoint, or the job's end with one."""
 
-    kind: BarrierKind
-    target: SavepointTarget | None
-    """None: where checkpoints are."""
-    drains: bool = False
+    request: SnapshotRequest
     cancels: bool = False
     """Whether the job is cancelled once it is there."""
     successor: JobGraph | None = None
@@ -28,11 +26,25 @@ class SnapshotOrder:
     answer: Future[str] = field(default_factory=Future, compare=False)
     """Its path, or why there is none."""
 
+    @classmethod
+    def of(
+        cls,
+        kind: BarrierKind,
+        savepoint: SavepointTarget | None = None,
+        *,
+        drains: bool = False,
+        cancels: bool = False,
+        successor: JobGraph | None = None,
+    ) -> SnapshotOrder:
+        """An order under a name of its own."""
+        request = SnapshotRequest(kind, savepoint, drains, uuid.uuid4().hex)
+        return cls(request, cancels, successor)
+
     @property
     def what(self) -> str:
         if self.successor is not None:
             return "checkpoint to rescale from"
-        return "checkpoint" if self.kind is BarrierKind.CHECKPOINT else "savepoint"
+        return "checkpoint" if self.request.kind is BarrierKind.CHECKPOINT else "savepoint"
 
     def refuse(self, reason: str) -> None:
         self.answer.set_exception(SavepointFailed(self.what, reason))
@@ -47,10 +59,10 @@ class SnapshotOrders:
 
     @property
     def is_stop_among_them(self) -> bool:
-        return any(order.kind is BarrierKind.STOP for order in self._by_request.values())
+        return any(order.request.kind is BarrierKind.STOP for order in self._by_request.values())
 
-    def add(self, request: str, order: SnapshotOrder) -> None:
-        self._by_request[request] = order
+    def add(self, order: SnapshotOrder) -> None:
+        self._by_request[order.request.name] = order
 
     def begun(self, request: str, checkpoint_id: CheckpointId) -> None:
         """The checkpoint that was requested under this name has got its number."""

@@ -10,22 +10,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.memory_store import MemoryCheckpointStore
-from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.checkpoint.savepoints import dispose, publish_savepoint, remove_savepoint
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import InternalError, StorageError, TidegateError
 from tidegate.core.ids import CheckpointId
-from tidegate.protocol.completed import CompletedCheckpoint
 from tidegate.protocol.coordinator import Trigger
 from tidegate.state.snapshot import SubtaskSnapshot
-from tidegate.stream.elements import SavepointTarget
+from tidegate.stream.elements import Barrier, SavepointTarget
 
 _log = logging.getLogger("tidegate.checkpoint")
 _READ_BACK_SECONDS = 1.0
 """Pause before it is asked again whether a publication of unknown result has happened."""
-
-Completed = CompletedCheckpoint[SubtaskSnapshot]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +37,8 @@ class CheckpointBegun:
 class PublicationSettled:
     """It is certain whether a checkpoint is durable."""
 
-    completed: Completed
-    metadata: CheckpointMetadata
-    path: str | None = None
+    checkpoint: Checkpoint
+    barrier: Barrier
     error: TidegateError | None = None
     """Why it is not."""
     seconds: float = 0.0
@@ -74,9 +70,9 @@ class StoreThread:
         """Get ready for a checkpoint; CheckpointBegun tells how it went."""
         self._tasks.put(partial(self._begin, trigger))
 
-    def publish(self, completed: Completed, metadata: CheckpointMetadata) -> None:
+    def publish(self, checkpoint: Checkpoint, barrier: Barrier) -> None:
         """Make a checkpoint durable; PublicationSettled tells how it went."""
-        self._tasks.put(partial(self._publish, completed, metadata))
+        self._tasks.put(partial(self._publish, checkpoint, barrier))
 
     def discard(self, checkpoint_id: CheckpointId) -> None:
         """Delete a completed checkpoint."""
@@ -92,9 +88,10 @@ class StoreThread:
         """Delete what was written of a savepoint that will never be, and what still will be."""
         self._tasks.put(partial(self._remove_savepoint, checkpoint_id, target))
 
-    def dispose(self, path: str) -> None:
+    def dispose(self, claimed: Checkpoint) -> None:
         """Delete a checkpoint or savepoint that the job has taken over."""
-        self._tasks.put(partial(dispose, path))
+        if claimed.url is not None:
+            self._tasks.put(partial(dispose, claimed.url))
 
     def remove(self, checkpoints: Iterable[CheckpointId]) -> None:
         """Delete these checkpoints, and the directory with them, unless a newer driver has it."""
@@ -133,25 +130,24 @@ class StoreThread:
             error = _as_ours(failure)
         self._post(CheckpointBegun(trigger, error))
 
-    def _publish(self, completed: Completed, metadata: CheckpointMetadata) -> None:
+    def _publish(self, checkpoint: Checkpoint, barrier: Barrier) -> None:
         started = time.monotonic()
-        path: str | None = None
         error: TidegateError | None = None
-        target = completed.savepoint
+        target = barrier.savepoint
         try:
             if target is None:
-                path = self._store.publish(metadata)
+                self._store.publish(checkpoint.metadata)
             else:
-                path = publish_savepoint(target, metadata)
+                publish_savepoint(target, checkpoint.metadata)
         except StorageError as failure:
-            if target is not None or not self._is_published_after_all(completed.checkpoint_id):
+            if target is not None or not self._is_published_after_all(checkpoint.checkpoint_id):
                 error = failure
         except Exception as failure:
             error = _as_ours(failure)
         if error is None:
-            self._remove_again(completed.checkpoint_id)
+            self._remove_again(checkpoint.checkpoint_id)
         seconds = time.monotonic() - started
-        self._post(PublicationSettled(completed, metadata, path, error, seconds))
+        self._post(PublicationSettled(checkpoint, barrier, error, seconds))
 
     def _remove_savepoint(self, checkpoint_id: CheckpointId, target: SavepointTarget) -> None:
         self._given_up[checkpoint_id] = target

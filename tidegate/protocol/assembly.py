@@ -1,70 +1,93 @@
-"""A completed checkpoint, by subtask → the form in which it is published, by operator."""
+"""What subtasks acknowledged → the checkpoint as it is published, by operator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from tidegate.checkpoint.metadata import FORMAT_VERSION, CheckpointMetadata, OperatorRecord
-from tidegate.core.ids import JobId, OperatorId, SubtaskId, SubtaskIndex, VertexId
-from tidegate.protocol.completed import CompletedCheckpoint, kept_as
+from tidegate.checkpoint.checkpoint import Checkpoint
+from tidegate.checkpoint.layout import directory_of
+from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
+from tidegate.core.ids import JobId, SubtaskId, SubtaskIndex, VertexId
+from tidegate.graph.exchanges import exchanges_of
+from tidegate.graph.job_graph import ChainedOperator, JobGraph, Vertex
 from tidegate.state.snapshot import SubtaskSnapshot
+from tidegate.state.snapshot_reader import CheckpointLocation
+from tidegate.stream.elements import Barrier, BarrierKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorFacts:
-    """What a checkpoint has to know of an operator beside its state."""
+@dataclass(frozen=True, slots=True)
+class CheckpointedJob:
+    """The job that takes checkpoints, and where they go."""
 
-    vertex: VertexId
-    operator_id: OperatorId
-    uid: str | None
-    name: str
-    parallelism: int
-    max_parallelism: int
-    is_head: bool
-    """Whether it is the first of its vertex, to which enumerators and ended inputs belong."""
+    job_id: JobId
+    graph: JobGraph
+    directory: str | None
+    """The URL of its directory; None: the driver's memory."""
 
 
-def metadata_of(
-    completed: CompletedCheckpoint[SubtaskSnapshot],
-    *,
-    job_id: JobId,
-    job_name: str,
-    operators: Iterable[OperatorFacts],
-    exchanges: str = "",
-) -> CheckpointMetadata:
-    return CheckpointMetadata(
-        format_version=FORMAT_VERSION,
-        job_id=job_id,
-        job_name=job_name,
-        checkpoint_id=completed.checkpoint_id,
-        kind=kept_as(completed.kind, completed.savepoint),
-        triggered_at=completed.triggered_at,
-        completed_at=completed.completed_at,
-        operators={facts.operator_id: _record(completed, facts) for facts in operators},
-        exchanges=exchanges,
+def assemble(
+    job: CheckpointedJob,
+    barrier: Barrier,
+    snapshots: Mapping[SubtaskId, SubtaskSnapshot],
+    enumerators: Mapping[VertexId, bytes],
+    finished: Collection[SubtaskId],
+    wall: float,
+) -> Checkpoint:
+    """The checkpoint that everybody has acknowledged, complete but for its publication."""
+    metadata = CheckpointMetadata(
+        job_id=job.job_id,
+        job_name=job.graph.name,
+        checkpoint_id=barrier.checkpoint_id,
+        # Where a job stops to continue under another plan is a checkpoint of its own.
+        kind=BarrierKind.CHECKPOINT if barrier.savepoint is None else barrier.kind,
+        triggered_at=barrier.triggered_at,
+        completed_at=wall,
+        operators={
+            chained.operator_id: _record(vertex, chained, snapshots, enumerators, finished)
+            for vertex in job.graph.vertices
+            for chained in vertex.chain
+        },
+        exchanges=exchanges_of(job.graph),
     )
+    return Checkpoint(metadata, _location(job, barrier))
+
+
+def _location(job: CheckpointedJob, barrier: Barrier) -> CheckpointLocation | None:
+    if barrier.savepoint is not None:
+        return CheckpointLocation(barrier.savepoint.directory, barrier.savepoint.name)
+    if job.directory is None:
+        return None
+    return CheckpointLocation(job.directory, directory_of(barrier.checkpoint_id))
 
 
 def _record(
-    completed: CompletedCheckpoint[SubtaskSnapshot], facts: OperatorFacts
+    vertex: Vertex,
+    chained: ChainedOperator,
+    snapshots: Mapping[SubtaskId, SubtaskSnapshot],
+    enumerators: Mapping[VertexId, bytes],
+    finished: Collection[SubtaskId],
 ) -> OperatorRecord:
-    ids = {i: SubtaskId(facts.vertex, SubtaskIndex(i)) for i in range(facts.parallelism)}
-    snapshots = {i: s for i, id in ids.items() if (s := completed.snapshots.get(id)) is not None}
-    ended = {i: s.ended_inputs for i, s in snapshots.items() if s.ended_inputs}
+    ids = {i: SubtaskId(vertex.id, SubtaskIndex(i)) for i in range(vertex.parallelism)}
+    found = {i: snapshots[id] for i, id in ids.items() if id in snapshots}
+    is_head = chained is vertex.chain[0]
     return OperatorRecord(
-        operator_id=facts.operator_id,
-        uid=facts.uid,
-        name=facts.name,
-        parallelism=facts.parallelism,
-        max_parallelism=facts.max_parallelism,
+        operator_id=chained.operator_id,
+        uid=chained.uid,
+        name=chained.name,
+        parallelism=vertex.parallelism,
+        max_parallelism=vertex.max_parallelism,
         subtasks={
             i: handle
-            for i, snapshot in snapshots.items()
+            for i, snapshot in found.items()
             for handle in snapshot.operators
-            if handle.operator_id == facts.operator_id
+            if handle.operator_id == chained.operator_id
         },
-        ended_inputs=ended if facts.is_head else {},
-        finished=frozenset(i for i, id in ids.items() if id in completed.finished),
-        enumerator=completed.enumerators.get(facts.vertex) if facts.is_head else None,
+        ended_inputs={
+            i: snapshot.ended_inputs
+            for i, snapshot in found.items()
+            if is_head and snapshot.ended_inputs
+        },
+        finished=frozenset(i for i, id in ids.items() if id in finished),
+        enumerator=enumerators.get(vertex.id) if is_head else None,
     )

@@ -10,19 +10,16 @@ epoch, for people.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.errors import CheckpointFailed, TidegateError
-from tidegate.core.ids import Attempt, CheckpointId, PipelineId, SubtaskId, VertexId
+from tidegate.core.ids import CheckpointId, PipelineId, VertexId
 from tidegate.core.modes import CheckpointingMode
-from tidegate.protocol.completed import (
-    Acknowledgement,
-    CompletedCheckpoint,
-    RetainedCheckpoints,
-)
+from tidegate.protocol.assembly import CheckpointedJob
+from tidegate.protocol.messages import CheckpointAcknowledged, CheckpointDeclined
 from tidegate.protocol.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
 from tidegate.protocol.plan import (
     CheckpointPlan,
@@ -32,15 +29,15 @@ from tidegate.protocol.plan import (
     plan_checkpoint,
 )
 from tidegate.protocol.policy import (
-    CheckpointRequest,
     CheckpointSchedule,
     FailureTolerance,
     Start,
     Wait,
 )
-from tidegate.stream.elements import Barrier, BarrierKind, SavepointTarget
+from tidegate.protocol.retained import RetainedCheckpoints
+from tidegate.state.snapshot import SubtaskSnapshot
+from tidegate.stream.elements import Barrier, BarrierKind, SavepointTarget, SnapshotRequest
 
-H = TypeVar("H")
 _FIRST_ID = CheckpointId(1)
 _REMEMBERED_ABORTS = 1000
 """Aborted checkpoints whose late acknowledgements are still recognised."""
@@ -54,22 +51,22 @@ class Trigger:
     pipelines: frozenset[PipelineId]
     awaited: int
     """How many subtasks have to acknowledge."""
-    request: str = ""
-    """Who asked for it; empty: nobody, it was due."""
 
 
 @dataclass(frozen=True, slots=True)
-class Publish(Generic[H]):
+class Publish:
     """Everything is written: make the checkpoint durable, then report what came of it."""
 
-    completed: CompletedCheckpoint[H]
+    checkpoint: Checkpoint
+    barrier: Barrier
 
 
 @dataclass(frozen=True, slots=True)
-class NotifyComplete(Generic[H]):
+class NotifyComplete:
     """Tell everybody that the checkpoint is durable."""
 
-    completed: CompletedCheckpoint[H]
+    checkpoint: Checkpoint
+    barrier: Barrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +79,24 @@ class NotifyAborted:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """A completed checkpoint is no longer needed."""
+    """A completed checkpoint of the job is no longer needed."""
 
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
-class Abandon(Generic[H]):
+class Dispose:
+    """What the job was started from, and has claimed, is no longer needed."""
+
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
     """What these snapshots name will never be used: delete it."""
 
     checkpoint_id: CheckpointId
-    snapshots: tuple[H, ...]
+    snapshots: tuple[SubtaskSnapshot, ...]
     is_whole: bool
     """The checkpoint is aborted: all that is its own goes, also what nobody acknowledged."""
     savepoint: SavepointTarget | None = None
@@ -107,44 +111,36 @@ class FailJob:
 
 
 Instruction = (
-    Trigger | Publish[H] | NotifyComplete[H] | NotifyAborted | Discard | Abandon[H] | FailJob
+    Trigger | Publish | NotifyComplete | NotifyAborted | Discard | Dispose | Abandon | FailJob
 )
 
 
-class CheckpointCoordinator(Generic[H]):
+class CheckpointCoordinator:
     """Decides what happens to every checkpoint of one job."""
 
     def __init__(
         self,
         settings: CheckpointSettings,
-        vertices: Iterable[VertexFacts],
+        job: CheckpointedJob,
         *,
         now: float,
-        retained: Iterable[CompletedCheckpoint[H]] = (),
+        retained: RetainedCheckpoints | None = None,
         next_id: CheckpointId = _FIRST_ID,
     ) -> None:
         self._settings = settings
-        self._vertices = tuple(vertices)
+        self._job = job
+        self._vertices = tuple(
+            VertexFacts(v.id, v.pipeline, v.parallelism, v.source is not None)
+            for v in job.graph.vertices
+        )
         self._schedule = CheckpointSchedule(settings, now=now)
         self._tolerance = FailureTolerance(settings.tolerable_failures)
-        self._retained: RetainedCheckpoints[H] = RetainedCheckpoints(settings.num_retained)
-        for completed in retained:
-            self._retained.add(completed)
+        self.retained = retained or RetainedCheckpoints(settings.num_retained)
         self._next_id = next_id
-        self._pending: dict[CheckpointId, PendingCheckpoint[H]] = {}
+        self._pending: dict[CheckpointId, PendingCheckpoint] = {}
         self._aborted: dict[CheckpointId, SavepointTarget | None] = {}
         self._requested = 0
         self._is_unaligned = settings.unaligned and settings.mode is CheckpointingMode.EXACTLY_ONCE
-
-    @property
-    def latest(self) -> CompletedCheckpoint[H] | None:
-        """Where a recovery begins."""
-        return self._retained.latest
-
-    @property
-    def kept(self) -> tuple[CompletedCheckpoint[H], ...]:
-        """The completed checkpoints that the job keeps, oldest first."""
-        return self._retained.kept
 
     @property
     def is_idle(self) -> bool:
@@ -157,15 +153,15 @@ class CheckpointCoordinator(Generic[H]):
         return any(each.state is PendingState.PUBLISHING for each in self._pending.values())
 
     @property
-    def pending(self) -> tuple[PendingCheckpoint[H], ...]:
+    def pending(self) -> tuple[PendingCheckpoint, ...]:
         return tuple(self._pending.values())
 
     @property
     def _is_stopping(self) -> bool:
         """Whether the job waits for the savepoint that it ends with: nothing is behind it."""
-        return any(each.kind is BarrierKind.STOP for each in self._pending.values())
+        return any(each.barrier.kind is BarrierKind.STOP for each in self._pending.values())
 
-    def request(self, request: CheckpointRequest) -> bool:
+    def request(self, request: SnapshotRequest) -> bool:
         """Somebody wants a checkpoint now; False if too many wait already."""
         accepted = self._schedule.submit(request)
         self._requested += accepted
@@ -173,9 +169,9 @@ class CheckpointCoordinator(Generic[H]):
 
     def look(
         self, now: float, wall: float, pipelines: Mapping[PipelineId, PipelineFacts]
-    ) -> tuple[list[Instruction[H]], float | None]:
+    ) -> tuple[list[Instruction], float | None]:
         """Start what is due, give up what is late; and when to look again, if nothing happens."""
-        instructions: list[Instruction[H]] = []
+        instructions: list[Instruction] = []
         for pending in self.pending:
             wrote = pending.expire(now)
             if wrote is not None:
@@ -198,7 +194,7 @@ class CheckpointCoordinator(Generic[H]):
 
     def not_begun(
         self, checkpoint_id: CheckpointId, error: TidegateError, now: float
-    ) -> list[Instruction[H]]:
+    ) -> list[Instruction]:
         """The store is not ready for a checkpoint that was to be triggered."""
         pending = self._pending.get(checkpoint_id)
         wrote = None if pending is None else pending.abort(AbortReason.STORAGE)
@@ -212,7 +208,7 @@ class CheckpointCoordinator(Generic[H]):
         if pending is not None:
             pending.enumerated(states)
 
-    def acknowledged(self, ack: Acknowledgement[H], wall: float) -> list[Instruction[H]]:
+    def acknowledged(self, ack: CheckpointAcknowledged, wall: float) -> list[Instruction]:
         """A subtask has written its part."""
         pending = self._pending.get(ack.checkpoint_id)
         if pending is None:
@@ -222,76 +218,66 @@ class CheckpointCoordinator(Generic[H]):
             target = self._aborted[ack.checkpoint_id]
             return [Abandon(ack.checkpoint_id, (ack.snapshot,), is_whole=True, savepoint=target)]
         if pending.acknowledge(ack) is AckResult.UNKNOWN_SUBTASK:
-            target = pending.savepoint
+            target = pending.barrier.savepoint
             return [Abandon(ack.checkpoint_id, (ack.snapshot,), is_whole=False, savepoint=target)]
         if pending.is_ready:
-            return [Publish(pending.begin_publication(wall))]
+            return [Publish(pending.begin_publication(self._job, wall), pending.barrier)]
         return []
 
-    def declined(
-        self,
-        checkpoint_id: CheckpointId,
-        subtask: SubtaskId,
-        attempt: Attempt,
-        error: TidegateError,
-        now: float,
-        *,
-        skipped: bool = False,
-        who: str = "",
-    ) -> list[Instruction[H]]:
-        """A subtask, `who` in words, cannot take part; `skipped`: a newer barrier overtook it."""
-        pending = self._pending.get(checkpoint_id)
-        if pending is None or pending.plan.awaited.get(subtask) != attempt:
+    def declined(self, message: CheckpointDeclined, now: float) -> list[Instruction]:
+        """A subtask cannot take part."""
+        pending = self._pending.get(message.checkpoint_id)
+        if pending is None or pending.plan.awaited.get(message.subtask) != message.attempt:
             return []
-        wrote = pending.abort(AbortReason.SKIPPED if skipped else AbortReason.DECLINED)
+        wrote = pending.abort(AbortReason.SKIPPED if message.is_skipped else AbortReason.DECLINED)
         if wrote is None:
             return []
-        return self._aborted_by(
-            pending, wrote, now, f"{who}: {error}" if who else str(error), error
-        )
+        vertex = self._job.graph.vertices[message.subtask.vertex]
+        who = f"{vertex.name} ({message.subtask.subtask + 1}/{vertex.parallelism})"
+        return self._aborted_by(pending, wrote, now, f"{who}: {message.error}", message.error)
 
-    def published(self, completed: CompletedCheckpoint[H], now: float) -> list[Instruction[H]]:
+    def published(self, checkpoint: Checkpoint, now: float) -> list[Instruction]:
         """The checkpoint is durable."""
-        number = completed.checkpoint_id
-        self._pending.pop(number).published()
+        number = checkpoint.checkpoint_id
+        published = self._pending.pop(number)
+        published.published()
         self._schedule.ended(now)
         self._tolerance.succeeded(number)
-        instructions: list[Instruction[H]] = [NotifyComplete(completed)]
+        barrier = published.barrier
+        instructions: list[Instruction] = [NotifyComplete(checkpoint, barrier)]
         for pending in self.pending:
-            if pending.checkpoint_id < number and completed.is_recovery_point:
+            if pending.checkpoint_id < number and barrier.kind is not BarrierKind.SAVEPOINT:
                 wrote = pending.abort(AbortReason.SUBSUMED)
                 if wrote is not None:
                     reason = f"checkpoint {number} completed before it"
                     instructions += self._aborted_by(pending, wrote, now, reason)
-        surplus = self._retained.add(completed)
-        return [*instructions, *(Discard(each.checkpoint_id) for each in surplus)]
+        ends_the_job = barrier.kind is BarrierKind.STOP
+        replaced = self.retained.add(checkpoint, ends_the_job=ends_the_job)
+        instructions += [Discard(each.checkpoint_id) for each in self.retained.trim()]
+        return [*instructions, *map(Dispose, replaced)]
 
     def not_published(
         self, checkpoint_id: CheckpointId, error: TidegateError, now: float
-    ) -> list[Instruction[H]]:
+    ) -> list[Instruction]:
         """It is certain that the checkpoint is not durable."""
         pending = self._pending[checkpoint_id]
         return self._aborted_by(pending, pending.not_published(), now, str(error), error)
 
-    def withdraw_requests(self) -> tuple[CheckpointRequest, ...]:
+    def withdraw_requests(self) -> tuple[SnapshotRequest, ...]:
         """Those who still wait for their checkpoint to begin, and now wait no longer."""
         self._requested = 0
         return self._schedule.withdraw_all()
 
-    def region_failed(self, now: float) -> list[Instruction[H]]:
+    def region_failed(self, now: float) -> list[Instruction]:
         """Some region lost its state: what is not yet being published can never complete."""
         return self._abort_all(AbortReason.REGION_FAILED, now)
 
-    def stop(self, now: float) -> list[Instruction[H]]:
+    def stop(self, now: float) -> list[Instruction]:
         """The job ends: take no checkpoint any more."""
         self._schedule.pause_periodic()
         self._schedule.withdraw_all()
         self._requested = 0
         return self._abort_all(AbortReason.STOPPING, now)
-
-    def drop(self, checkpoint_id: CheckpointId) -> None:
-        """A completed checkpoint turned out to be unreadable: never go back to it."""
-        self._retained.drop(checkpoint_id)
 
     def _start(
         self,
@@ -304,37 +290,30 @@ class CheckpointCoordinator(Generic[H]):
             self._requested -= 1
         number = self._next_id
         self._next_id = CheckpointId(number + 1)
-        self._pending[number] = PendingCheckpoint(
-            number,
-            plan,
-            kind=start.request.kind,
-            savepoint=start.request.savepoint,
-            triggered_at=wall,
-            deadline=now + self._settings.timeout.total_seconds(),
-        )
-        is_incremental = self._settings.incremental and start.request.savepoint is None
-        base = self.latest if is_incremental else None
+        request = start.request
+        is_incremental = self._settings.incremental and request.savepoint is None
+        base = self.retained.latest if is_incremental else None
         barrier = Barrier(
             number,
             wall,
-            start.request.kind,
-            self._mode_of(start.request),
+            request,
+            self._mode_of(request),
             None if base is None else base.checkpoint_id,
-            is_unaligned=self._is_unaligned and start.request.kind is BarrierKind.CHECKPOINT,
-            savepoint=start.request.savepoint,
-            drains=start.request.drains,
+            is_unaligned=self._is_unaligned and request.kind is BarrierKind.CHECKPOINT,
         )
+        deadline = now + self._settings.timeout.total_seconds()
+        self._pending[number] = PendingCheckpoint(barrier, plan, deadline=deadline)
         sources = {subtask.vertex for subtask in plan.triggered}
         triggered = {v.pipeline for v in self._vertices if v.vertex in sources}
-        return Trigger(barrier, frozenset(triggered), len(plan.awaited), start.request.name)
+        return Trigger(barrier, frozenset(triggered), len(plan.awaited))
 
-    def _mode_of(self, request: CheckpointRequest) -> CheckpointingMode:
+    def _mode_of(self, request: SnapshotRequest) -> CheckpointingMode:
         """Savepoints align in every mode: they are kept, and carried elsewhere."""
         is_checkpoint = request.kind is BarrierKind.CHECKPOINT
         return self._settings.mode if is_checkpoint else CheckpointingMode.EXACTLY_ONCE
 
-    def _abort_all(self, reason: AbortReason, now: float) -> list[Instruction[H]]:
-        instructions: list[Instruction[H]] = []
+    def _abort_all(self, reason: AbortReason, now: float) -> list[Instruction]:
+        instructions: list[Instruction] = []
         for pending in self.pending:
             wrote = pending.abort(reason)
             if wrote is not None:
@@ -343,25 +322,25 @@ class CheckpointCoordinator(Generic[H]):
 
     def _aborted_by(
         self,
-        pending: PendingCheckpoint[H],
-        wrote: tuple[H, ...],
+        pending: PendingCheckpoint,
+        wrote: tuple[SubtaskSnapshot, ...],
         now: float,
         reason: str,
         error: TidegateError | None = None,
-    ) -> list[Instruction[H]]:
+    ) -> list[Instruction]:
         number = pending.checkpoint_id
         del self._pending[number]
-        self._aborted[number] = pending.savepoint
+        self._aborted[number] = pending.barrier.savepoint
         if len(self._aborted) > _REMEMBERED_ABORTS:
             del self._aborted[min(self._aborted)]
         self._schedule.ended(now)
-        instructions: list[Instruction[H]] = [
+        instructions: list[Instruction] = [
             NotifyAborted(number, reason),
-            Abandon(number, wrote, is_whole=True, savepoint=pending.savepoint),
+            Abandon(number, wrote, is_whole=True, savepoint=pending.barrier.savepoint),
         ]
         assert pending.abort_reason is not None
         # A savepoint that fails is told to who asked for it, and is no failure of the job.
-        counts = pending.abort_reason.counts and pending.savepoint is None
+        counts = pending.abort_reason.counts and pending.barrier.savepoint is None
         if counts and self._tolerance.failed(number):
             failed = CheckpointFailed(number, reason, self._settings.tolerable_failures)
             failed.__cause__ = error

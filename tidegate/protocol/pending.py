@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, auto
-from typing import Generic, TypeVar
 
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.core.errors import ProtocolViolation
 from tidegate.core.ids import CheckpointId, SubtaskId, VertexId
-from tidegate.protocol.completed import Acknowledgement, CompletedCheckpoint
+from tidegate.protocol.assembly import CheckpointedJob, assemble
+from tidegate.protocol.messages import CheckpointAcknowledged
 from tidegate.protocol.plan import CheckpointPlan
-from tidegate.stream.elements import BarrierKind, SavepointTarget
-
-H = TypeVar("H")
+from tidegate.state.snapshot import SubtaskSnapshot
+from tidegate.stream.elements import Barrier
 
 
 class PendingState(Enum):
@@ -45,8 +45,6 @@ class AckResult(Enum):
     ACCEPTED = auto()
     DUPLICATE = auto()
     """Already known. It names what is in use: nothing of it may be deleted."""
-    LATE = auto()
-    """The checkpoint was aborted: what the acknowledgement names can be deleted."""
     UNKNOWN_SUBTASK = auto()
     """Of somebody who does not take part, such as an older attempt; it can be deleted."""
 
@@ -67,29 +65,21 @@ class AbortReason(Enum):
         self.counts = counts
 
 
-class PendingCheckpoint(Generic[H]):
+class PendingCheckpoint:
     """Gathers the acknowledgements of one checkpoint."""
 
-    def __init__(
-        self,
-        checkpoint_id: CheckpointId,
-        plan: CheckpointPlan,
-        *,
-        kind: BarrierKind = BarrierKind.CHECKPOINT,
-        savepoint: SavepointTarget | None = None,
-        triggered_at: float,
-        deadline: float,
-    ) -> None:
-        self.checkpoint_id = checkpoint_id
+    def __init__(self, barrier: Barrier, plan: CheckpointPlan, *, deadline: float) -> None:
+        self.barrier = barrier
         self.plan = plan
-        self.kind = kind
-        self.savepoint = savepoint
-        self.triggered_at = triggered_at
         self.deadline = deadline
         self._state = PendingState.COLLECTING
         self._abort_reason: AbortReason | None = None
-        self._acknowledged: dict[SubtaskId, Acknowledgement[H]] = {}
+        self._acknowledged: dict[SubtaskId, CheckpointAcknowledged] = {}
         self._enumerators: dict[VertexId, bytes] = {}
+
+    @property
+    def checkpoint_id(self) -> CheckpointId:
+        return self.barrier.checkpoint_id
 
     @property
     def state(self) -> PendingState:
@@ -113,7 +103,7 @@ class PendingCheckpoint(Generic[H]):
         """Split enumerators were asked what they know, where their readers put the barrier."""
         self._enumerators.update(states)
 
-    def acknowledge(self, ack: Acknowledgement[H]) -> AckResult:
+    def acknowledge(self, ack: CheckpointAcknowledged) -> AckResult:
         """Note that a subtask has written its part."""
         if ack.checkpoint_id != self.checkpoint_id:
             raise ProtocolViolation(
@@ -122,14 +112,12 @@ class PendingCheckpoint(Generic[H]):
             )
         if self.plan.awaited.get(ack.subtask) != ack.attempt:
             return AckResult.UNKNOWN_SUBTASK
-        if self._state is PendingState.ABORTED:
-            return AckResult.LATE
         if ack.subtask in self._acknowledged:
             return AckResult.DUPLICATE
         self._acknowledged[ack.subtask] = ack
         return AckResult.ACCEPTED
 
-    def begin_publication(self, now: float) -> CompletedCheckpoint[H]:
+    def begin_publication(self, job: CheckpointedJob, wall: float) -> Checkpoint:
         """All have acknowledged: from here on only the store's answer decides."""
         if self.missing:
             raise ProtocolViolation(
@@ -138,39 +126,36 @@ class PendingCheckpoint(Generic[H]):
             )
         self._move(PendingState.PUBLISHING)
         acks = self._acknowledged
-        return CompletedCheckpoint(
-            checkpoint_id=self.checkpoint_id,
-            kind=self.kind,
-            savepoint=self.savepoint,
-            triggered_at=self.triggered_at,
-            completed_at=now,
-            snapshots={subtask: ack.snapshot for subtask, ack in acks.items()},
-            enumerators=dict(self._enumerators),
-            finished=self.plan.finished | {s for s, ack in acks.items() if ack.finished},
-            size=sum(ack.size for ack in acks.values()),
+        return assemble(
+            job,
+            self.barrier,
+            {subtask: ack.snapshot for subtask, ack in acks.items()},
+            self._enumerators,
+            self.plan.finished | {s for s, ack in acks.items() if ack.is_finished},
+            wall,
         )
 
     def published(self) -> None:
         """The metadata is there: the checkpoint is complete."""
         self._move(PendingState.COMPLETED)
 
-    def not_published(self) -> tuple[H, ...]:
+    def not_published(self) -> tuple[SubtaskSnapshot, ...]:
         """It is certain that the metadata is not there; returns what can be deleted."""
         if self._state is not PendingState.PUBLISHING:
             raise ProtocolViolation(f"checkpoint {self.checkpoint_id} is {self._state.name}")
         return self._abort(AbortReason.STORAGE)
 
-    def abort(self, reason: AbortReason) -> tuple[H, ...] | None:
+    def abort(self, reason: AbortReason) -> tuple[SubtaskSnapshot, ...] | None:
         """Give the checkpoint up; returns what can be deleted, None if nothing may be any more."""
         if self._state is not PendingState.COLLECTING:
             return None
         return self._abort(reason)
 
-    def expire(self, now: float) -> tuple[H, ...] | None:
+    def expire(self, now: float) -> tuple[SubtaskSnapshot, ...] | None:
         """Give the checkpoint up if it is past its deadline."""
         return self.abort(AbortReason.EXPIRED) if now >= self.deadline else None
 
-    def _abort(self, reason: AbortReason) -> tuple[H, ...]:
+    def _abort(self, reason: AbortReason) -> tuple[SubtaskSnapshot, ...]:
         self._move(PendingState.ABORTED)
         self._abort_reason = reason
         return tuple(ack.snapshot for ack in self._acknowledged.values())

@@ -7,32 +7,16 @@ from dataclasses import dataclass
 
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.ids import CheckpointId
-from tidegate.stream.elements import BarrierKind, SavepointTarget
+from tidegate.stream.elements import BarrierKind, SnapshotRequest
 
 MAX_QUEUED = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointRequest:
-    """Somebody wants a checkpoint; `name` finds the one who asked."""
-
-    kind: BarrierKind
-    requested_at: float
-    name: str = ""
-    savepoint: SavepointTarget | None = None
-    drains: bool = False
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        """Savepoints and stops come before checkpoints, then the older request."""
-        return (self.kind is BarrierKind.CHECKPOINT, self.requested_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
     """Take this checkpoint now."""
 
-    request: CheckpointRequest
+    request: SnapshotRequest
     periodic: bool = False
 
 
@@ -58,16 +42,16 @@ class CheckpointSchedule:
             self._interval = max(settings.interval.total_seconds(), self._min_pause)
         self._next_periodic = None if self._interval is None else now + self._interval
         self._earliest = now
-        self._queue: list[CheckpointRequest] = []
+        self._queue: list[SnapshotRequest] = []
 
-    def submit(self, request: CheckpointRequest) -> bool:
+    def submit(self, request: SnapshotRequest) -> bool:
         """Queue a request; False if too many wait already."""
         if len(self._queue) >= MAX_QUEUED:
             return False
-        bisect.insort(self._queue, request, key=lambda each: each.rank)
+        bisect.insort(self._queue, request, key=_rank)
         return True
 
-    def withdraw_all(self) -> tuple[CheckpointRequest, ...]:
+    def withdraw_all(self) -> tuple[SnapshotRequest, ...]:
         """The job ends or restarts: return those who wait, to be told."""
         withdrawn, self._queue = tuple(self._queue), []
         return withdrawn
@@ -79,11 +63,6 @@ class CheckpointSchedule:
     def pause_periodic(self) -> None:
         """No periodic checkpoints from here on: the job is being stopped or restarted."""
         self._next_periodic = None
-
-    def resume_periodic(self, now: float) -> None:
-        """The job runs (again)."""
-        if self._interval is not None and self._next_periodic is None:
-            self._next_periodic = now + self._interval
 
     def decide(self, now: float, *, under_way: int) -> Start | Wait:
         """What to do now, with so many checkpoints triggered and not yet decided."""
@@ -99,7 +78,12 @@ class CheckpointSchedule:
         if under_way >= self._max_concurrent:
             return Wait(None)
         self._next_periodic = now + self._interval
-        return Start(CheckpointRequest(BarrierKind.CHECKPOINT, now), periodic=True)
+        return Start(SnapshotRequest(), periodic=True)
+
+
+def _rank(request: SnapshotRequest) -> bool:
+    """Savepoints and stops come before checkpoints, then whoever asked first."""
+    return request.kind is BarrierKind.CHECKPOINT
 
 
 class FailureTolerance:

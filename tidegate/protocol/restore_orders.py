@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.core.ids import SlotIndex, SubtaskIndex, VertexId
 from tidegate.graph.job_graph import JobGraph, Pipeline, Vertex
-from tidegate.protocol.completed import RestorePoint
 from tidegate.protocol.messages import RestoreOrder
 from tidegate.protocol.restore import Feeding, SubtaskRestore, restore_subtask
 from tidegate.protocol.restore_size import bytes_to_read
 from tidegate.state.key_groups import range_of
 
 
-def restore_orders(pipeline: Pipeline, point: RestorePoint) -> dict[SlotIndex, RestoreOrder]:
+def restore_orders(pipeline: Pipeline, point: Checkpoint) -> dict[SlotIndex, RestoreOrder]:
     """What every slot of a pipeline takes over from a checkpoint."""
     feeding = _feeding(pipeline, point.metadata)
     return {
@@ -38,7 +38,7 @@ def _feeding(pipeline: Pipeline, metadata: CheckpointMetadata) -> Feeding:
 
 
 def _restore_order(
-    pipeline: Pipeline, point: RestorePoint, subtask: SubtaskIndex, feeding: Feeding
+    pipeline: Pipeline, point: Checkpoint, subtask: SubtaskIndex, feeding: Feeding
 ) -> RestoreOrder:
     subtasks: dict[VertexId, SubtaskRestore] = {}
     size = 0
@@ -75,7 +75,7 @@ def with_restored_max_parallelism(graph: JobGraph, metadata: CheckpointMetadata)
     return replace(graph, vertices=tuple(map(adapted, graph.vertices)))
 
 
-def restored_enumerators(pipeline: Pipeline, point: RestorePoint) -> dict[VertexId, bytes]:
+def restored_enumerators(pipeline: Pipeline, point: Checkpoint) -> dict[VertexId, bytes]:
     """What the split enumerators of a pipeline knew, pickled."""
     found: dict[VertexId, bytes] = {}
     for vertex in pipeline.sources:

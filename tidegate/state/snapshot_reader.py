@@ -5,10 +5,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
@@ -43,8 +42,7 @@ FileResolver: TypeAlias = Callable[[StoredFile], tuple[BlobStore, str]]
 """Where a file of a checkpoint stands: in which store, under which path."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointLocation:
+class CheckpointLocation(NamedTuple):
     """Where the files of a checkpoint are; travels to the slots that restore from it."""
 
     job_directory: str

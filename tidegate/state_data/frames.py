@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from tidegate.checkpoint.locate import FoundCheckpoint
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.core.config import Settings
 from tidegate.core.errors import TidegateError
 from tidegate.core.modes import SavepointFormat
@@ -42,13 +42,14 @@ def session_for(given: SparkSession | None) -> SparkSession:
 
 def table_frame(
     spark: SparkSession,
-    found: FoundCheckpoint,
+    found: Checkpoint,
     handles: Sequence[KeyedStateHandle],
     metadata: StateMetadata,
     form: TableForm,
 ) -> DataFrame:
     """A keyed state; each task reads a part of it."""
     location = found.location
+    assert location is not None, "only what has files can be read"
     parts = [part for handle in handles for part in _parts(handle, metadata.name)]
     schema = spark_schema(form.schema)
 

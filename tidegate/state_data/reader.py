@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tidegate.checkpoint.locate import FoundCheckpoint, open_checkpoint
+from tidegate.checkpoint.checkpoint import Checkpoint
+from tidegate.checkpoint.locate import open_checkpoint
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
 from tidegate.core.errors import CorruptCheckpoint, UnknownState
 from tidegate.state.backend import StateMetadata
@@ -54,8 +55,9 @@ class StateReader:
     Operators are named by their uid, or by their id where they have none.
     """
 
-    def __init__(self, found: FoundCheckpoint, spark: SparkSession | None = None) -> None:
+    def __init__(self, found: Checkpoint, spark: SparkSession | None = None) -> None:
         self.found = found
+        self.resolve = found.resolver()
         self._spark = spark
 
     @property
@@ -90,7 +92,7 @@ class StateReader:
         """The same as (key, value) in Python, read here; of an aggregation the value is a dict."""
         handles, metadata = self._keyed(uid, name)
         for handle in handles:
-            for part in read_entries(handle, metadata, self.found.resolver):
+            for part in read_entries(handle, metadata, self.resolve):
                 yield from pairs_of(part)
 
     def operator_state(self, uid: str, name: str) -> DataFrame:
@@ -144,11 +146,11 @@ class StateReader:
         handles, metadata = self._keyed(uid, name)
         forms: list[TableForm] = []
         for handle in handles:
-            tables = list(StoredImage(handle, self.found.resolver).tables(name))
+            tables = list(StoredImage(handle, self.resolve).tables(name))
             forms += [table.form for table in tables]
             # To look into a database it must be fetched: one of them is asked.
             if not tables and not (forms and handle.native_form):
-                first = next(read_entries(handle, metadata, self.found.resolver), None)
+                first = next(read_entries(handle, metadata, self.resolve), None)
                 if first is not None:
                     forms.append(choose_form(metadata, [first]))
         if not forms:
@@ -170,7 +172,7 @@ class StateReader:
         found = []
         for subtask, handle in sorted(record.subtasks.items()):
             if handle.operator is not None:
-                stored = read_segment(handle.operator, self.found.resolver)
+                stored = read_segment(handle.operator, self.resolve)
                 found += [(subtask, state) for state in pickle.loads(stored)]
         return found
 

@@ -172,7 +172,7 @@ class StateWriter:
         """What stays of the savepoint that is edited."""
         if self.base is None:
             return
-        carrier = Carrier(self.base.found.resolver, writer)
+        carrier = Carrier(self.base.resolve, writer)
         for record in self.base.metadata.operators.values():
             names = (record.uid, record.operator_id)
             if any(uid in names and state is None for uid, state in self.dropped):

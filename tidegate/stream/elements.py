@@ -30,22 +30,43 @@ class SavepointTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotRequest:
+    """What is asked for; it travels unchanged from whoever asks into every barrier."""
+
+    kind: BarrierKind = BarrierKind.CHECKPOINT
+    savepoint: SavepointTarget | None = None
+    """Where the state goes instead of where checkpoints go."""
+    drains: bool = False
+    """Whether a stop ends all inputs first, so that operators emit what they hold back."""
+    name: str = ""
+    """Finds the one who asked; empty: nobody did, it was due."""
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
     """Divides every channel into the records of checkpoint n and those of n + 1."""
 
     checkpoint_id: CheckpointId
     triggered_at: float
-    kind: BarrierKind = BarrierKind.CHECKPOINT
+    request: SnapshotRequest = SnapshotRequest()
     mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     base: CheckpointId | None = None
     """The completed checkpoint that an incremental snapshot may build on."""
     is_unaligned: bool = False
     """Whether it is obeyed as soon as it comes on one channel: what other channels bring before
     theirs is processed, and becomes part of the snapshot as records in flight."""
-    savepoint: SavepointTarget | None = None
-    """Where the state goes instead of where checkpoints go."""
-    drains: bool = False
-    """Whether a stop ends all inputs first, so that operators emit what they hold back."""
+
+    @property
+    def kind(self) -> BarrierKind:
+        return self.request.kind
+
+    @property
+    def savepoint(self) -> SavepointTarget | None:
+        return self.request.savepoint
+
+    @property
+    def drains(self) -> bool:
+        return self.request.drains
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from tidegate.state.key_groups import default_max_parallelism, range_of
 from tidegate.state.operator_state import FrozenOperatorState, OperatorStateStore
 from tidegate.state.redistribution import redistribute
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, BarrierKind, Watermark
+from tidegate.stream.elements import Barrier, BarrierKind, SnapshotRequest, Watermark
 from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.typeinfo import TypeInformation
 
@@ -171,7 +171,7 @@ class OperatorHarness:
         """What a checkpoint here would hold: see `restore`."""
         self._checkpoints += 1
         self.operator.flush()
-        barrier = Barrier(CheckpointId(self._checkpoints), self.clock.time(), kind)
+        barrier = Barrier(CheckpointId(self._checkpoints), self.clock.time(), SnapshotRequest(kind))
         found = self.operator.snapshot(barrier) or OperatorSnapshot()
         return HarnessSnapshot(
             keyed=found.keyed,

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tidegate.checkpoint.checkpoint import NOT_ADDRESSABLE
 from tidegate.checkpoint.statistics import (
-    NOT_ADDRESSABLE,
     CheckpointHistory,
     CheckpointRecord,
     CheckpointStatus,

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from tidegate.checkpoint.statistics import NOT_ADDRESSABLE, CheckpointHistory
+from tidegate.checkpoint.checkpoint import NOT_ADDRESSABLE
+from tidegate.checkpoint.statistics import CheckpointHistory
 from tidegate.core.ids import CheckpointId
 from tidegate.driver.snapshot_orders import SnapshotOrder
 from tidegate.web.requests import Refusal

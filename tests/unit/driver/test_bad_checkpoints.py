@@ -58,7 +58,7 @@ def own_files(directory, number, others=()):
 
     def files(each):
         found = open_checkpoint(str(directory / f"chk-{each}"))
-        return {place_of(file, found.resolver) for file in found.metadata.files}
+        return {place_of(file, found.resolver()) for file in found.metadata.files}
 
     return sorted(files(number).difference(*map(files, others)))
 

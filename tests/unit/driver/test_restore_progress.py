@@ -11,7 +11,6 @@ from tidegate.core.modes import SavepointFormat
 from tidegate.driver.read_position import ReadPosition
 from tidegate.driver.restoring import Restoring, together
 from tidegate.driver.snapshot_orders import SnapshotOrder
-from tidegate.protocol.completed import RestorePoint
 from tidegate.protocol.restore_orders import restore_orders
 from tidegate.slot import restored_state
 from tidegate.slot.restored_state import RestoredState
@@ -40,13 +39,13 @@ def stored(request, backend, tmp_path):
     tap.let(KEYS - 1)
     wait_until(lambda: tap.reached() == KEYS - 1)
     if request.param is None:
-        order = SnapshotOrder(BarrierKind.CHECKPOINT, None)
+        order = SnapshotOrder.of(BarrierKind.CHECKPOINT, None)
     else:
         target = new_savepoint(str(tmp_path / "savepoints"), "a" * 32, request.param)
-        order = SnapshotOrder(BarrierKind.SAVEPOINT, target)
+        order = SnapshotOrder.of(BarrierKind.SAVEPOINT, target)
     path = job.master.order(order).result(PATIENCE)
     found = open_checkpoint(path)
-    yield RestorePoint(found.metadata, found.location)
+    yield found
     job.cancel()
 
 

@@ -45,7 +45,7 @@ def target(tmp_path, format):
 
 
 def order(job, kind, target=None, **more):
-    return job.master.order(SnapshotOrder(kind, target, **more))
+    return job.master.order(SnapshotOrder.of(kind, target, **more))
 
 
 def savepoint(job, target, **more):

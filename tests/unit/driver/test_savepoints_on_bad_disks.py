@@ -66,7 +66,7 @@ def test_the_job_runs_on_and_nothing_is_left(start, watch, tmp_path, disk, form,
 
     def order():
         target = new_savepoint(str(disk), job.master.job_id, format)
-        return job.master.order(SnapshotOrder(target=target, **ORDERS[what])).result(PATIENCE)
+        return job.master.order(SnapshotOrder.of(savepoint=target, **ORDERS[what])).result(PATIENCE)
 
     with pytest.raises(SavepointFailed, match="the savepoint was not taken") as failure:
         order()

@@ -22,7 +22,7 @@ RARELY = {"execution.checkpointing.interval": "1 h"}
 
 def order(job, directory, format=SavepointFormat.CANONICAL, kind=BarrierKind.SAVEPOINT):
     target = new_savepoint(str(directory), job.master.job_id, format)
-    return job.master.order(SnapshotOrder(kind, target))
+    return job.master.order(SnapshotOrder.of(kind, target))
 
 
 def files_in(directory):

@@ -32,7 +32,7 @@ def savepoint(start, watch, tmp_path):
     tap.let(20)
     wait_until(lambda: tap.reached() == 20)
     target = new_savepoint(str(tmp_path / "savepoints"), "a" * 32, SavepointFormat.NATIVE)
-    path = job.master.order(SnapshotOrder(BarrierKind.STOP, target)).result(PATIENCE)
+    path = job.master.order(SnapshotOrder.of(BarrierKind.STOP, target)).result(PATIENCE)
     return open_checkpoint(path).metadata
 
 

@@ -19,7 +19,7 @@ from tidegate.operators.endpoints import (
 from tidegate.operators.functions import SinkFunction, SourceFunction
 from tidegate.operators.source_function import FunctionRun, SourceFunctionSource
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, BarrierKind, SavepointTarget
+from tidegate.stream.elements import Barrier, BarrierKind, SavepointTarget, SnapshotRequest
 from tidegate.testing.harness import OperatorHarness, as_batch
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import Types
@@ -163,7 +163,7 @@ def filing(monkeypatch):
 def barrier(number, kind=BarrierKind.CHECKPOINT):
     target = SavepointTarget("/savepoints", "one", SavepointFormat.NATIVE)
     is_savepoint = kind is not BarrierKind.CHECKPOINT
-    return Barrier(number, 0.0, kind, savepoint=target if is_savepoint else None)
+    return Barrier(number, 0.0, SnapshotRequest(kind, target if is_savepoint else None))
 
 
 def test_a_reader_hears_of_no_checkpoint_while_its_files_are_copied(filing):

@@ -2,10 +2,10 @@ from datetime import timedelta
 
 import pytest
 
+from tests.played_jobs import acknowledgement, played_job, snapshot, states_of
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.errors import ExternalError
 from tidegate.core.ids import CheckpointId, SubtaskId
-from tidegate.protocol.completed import Acknowledgement
 from tidegate.protocol.coordinator import (
     Abandon,
     CheckpointCoordinator,
@@ -16,12 +16,11 @@ from tidegate.protocol.coordinator import (
     Publish,
     Trigger,
 )
-from tidegate.protocol.plan import PipelineFacts, PipelineProgress, VertexFacts
-from tidegate.protocol.policy import CheckpointRequest
-from tidegate.stream.elements import Barrier, BarrierKind
+from tidegate.protocol.messages import CheckpointDeclined
+from tidegate.protocol.plan import PipelineFacts, PipelineProgress
+from tidegate.stream.elements import Barrier, SnapshotRequest
 
-SOURCE = VertexFacts(0, 0, 1, is_source=True)
-SINK = VertexFacts(1, 0, 2, is_source=False)
+JOB = played_job([1, 2])
 EVERYBODY = [SubtaskId(0, 0), SubtaskId(1, 0), SubtaskId(1, 1)]
 RUNNING = {0: PipelineFacts(PipelineProgress.RUNNING, 1)}
 LOST = ExternalError("the disk is full")
@@ -29,16 +28,20 @@ LOST = ExternalError("the disk is full")
 
 def coordinator(**settings):
     values = {"interval": timedelta(seconds=10), "timeout": timedelta(seconds=60), **settings}
-    return CheckpointCoordinator(CheckpointSettings(**values), [SOURCE, SINK], now=0.0)
+    return CheckpointCoordinator(CheckpointSettings(**values), JOB, now=0.0)
 
 
-def ack(number, subtask, snapshot=None, *, attempt=1, finished=False):
-    return Acknowledgement(
-        checkpoint_id=number,
-        subtask=subtask,
-        attempt=attempt,
-        snapshot=snapshot or f"{number}:{subtask.vertex}.{subtask.subtask}",
-        finished=finished,
+def ack(number, subtask, *, attempt=1):
+    return acknowledgement(number, subtask, number, attempt=attempt)
+
+
+def wrote(number, *subtasks):
+    return tuple(snapshot(subtask, number) for subtask in subtasks)
+
+
+def decline(number, subtask, attempt=1, *, skipped=False):
+    return CheckpointDeclined(
+        checkpoint_id=number, subtask=subtask, attempt=attempt, error=LOST, is_skipped=skipped
     )
 
 
@@ -56,7 +59,7 @@ def acknowledge_all(subject, number):
 def complete(subject, now):
     number = trigger(subject, now).barrier.checkpoint_id
     (publish,) = acknowledge_all(subject, number)
-    return subject.published(publish.completed, now)
+    return subject.published(publish.checkpoint, now)
 
 
 def test_a_checkpoint_is_triggered_when_it_is_due_and_not_before():
@@ -75,19 +78,19 @@ def test_it_is_published_once_everybody_has_acknowledged():
     subject.enumerated(CheckpointId(1), {0: b"splits"})
     (publish,) = subject.acknowledged(ack(1, EVERYBODY[2]), 5.0)
     assert isinstance(publish, Publish)
-    assert publish.completed.snapshots == {each: ack(1, each).snapshot for each in EVERYBODY}
-    assert publish.completed.enumerators == {0: b"splits"}
+    assert states_of(publish.checkpoint) == dict.fromkeys(EVERYBODY, 1)
+    assert publish.checkpoint.metadata.operators["op-0"].enumerator == b"splits"
     assert subject.is_publishing
-    assert subject.latest is None
+    assert subject.retained.latest is None
 
 
 def test_what_is_complete_is_told_and_the_one_before_it_discarded():
     subject = coordinator()
     (notify,) = complete(subject, 10.0)
     assert isinstance(notify, NotifyComplete)
-    assert subject.latest == notify.completed
+    assert subject.retained.latest == notify.checkpoint
     notify, discard = complete(subject, 20.0)
-    assert notify.completed.checkpoint_id == 2
+    assert notify.checkpoint.checkpoint_id == 2
     assert discard == Discard(1)
 
 
@@ -111,7 +114,7 @@ def test_past_its_timeout_a_checkpoint_is_given_up_with_all_it_wrote():
     aborted, abandon, following = instructions
     assert isinstance(aborted, NotifyAborted)
     assert "timeout of 60 s" in aborted.reason
-    assert abandon == Abandon(1, ("1:0.0",), is_whole=True)
+    assert abandon == Abandon(1, wrote(1, EVERYBODY[0]), is_whole=True)
     assert following.barrier.checkpoint_id == 2
 
 
@@ -120,7 +123,7 @@ def test_what_is_acknowledged_too_late_is_deleted():
     trigger(subject, 10.0)
     subject.look(70.0, 0.0, RUNNING)
     (abandon,) = subject.acknowledged(ack(1, EVERYBODY[1]), 0.0)
-    assert abandon == Abandon(1, ("1:1.0",), is_whole=True)
+    assert abandon == Abandon(1, wrote(1, EVERYBODY[1]), is_whole=True)
 
 
 def test_a_late_repetition_of_what_is_in_use_deletes_nothing():
@@ -133,28 +136,28 @@ def test_an_older_attempt_cannot_take_part():
     subject = coordinator()
     trigger(subject, 10.0)
     old = ack(1, EVERYBODY[0], attempt=0)
-    assert subject.acknowledged(old, 0.0) == [Abandon(1, ("1:0.0",), is_whole=False)]
-    assert subject.declined(1, EVERYBODY[0], 0, LOST, 11.0) == []
+    assert subject.acknowledged(old, 0.0) == [Abandon(1, wrote(1, EVERYBODY[0]), is_whole=False)]
+    assert subject.declined(decline(1, EVERYBODY[0], 0), 11.0) == []
 
 
 def test_more_failures_than_tolerated_fail_the_job_and_say_why():
     subject = coordinator(tolerable_failures=1)
     trigger(subject, 10.0)
-    assert [type(each) for each in subject.declined(1, EVERYBODY[0], 1, LOST, 11.0)] == [
+    assert [type(each) for each in subject.declined(decline(1, EVERYBODY[0]), 11.0)] == [
         NotifyAborted,
         Abandon,
     ]
     trigger(subject, 20.0)
-    *_, failure = subject.declined(2, EVERYBODY[0], 1, LOST, 21.0)
+    *_, failure = subject.declined(decline(2, EVERYBODY[0]), 21.0)
     assert isinstance(failure, FailJob)
-    assert "the disk is full" in str(failure.cause)
+    assert "v0 (1/1): the disk is full" in str(failure.cause)
 
 
 def test_a_completed_checkpoint_forgives_the_failures_before_it():
     subject = coordinator(tolerable_failures=1)
     for now in (10.0, 30.0):
         number = trigger(subject, now).barrier.checkpoint_id
-        aborted = subject.declined(number, EVERYBODY[0], 1, LOST, now)
+        aborted = subject.declined(decline(number, EVERYBODY[0]), now)
         assert not any(isinstance(each, FailJob) for each in aborted)
         complete(subject, now + 10)
 
@@ -163,7 +166,7 @@ def test_a_barrier_that_was_overtaken_is_no_failure():
     subject = coordinator(max_concurrent=2)
     trigger(subject, 10.0)
     trigger(subject, 20.0)
-    aborted = subject.declined(1, EVERYBODY[1], 1, LOST, 21.0, skipped=True)
+    aborted = subject.declined(decline(1, EVERYBODY[1], skipped=True), 21.0)
     assert not any(isinstance(each, FailJob) for each in aborted)
 
 
@@ -172,7 +175,7 @@ def test_a_newer_checkpoint_that_completes_subsumes_the_older_one():
     trigger(subject, 10.0)
     trigger(subject, 20.0)
     (publish,) = acknowledge_all(subject, 2)
-    notify, aborted, _ = subject.published(publish.completed, 21.0)
+    notify, aborted, _ = subject.published(publish.checkpoint, 21.0)
     assert isinstance(notify, NotifyComplete)
     assert aborted == NotifyAborted(1, "checkpoint 2 completed before it")
 
@@ -185,9 +188,9 @@ def test_a_failed_region_aborts_what_is_not_being_published():
     aborted, _ = subject.region_failed(21.0)
     assert aborted.checkpoint_id == 2
     assert subject.is_publishing
-    subject.published(publish.completed, 22.0)
+    subject.published(publish.checkpoint, 22.0)
     assert not subject.is_publishing
-    assert subject.latest.checkpoint_id == 1
+    assert subject.retained.latest.checkpoint_id == 1
 
 
 def test_what_certainly_was_not_published_counts_as_failed():
@@ -210,17 +213,9 @@ def test_none_is_taken_while_no_pipeline_can_take_part(progress):
 def test_a_request_is_answered_without_waiting_for_the_interval():
     subject = coordinator()
     assert subject.is_idle
-    subject.request(CheckpointRequest(BarrierKind.CHECKPOINT, 1.0, "end"))
+    subject.request(SnapshotRequest())
     assert not subject.is_idle
     assert trigger(subject, 1.0).barrier.checkpoint_id == 1
     acknowledge = acknowledge_all(subject, 1)
-    subject.published(acknowledge[0].completed, 1.5)
+    subject.published(acknowledge[0].checkpoint, 1.5)
     assert subject.is_idle
-
-
-def test_an_unreadable_checkpoint_is_never_gone_back_to():
-    subject = coordinator(num_retained=2)
-    complete(subject, 10.0)
-    complete(subject, 20.0)
-    subject.drop(2)
-    assert subject.latest.checkpoint_id == 1

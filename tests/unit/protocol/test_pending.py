@@ -1,30 +1,26 @@
 import pytest
 
+from tests.played_jobs import acknowledgement, finished_in, played_job, snapshot, states_of
 from tidegate.core.errors import ProtocolViolation
 from tidegate.core.ids import SubtaskId
-from tidegate.protocol.completed import Acknowledgement
 from tidegate.protocol.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
 from tidegate.protocol.plan import CheckpointPlan
-from tidegate.stream.elements import BarrierKind
+from tidegate.stream.elements import Barrier
 
 A, B, GONE = SubtaskId(0, 0), SubtaskId(1, 0), SubtaskId(2, 0)
 PLAN = CheckpointPlan(frozenset({A}), {A: 2, B: 2}, frozenset({GONE}))
 
 
-def ack(subtask, *, number=5, attempt=2, size=10, finished=False):
-    return Acknowledgement(
-        checkpoint_id=number,
-        subtask=subtask,
-        attempt=attempt,
-        snapshot=f"file of {subtask.vertex}",
-        size=size,
-        finished=finished,
-    )
+JOB = played_job([1, 1, 1])
+
+
+def ack(subtask, *, number=5, attempt=2, finished=False):
+    return acknowledgement(number, subtask, "file", attempt=attempt, is_finished=finished)
 
 
 @pytest.fixture
 def pending():
-    return PendingCheckpoint(5, PLAN, triggered_at=100.0, deadline=160.0)
+    return PendingCheckpoint(Barrier(5, 100.0), PLAN, deadline=160.0)
 
 
 @pytest.fixture
@@ -59,10 +55,10 @@ def test_an_acknowledgement_of_another_checkpoint_is_a_violation(pending):
 
 
 def test_what_is_published_names_every_snapshot_and_all_that_finished(full):
-    completed = full.begin_publication(123.0)
-    assert completed.snapshots == {A: "file of 0", B: "file of 1"}
-    assert completed.finished == {B, GONE}
-    assert (completed.size, completed.triggered_at, completed.completed_at) == (20, 100.0, 123.0)
+    checkpoint = full.begin_publication(JOB, 123.0)
+    assert states_of(checkpoint) == {A: "file", B: "file"}
+    assert finished_in(checkpoint) == {B, GONE}
+    assert (checkpoint.metadata.triggered_at, checkpoint.metadata.completed_at) == (100.0, 123.0)
     full.published()
     assert full.state is PendingState.COMPLETED
 
@@ -70,22 +66,20 @@ def test_what_is_published_names_every_snapshot_and_all_that_finished(full):
 def test_nothing_is_published_while_somebody_is_missing(pending):
     pending.acknowledge(ack(A))
     with pytest.raises(ProtocolViolation, match="while 1 subtask"):
-        pending.begin_publication(0.0)
+        pending.begin_publication(JOB, 0.0)
 
 
 def test_a_publication_begins_once(full):
-    full.begin_publication(0.0)
+    full.begin_publication(JOB, 0.0)
     assert not full.is_ready
     with pytest.raises(ProtocolViolation, match="cannot go from PUBLISHING to PUBLISHING"):
-        full.begin_publication(0.0)
+        full.begin_publication(JOB, 0.0)
 
 
-def test_an_aborted_checkpoint_returns_what_was_written_and_later_acks_are_late(pending):
+def test_an_aborted_checkpoint_returns_what_was_written_once(pending):
     pending.acknowledge(ack(A))
-    assert pending.abort(AbortReason.DECLINED) == ("file of 0",)
+    assert pending.abort(AbortReason.DECLINED) == (snapshot(A, "file"),)
     assert pending.abort_reason is AbortReason.DECLINED
-    assert pending.acknowledge(ack(B)) is AckResult.LATE
-    assert pending.acknowledge(ack(A)) is AckResult.LATE
     assert pending.abort(AbortReason.EXPIRED) is None
     assert pending.abort_reason is AbortReason.DECLINED
 
@@ -97,15 +91,15 @@ def test_a_checkpoint_expires_at_its_deadline(pending):
 
 
 def test_nothing_is_aborted_while_the_result_of_a_publication_is_unknown(full):
-    full.begin_publication(0.0)
+    full.begin_publication(JOB, 0.0)
     assert full.abort(AbortReason.REGION_FAILED) is None
     assert full.expire(1e9) is None
     assert full.state is PendingState.PUBLISHING
 
 
 def test_a_publication_that_certainly_did_not_happen_leaves_everything_to_be_deleted(full):
-    full.begin_publication(0.0)
-    assert full.not_published() == ("file of 0", "file of 1")
+    full.begin_publication(JOB, 0.0)
+    assert full.not_published() == (snapshot(A, "file"), snapshot(B, "file"))
     assert full.abort_reason is AbortReason.STORAGE
 
 
@@ -120,15 +114,3 @@ def test_failures_of_the_checkpoint_itself_count_and_others_do_not():
         AbortReason.EXPIRED,
         AbortReason.STORAGE,
     }
-
-
-def test_a_pending_savepoint_becomes_a_completed_savepoint():
-    pending = PendingCheckpoint(
-        1,
-        CheckpointPlan(frozenset({A}), {A: 2}, frozenset()),
-        kind=BarrierKind.SAVEPOINT,
-        triggered_at=0.0,
-        deadline=1.0,
-    )
-    pending.acknowledge(ack(A, number=1))
-    assert not pending.begin_publication(0.5).is_recovery_point

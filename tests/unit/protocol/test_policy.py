@@ -5,13 +5,12 @@ import pytest
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.protocol.policy import (
     MAX_QUEUED,
-    CheckpointRequest,
     CheckpointSchedule,
     FailureTolerance,
     Start,
     Wait,
 )
-from tidegate.stream.elements import BarrierKind
+from tidegate.stream.elements import BarrierKind, SnapshotRequest
 
 
 def schedule(interval=10, min_pause=0, max_concurrent=1):
@@ -23,35 +22,33 @@ def schedule(interval=10, min_pause=0, max_concurrent=1):
     return CheckpointSchedule(settings, now=0.0)
 
 
-def request(kind=BarrierKind.CHECKPOINT, at=0.0, name=""):
-    return CheckpointRequest(kind, at, name)
+def request(kind=BarrierKind.CHECKPOINT, name=""):
+    return SnapshotRequest(kind, name=name)
 
 
-def periodic(at):
-    return Start(request(at=at), periodic=True)
+PERIODIC = Start(request(), periodic=True)
 
 
 def test_periodic_checkpoints_start_at_every_interval():
     plan = schedule(interval=10)
     assert plan.decide(9.9, under_way=0) == Wait(10.0)
-    assert plan.decide(10.0, under_way=0) == periodic(10.0)
+    assert plan.decide(10.0, under_way=0) == PERIODIC
     assert plan.decide(10.0, under_way=1) == Wait(20.0)
-    assert plan.decide(21.0, under_way=0) == periodic(21.0)
+    assert plan.decide(21.0, under_way=0) == PERIODIC
 
 
 def test_without_an_interval_only_what_is_asked_for_starts():
     plan = schedule(interval=None)
     assert plan.decide(1e9, under_way=0) == Wait(None)
-    plan.resume_periodic(0.0)
     plan.submit(request())
     assert plan.decide(1e9, under_way=0) == Start(request())
 
 
 def test_no_more_checkpoints_are_under_way_than_allowed():
     plan = schedule(interval=10, max_concurrent=2)
-    assert plan.decide(10.0, under_way=1) == periodic(10.0)
+    assert plan.decide(10.0, under_way=1) == PERIODIC
     assert plan.decide(20.0, under_way=2) == Wait(None)
-    assert plan.decide(21.0, under_way=1) == periodic(21.0)
+    assert plan.decide(21.0, under_way=1) == PERIODIC
 
 
 def test_a_periodic_checkpoint_keeps_the_minimum_pause():
@@ -59,7 +56,7 @@ def test_a_periodic_checkpoint_keeps_the_minimum_pause():
     plan.decide(10.0, under_way=0)
     plan.ended(18.0)
     assert plan.decide(20.0, under_way=0) == Wait(23.0)
-    assert plan.decide(23.0, under_way=0) == periodic(23.0)
+    assert plan.decide(23.0, under_way=0) == PERIODIC
 
 
 def test_an_interval_shorter_than_the_minimum_pause_makes_no_sense_and_is_stretched():
@@ -68,37 +65,34 @@ def test_an_interval_shorter_than_the_minimum_pause_makes_no_sense_and_is_stretc
 
 def test_a_savepoint_overtakes_a_queued_checkpoint_and_waits_for_nobody():
     plan = schedule(min_pause=60)
-    plan.submit(request(at=1.0))
-    plan.submit(request(BarrierKind.SAVEPOINT, at=2.0))
+    plan.submit(request())
+    plan.submit(request(BarrierKind.SAVEPOINT))
     plan.ended(3.0)
-    assert plan.decide(3.0, under_way=1) == Start(request(BarrierKind.SAVEPOINT, at=2.0))
+    assert plan.decide(3.0, under_way=1) == Start(request(BarrierKind.SAVEPOINT))
     assert plan.decide(3.0, under_way=1) == Wait(63.0)
-    assert plan.decide(3.0, under_way=0) == Start(request(at=1.0))
+    assert plan.decide(3.0, under_way=0) == Start(request())
 
 
 def test_requests_of_one_kind_start_in_the_order_they_were_made():
     plan = schedule()
-    for at in (3.0, 1.0, 2.0):
-        plan.submit(request(BarrierKind.SAVEPOINT, at=at))
-    started = [plan.decide(5.0, under_way=0).request.requested_at for _ in range(3)]
-    assert started == [1.0, 2.0, 3.0]
+    wanted = [request(BarrierKind.SAVEPOINT, name) for name in "cab"]
+    for each in wanted:
+        plan.submit(each)
+    assert [plan.decide(5.0, under_way=9).request for _ in wanted] == wanted
 
 
 def test_too_many_requests_are_refused():
     plan = schedule()
-    assert all(plan.submit(request(at=n)) for n in range(MAX_QUEUED))
+    assert all(plan.submit(request()) for n in range(MAX_QUEUED))
     assert plan.submit(request(BarrierKind.SAVEPOINT)) is False
     assert len(plan.withdraw_all()) == MAX_QUEUED
     assert plan.withdraw_all() == ()
 
 
-def test_periodic_checkpoints_can_be_paused_and_resumed():
+def test_periodic_checkpoints_end_with_the_job():
     plan = schedule(interval=10)
     plan.pause_periodic()
     assert plan.decide(50.0, under_way=0) == Wait(None)
-    plan.resume_periodic(50.0)
-    plan.resume_periodic(55.0)
-    assert plan.decide(50.0, under_way=0) == Wait(60.0)
 
 
 @pytest.mark.parametrize("tolerable", [0, 2])

@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 
 from tests.programs import collected, graph_of, keyed, mapped, read
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
 from tidegate.core.errors import StateMisuse
 from tidegate.driver.upgrade_plan import plan_upgrade
 from tidegate.graph.exchanges import exchanges_of
-from tidegate.protocol.completed import RestorePoint
 from tidegate.protocol.restore import check_in_flight
 from tidegate.protocol.restore_orders import (
     restore_orders,
@@ -86,7 +86,7 @@ def test_what_the_user_chose_and_what_would_not_do_stays(chosen, stored, used):
 def test_every_slot_is_told_what_its_subtasks_take_over():
     graph = job()
     metadata = checkpoint_of(graph, parallelism=2, max_parallelism=128, enumerator=b"known")
-    point = RestorePoint(metadata, None)
+    point = Checkpoint(metadata, None)
     orders = restore_orders(graph.pipelines[0], point)
     assert orders.keys() == {0, 1}
     assert all(order.subtasks.keys() == {v.id for v in graph.vertices} for order in orders.values())
@@ -104,7 +104,7 @@ def test_what_had_ended_for_one_subtask_has_ended_if_the_job_is_the_same(change)
         operators[source] = replace(operators[source], parallelism=1)
     if change == "operator":
         del operators[source]
-    point = RestorePoint(replace(metadata, operators=operators), None)
+    point = Checkpoint(replace(metadata, operators=operators), None)
     second = restore_orders(graph.pipelines[0], point)[1].subtasks[sink.id]
     assert second.is_finished == bool(second.ended_inputs) == (change == "none")
 
@@ -125,7 +125,7 @@ def test_what_had_ended_for_all_has_ended_unless_there_are_new_operators(change)
         operators[source] = replace(operators[source], parallelism=1, finished=frozenset({0}))
     else:
         del operators[source]
-    point = RestorePoint(replace(metadata, operators=operators), None)
+    point = Checkpoint(replace(metadata, operators=operators), None)
     second = restore_orders(graph.pipelines[0], point)[1].subtasks[sink.id]
     assert second.is_finished == bool(second.ended_inputs) == (change == "parallelism")
 
@@ -139,7 +139,7 @@ def test_a_reader_that_has_read_all_it_had_gets_nothing_of_others():
     first_only = replace(record, subtasks={0: record.subtasks[0]})
     operators = {**metadata.operators, key: first_only}
     orders = restore_orders(
-        graph.pipelines[0], RestorePoint(replace(metadata, operators=operators), None)
+        graph.pipelines[0], Checkpoint(replace(metadata, operators=operators), None)
     )
     splits = [orders[i].subtasks[source.id].operators[key].source_splits for i in range(2)]
     assert splits == [(b"split",), ()]

@@ -17,7 +17,7 @@ from tidegate.state.backend import FrozenState
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.operator_state import FrozenOperatorState, Redistribution
 from tidegate.state.snapshot import InlineBytes
-from tidegate.stream.elements import Barrier, SavepointTarget
+from tidegate.stream.elements import Barrier, SavepointTarget, SnapshotRequest
 
 SUBTASK = SubtaskId(3, 0)
 GROUPS = KeyGroupRange(0, 128)
@@ -105,7 +105,9 @@ def test_a_savepoint_to_a_place_that_cannot_be_opened_is_declined_and_the_next_i
     snapshotter,
 ):
     nowhere = SavepointTarget("nosuchscheme://bucket", "savepoint-1", SavepointFormat.CANONICAL)
-    snapshotter.write(SUBTASK, GROUPS, frozen(barrier=Barrier(1, 0.0, savepoint=nowhere)))
+    snapshotter.write(
+        SUBTASK, GROUPS, frozen(barrier=Barrier(1, 0.0, SnapshotRequest(savepoint=nowhere)))
+    )
     declined = snapshotter.messages.get(timeout=PATIENCE)
     assert isinstance(declined, CheckpointDeclined)
     assert "nosuchscheme" in str(declined.error)

@@ -104,7 +104,7 @@ def images(path):
     found = open_checkpoint(str(path))
     [record] = found.metadata.operators.values()
     handles = [handle.keyed for _, handle in sorted(record.subtasks.items())]
-    return [StoredImage(handle, found.resolver) for handle in handles]
+    return [StoredImage(handle, found.resolver()) for handle in handles]
 
 
 def subtasks(backend, parallelism):

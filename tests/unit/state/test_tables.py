@@ -152,7 +152,7 @@ def test_a_rescaled_restore_reads_only_the_row_groups_it_needs(tmp_path):
     [handle] = reader.operator("op").subtasks.values()
     read = []
 
-    class Watched(type(reader.found.store)):
+    class Watched(LocalStore):
         def read(self, path, offset=0, size=None):
             read.append(size)
             return super().read(path, offset, size)

@@ -1,3 +1,3 @@
-from tests.unit.runtime.conftest import start, watch
+from tests.unit.driver.conftest import start, watch
 
 __all__ = ["start", "watch"]
