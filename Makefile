@@ -2,20 +2,24 @@
 PYTHON ?= python3
 
 VENV := .venv/bin/python
-RUN = JAVA_HOME="$$(.venv/bin/tidegate doctor --java-home)" PATH="$(CURDIR)/.venv/bin:$$PATH"
+RUN = JAVA_HOME="$$(.venv/bin/tidegate doctor --java-home)" PATH="$(CURDIR)/.venv/bin:$$PATH" PYTHONDONTWRITEBYTECODE=
+TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 QUICK := not (slow or spark or cluster or soak)
+TIMES := artifacts/tests.xml
+MINUTES ?= 60
 
-.PHONY: help install demo test check lint format bench doctor verify services services-stop constraints clean
+.PHONY: help install demo test check prove test-times lint format bench doctor services services-stop constraints clean
 
 help:
 	@echo 'make demo           count words, fail, and recover from a checkpoint'
 	@echo 'make test           run all tests'
 	@echo 'make check          run the quick tests'
+	@echo 'make prove          run the long proofs: MINUTES=60, SEED=that of the last time'
+	@echo 'make test-times     list the slowest tests of the last make test'
 	@echo 'make lint           run ruff and mypy'
 	@echo 'make format         format the code and sort the imports'
 	@echo 'make bench          compare the speed with other engines'
 	@echo 'make doctor         say what this machine has and what it lacks'
-	@echo 'make verify         kill the examples with Kafka and PostgreSQL 60 times each'
 	@echo 'make services       start the real servers that tests and examples use'
 	@echo 'make services-stop  stop them'
 	@echo 'make constraints    pin the newest versions of all packages'
@@ -31,13 +35,16 @@ demo: install
 	@$(RUN) $(VENV) examples/word_count.py
 
 test: install
-	@status=0; \
-	$(RUN) $(VENV) -m pytest -n 2 -m 'not alone' || status=1; \
-	$(RUN) $(VENV) -m pytest -m alone || status=1; \
-	exit $$status
+	@$(RUN) $(VENV) -m pytest $(TWO_AT_A_TIME) --junitxml=$(TIMES)
 
 check: install
-	@$(RUN) $(VENV) -m pytest -m '$(QUICK)'
+	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m pytest $(TWO_AT_A_TIME) -m '$(QUICK)'
+
+prove: install
+	@$(RUN) $(VENV) -m tests.prove --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+test-times:
+	@$(VENV) scripts/test_times.py $(TIMES)
 
 lint: install
 	@$(VENV) -m ruff check .
@@ -54,9 +61,6 @@ bench: install
 
 doctor: install
 	@.venv/bin/tidegate doctor
-
-verify: install
-	@TIDEGATE_VERIFY_KILLS=60 $(RUN) $(VENV) -m pytest -v tests/services/test_verify.py
 
 services: install
 	@$(VENV) -m services start

@@ -55,7 +55,7 @@ class Served:
         headers: dict[str, str] | None = None,
     ) -> Answer:
         address = urlsplit(self.server.url)
-        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=120)
         content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         connection.request(method, path, content, headers or {})
         response = connection.getresponse()

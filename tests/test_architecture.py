@@ -7,15 +7,17 @@ import inspect
 import pickle
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, get_type_hints
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tidegate
+from tests.effort import examples
 from tidegate.protocol.messages import StepRequest
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.snapshot import TableHandle
@@ -80,8 +82,13 @@ class Import(NamedTuple):
         return f"{self.file}:{self.line} imports {self.imported}"
 
 
-def imports_of(package: Path) -> Iterator[Import]:
-    """Yield every import below a package folder, those inside functions too."""
+@cache
+def imports_of(package: Path) -> tuple[Import, ...]:
+    """Every import below a package folder, those inside functions too."""
+    return tuple(_imports_of(package))
+
+
+def _imports_of(package: Path) -> Iterator[Import]:
     for file in sorted(package.rglob("*.py")):
         relative = file.relative_to(package)
         importer = ".".join((package.name, *relative.with_suffix("").parts))
@@ -322,7 +329,7 @@ def survives_pickling(original: object) -> bool:
 
 
 @pytest.mark.parametrize("error", classes_in("tidegate.core.errors"))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(data=st.data())
 def test_every_error_arrives_whole_in_another_process(error, data):
     original = data.draw(instances_of(error))
@@ -342,7 +349,7 @@ st.register_type_strategy(float, st.floats(allow_nan=False))
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.data_too_large])
+@examples(20)
 @given(data=st.data())
 def test_every_message_arrives_whole_in_another_process(message, data):
     assert survives_pickling(data.draw(instances_of(message)))

@@ -15,8 +15,8 @@ def env():
     return mini_environment(parallelism=2)
 
 
-@pytest.fixture(scope="module")
-def spark_env():
-    """Two subtasks, on a Spark of its own that is shared by the tests of a module."""
+@pytest.fixture
+def spark_env(spark):
+    """Two subtasks, on Spark."""
     with StreamExecutionEnvironment.get_execution_environment() as environment:
         yield environment.set_parallelism(2)

@@ -49,7 +49,7 @@ def test_when_there_is_space_again_the_job_goes_on_and_every_record_is_there_onc
     job = start(disk, encoding, restarts=10_000)
     wait_until(lambda: "cannot be written: the disk is full" in caplog.text)
     (disk / "ballast").unlink()
-    job.wait(60)
+    job.wait(120)
     assert [path.name for path in (disk / "out").iterdir() if path.name.startswith(".")] == []
     env = mini_environment()
     with env.from_source(FileSource(str(disk / "out"), format)).execute_and_collect() as records:
@@ -58,4 +58,4 @@ def test_when_there_is_space_again_the_job_goes_on_and_every_record_is_there_onc
 
 def test_a_job_that_does_not_restart_says_what_to_do(disk):
     with pytest.raises(UnwritableOutput, match="the disk is full; free some space"):
-        start(disk, Encoder(), restarts=0).wait(60)
+        start(disk, Encoder(), restarts=0).wait(120)

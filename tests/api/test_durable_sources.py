@@ -56,7 +56,7 @@ class Server:
         self._listening.close()
         for connection in self._connections:
             connection.close()
-        self._thread.join(5)
+        self._thread.join(120)
 
 
 @pytest.fixture
@@ -299,7 +299,7 @@ def test_a_record_that_was_acknowledged_takes_effect_once(tmp_path):
     for sender in senders:
         sender.start()
     for sender in senders:
-        sender.join(60)
+        sender.join(120)
     Office.emits[-1].end()
     job.wait()
     found = lines_in(tmp_path / "out")

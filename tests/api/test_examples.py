@@ -12,6 +12,20 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
+@pytest.fixture
+def run_example(spark, capsys, monkeypatch):
+    """Run an example as the main module on the Spark that is there; returns what it printed."""
+
+    def run(name):
+        monkeypatch.setattr(type(spark), "stop", lambda session: None)
+        monkeypatch.setattr(sys, "argv", [name])
+        capsys.readouterr()
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
 def printed_by(name):
     """Run an example as a user does."""
     done = subprocess.run(
@@ -45,24 +59,24 @@ def test_poison_records_are_left_out():
     assert error == "RuntimeError: custom error flag, restart application"
 
 
-def test_what_was_acknowledged_is_counted_once():
-    *_, closing = printed_by("durable_callback.py")
+def test_what_was_acknowledged_is_counted_once(run_example):
+    *_, closing = run_example("durable_callback.py")
     assert closing == "100 numbers, their sum is 5050; it should be 5050"
 
 
-def test_dataframes_go_in_and_come_out():
-    assert printed_by("dataframes.py") == ["Berlin: 11 km", "Rome: 9 km"]
+def test_dataframes_go_in_and_come_out(run_example):
+    assert run_example("dataframes.py") == ["Berlin: 11 km", "Rome: 9 km"]
 
 
-def test_a_job_goes_on_with_state_from_a_table():
-    assert printed_by("state_as_data.py") == [
+def test_a_job_goes_on_with_state_from_a_table(run_example):
+    assert run_example("state_as_data.py") == [
         "from a table: [('ada', 1025), ('bob', 507), ('cleo', 1)]",
         "without ada: [('ada', 25), ('bob', 507), ('cleo', 1)]",
     ]
 
 
-def test_a_stream_of_sparks_goes_into_a_table_of_sparks():
-    assert printed_by("spark_table.py") == ["it: enzo 22", "uk: ada 15", "uk: mary 7"]
+def test_a_stream_of_sparks_goes_into_a_table_of_sparks(run_example):
+    assert run_example("spark_table.py") == ["it: enzo 22", "uk: ada 15", "uk: mary 7"]
 
 
 @pytest.mark.parametrize(
@@ -96,12 +110,8 @@ def test_a_stream_of_sparks_goes_into_a_table_of_sparks():
         ),
     ],
 )
-def test_an_example_prints_its_results(spark_env, capsys, name, lines):
-    spark_env.from_collection([1]).add_sink(lambda n: None)
-    spark_env.execute()
-    capsys.readouterr()
-    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
-    found = sorted(without_subtask(line) for line in capsys.readouterr().out.splitlines())
+def test_an_example_prints_its_results(run_example, name, lines):
+    found = sorted(without_subtask(line) for line in run_example(name))
     assert found == sorted(lines)
 
 

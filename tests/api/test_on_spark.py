@@ -103,7 +103,7 @@ def test_an_error_of_the_user_has_no_java_frames(spark_env):
 def test_an_endless_job_is_cancelled(spark_env):
     spark_env.from_source(DataGeneratorSource(lambda i: i, rate=100)).add_sink(lambda n: None)
     client = spark_env.execute_async("endless")
-    client.cancel().result(60)
+    client.cancel().result(120)
     assert client.get_job_status().result() is JobStatus.CANCELED
 
 

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture
-def run_ported(spark_env, tmp_path, monkeypatch, capsys):
+def run_ported(spark, tmp_path, monkeypatch, capsys):
     """Run a program as the main module on the Spark that is there; returns what it printed."""
 
     def run(name, *arguments):
@@ -25,8 +25,6 @@ def run_ported(spark_env, tmp_path, monkeypatch, capsys):
         runpy.run_path(str(path), run_name="__main__")
         return capsys.readouterr().out.splitlines()
 
-    spark_env.from_collection([1]).add_sink(print)
-    spark_env.execute()
     return run
 
 

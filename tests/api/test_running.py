@@ -42,10 +42,10 @@ def test_a_job_client_watches_and_cancels_a_job(env):
     client = env.execute_async("endless")
     assert not client.get_job_execution_result().done()
     assert not client.get_job_status().result().is_terminal_state()
-    client.cancel().result(30)
+    client.cancel().result(120)
     assert client.get_job_status().result() is JobStatus.CANCELED
     with pytest.raises(JobCanceled, match="'endless' was cancelled"):
-        client.get_job_execution_result().result(30)
+        client.get_job_execution_result().result(120)
 
 
 def test_the_name_of_a_job_is_its_own(env):
@@ -53,9 +53,9 @@ def test_the_name_of_a_job_is_its_own(env):
     for name, expected in (("given", "given"), (None, "configured")):
         endless(env).add_sink(lambda n: None)
         client = env.execute_async(name)
-        client.cancel().result(30)
+        client.cancel().result(120)
         with pytest.raises(JobCanceled, match=f"'{expected}' was cancelled"):
-            client.wait(30)
+            client.wait(120)
 
 
 def test_a_limit_ends_the_collection_and_the_job(env):
@@ -74,7 +74,7 @@ def test_a_failed_job_fails_again_when_it_is_asked_again(env):
     env.from_collection([0]).map(lambda n: 1 // n)
     client = env.execute_async()
     with pytest.raises(UserFunctionError, match="ZeroDivisionError"):
-        client.wait(30)
+        client.wait(120)
     assert client.get_job_status().result() is JobStatus.FAILED
 
 

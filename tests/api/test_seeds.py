@@ -237,7 +237,7 @@ def run_until_killed(command, temporary):
             family = family_of(process)
             os.kill(process.pid, 9)
             lines += process.stdout
-            wait_until(lambda: not any(map(is_alive, family)), 30)
+            wait_until(lambda: not any(map(is_alive, family)))
         finally:
             end(process)
     assert checkpoints >= 2, "".join(lines)

@@ -49,7 +49,7 @@ def standalone_cluster(directory: Path, workers: int, cores: int) -> Iterator[st
         for process in reversed(processes):
             process.terminate()
         for process in processes:
-            process.wait(30)
+            process.wait(120)
 
 
 def run_program(program: Path, *arguments: str, timeout: float = 240) -> str:

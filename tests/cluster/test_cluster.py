@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.standalone import run_program, standalone_cluster
+from tests.effort import seed, times
 from tests.spark.chaos import Chaos
 from tests.spark.scripts import end
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 PROGRAM = Path(__file__).with_name("exchange_program.py")
 RECORDS = 20_000
 
@@ -21,24 +22,31 @@ def expected() -> dict[str, int]:
     return dict(totals)
 
 
-def test_records_move_between_two_executors_of_a_standalone_cluster(tmp_path):
-    with standalone_cluster(tmp_path, workers=2, cores=2) as master:
-        answer = json.loads(run_program(PROGRAM, master, str(RECORDS)).splitlines()[-1])
+@pytest.fixture(scope="module")
+def master(tmp_path_factory):
+    with standalone_cluster(tmp_path_factory.mktemp("cluster"), workers=2, cores=2) as address:
+        yield address
+
+
+def test_records_move_between_two_executors_of_a_standalone_cluster(master):
+    answer = json.loads(run_program(PROGRAM, master, str(RECORDS)).splitlines()[-1])
     assert answer["totals"] == expected()
     assert len(answer["executors"]) == 2
 
 
+@pytest.mark.prove
 def test_the_same_program_runs_on_a_local_cluster_of_two_executors():
     output = run_program(PROGRAM, "local-cluster[3,1,1024]", str(RECORDS))
     assert json.loads(output.splitlines()[-1])["totals"] == expected()
 
 
-def test_a_job_survives_the_loss_of_executors_and_of_its_driver(tmp_path):
-    with standalone_cluster(tmp_path, workers=2, cores=2) as master:
-        chaos = Chaos(tmp_path, "rocksdb", random.Random(5), master)
-        try:
-            chaos.run(["executor", "slot", "driver", "executor"])
-        finally:
-            end(chaos.process)
-    assert chaos.restored >= 4
+def test_a_job_survives_the_loss_of_executors_and_of_its_driver(master, tmp_path):
+    rnd = random.Random(seed())
+    victims = ["executor", "driver", *rnd.choices(["executor", "slot", "driver"], k=times(1))]
+    chaos = Chaos(tmp_path, "rocksdb", rnd, master)
+    try:
+        chaos.run(victims)
+    finally:
+        end(chaos.process)
+    assert chaos.restored >= len(victims)
     assert chaos.results() == chaos.expected()

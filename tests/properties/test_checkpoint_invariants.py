@@ -6,9 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.jobs import on_disk
 from tests.programs import wait_until
 from tests.properties.checkpointed_programs import (
@@ -29,7 +30,7 @@ RESTARTS = {
     "restart-strategy.fixed-delay.attempts": 1000,
     "restart-strategy.fixed-delay.delay": "1 ms",
 }
-modest = settings(deadline=None, max_examples=20)
+modest = examples(6)
 
 
 @st.composite

@@ -1,12 +1,13 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.properties.checkpoint_strategies import METADATA
 from tidegate.checkpoint.metadata import decode, encode
 from tidegate.core.errors import CorruptCheckpoint
 
-FEW = settings(max_examples=60, deadline=None)
+FEW = examples(25)
 
 
 @FEW

@@ -1,10 +1,10 @@
 """Nothing refers to a file that was deleted; nothing stays that nothing refers to."""
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.checkpoint_store_contract import metadata_of, own, shared, snapshot_of, state_in, write
+from tests.effort import examples
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import StorageError
 from tidegate.core.ids import CheckpointId
@@ -155,5 +155,5 @@ class Checkpoints(RuleBasedStateMachine):
         assert needed <= present <= needed | held
 
 
-Checkpoints.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+Checkpoints.TestCase.settings = examples(40, stateful_step_count=30)
 TestCheckpoints = Checkpoints.TestCase

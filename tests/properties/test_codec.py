@@ -1,8 +1,9 @@
 """What goes into a packet comes out of it."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.properties.strategies import as_plain, batches, channels, typed_records
 from tidegate.exchange.codec import decode, encode
 from tidegate.exchange.framing import decode_packet, encode_header, target_of
@@ -10,7 +11,7 @@ from tidegate.protocol.packet import PacketHeader
 
 
 @given(channels())
-@settings(deadline=None)
+@examples()
 def test_any_sequence_of_elements_survives_a_packet(channel):
     format, elements = channel
     body = b"".join(encode(element) for element in elements)
@@ -18,7 +19,7 @@ def test_any_sequence_of_elements_survives_a_packet(channel):
 
 
 @given(st.sampled_from(typed_records()).flatmap(batches))
-@settings(deadline=None)
+@examples()
 def test_typed_records_arrive_as_columns(batch):
     (arrived,) = decode(encode(batch), batch.format)
     assert arrived.is_columnar
@@ -26,7 +27,7 @@ def test_typed_records_arrive_as_columns(batch):
 
 
 @given(channels(), channels())
-@settings(deadline=None, max_examples=30)
+@examples(30)
 def test_packets_of_one_channel_can_be_read_one_after_the_other(first, second):
     format, elements = first
     more = second[1] if second[0] == format else []

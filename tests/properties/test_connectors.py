@@ -7,10 +7,11 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from pyarrow import parquet as pq
 
+from tests.effort import examples
 from tests.unit.connectors.reading import reader_of
 from tidegate.connectors import lines
 from tidegate.connectors.collection import CollectionSource
@@ -26,9 +27,7 @@ from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import Types
 
 POINT = Types.ROW_NAMED(["name", "size"], [Types.STRING(), Types.LONG()])
-SETTINGS = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+SETTINGS = examples(25, suppress=[HealthCheck.function_scoped_fixture])
 
 words = st.text(
     st.characters(codec="utf-8", exclude_characters="\r\n", exclude_categories=("Cs", "Cc")),

@@ -3,9 +3,10 @@
 import shutil
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.savepoints import restored, stored, use
 from tidegate import state_reader
 from tidegate.core.errors import CorruptCheckpoint, UnsupportedFormat
@@ -75,9 +76,7 @@ def files_of(savepoint):
     return sorted(str(path.relative_to(savepoint)) for path in files)
 
 
-EXAMPLES = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+EXAMPLES = examples(25, suppress=[HealthCheck.function_scoped_fixture])
 
 
 @EXAMPLES

@@ -1,7 +1,8 @@
 """What holds for the graph of every program."""
 
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.effort import examples
 from tests.programs import graph_of
 from tests.properties.random_programs import every_transformation, random_programs
 from tidegate.graph.chaining import resolve_partitioning
@@ -9,7 +10,7 @@ from tidegate.graph.logical import ChainingStrategy
 from tidegate.graph.partitioning import Forward
 
 programs = given(random_programs())
-modest = settings(deadline=None, max_examples=150)
+modest = examples(50)
 
 
 def graph(program):

@@ -2,9 +2,10 @@
 
 from itertools import chain
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tidegate.state.key_groups import MAX_PARALLELISM_LIMIT, range_of, subtask_of
 from tidegate.state.redistribution import owners_within
 
@@ -16,7 +17,7 @@ def parallelisms(draw):
     return draw(st.integers(1, min(max_parallelism, 400))), max_parallelism
 
 
-@settings(deadline=None)
+@examples()
 @given(parallelisms())
 def test_ranges_cover_each_group_once_and_agree_with_its_owner(drawn):
     parallelism, max_parallelism = drawn
@@ -29,7 +30,7 @@ def test_ranges_cover_each_group_once_and_agree_with_its_owner(drawn):
     )
 
 
-@settings(deadline=None)
+@examples()
 @given(parallelisms())
 def test_no_subtask_owns_two_groups_more_than_another(drawn):
     parallelism, max_parallelism = drawn
@@ -37,7 +38,7 @@ def test_no_subtask_owns_two_groups_more_than_another(drawn):
     assert max(sizes) - min(sizes) <= 1
 
 
-@settings(deadline=None)
+@examples()
 @given(st.data(), st.integers(1, 300))
 def test_a_rescaled_subtask_finds_its_groups_in_the_old_subtasks_that_had_them(
     data, max_parallelism

@@ -4,9 +4,10 @@ from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.properties.strategies import batches, in_dictionaries
 from tidegate.exchange.partitioner import create_partitioner
 from tidegate.graph.job_graph import Edge
@@ -117,7 +118,7 @@ def numbered(share):
 
 
 @given(places(), st.lists(pair_batches(), min_size=1, max_size=3))
-@settings(deadline=None, max_examples=300)
+@examples(100)
 def test_each_record_goes_to_exactly_one_target_or_to_all_of_a_broadcast(place, stream):
     partitioner = place.create()
     copies = place.targets if isinstance(place.partitioning, Broadcast) else 1
@@ -131,7 +132,7 @@ def test_each_record_goes_to_exactly_one_target_or_to_all_of_a_broadcast(place, 
 
 
 @given(places(), pair_batches())
-@settings(deadline=None, max_examples=300)
+@examples(100)
 def test_order_is_kept_within_a_share(place, batch):
     for _, share in place.create().split(batch):
         numbers = share.timestamps.tolist()
@@ -139,7 +140,7 @@ def test_order_is_kept_within_a_share(place, batch):
 
 
 @given(places(), st.lists(pair_batches(), max_size=3))
-@settings(deadline=None, max_examples=200)
+@examples(70)
 def test_records_leave_only_by_channels_that_both_sides_know(place, stream):
     partitioner = place.create()
     reachable = targets_of(place.edge, place.subtask, place.senders, place.targets)
@@ -148,7 +149,7 @@ def test_records_leave_only_by_channels_that_both_sides_know(place, stream):
 
 
 @given(places())
-@settings(max_examples=300)
+@examples(100)
 def test_both_ends_of_an_edge_draw_the_same_channels(place):
     edge, senders, targets = place.edge, place.senders, place.targets
     by_sender = {
@@ -167,7 +168,7 @@ def test_both_ends_of_an_edge_draw_the_same_channels(place):
 
 
 @given(places(Rescale()))
-@settings(max_examples=200)
+@examples(70)
 def test_rescale_leaves_nobody_out_and_spreads_channels_evenly(place):
     edge, senders, targets = place.edge, place.senders, place.targets
     out = [len(targets_of(edge, s, senders, targets)) for s in range(senders)]
@@ -178,7 +179,7 @@ def test_rescale_leaves_nobody_out_and_spreads_channels_evenly(place):
 
 
 @given(places(Rebalance(), Rescale()), st.lists(pair_batches(), min_size=1, max_size=5))
-@settings(deadline=None, max_examples=150)
+@examples(50)
 def test_round_robin_deals_evenly_over_batches(place, stream):
     partitioner = place.create()
     dealt = Counter(
@@ -215,7 +216,7 @@ def owner_of(key, place):
     ),
     pair_batches(),
 )
-@settings(deadline=None, max_examples=300)
+@examples(100)
 def test_a_keyed_record_goes_to_the_owner_of_its_key_group(place, batch):
     if batch.format is None and isinstance(place.partitioning.key.columns, int | tuple):
         batch = Batch(records=batch.records, format=arrow_format(PAIR), timestamps=batch.timestamps)
@@ -225,7 +226,7 @@ def test_a_keyed_record_goes_to_the_owner_of_its_key_group(place, batch):
 
 
 @given(places(ByKeyGroup(select_key(lambda record: record))), batches(None))
-@settings(deadline=None, max_examples=60)
+@examples(25)
 def test_single_values_are_keys_too(place, batch):
     hashable = [r for r in batch.records if isinstance(r, int | str | bytes | None)]
     batch = Batch.of_records(hashable)
@@ -234,7 +235,7 @@ def test_single_values_are_keys_too(place, batch):
 
 
 @given(places(Custom(key_modulo, select_key(second))), pair_batches())
-@settings(deadline=None, max_examples=60)
+@examples(25)
 def test_a_custom_partitioner_decides(place, batch):
     for target, share in place.create().split(batch):
         assert {record[1] % place.targets for record in share.records} == {target}

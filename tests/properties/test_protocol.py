@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from tests.effort import examples
 from tests.properties.protocol_world import World
 from tidegate.protocol.region import RegionState
 
@@ -129,7 +129,7 @@ class Protocol(RuleBasedStateMachine):
             self.world.recover()
 
 
-Protocol.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+Protocol.TestCase.settings = examples(40, stateful_step_count=40)
 TestProtocol = Protocol.TestCase
 
 

@@ -6,9 +6,10 @@ import random
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tidegate.core.modes import CheckpointingMode
 from tidegate.protocol.input_gate import (
     InFlight,
@@ -274,7 +275,7 @@ def records_before(plans, number):
 
 
 @given(data=st.data())
-@settings(max_examples=500, deadline=None)
+@examples(150)
 def test_a_snapshot_is_the_effect_of_the_records_before_the_barrier(data):
     graph = data.draw(graphs())
     modes = data.draw(st.lists(st.sampled_from([EXACT, LOOSE, UNALIGNED]), max_size=4))
@@ -329,7 +330,7 @@ class Restored(Flow):
 
 
 @given(data=st.data())
-@settings(max_examples=300, deadline=None)
+@examples(100)
 def test_whatever_was_in_flight_a_restored_run_ends_like_an_undisturbed_one(data):
     graph = data.draw(graphs())
     modes = data.draw(st.lists(st.sampled_from([EXACT, UNALIGNED]), min_size=1, max_size=3))

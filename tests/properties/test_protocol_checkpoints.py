@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.effort import examples
 from tests.played_jobs import acknowledgement, played_job, snapshot, state_in, states_of
 from tidegate.core.errors import ProtocolViolation
 from tidegate.core.modes import SavepointFormat
@@ -209,5 +209,5 @@ class Checkpoints(RuleBasedStateMachine):
             assert set(states_of(each).values()) <= self.files
 
 
-Checkpoints.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+Checkpoints.TestCase.settings = examples(30, stateful_step_count=40)
 TestCheckpoints = Checkpoints.TestCase

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.effort import examples
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.slot_machine import SlotMachine
 from tidegate.protocol.slot_pool import (
@@ -156,7 +157,7 @@ class Leases(RuleBasedStateMachine):
         assert len({*acting, *ready}) <= 1, f"{acting} may act, {ready} is ready"
 
 
-Leases.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+Leases.TestCase.settings = examples(70, stateful_step_count=30)
 TestLeases = Leases.TestCase
 
 
@@ -168,7 +169,7 @@ DELAYS = st.sampled_from([0.0, 0.5, 3.0, 9.5, 12.0])
     speed=st.sampled_from([0.97, 1.0, 1.03]),
     superseded_at=st.sampled_from([1.0, 6.0, 9.0, 15.0, 22.0]),
 )
-@settings(max_examples=300, deadline=None)
+@examples(100)
 def test_a_replacement_is_used_only_when_the_lease_has_ended_on_the_old_one_s_own_clock(
     beats, speed, superseded_at
 ):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tidegate.core.setting_groups import RestartSettings
 from tidegate.protocol.restart_strategy import (
     ExponentialDelay,
@@ -40,7 +41,7 @@ def ask(strategy, failures):
 
 
 @given(gaps=GAPS, attempts=st.integers(0, 10), delay=DELAYS)
-@settings(max_examples=60, deadline=None)
+@examples(25)
 def test_fixed_delay_tries_so_many_times_and_waits_between_attempts(gaps, attempts, delay):
     failures = times(gaps)
     answers = ask(FixedDelay(attempts, timedelta(seconds=delay)), failures)
@@ -50,7 +51,7 @@ def test_fixed_delay_tries_so_many_times_and_waits_between_attempts(gaps, attemp
 
 
 @given(gaps=GAPS, allowed=st.integers(1, 5), interval=st.integers(1, 500), delay=DELAYS)
-@settings(max_examples=100, deadline=None)
+@examples(40)
 def test_failure_rate_ends_the_job_when_the_rate_is_exceeded(gaps, allowed, interval, delay):
     failures = times(gaps)
     strategy = FailureRate(allowed, timedelta(seconds=interval), timedelta(seconds=delay))
@@ -71,7 +72,7 @@ def test_failure_rate_ends_the_job_when_the_rate_is_exceeded(gaps, allowed, inte
     quiet=st.integers(1, 150),
     attempts=st.integers(1, 8),
 )
-@settings(max_examples=200, deadline=None)
+@examples(70)
 def test_exponential_delay_grows_until_the_job_has_been_quiet_long_enough(
     gaps, initial, longest, multiplier, quiet, attempts
 ):
@@ -104,7 +105,7 @@ def test_exponential_delay_grows_until_the_job_has_been_quiet_long_enough(
 
 
 @given(seed=st.integers(0, 1000), jitter=st.floats(0, 1), failures=st.integers(1, 40))
-@settings(max_examples=60, deadline=None)
+@examples(25)
 def test_jitter_moves_a_delay_by_at_most_its_share(seed, jitter, failures):
     configuration = RestartSettings(jitter=jitter)
     strategy = ExponentialDelay(configuration, random.Random(seed))

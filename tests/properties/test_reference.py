@@ -3,9 +3,10 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.programs import PATIENCE, graph_of, settings_of
 from tests.properties.random_programs import INVOCATIONS, Interpreter, random_programs
 from tidegate.testing.mini_cluster import run
@@ -23,7 +24,7 @@ def run_program(program, slice_records):
 
 @pytest.mark.slow
 @given(random_programs(), st.sampled_from([1, 3, 1000]))
-@settings(deadline=None, max_examples=80)
+@examples(25)
 def test_a_program_computes_what_the_interpreter_says(program, slice_records):
     results = run_program(program, slice_records)
     reference = Interpreter(program.parallelism)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import Phase, given, note
 from hypothesis import strategies as st
 
 import tidegate
+from tests.effort import examples
 from tests.programs import PATIENCE, wait_until
 from tests.properties.remembering import LATEST
 from tests.properties.stopped_programs import Run, programs, state_in
@@ -214,12 +215,10 @@ def begin(program, place):
 
 @pytest.mark.slow
 @given(programs(), journeys())
-@settings(
-    deadline=None,
-    max_examples=25,
+@examples(
+    6,
     # What fails may depend on the moment: it is told as it was found.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 def test_interrupted_and_carried_on_a_job_has_the_result_of_an_undisturbed_one(program, legs):
     note(f"{program}\n{legs}")

@@ -4,9 +4,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tidegate.core.errors import CorruptCheckpoint
 from tidegate.state.backend import FrozenState, NativeFile, StateChunk, StateMetadata
 from tidegate.state.key_groups import KeyGroupRange
@@ -15,7 +16,7 @@ from tidegate.state.snapshot_writer import FileTarget, SnapshotWriter
 from tidegate.storage.memory import MemoryStore
 
 ALL = KeyGroupRange(0, 128)
-FEW = settings(max_examples=60, deadline=None)
+FEW = examples(25)
 CHUNKS = st.lists(
     st.builds(
         StateChunk,

@@ -4,9 +4,10 @@ import datetime as dt
 import math
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.properties.strategies import in_dictionaries
 from tidegate.core.modes import StateBackendType
 from tidegate.operators.aggregation_kinds import Aggregation
@@ -20,7 +21,7 @@ from tidegate.testing.harness import OperatorHarness, as_batch
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import ArrowTypeInfo, Types
 
-USUAL = settings(deadline=None, max_examples=60)
+USUAL = examples(25)
 BACKENDS = st.sampled_from([{"state.backend.type": backend} for backend in StateBackendType] + [{}])
 SMALL = st.integers(-3, 3)
 TEXT = st.sampled_from(

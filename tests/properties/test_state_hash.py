@@ -4,9 +4,10 @@ import datetime as dt
 from decimal import Decimal
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tidegate.state.hash_columns import hash_column, hash_columns, hash_values
 from tidegate.state.keys import select_key
 from tidegate.state.stable_hash import stable_hash
@@ -16,7 +17,7 @@ from tidegate.types.instant import Instant
 from tidegate.types.typeinfo import Types
 
 # The time an example takes says more about the machine's other work than about the code.
-USUAL = settings(deadline=None)
+USUAL = examples()
 _YEARS = {"min_value": dt.datetime(1700, 1, 1), "max_value": dt.datetime(2200, 1, 1)}  # noqa: DTZ001
 INTEGERS = {
     kind: st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)

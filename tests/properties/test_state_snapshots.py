@@ -2,10 +2,11 @@
 
 import copy
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.effort import examples
 from tidegate.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -214,15 +215,15 @@ def contents(backend):
 
 
 TestSnapshots = Snapshots.TestCase
-TestSnapshots.settings = settings(deadline=None, max_examples=40, stateful_step_count=25)
+TestSnapshots.settings = examples(15, stateful_step_count=25)
 TestRocksDBSnapshots = RocksDBSnapshots.TestCase
-TestRocksDBSnapshots.settings = settings(deadline=None, max_examples=20, stateful_step_count=20)
+TestRocksDBSnapshots.settings = examples(8, stateful_step_count=20)
 
 
 BACKENDS = st.sampled_from([HashMapBackend, RocksDBBackend])
 
 
-@settings(deadline=None, max_examples=60)
+@examples(25)
 @given(
     st.dictionaries(st.text(max_size=3) | st.integers(-50, 50), st.integers(), max_size=60),
     st.integers(1, 5),

@@ -9,9 +9,10 @@ from enum import Enum
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.properties.strategies import LONG, Point, Reading
 from tidegate.core.errors import CorruptCheckpoint
 from tidegate.core.modes import SavepointFormat
@@ -33,8 +34,8 @@ from tidegate.types.typeinfo import Types
 
 GROUPS = 16
 ALL = KeyGroupRange(0, GROUPS)
-MANY = settings(max_examples=150, deadline=None)
-FEW = settings(max_examples=25, deadline=None)
+MANY = examples(50)
+FEW = examples(25)
 
 
 class Colour(Enum):

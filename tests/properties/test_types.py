@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.properties.type_strategies import (
     record_types,
     same,
@@ -25,8 +26,8 @@ from tidegate.types.spark import to_spark_schema, type_info_of_spark
 from tidegate.types.typeinfo import TypeInformation, Types
 
 # The time an example takes says more about the machine's other work than about the code.
-USUAL = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-FEW = settings(USUAL, max_examples=40)
+USUAL = examples()
+FEW = examples(15)
 
 
 def format_of(type_info: TypeInformation) -> ArrowFormat:

@@ -1,6 +1,8 @@
 import contextlib
 import itertools
+import os
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -50,12 +52,11 @@ def hdfs_url(hdfs_server):
 
 
 def _service(name, module):
-    """The address of the one that runs already, or of one that ends with the tests."""
+    """The address of the one that all workers use; it ends with the tests if it began with them."""
     home = HOME / name
     address = module.address(home)
     if address is not None:
-        yield address
-        return
+        return address
     missing = module.lacks()
     if missing is not None:
         pytest.skip(f"{name} {missing}")
@@ -63,14 +64,16 @@ def _service(name, module):
         address = module.start(home)
     except Unavailable as reason:
         pytest.skip(f"{name}: {reason}")
-    yield address
-    module.stop(home)
+    started = Path(os.environ["TIDEGATE_HOME"]) / "started" / name
+    started.parent.mkdir(exist_ok=True)
+    started.touch()
+    return address
 
 
 @pytest.fixture(scope="session")
 def kafka():
     pytest.importorskip("confluent_kafka")
-    yield from _service("kafka", kafka_service)
+    return _service("kafka", kafka_service)
 
 
 @pytest.fixture
@@ -90,7 +93,7 @@ def new_topic(kafka):
 @pytest.fixture(scope="session")
 def postgres_server():
     pytest.importorskip("psycopg")
-    yield from _service("postgres", postgres_service)
+    return _service("postgres", postgres_service)
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ def committed(brokers, group, topic, partitions=1):
     """What a group has committed, by partition; partitions without anything are left out."""
     consumer = Consumer({"bootstrap.servers": brokers, "group.id": group})
     asked = [TopicPartition(topic, partition) for partition in range(partitions)]
-    answers = consumer.committed(asked, timeout=30)
+    answers = consumer.committed(asked, timeout=120)
     consumer.close()
     return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
 
@@ -52,14 +52,14 @@ def _done(brokers, ask):
     """The answer to an administrator's request; the client must live until it is there."""
     admin = AdminClient({"bootstrap.servers": brokers})
     [answer] = ask(admin).values()
-    return answer.result(30)
+    return answer.result(120)
 
 
 def create_topic(brokers, topic, partitions=1, **config):
     """A topic that clients see: the controller has it before the broker tells of it."""
     admin = AdminClient({"bootstrap.servers": brokers})
-    admin.create_topics([NewTopic(topic, partitions, config=config)])[topic].result(30)
-    wait_until(lambda: topic in admin.list_topics(timeout=30).topics)
+    admin.create_topics([NewTopic(topic, partitions, config=config)])[topic].result(120)
+    wait_until(lambda: topic in admin.list_topics(timeout=120).topics)
 
 
 def delete_topic(brokers, topic):

@@ -16,7 +16,7 @@ def messages(brokers, topic, isolation="read_committed"):
         }
     )
     try:
-        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=120).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         unread, found = set(partitions), []
         while unread:

@@ -611,7 +611,7 @@ def test_a_topic_that_is_deleted_ends_the_job(kafka, new_topic):
         running.wait_for(["a"])
         delete_topic(kafka, topic)
         with pytest.raises(UserFunctionError, match="topic does not exist"):
-            running.job.wait(60)
+            running.job.wait(120)
 
 
 @pytest.fixture

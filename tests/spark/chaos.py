@@ -60,7 +60,7 @@ class Chaos:
             elif self._kill(victims[len(self.kills)]):
                 self.kills.append(victims[len(self.kills)])
                 is_saved, patience = False, self._patience()
-        assert self.process.wait(60) == 0, "".join(said[-40:])
+        assert self.process.wait(120) == 0, "".join(said[-40:])
 
     def _said(self) -> str:
         assert self.process.stderr is not None
@@ -73,8 +73,8 @@ class Chaos:
         if victim == "driver":
             family = psutil.Process(self.process.pid).children(recursive=True)
             self.process.kill()
-            self.process.wait(30)
-            psutil.wait_procs(family, timeout=30)
+            self.process.wait(120)
+            psutil.wait_procs(family, timeout=120)
             self.process = self._start()
             return True
         slot = self._rnd.randrange(PARALLELISM)

@@ -90,4 +90,4 @@ def end(process: subprocess.Popen[str]) -> None:
                 member.kill()
             except psutil.NoSuchProcess:
                 pass  # it went with its parent
-        process.wait(10)
+        process.wait(120)

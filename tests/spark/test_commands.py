@@ -52,8 +52,8 @@ def test_a_job_is_started_watched_rescaled_killed_stopped_moved_and_cancelled(sh
     assert [v["parallelism"] for v in shell.json("info", job)["vertices"]][-1] == 3
 
     os.kill(listed["pid"], signal.SIGKILL)
-    wait_until(lambda: shell.jobs().get(job, listed)["pid"] != listed["pid"], 120)
-    wait_until(lambda: shell.jobs()[job]["state"] == "RUNNING", 60)
+    wait_until(lambda: shell.jobs().get(job, listed)["pid"] != listed["pid"])
+    wait_until(lambda: shell.jobs()[job]["state"] == "RUNNING")
     restored = shell.json("info", job)["checkpoints"]["latest"]["restored"]
     assert restored["id"] >= checkpoint["checkpoint"]
     assert "was ended by SIGKILL; it starts again from the latest checkpoint" in shell("logs", job)
@@ -63,7 +63,7 @@ def test_a_job_is_started_watched_rescaled_killed_stopped_moved_and_cancelled(sh
     stopped = shell.json("stop", job, "-p", "stopped", "--drain")
     assert stopped["state"] == "FINISHED"
     assert Path(stopped["savepoint"]).parent == tmp_path / "stopped"
-    wait_until(lambda: has_gone(again) and has_gone(supervisor), 60)
+    wait_until(lambda: has_gone(again) and has_gone(supervisor))
     assert not shell.jobs()
     assert "does not run any more: it is finished" in shell("savepoint", job, code=5)
 

@@ -85,7 +85,7 @@ def test_a_killed_driver_leaves_no_process_behind(start_endless):
     family = family_of(driver)
     assert set(driver.slots) <= {process.pid for process in family}
     driver.kill()
-    wait_until(lambda: are_gone(family), 30)
+    wait_until(lambda: are_gone(family))
 
 
 @pytest.mark.parametrize("program", [ENDLESS, ENDLESS_BY_THE_API], ids=["async", "execute"])
@@ -94,11 +94,11 @@ def test_ctrl_c_ends_a_driver_and_leaves_nothing(start_endless, program, own_tem
     family = family_of(driver)
     assert list(own_temporary.glob("tidegate-*"))
     os.killpg(driver.pid, signal.SIGINT)
-    _, err = driver.communicate(timeout=60)
+    _, err = driver.communicate(timeout=120)
     assert driver.returncode != 0
     # Not always the last line: a worker of Spark's may be cut off in the middle of a traceback.
     assert "KeyboardInterrupt" in err.splitlines(), err
-    wait_until(lambda: are_gone(family), 30)
+    wait_until(lambda: are_gone(family))
     assert list(own_temporary.glob("tidegate-*")) == []
 
 
@@ -107,10 +107,10 @@ def test_the_death_of_sparks_jvm_fails_the_job(start_endless):
     family = family_of(driver)
     (jvm,) = [process for process in family if "java" in process.name()]
     jvm.kill()
-    _, err = driver.communicate(timeout=60)
+    _, err = driver.communicate(timeout=120)
     assert driver.returncode != 0
     assert err.strip().splitlines()[-1].startswith("tidegate.core.errors."), err
-    wait_until(lambda: are_gone(family), 30)
+    wait_until(lambda: are_gone(family))
 
 
 def test_a_session_that_is_stopped_under_a_job_fails_it(tmp_path, own_temporary):

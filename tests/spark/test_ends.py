@@ -53,8 +53,8 @@ def test_cancel_ends_an_endless_job_within_seconds_and_leaves_nothing(spark, tra
     pids = {pid for _, pid in itertools.islice(handle.collected("results", None), 150)}
     assert {process.pid for process in traces.slot_processes()} >= pids
     canceled_within(handle, 20)
-    wait_until(lambda: not any(map(psutil.pid_exists, pids)), 10)
-    wait_until(traces.are_gone, 10)
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)))
+    wait_until(traces.are_gone)
 
 
 def test_cancel_ends_a_job_whose_user_code_never_returns(spark, traces, tmp_path):
@@ -67,14 +67,14 @@ def test_cancel_ends_a_job_whose_user_code_never_returns(spark, traces, tmp_path
     wait_until(lambda: list(tmp_path.iterdir()))
     pids = {int(path.name) for path in tmp_path.iterdir()}
     canceled_within(handle, 30)
-    wait_until(lambda: not any(map(psutil.pid_exists, pids)), 10)
-    wait_until(traces.are_gone, 10)
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)))
+    wait_until(traces.are_gone)
 
 
 def test_a_job_can_be_cancelled_before_its_slots_are_up(spark, traces):
     handle = submit(endless_job(with_process), spark, settings_of())
     canceled_within(handle, 40)
-    wait_until(traces.are_gone, 30)
+    wait_until(traces.are_gone)
 
 
 def test_a_killed_slot_fails_a_job_without_restarts(spark, traces):
@@ -84,7 +84,7 @@ def test_a_killed_slot_fails_a_job_without_restarts(spark, traces):
     with pytest.raises(SlotLost):
         handle.result(PATIENCE)
     assert handle.status() is JobStatus.FAILED
-    wait_until(traces.are_gone, 30)
+    wait_until(traces.are_gone)
 
 
 def test_a_job_with_restarts_survives_a_killed_slot(spark, traces):

@@ -7,10 +7,7 @@ import pytest
 
 from tests.spark.scripts import START, output_of
 
-CLUSTERS = [
-    pytest.param("mini", marks=pytest.mark.slow),
-    pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow]),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 NEIGHBOUR = """
 from dataclasses import dataclass
@@ -134,15 +131,18 @@ def directory(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("cluster", CLUSTERS)
-@pytest.mark.parametrize("text", [WITH_GUARD, WITHOUT_GUARD], ids=["guard", "no guard"])
+@pytest.mark.parametrize(
+    ("text", "cluster"),
+    [(WITH_GUARD, "mini"), (WITHOUT_GUARD, "mini"), (WITHOUT_GUARD, "spark")],
+    ids=["guard", "no guard", "on Spark"],
+)
 def test_what_a_script_defines_is_there_in_the_slots(directory, temporary, text, cluster):
     script = directory / "job.py"
     script.write_text(text)
     assert results(output_of(script, cluster, temporary)) == [[11, 11, 12, 12]] * 2
 
 
-@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("cluster", ["mini", "spark"])
 def test_what_a_notebook_defines_is_there_in_the_slots(directory, temporary, cluster):
     redefined = "OFFSET = 20\nclass Colour(enum.Enum):\n    RED = 3\n    BLUE = 4\n"
     cells = [DEFINITIONS, "show(start)", redefined, "show(start)"]

@@ -176,7 +176,7 @@ class Waits(MapFunction):
     gate = threading.Event()
 
     def map(self, value):
-        Waits.gate.wait(60)
+        Waits.gate.wait(120)
         return value
 
 
@@ -363,7 +363,7 @@ def test_a_driver_that_is_killed_is_succeeded_by_one_that_loses_and_repeats_noth
     with tempfile.TemporaryDirectory(prefix="tg-") as temporary:
         driver = start_script(script, "spark", Path(temporary))
         try:
-            wait_until(lambda: rows() or driver.poll() is not None, 120)
+            wait_until(lambda: rows() or driver.poll() is not None)
             os.killpg(driver.pid, signal.SIGKILL)
         finally:
             end(driver)

@@ -1,43 +1,31 @@
 """`tidegate verify` on real jobs: sinks that keep their promise pass, broken ones are caught."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.spark.scripts import environment
+from tests.effort import times
+from tests.verified import some_points, verify
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 PROGRAM = Path(__file__).with_name("verified_program.py")
 
 
-def verify(tmp_path, sink, *options):
+def verified(tmp_path, sink, kills, points):
     place = f"{tmp_path}/out-{{run}}"
-    command = [sys.executable, "-m", "tidegate", "verify", "--json", "--sink", place]
-    done = subprocess.run(
-        [*command, "--directory", str(tmp_path / "runs"), *options, str(PROGRAM), place, sink],
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode in (0, 1), done.stderr
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
+    return verify(tmp_path, PROGRAM, place, sink, sink=place, kills=kills, points=points)
 
 
 def test_the_file_sink_is_exactly_once_wherever_the_job_is_killed(tmp_path):
-    code, report = verify(tmp_path, "files", "--kills", "6")
+    kills = times(2)
+    code, report = verified(tmp_path, "files", kills, some_points(kills))
     assert report["holds"], report
     assert code == 0
-    assert [point["kills"] for point in report["points"]] == [1] * 6
     assert all((point["lost"], point["duplicated"]) == (0, 0) for point in report["points"])
 
 
 def test_a_sink_that_commits_before_the_checkpoint_is_complete_is_caught(tmp_path):
-    code, report = verify(tmp_path, "hasty", "--kills", "2", "--point", "acknowledged")
+    code, report = verified(tmp_path, "hasty", 1, ["acknowledged"])
     assert code == 1
     assert not report["holds"]
     assert report["points"][0]["duplicated"] > 0
@@ -45,6 +33,6 @@ def test_a_sink_that_commits_before_the_checkpoint_is_complete_is_caught(tmp_pat
 
 
 def test_a_sink_that_forgets_what_it_has_prepared_is_caught(tmp_path):
-    code, report = verify(tmp_path, "forgetful", "--kills", "2", "--point", "pre-committed")
+    code, report = verified(tmp_path, "forgetful", 1, ["pre-committed"])
     assert code == 1
     assert report["points"][0]["lost"] > 0

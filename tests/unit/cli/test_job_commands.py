@@ -310,7 +310,7 @@ def test_a_job_is_rescaled_and_runs_on(serve, tmp_path):
     assert info["checkpoints"]["latest"]["restored"] is not None
     assert "cannot have 500 subtasks" in refused(5, "rescale", served.id, "500")
     served.let(60)
-    served.job.result(60)
+    served.job.result(120)
 
 
 # --- the rest -----------------------------------------------------------------------------------

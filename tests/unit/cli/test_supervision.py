@@ -85,7 +85,7 @@ def test_what_ends_the_supervisor_ends_the_driver_first(tmp_path):
     )
     wait_until(lambda: begun.exists() and begun.read_text() == "begun")
     process.send_signal(signal.SIGTERM)
-    process.wait(30)
+    process.wait(120)
     assert begun.read_text() == "closed"
 
 

@@ -50,7 +50,7 @@ def test_a_client_tells_the_status_of_its_job_and_waits_for_its_result():
     result = client.get_job_execution_result()
     assert not result.done()
     job.ended.set_result(None)
-    assert result.result(10).get_job_id() == client.get_job_id()
+    assert result.result(120).get_job_id() == client.get_job_id()
     assert result.result().get_net_runtime() >= 0
     assert "has finished" in str(result.result())
     assert client.get_job_status().result() is JobStatus.FINISHED
@@ -59,17 +59,17 @@ def test_a_client_tells_the_status_of_its_job_and_waits_for_its_result():
 def test_cancelling_is_done_when_the_job_has_ended_and_its_result_is_an_error():
     client = JobClient(ScriptedJob())
     result = client.get_job_execution_result()
-    client.cancel().result(10)
+    client.cancel().result(120)
     assert client.get_job_status().result() is JobStatus.CANCELED
     with pytest.raises(JobCanceled):
-        result.result(10)
+        result.result(120)
 
 
 def test_a_future_runs_its_call_on_another_thread_and_keeps_its_error():
     def fail():
         raise ValueError("broken")
 
-    assert CompletableFuture.of_call(threading.get_ident, "t").result(10) != threading.get_ident()
+    assert CompletableFuture.of_call(threading.get_ident, "t").result(120) != threading.get_ident()
     assert isinstance(CompletableFuture.of_call(fail, "t").exception(10), ValueError)
 
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.programs import wait_until
 from tests.unit.connectors.reading import reader_of
 from tidegate.connectors import durable_intake
@@ -103,7 +104,7 @@ class Reading:
             self.status = poll.status
             return len(records) >= count
 
-        wait_until(enough, 10)
+        wait_until(enough)
         return records
 
     def to_the_end(self):
@@ -114,11 +115,11 @@ class Reading:
             records.extend(() if poll.batch is None else poll.batch.records)
             return poll.status is InputStatus.END_OF_INPUT
 
-        wait_until(over, 10)
+        wait_until(over)
         return records
 
     def wait_for_push(self, source):
-        wait_until(lambda: not source.pushed and self.reader.pending_records(), 10)
+        wait_until(lambda: not source.pushed and self.reader.pending_records())
 
     def crash(self):
         self.reader.close()
@@ -217,7 +218,7 @@ def test_what_came_before_the_source_failed_is_given_out_first(tmp_path):
     assert reading.take(3) == ["a", "b", "c"]
     wait_until(reading.reader.is_available)
     with pytest.raises(OSError, match="the line is down"):
-        wait_until(lambda: reading.reader.poll(1).status is None, 1)
+        wait_until(lambda: reading.reader.poll(1).status is None)
     reading.crash()
 
 
@@ -315,7 +316,7 @@ def test_a_damaged_segment_is_refused(tmp_path, log):
 
     def read():
         reading = Reading(tmp_path, Fleeting())
-        wait_until(lambda: reading.reader.poll(1).status is None, 5)
+        wait_until(lambda: reading.reader.poll(1).status is None)
 
     with pytest.raises(CorruptCheckpoint):
         read()
@@ -337,7 +338,7 @@ def test_an_attempt_that_is_not_alone_fails_and_nothing_is_overwritten(tmp_path,
     log.append(1, Segment.of(Batch.of_records(["of another attempt"]), ("line",), ("line",)))
     source.pushed += "b"
     with pytest.raises(StorageError, match="another attempt of the job has written it"):
-        wait_until(lambda: reading.reader.poll(1).status is None, 5)
+        wait_until(lambda: reading.reader.poll(1).status is None)
     reading.crash()
     again = Reading(tmp_path, source)
     assert again.take(2) == ["a", "of another attempt"]
@@ -371,7 +372,7 @@ def test_a_job_that_begins_with_anothers_checkpoint_takes_over_the_rest_of_its_l
 # --- any story ----------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     story=st.lists(
         st.sampled_from(["push", "push", "take", "checkpoint", "complete", "crash"]), max_size=25
@@ -457,7 +458,7 @@ def test_pushes_of_many_threads_share_segments(tmp_path, log):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(120)
     assert sorted(reading.take(200)) == list(range(200))
     assert len(log.numbers()) < 200
     reading.crash()
@@ -479,9 +480,9 @@ def test_a_push_that_could_not_be_logged_is_not_acknowledged(tmp_path, log):
     thread = threading.Thread(target=push)
     thread.start()
     with pytest.raises(StorageError):
-        wait_until(lambda: reading.reader.poll(1).status is None, 5)
+        wait_until(lambda: reading.reader.poll(1).status is None)
     reading.crash()
-    thread.join(10)
+    thread.join(120)
     assert len(failures) == 1
 
 
@@ -505,10 +506,10 @@ def test_a_subscription_that_fails_fails_the_reader():
         raise OSError("no such office")
 
     reader = reader_of(CallbackSource(subscribe), clock=SystemClock())
-    first = wait_until(lambda: reader.poll(1).batch, 5)
+    first = wait_until(lambda: reader.poll(1).batch)
     assert first.records == ["a"]
     with pytest.raises(OSError, match="no such office"):
-        wait_until(lambda: reader.poll(1).batch, 5)
+        wait_until(lambda: reader.poll(1).batch)
     reader.close()
 
 

@@ -14,7 +14,7 @@ from tidegate.core.errors import ConfigError, ExternalError
 @pytest.fixture
 def server():
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(10)
+        listening.settimeout(120)
         yield listening
 
 

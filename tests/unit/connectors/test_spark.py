@@ -12,20 +12,6 @@ from tidegate.types.typeinfo import Types
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(scope="module")
-def spark():
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
-
-
 def test_the_rows_of_a_dataframe_are_read_from_files_with_positions(spark, tmp_path):
     from tidegate.connectors.spark import from_dataframe
 

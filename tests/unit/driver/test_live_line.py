@@ -37,7 +37,7 @@ def test_a_live_line_is_drawn_and_wiped_before_the_jobs_own_lines(streams, monke
     out, err = streams
     console = Console(LiveLine.ON, out, err)
     console.follow("count", lambda: progress(10))
-    wait_until(lambda: "count: " in err.getvalue(), 10)
+    wait_until(lambda: "count: " in err.getvalue())
     console.print("(a,1)")
     console.close()
     assert out.getvalue() == "(a,1)\n"
@@ -56,12 +56,12 @@ def test_a_live_line_is_wiped_before_a_log_line(streams, monkeypatch):
     def drawn_once():
         looks.append(1)
         if len(looks) > 2:
-            is_logged.wait(10)
+            is_logged.wait(120)
         return progress(10)
 
     console = Console(LiveLine.ON, out, err)
     console.follow("count", drawn_once)
-    wait_until(lambda: "count: " in err.getvalue(), 10)
+    wait_until(lambda: "count: " in err.getvalue())
     log.warning("something happened")
     is_logged.set()
     console.close()

@@ -4,9 +4,10 @@ import pickle
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tidegate.connectors.source import InputStatus
 from tidegate.core.errors import UserFunctionError
 from tidegate.operators.checkpointed import CheckpointedFunction, CheckpointListener
@@ -77,7 +78,7 @@ def drain(harness):
         harness.operator._reader._ended.wait(0.001)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=4), st.integers(120, 200))
 def test_records_over_any_checkpoints_are_those_of_an_undisturbed_run(slices, end):
     harness = harness_of(Numbers(end))

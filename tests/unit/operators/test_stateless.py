@@ -1,9 +1,10 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tidegate.core.errors import MissingField, UserFunctionError
 from tidegate.operators.functions import (
     FilterFunction,
@@ -95,7 +96,7 @@ def test_results_before_a_failing_record_are_emitted(operator):
         ),
     ],
 )
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(records=st.lists(st.integers(0, 15), max_size=30))
 def test_the_output_is_that_of_the_records_before_the_first_that_fails(
     operator, function, expected, type_info, records

@@ -39,7 +39,7 @@ class Slots:
             listener.serve(SECRET, StepServer(host).serve)
             host.handle(Accepted(shipped(job), 10.0))
             host.handle(Deploy(0, 1))
-            assert self.said.get(timeout=20) == Deployed(0, 1)
+            assert self.said.get(timeout=120) == Deployed(0, 1)
             self.hosts.append(host)
             self.listeners.append(listener)
         self.addresses = [listener.address for listener in self.listeners]
@@ -185,4 +185,4 @@ def test_frames_out_of_turn_end_the_line(slots_of, monkeypatch):
     line.send(Frame.RUN)
     with pytest.raises(LineClosed):
         line.receive()
-    assert "frame of kind 4" in str(unhandled.get(timeout=10).exc_value)
+    assert "frame of kind 4" in str(unhandled.get(timeout=120).exc_value)

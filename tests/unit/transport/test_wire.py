@@ -54,7 +54,7 @@ def stranger(address):
         sock.connect(address.unix_path)
     else:
         sock = socket.create_connection((address.host, address.port))
-    sock.settimeout(10)
+    sock.settimeout(120)
     yield sock
     sock.close()
 
@@ -229,7 +229,7 @@ def test_closing_a_line_wakes_who_waits_on_it(pair):
     waiting = threading.Thread(target=wait)
     waiting.start()
     line.close()
-    waiting.join(10)
+    waiting.join(120)
     assert ended == [True]
 
 
@@ -284,7 +284,7 @@ def test_connections_end_with_their_threads(address, listening):
 
     before = len(threads())
     lines = [dial(address, SECRET) for _ in range(5)]
-    wait_until(lambda: len(threads()) == before + 5, 10)
+    wait_until(lambda: len(threads()) == before + 5)
     for line in lines:
         line.close()
-    wait_until(lambda: len(threads()) == before, 10)
+    wait_until(lambda: len(threads()) == before)

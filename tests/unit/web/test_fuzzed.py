@@ -4,7 +4,7 @@ import random
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -13,6 +13,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.effort import examples
 from tests.jobs import on_disk
 from tests.programs import wait_until
 from tidegate.protocol.job_status import JobStatus
@@ -71,12 +72,7 @@ def test_no_request_makes_the_server_fail_or_answer_otherwise(serve, tmp_path, m
     operation = schema[path][method]
     choices = random.Random(path)
 
-    @settings(
-        max_examples=30,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @examples(8, database=None, suppress=HealthCheck)
     @given(case=operation.as_strategy(mode))
     def ask(case):
         if choices.random() < 0.7:
