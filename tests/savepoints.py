@@ -70,6 +70,7 @@ def stored(
                 operator_id=operator_id_of(uid),
                 keyed=keyed,
                 operator=own and writer.write(pickle.dumps(tuple(own[number]), 5)),
+                operator_states=tuple(state.facts for state in own[number]) if own else (),
                 source_splits=tuple(
                     pickle.dumps(split)
                     for split in (splits or {}).get(uid, ())[number::parallelism]

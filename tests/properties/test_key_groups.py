@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from tests.effort import examples
 from tidegate.state.key_groups import MAX_PARALLELISM_LIMIT, range_of, subtask_of
-from tidegate.state.redistribution import owners_within
 
 
 @st.composite
@@ -36,17 +35,3 @@ def test_no_subtask_owns_two_groups_more_than_another(drawn):
     parallelism, max_parallelism = drawn
     sizes = {len(range_of(i, parallelism, max_parallelism)) for i in range(parallelism)}
     assert max(sizes) - min(sizes) <= 1
-
-
-@examples()
-@given(st.data(), st.integers(1, 300))
-def test_a_rescaled_subtask_finds_its_groups_in_the_old_subtasks_that_had_them(
-    data, max_parallelism
-):
-    old = data.draw(st.integers(1, max_parallelism))
-    new = data.draw(st.integers(1, max_parallelism))
-    ranges = [range_of(i, old, max_parallelism) for i in range(old)]
-    for subtask in range(new):
-        groups = range_of(subtask, new, max_parallelism)
-        owners = {subtask_of(group, old, max_parallelism) for group in groups}
-        assert set(owners_within(groups, ranges)) == owners

@@ -26,6 +26,7 @@ from tidegate.core.errors import CorruptCheckpoint, UnsupportedFormat
 from tidegate.core.ids import CheckpointId, JobId, OperatorId
 from tidegate.state.backend import StateMetadata
 from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.operator_state import OperatorStateFacts
 from tidegate.state.snapshot import (
     ChannelHandle,
     ChunkHandle,
@@ -275,7 +276,11 @@ class _Reader:
             operator_id=OperatorId(found["operator_id"]),
             keyed=None if keyed is None else self._keyed(keyed),
             operator=None if operator is None else self._segment(operator),
-            operator_states=tuple(map(StateMetadata.of_document, found.get("operator_states", ()))),
+            operator_states=tuple(
+                OperatorStateFacts.of_document(each)
+                for each in found.get("operator_states", ())
+                if "elements" in each
+            ),
             source_splits=tuple(self._blob(*each) for each in found["source_splits"]),
             in_flight=tuple(
                 ChannelHandle(each["edge"], each["source"], self._segment(each["content"]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+import pickle
+from dataclasses import dataclass, replace
 
 from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.layout import directory_of
@@ -14,7 +15,8 @@ from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.errors import ConfigError, CorruptCheckpoint, NoCheckpoint, UnsupportedFormat
 from tidegate.core.ids import CheckpointId, JobId, new_job_id
 from tidegate.core.modes import CheckpointStorageType
-from tidegate.state.snapshot_reader import CheckpointLocation
+from tidegate.state.snapshot import OperatorHandle
+from tidegate.state.snapshot_reader import CheckpointLocation, read_segment
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below, shown
 
@@ -91,15 +93,15 @@ def take_over(predecessor: CheckpointHome, job_name: str) -> CheckpointHome:
 
 def _own(store: CheckpointStore | MemoryCheckpointStore) -> tuple[Checkpoint, ...]:
     directory = store.directory
-    return tuple(
-        Checkpoint(
-            metadata,
-            None
-            if directory is None
-            else CheckpointLocation(directory, directory_of(metadata.checkpoint_id)),
-        )
-        for metadata in store.retained().checkpoints
-    )
+    own: list[Checkpoint] = []
+    for metadata in store.retained().checkpoints:
+        name = directory_of(metadata.checkpoint_id)
+        location = None if directory is None else CheckpointLocation(directory, name)
+        try:
+            own.append(_with_facts(Checkpoint(metadata, location)))
+        except CorruptCheckpoint as error:
+            _log.error("checkpoint %s is left out: %s", name, error)
+    return tuple(own)
 
 
 def _directory(settings: CheckpointSettings) -> str | None:
@@ -115,13 +117,30 @@ def _directory(settings: CheckpointSettings) -> str | None:
     return settings.directory
 
 
+def _with_facts(checkpoint: Checkpoint) -> Checkpoint:
+    """The same with what its operator states are, which older versions did not note."""
+
+    def with_facts(handle: OperatorHandle) -> OperatorHandle:
+        if handle.operator is None or handle.operator_states:
+            return handle
+        states = pickle.loads(read_segment(handle.operator, checkpoint.resolver()))
+        return replace(handle, operator_states=tuple(state.facts for state in states))
+
+    metadata = checkpoint.metadata
+    operators = {
+        id: replace(record, subtasks={i: with_facts(each) for i, each in record.subtasks.items()})
+        for id, record in metadata.operators.items()
+    }
+    return replace(checkpoint, metadata=replace(metadata, operators=operators))
+
+
 def _origins(path: str) -> tuple[Checkpoint, ...]:
     """The checkpoint at a path; all those of a job's directory that can be read, oldest first."""
     paths = candidates(path)
     points: list[Checkpoint] = []
     for each in reversed(paths or [path]):
         try:
-            found = open_checkpoint(each)
+            found = _with_facts(open_checkpoint(each))
         except (CorruptCheckpoint, UnsupportedFormat, NoCheckpoint) as error:
             if len(paths) < 2:
                 raise

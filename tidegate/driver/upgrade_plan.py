@@ -216,7 +216,7 @@ def _stored(record: OperatorRecord) -> _Stored:
     for handle in record.subtasks.values():
         keyed = () if handle.keyed is None else handle.keyed.metadata
         found.update((("by key", state.name), state) for state in keyed)
-        found.update((("operator", state.name), state) for state in handle.operator_states)
+        found.update((("operator", each.name), each.metadata) for each in handle.operator_states)
     return found
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tidegate.connectors.source import Source
-from tidegate.core.ids import EdgeId, Level, OperatorId, PipelineId, VertexId
+from tidegate.core.ids import EdgeId, Level, OperatorId, PipelineId, SubtaskIndex, VertexId
 from tidegate.graph.partitioning import Forward, Partitioning
 from tidegate.operators.base import Operator
+from tidegate.state.key_groups import KeyGroupRange, range_of
 from tidegate.types.arrow import ArrowFormat
 
 
@@ -51,6 +52,10 @@ class Vertex:
     @property
     def name(self) -> str:
         return " -> ".join(operator.name for operator in self.chain)
+
+    def key_groups_of(self, subtask: SubtaskIndex) -> KeyGroupRange:
+        """The key groups whose state one of its subtasks has."""
+        return range_of(subtask, self.parallelism, self.max_parallelism)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

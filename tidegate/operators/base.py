@@ -57,6 +57,9 @@ class OperatorContext:
     operator_state: OperatorStateStore = field(default_factory=OperatorStateStore)
     """State of the operator as a whole, restored already. The subtask freezes it at a barrier,
     right after `Operator.snapshot`."""
+    has_ended: bool = False
+    """Whether the subtask had ended in the checkpoint that is restored: no record follows, but what
+    was prepared is committed, and later checkpoints hold its state."""
     directory: Path | None = None
     """For files that need not outlive the attempt; None: a backend that needs one makes its own."""
     owned_directory: str | None = None

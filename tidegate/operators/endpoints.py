@@ -17,7 +17,7 @@ from tidegate.connectors.sink import (
     SupportsCommitter,
     WriterContext,
 )
-from tidegate.connectors.source import InputStatus, ReaderContext, Source, SourceReader
+from tidegate.connectors.source import InputStatus, Poll, ReaderContext, Source, SourceReader
 from tidegate.core.errors import InternalError, TidegateError, shorten
 from tidegate.core.ids import CheckpointId
 from tidegate.operators.base import (
@@ -58,6 +58,7 @@ class SourceOperator(Operator):
     """The head of a source vertex: its reader is polled slice by slice."""
 
     _reader: SourceReader
+    _halted_by: CheckpointId | None = None
 
     def __init__(self, source: Source, format: ArrowFormat | None = None) -> None:
         self.source = source
@@ -78,12 +79,13 @@ class SourceOperator(Operator):
         self._unconfirmed: dict[CheckpointId, tuple[Any, ...]] = {}
         self._copied: set[CheckpointId] = set()
         """Savepoints for which files are being copied: until then none may go."""
-        self._halted_by: CheckpointId | None = None
         with _as_user_code(self._user_code):
             self._reader = self._create_reader(context)
             self._reader.open()
 
     def _create_reader(self, context: OperatorContext) -> SourceReader:
+        if context.has_ended:
+            return _EndedReader()
         reader_context = ReaderContext(
             subtask=context.subtask,
             parallelism=context.parallelism,
@@ -194,6 +196,22 @@ class SourceOperator(Operator):
         if hasattr(self, "_reader"):
             with _as_user_code(self._user_code):
                 self._reader.close()
+
+
+class _EndedReader(SourceReader):
+    """Of a source that had ended: reads nothing, and keeps what was left unread."""
+
+    def __init__(self) -> None:
+        self._splits: list[Any] = []
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        self._splits += splits
+
+    def poll(self, max_records: int) -> Poll:
+        return Poll(None, InputStatus.END_OF_INPUT)
+
+    def snapshot(self) -> list[Any]:
+        return self._splits
 
 
 class SinkOperator(Operator):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
-from tidegate.core.errors import StateMisuse, StateNotClaimed
+from tidegate.core.errors import InternalError, StateMisuse, StateNotClaimed
 from tidegate.core.ids import OperatorId, SubtaskIndex
+from tidegate.graph.job_graph import Vertex
 from tidegate.state.backend import check_max_parallelism_unchanged
-from tidegate.state.key_groups import range_of
+from tidegate.state.redistribution import Part, share_of
 from tidegate.state.snapshot import ChannelHandle, FileSegment, KeyedStateHandle, Segment
 
 
@@ -20,11 +21,18 @@ class OperatorRestore:
 
     keyed: tuple[KeyedStateHandle, ...] = ()
     """Each holds some of its key groups."""
-    operator: tuple[Segment | None, ...] = ()
-    """The operator states of all subtasks there were, from which its own are dealt."""
+    operator: Mapping[int, Segment] = field(default_factory=dict)
+    """The operator states of the old subtasks that it takes some of."""
+    parts: tuple[Part, ...] = ()
+    """What it takes of them."""
     source_splits: tuple[bytes, ...] = ()
     owned: tuple[FileSegment, ...] = ()
     """Its share of the files that the splits of all subtasks count on, to be verified."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to commit and nothing to hand on."""
+        return not (self.parts or self.source_splits or any(k.segments for k in self.keyed))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +40,12 @@ class SubtaskRestore:
     """What one subtask takes over."""
 
     operators: Mapping[OperatorId, OperatorRestore] = field(default_factory=dict)
+    """Of a subtask that had ended, those alone that have something left."""
     ended_inputs: frozenset[int] = frozenset()
     in_flight: tuple[ChannelHandle, ...] = ()
     """What it takes in before anything else."""
     is_finished: bool = False
-    """It has done its work: it is not opened again."""
+    """It had ended: it reads no more, but commits what it prepared and keeps its state."""
 
 
 class Feeding(Enum):
@@ -53,27 +62,35 @@ class Feeding(Enum):
 
 def restore_subtask(
     metadata: CheckpointMetadata,
-    chain: Sequence[OperatorId],
+    vertex: Vertex,
     subtask: SubtaskIndex,
-    parallelism: int,
-    max_parallelism: int,
     feeding: Feeding = Feeding.SAME,
 ) -> SubtaskRestore:
     """What the subtask of a vertex finds in a checkpoint; operators that are new find nothing."""
-    records = [record for id in chain if (record := metadata.operators.get(id)) is not None]
+    found = [metadata.operators.get(chained.operator_id) for chained in vertex.chain]
+    records = [record for record in found if record is not None]
     if not records:
         return SubtaskRestore()
-    if any(record.parallelism != parallelism for record in records) and feeding is Feeding.SAME:
+    is_rescaled = any(record.parallelism != vertex.parallelism for record in records)
+    if is_rescaled and feeding is Feeding.SAME:
         feeding = Feeding.RESCALED
     own = records[0].subtasks.get(subtask)
+    is_finished = all(_is_finished(record, subtask, feeding) for record in records)
+    # The source of a subtask that had ended is not opened.
+    unused = vertex.chain[0].operator_id if is_finished and vertex.source is not None else None
+    operators = {
+        record.operator_id: _restore_operator(
+            record, vertex, subtask, is_used=record.operator_id != unused
+        )
+        for record in records
+    }
     return SubtaskRestore(
         operators={
-            record.operator_id: _restore_operator(record, subtask, parallelism, max_parallelism)
-            for record in records
+            id: found for id, found in operators.items() if not (is_finished and found.is_empty)
         },
         ended_inputs=_ended_inputs(records[0], subtask, feeding),
         in_flight=() if own is None else own.in_flight,
-        is_finished=all(_is_finished(record, subtask, feeding) for record in records),
+        is_finished=is_finished,
     )
 
 
@@ -115,23 +132,33 @@ def _has_state(record: OperatorRecord) -> bool:
 
 
 def _restore_operator(
-    record: OperatorRecord, subtask: SubtaskIndex, parallelism: int, max_parallelism: int
+    record: OperatorRecord, vertex: Vertex, subtask: SubtaskIndex, *, is_used: bool
 ) -> OperatorRestore:
+    parallelism = vertex.parallelism
     handles = [record.subtasks.get(i) for i in range(record.parallelism)]
     found = [handle for handle in handles if handle is not None]
+    if any(handle.operator is not None and not handle.operator_states for handle in found):
+        raise InternalError(f"nobody knows what operator states {record.name!r} has stored")
     stored = [handle.keyed for handle in found if handle.keyed is not None]
     for keyed in stored:
-        check_max_parallelism_unchanged(keyed.max_parallelism, max_parallelism)
-    mine = range_of(subtask, parallelism, max_parallelism)
+        check_max_parallelism_unchanged(keyed.max_parallelism, vertex.max_parallelism)
+    mine = vertex.key_groups_of(subtask)
     if record.parallelism == parallelism:
         own = handles[subtask]
         splits = () if own is None else own.source_splits
     else:
         all_splits = [split for handle in found for split in handle.source_splits]
         splits = tuple(all_splits[subtask::parallelism])
+    states = [() if handle is None else handle.operator_states for handle in handles]
+    parts = share_of(subtask, parallelism, states, is_used=is_used)
     return OperatorRestore(
         keyed=tuple(keyed for keyed in stored if len(keyed.key_groups.intersection(mine))),
-        operator=tuple(None if handle is None else handle.operator for handle in handles),
+        operator={
+            part.owner: segment
+            for part in parts
+            if (segment := record.subtasks[part.owner].operator) is not None
+        },
+        parts=parts,
         source_splits=splits,
         owned=tuple([file for handle in found for file in handle.owned][subtask::parallelism]),
     )

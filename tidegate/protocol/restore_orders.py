@@ -11,7 +11,6 @@ from tidegate.graph.job_graph import JobGraph, Pipeline, Vertex
 from tidegate.protocol.messages import RestoreOrder
 from tidegate.protocol.restore import Feeding, SubtaskRestore, restore_subtask
 from tidegate.protocol.restore_size import bytes_to_read
-from tidegate.state.key_groups import range_of
 
 
 def restore_orders(pipeline: Pipeline, point: Checkpoint) -> dict[SlotIndex, RestoreOrder]:
@@ -44,12 +43,10 @@ def _restore_order(
     size = 0
     for vertex in pipeline.vertices:
         if subtask < vertex.parallelism:
-            chain = [chained.operator_id for chained in vertex.chain]
-            width, groups = vertex.parallelism, vertex.max_parallelism
             senders = feeding if vertex.source is None else Feeding.SAME
-            found = restore_subtask(point.metadata, chain, subtask, width, groups, senders)
+            found = restore_subtask(point.metadata, vertex, subtask, senders)
             subtasks[vertex.id] = found
-            size += bytes_to_read(found, range_of(subtask, width, groups))
+            size += bytes_to_read(found, vertex.key_groups_of(subtask))
     return RestoreOrder(
         checkpoint_id=point.metadata.checkpoint_id,
         location=point.location,

@@ -16,7 +16,7 @@ def bytes_to_read(restore: SubtaskRestore, key_groups: KeyGroupRange) -> int:
         *(
             segment
             for operator in restore.operators.values()
-            for segment in (*operator.operator, *operator.owned)
+            for segment in (*operator.operator.values(), *operator.owned)
         ),
         *(
             segment

@@ -45,7 +45,7 @@ from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into
 from tidegate.slot.restored_state import RestoredState
 from tidegate.slot.snapshotter import Snapshotter
 from tidegate.slot.subtask import CheckpointPort, FrozenSubtask, Subtask
-from tidegate.state.key_groups import KeyGroupRange, range_of
+from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateStore
 from tidegate.storage.locations import below
 from tidegate.stream.batch import Batch
@@ -133,7 +133,9 @@ class PipelineHost:
     def _build(self, vertex: Vertex, package: JobPackage, services: HostServices) -> Subtask:
         graph, slot = package.graph, self._slot
         subtask = SubtaskIndex(slot)
-        restored = None if self._restored is None else self._restored.subtask(vertex.id)
+        restored = SubtaskRestore()
+        if self._restored is not None:
+            restored = self._restored.subtask(vertex.id)
 
         def deliver(collector: str, batch: Batch) -> None:
             services.deliver(collector, subtask, batch)
@@ -146,7 +148,7 @@ class PipelineHost:
                 subtask=subtask,
                 parallelism=vertex.parallelism,
                 max_parallelism=vertex.max_parallelism,
-                key_groups=range_of(subtask, vertex.parallelism, vertex.max_parallelism),
+                key_groups=vertex.key_groups_of(subtask),
                 attempt=self.attempt,
                 job_name=graph.name,
                 job_id=package.job_id,
@@ -156,6 +158,7 @@ class PipelineHost:
                 console=services.console,
                 deliver=deliver,
                 operator_state=self._operator_state(vertex, chained.operator_id),
+                has_ended=restored.is_finished,
                 directory=services.directory,
                 owned_directory=_owned_by(chained.operator_id, self._job_directory),
                 origin_directory=(
@@ -180,9 +183,8 @@ class PipelineHost:
             [package.operator(chained.operator_id) for chained in vertex.chain],
             contexts,
             writers,
-            _gate_of(vertex, graph, slot, restored),
+            _gate_of(vertex, graph, slot, restored.ended_inputs),
             _Port(self._snapshotter, SubtaskId(vertex.id, subtask), contexts[0].key_groups),
-            was_finished=restored is not None and restored.is_finished,
         )
 
     def _poison_orders(self, vertex: Vertex, chained: ChainedOperator) -> PoisonOrders | None:
@@ -197,11 +199,7 @@ class PipelineHost:
     def _operator_state(self, vertex: Vertex, operator_id: OperatorId) -> OperatorStateStore:
         store = OperatorStateStore()
         if self._restored is not None:
-            store.restore(
-                self._restored.operator_states(
-                    vertex.id, operator_id, SubtaskIndex(self._slot), vertex.parallelism
-                )
-            )
+            store.restore(self._restored.operator_states(vertex.id, operator_id))
         return store
 
     def open(self) -> None:
@@ -232,6 +230,7 @@ class PipelineHost:
             f"source {vertex.chain[0].name!r} ({self._slot + 1}/{vertex.parallelism}) seeks to "
             f"{shorten(split)}"
             for vertex in self._vertices
+            if not self._restored.subtask(vertex.id).is_finished
             for split in self._restored.splits(vertex.id, vertex.chain[0].operator_id)
         )
 
@@ -248,7 +247,7 @@ class PipelineHost:
         if restored is None:
             return None
         subtask = SubtaskIndex(self._slot)
-        own = range_of(subtask, vertex.parallelism, vertex.max_parallelism)
+        own = vertex.key_groups_of(subtask)
         is_same_directory = self._restored_directory == self._job_directory is not None
         for operator_id, found in restored.subtask(vertex.id).operators.items():
             is_whole = len(found.keyed) == 1 and found.keyed[0].key_groups == own
@@ -422,12 +421,11 @@ class _Port(CheckpointPort):
 
 
 def _gate_of(
-    vertex: Vertex, graph: JobGraph, slot: SlotIndex, restored: SubtaskRestore | None
+    vertex: Vertex, graph: JobGraph, slot: SlotIndex, ended_inputs: frozenset[int]
 ) -> InputGate | None:
     channels: dict[Channel, int] = {}
     for edge in graph.edges_into(vertex.id):
         senders = graph.vertices[edge.source].parallelism
         for channel in channels_into(edge, slot, senders, vertex.parallelism):
             channels[channel] = edge.input_index
-    ended = frozenset() if restored is None else restored.ended_inputs
-    return InputGate(channels, ended_inputs=ended) if channels else None
+    return InputGate(channels, ended_inputs=ended_inputs) if channels else None

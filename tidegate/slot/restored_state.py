@@ -15,7 +15,7 @@ from tidegate.protocol.messages import RestoreOrder
 from tidegate.protocol.packet import Channel
 from tidegate.protocol.restore import OperatorRestore, SubtaskRestore
 from tidegate.state.operator_state import FrozenOperatorState
-from tidegate.state.redistribution import redistribute
+from tidegate.state.redistribution import put_together
 from tidegate.state.snapshot import StoredFile
 from tidegate.state.snapshot_reader import FileResolver, StoredImage, read_blocks, read_segment
 from tidegate.storage.blob_store import BlobStore
@@ -45,18 +45,12 @@ class RestoredState:
     def subtask(self, vertex: VertexId) -> SubtaskRestore:
         return self._order.subtasks.get(vertex, _NOTHING)
 
-    def operator_states(
-        self, vertex: VertexId, operator: OperatorId, subtask: SubtaskIndex, parallelism: int
-    ) -> list[FrozenOperatorState]:
-        """The operator states of one subtask, dealt out anew."""
-        stored = self._operator(vertex, operator).operator
-        if not stored:
-            return []
-        old = [
-            () if segment is None else pickle.loads(read_segment(segment, self._resolve))
-            for segment in stored
-        ]
-        return redistribute(old, parallelism)[subtask]
+    def operator_states(self, vertex: VertexId, operator: OperatorId) -> list[FrozenOperatorState]:
+        found = self._operator(vertex, operator)
+        return put_together(
+            found.parts,
+            lambda owner: pickle.loads(read_segment(found.operator[owner], self._resolve)),
+        )
 
     def snapshots(self, vertex: VertexId) -> dict[OperatorId, list[OperatorSnapshot]]:
         """What the operators of a subtask restore, the keyed state still to be read."""

@@ -221,7 +221,7 @@ class Snapshotter:
             operator_id=id,
             keyed=keyed,
             operator=states,
-            operator_states=tuple(state.metadata for state in operator.states),
+            operator_states=tuple(state.facts for state in operator.states),
             source_splits=operator.source_splits,
             owned=owned,
         )

@@ -137,22 +137,17 @@ class Subtask:
         writers: Sequence[tuple[int, str | None, ChannelWriter]],
         gate: InputGate | None,
         checkpoints: CheckpointPort,
-        *,
-        was_finished: bool = False,
     ) -> None:
         self.vertex = vertex
         self.failure: TidegateError | None = None
-        self.is_finished = was_finished
-        self._was_finished = was_finished
-        """Whether it had ended in the checkpoint restored: then its operators are never opened."""
-        self._owes_end = was_finished
+        self.is_finished = self._owes_end = contexts[0].has_ended
         self.records_in = 0
         self._operators = operators
         self._contexts = contexts
         self._writers = writers
         self._gate = gate
         self._checkpoints = checkpoints
-        self._opened: list[Operator] = []
+        self._opened: list[tuple[Operator, OperatorContext]] = []
         self._unfinished: dict[CheckpointId, FrozenSubtask] = {}
         """Unaligned snapshots that wait for what is in flight."""
         self._outputs = self._wire()
@@ -194,18 +189,21 @@ class Subtask:
     def open(self, restored: Mapping[OperatorId, list[OperatorSnapshot]] | None = None) -> None:
         """Open the operators, the last first, as in Flink; each takes over its state at once.
 
+        Of a subtask that had ended those are opened that still have something: to commit, or to
+        hand on to later checkpoints.
+
         Raises:
             TidegateError: user code failed; what was opened is closed again.
         """
         try:
             for index, _, writer in self._writers:
                 writer.open(self._contexts[index])
-            if self._was_finished:
-                return
             for operator, context, output in reversed(
                 list(zip(self._operators, self._contexts, self._outputs, strict=True))
             ):
-                self._opened.append(operator)
+                if self.is_finished and (restored is None or context.operator_id not in restored):
+                    continue
+                self._opened.append((operator, context))
                 with nullcontext() if restored is None else during(FaultPoint.RESTORE, Victim.SLOT):
                     operator.open(context, output)
                     if restored is not None and context.operator_id in restored:
@@ -279,7 +277,7 @@ class Subtask:
         try:
             if self._gate is not None:
                 self._deliver(self._gate.abort(checkpoint_id, time.monotonic()))
-            for operator in reversed(self._opened):
+            for operator, _ in reversed(self._opened):
                 operator.notify_aborted(checkpoint_id)
         except USER_FAILURES as error:
             self.failure = self._as_failure(error)
@@ -290,7 +288,7 @@ class Subtask:
             passing(FaultPoint.PRE_COMMITTED, Victim.SLOT)
         try:
             with during(FaultPoint.COMMIT, Victim.SLOT) if self._is_sink else nullcontext():
-                for operator in reversed(self._opened):
+                for operator, _ in reversed(self._opened):
                     operator.notify_complete(checkpoint_id)
         except USER_FAILURES as error:
             self.failure = self._as_failure(error)
@@ -333,7 +331,7 @@ class Subtask:
         first: TidegateError | None = None
         for checkpoint_id in list(self._unfinished):
             self._drop_snapshot(checkpoint_id)
-        closings = [operator.close for operator in reversed(self._opened)]
+        closings = [operator.close for operator, _ in reversed(self._opened)]
         closings += [writer.close for _, _, writer in self._writers]
         for close in closings:
             try:
@@ -365,7 +363,7 @@ class Subtask:
                     assert_never(delivery)
 
     def _end_input(self, input_index: int, is_last: bool) -> None:
-        if self._was_finished:
+        if self.is_finished:
             return
         self._operators[0].finish(input_index)
         if is_last:
@@ -388,16 +386,15 @@ class Subtask:
     def _take_snapshot(self, order: TakeSnapshot) -> None:
         passing(FaultPoint.BARRIER, Victim.SLOT)
         barrier = order.barrier
-        for operator in reversed(self._opened):
+        for operator, _ in reversed(self._opened):
             operator.flush()
         start_delay = time.time() - barrier.triggered_at - order.alignment_seconds
         started = time.monotonic()
         frozen: list[FrozenOperator] = []
         failure: TidegateError | None = None
         try:
-            for operator, context in zip(self._operators, self._contexts, strict=True):
-                if not self._was_finished:
-                    frozen.append(_frozen(operator, context, barrier))
+            for operator, context in reversed(self._opened):
+                frozen.append(_frozen(operator, context, barrier))
         except USER_FAILURES as error:
             failure = self._as_failure(error)
         for _, _, writer in self._writers:

@@ -35,6 +35,36 @@ class Redistribution(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorStateFacts:
+    """What one operator state of one subtask is, known without loading it."""
+
+    metadata: StateMetadata
+    redistribution: Redistribution
+    elements: int
+    """How many there are."""
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            **self.metadata.document(),
+            "redistribution": self.redistribution.name.lower(),
+            "elements": self.elements,
+        }
+
+    @classmethod
+    def of_document(cls, document: Any) -> OperatorStateFacts:
+        return cls(
+            StateMetadata.of_document(document),
+            Redistribution[document["redistribution"].upper()],
+            document["elements"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class FrozenOperatorState:
     """One operator state of one subtask at one moment."""
 
@@ -49,6 +79,10 @@ class FrozenOperatorState:
     @property
     def metadata(self) -> StateMetadata:
         return StateMetadata(self.name, self.declaration, structure=self.structure)
+
+    @property
+    def facts(self) -> OperatorStateFacts:
+        return OperatorStateFacts(self.metadata, self.redistribution, len(self.elements))
 
     def __setstate__(self, values: Sequence[Any]) -> None:
         # What was pickled before there was a structure has none.

@@ -1,54 +1,85 @@
-"""State of old subtasks → state of new ones, when the parallelism changes. Pure."""
+"""Operator states of old subtasks → those of new ones, whatever the parallelism. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.operator_state import FrozenOperatorState, Redistribution
-
-SubtaskStates = Sequence[FrozenOperatorState]
-"""The operator states of one subtask."""
+from tidegate.state.operator_state import FrozenOperatorState, OperatorStateFacts, Redistribution
 
 
-def owners_within(key_groups: KeyGroupRange, old: Sequence[KeyGroupRange]) -> list[int]:
-    """The old subtasks that hold something of these key groups."""
-    return [place for place, range in enumerate(old) if len(range.intersection(key_groups))]
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some elements of an operator state, as an old subtask has stored them."""
+
+    state: str
+    owner: int
+    """The old subtask."""
+    start: int
+    stop: int
 
 
-def redistribute(old: Sequence[SubtaskStates], parallelism: int) -> list[list[FrozenOperatorState]]:
-    """The operator states of each new subtask from those of all old ones, in their order."""
-    new: list[list[FrozenOperatorState]] = [[] for _ in range(parallelism)]
-    for name in dict.fromkeys(state.name for states in old for state in states):
-        found = [next((state for state in states if state.name == name), None) for states in old]
-        for subtask, state in enumerate(_dealt(found, parallelism)):
-            new[subtask].append(state)
-    return new
+def share_of(
+    subtask: int,
+    parallelism: int,
+    old: Sequence[Iterable[OperatorStateFacts]],
+    *,
+    is_used: bool = True,
+) -> tuple[Part, ...]:
+    """What one of the new subtasks takes over; `old` has the states of every old one.
+
+    A subtask that only keeps its states for later checkpoints gets no more of a union list than
+    of others: all of them together must hand on each element once.
+    """
+    states: dict[str, dict[int, OperatorStateFacts]] = {}
+    for owner, found in enumerate(old):
+        for facts in found:
+            states.setdefault(facts.name, {})[owner] = facts
+    return tuple(
+        part
+        for owners in states.values()
+        for part in _share(owners, len(old), subtask, parallelism, is_used)
+        if part.start < part.stop
+    )
 
 
-def _dealt(
-    old: Sequence[FrozenOperatorState | None], parallelism: int
-) -> list[FrozenOperatorState]:
-    known = [state for state in old if state is not None]
-    match known[0].redistribution:
+def _share(
+    owners: Mapping[int, OperatorStateFacts],
+    old: int,
+    subtask: int,
+    parallelism: int,
+    is_used: bool,
+) -> Iterator[Part]:
+    """Of one state."""
+    whole = [Part(facts.name, owner, 0, facts.elements) for owner, facts in owners.items()]
+    match next(iter(owners.values())).redistribution:
         case Redistribution.BROADCAST:
             # Subtasks that stay keep their own: they are the same, but it need not travel.
-            return [old[i % len(old)] or known[0] for i in range(parallelism)]
-        case Redistribution.UNION:
-            return [_with(known[0], _all(known))] * parallelism
-        case Redistribution.SPLIT:
-            if len(old) == parallelism:
-                return [state or _with(known[0], ()) for state in old]
-            elements = _all(known)
-            bounds = [len(elements) * i // parallelism for i in range(parallelism + 1)]
-            return [_with(known[0], elements[a:b]) for a, b in pairwise(bounds)]
+            yield next((part for part in whole if part.owner == subtask % old), whole[0])
+        case Redistribution.UNION if is_used:
+            yield from whole
+        case _ if old == parallelism:
+            yield from (part for part in whole if part.owner == subtask)
+        case _:
+            total = sum(part.stop for part in whole)
+            first, last = total * subtask // parallelism, total * (subtask + 1) // parallelism
+            before = 0
+            for part in whole:
+                start, stop = max(first - before, 0), min(last - before, part.stop)
+                before += part.stop
+                yield replace(part, start=start, stop=stop)
 
 
-def _all(states: Sequence[FrozenOperatorState]) -> tuple[bytes, ...]:
-    return tuple(element for state in states for element in state.elements)
-
-
-def _with(state: FrozenOperatorState, elements: tuple[bytes, ...]) -> FrozenOperatorState:
-    return replace(state, elements=elements)
+def put_together(
+    parts: Iterable[Part], states_of: Callable[[int], Iterable[FrozenOperatorState]]
+) -> list[FrozenOperatorState]:
+    """The states of a subtask from its share of those of old ones."""
+    stored: dict[int, dict[str, FrozenOperatorState]] = {}
+    taken: dict[str, list[bytes]] = {}
+    for part in parts:
+        if part.owner not in stored:
+            stored[part.owner] = {state.name: state for state in states_of(part.owner)}
+        elements = stored[part.owner][part.state].elements[part.start : part.stop]
+        taken.setdefault(part.state, []).extend(elements)
+    declared = {state.name: state for states in stored.values() for state in states.values()}
+    return [replace(declared[name], elements=tuple(found)) for name, found in taken.items()]

@@ -8,6 +8,7 @@ from enum import Enum
 from tidegate.core.ids import OperatorId
 from tidegate.state.backend import StateMetadata
 from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.operator_state import OperatorStateFacts
 
 
 class FileScope(Enum):
@@ -144,7 +145,7 @@ class OperatorHandle:
     keyed: KeyedStateHandle | None = None
     operator: Segment | None = None
     """Its operator states: a pickled tuple of `FrozenOperatorState`."""
-    operator_states: tuple[StateMetadata, ...] = ()
+    operator_states: tuple[OperatorStateFacts, ...] = ()
     """What those are, known without loading them."""
     source_splits: tuple[bytes, ...] = ()
     """Pickled one by one, so that they can be dealt out without loading them."""

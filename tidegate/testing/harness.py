@@ -18,7 +18,7 @@ from tidegate.operators.endpoints import SliceReport, SourceOperator
 from tidegate.operators.poison import guarded
 from tidegate.state.key_groups import default_max_parallelism, range_of
 from tidegate.state.operator_state import FrozenOperatorState, OperatorStateStore
-from tidegate.state.redistribution import redistribute
+from tidegate.state.redistribution import put_together, share_of
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, BarrierKind, SnapshotRequest, Watermark
 from tidegate.types.arrow import ArrowFormat, arrow_format
@@ -97,8 +97,10 @@ class OperatorHarness:
             poison=poison,
         )
         if restore_from:
-            states = redistribute([found.operator_states for found in restore_from], parallelism)
-            self.context.operator_state.restore(states[subtask])
+            stored = [found.operator_states for found in restore_from]
+            facts = [[state.facts for state in states] for states in stored]
+            share = share_of(subtask, parallelism, facts)
+            self.context.operator_state.restore(put_together(share, stored.__getitem__))
         self.operator.open(self.context, self)
         if restore_from:
             self.operator.restore(list(restore_from))

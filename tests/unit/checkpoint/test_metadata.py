@@ -18,6 +18,7 @@ from tidegate.core.ids import CheckpointId, JobId, OperatorId
 from tidegate.state.backend import StateMetadata
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.operator_state import OperatorStateFacts, Redistribution
 from tidegate.state.snapshot import (
     FileScope,
     FileSegment,
@@ -108,7 +109,12 @@ def test_fields_that_are_not_known_are_ignored():
 
 def with_states(*states):
     keyed = KeyedStateHandle(metadata=states, max_parallelism=128, key_groups=KeyGroupRange(0, 128))
-    handle = OperatorHandle(operator_id=WORDS, keyed=keyed, operator=SHARED, operator_states=states)
+    handle = OperatorHandle(
+        operator_id=WORDS,
+        keyed=keyed,
+        operator=SHARED,
+        operator_states=tuple(OperatorStateFacts(s, Redistribution.UNION, 3) for s in states),
+    )
     return replace(
         METADATA, operators={WORDS: replace(METADATA.operators[WORDS], subtasks={0: handle})}
     )
@@ -120,7 +126,9 @@ def test_it_knows_the_structure_of_types_without_reading_state():
     encoded = encode(with_states(state))
     handle = decode(encoded, "here").operators[WORDS].subtasks[0]
     assert handle.keyed.metadata[0].structure == state.structure
-    assert handle.operator_states[0].structure == state.structure
+    (facts,) = handle.operator_states
+    assert facts.metadata.structure == state.structure
+    assert (facts.redistribution, facts.elements) == (Redistribution.UNION, 3)
     stored = document_of(encoded)["operators"][0]["subtasks"]["0"]["operator_states"][0]
     assert stored["structure"] == {"value": {"value": {"row": {"user": "String", "total": "Long"}}}}
 
@@ -129,7 +137,7 @@ def test_a_state_that_was_stored_without_its_structure_is_read():
     document = document_of(encode(with_states(StateMetadata("last", "value state of Long"))))
     subtask = document["operators"][0]["subtasks"]["0"]
     del subtask["keyed"]["states"][0]["structure"]
-    del subtask["operator_states"]
+    del subtask["operator_states"][0]["elements"]
     handle = decode(framed(FORMAT_VERSION, document), "here").operators[WORDS].subtasks[0]
     assert handle.keyed.metadata == (StateMetadata("last", "value state of Long"),)
     assert handle.operator_states == ()

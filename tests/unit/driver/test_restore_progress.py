@@ -60,7 +60,7 @@ def test_slots_read_as_much_as_the_driver_expects(stored, parallelism, tmp_path,
         for vertex in pipeline.vertices:
             own = range_of(slot, vertex.parallelism, vertex.max_parallelism)
             for chained in vertex.chain:
-                state.operator_states(vertex.id, chained.operator_id, slot, vertex.parallelism)
+                state.operator_states(vertex.id, chained.operator_id)
             for operator, snapshots in state.snapshots(vertex.id).items():
                 for number, image in enumerate(s.keyed for s in snapshots if s.keyed is not None):
                     if image.native_form is None:

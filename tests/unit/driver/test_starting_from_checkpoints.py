@@ -20,6 +20,7 @@ from tests.jobs import (
 )
 from tests.programs import apply, keyed, mapped, read, wait_until
 from tests.taps import Tap
+from tests.unit.driver.test_ended_subtasks import remembered
 from tidegate.checkpoint.metadata import decode, encode
 from tidegate.core.errors import (
     ConfigError,
@@ -226,6 +227,34 @@ def test_a_checkpoint_of_a_newer_format_is_refused(ended, go_on):
     (path / "_metadata").write_bytes(encode(replace(metadata, format_version=99)))
     with pytest.raises(UnsupportedFormat, match="format 99"):
         go_on(path)
+
+
+@pytest.mark.parametrize("path", ["latest", "directory"])
+def test_operator_state_is_restored_although_the_metadata_does_not_say_what_it_is(
+    start, watch, settings, tmp_path, path
+):
+    tap = Tap(range(10), range(10))
+    job = start(remembered(watch, tap), settings=settings)
+    job.wait_for_checkpoint()
+    job.cancel()
+    watch.events.clear()
+    directory = tmp_path / "checkpoints" / job.master.job_id
+    for file in directory.glob("chk-*/_metadata"):
+        metadata = decode(file.read_bytes(), "")
+        operators = {
+            id: replace(record, subtasks=without_facts(record.subtasks))
+            for id, record in metadata.operators.items()
+        }
+        file.write_bytes(encode(replace(metadata, operators=operators)))
+    tap.open()
+    path = "latest" if path == "latest" else directory
+    start(remembered(watch, tap), settings=from_(path, settings), parallelism=1).result()
+    assert watch.values("remembers", "list") == watch.values("remembers", "union")
+    assert watch.values("remembers", "list") == [["of 0", "of 1"]]
+
+
+def without_facts(subtasks):
+    return {i: replace(handle, operator_states=()) for i, handle in subtasks.items()}
 
 
 @pytest.mark.parametrize("path", ["latest", "directory"])

@@ -14,7 +14,9 @@ from tidegate.protocol.restore_orders import (
     restored_enumerators,
     with_restored_max_parallelism,
 )
+from tidegate.state.backend import StateMetadata
 from tidegate.state.key_groups import KeyGroupRange, default_max_parallelism
+from tidegate.state.operator_state import OperatorStateFacts, Redistribution
 from tidegate.state.snapshot import ChannelHandle, InlineBytes, KeyedStateHandle, OperatorHandle
 from tidegate.stream.elements import BarrierKind
 
@@ -143,6 +145,30 @@ def test_a_reader_that_has_read_all_it_had_gets_nothing_of_others():
     )
     splits = [orders[i].subtasks[source.id].operators[key].source_splits for i in range(2)]
     assert splits == [(b"split",), ()]
+
+
+def test_a_source_that_had_ended_carries_its_own_part_of_a_union_list_and_others_get_all():
+    graph = job()
+    source, sink = (vertex.chain[0].operator_id for vertex in graph.vertices)
+    metadata = ended_for_one(checkpoint_of(graph, parallelism=2, max_parallelism=128))
+    union = OperatorStateFacts(StateMetadata("all", "list"), Redistribution.UNION, 3)
+    operators = {
+        key: replace(
+            record,
+            subtasks={
+                i: replace(handle, operator=InlineBytes(b""), operator_states=(union,))
+                for i, handle in record.subtasks.items()
+            },
+        )
+        for key, record in metadata.operators.items()
+    }
+    point = Checkpoint(replace(metadata, operators=operators), None)
+    orders = restore_orders(graph.pipelines[0], point)
+    found = [
+        [[part.owner for part in orders[i].subtasks[v.id].operators[key].parts] for i in range(2)]
+        for v, key in zip(graph.vertices, (source, sink), strict=True)
+    ]
+    assert found == [[[0, 1], [1]], [[0, 1], [0, 1]]]
 
 
 def with_records_in_flight(graph):

@@ -1,4 +1,5 @@
 import pickle
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -72,14 +73,18 @@ def notes():
 class Subject:
     """The subtask of one vertex of a job, with the channels that leave it."""
 
-    def __init__(self, job, directory, vertex=0, *, was_finished=False):
+    def __init__(self, job, directory, vertex=0, *, has_ended=False):
         self.vertex = job.vertices[vertex]
         self.outbox = Outbox(0, 1, SpillStore(directory, 1 << 20))
         self.outbox.begin_step(1)
         self.snapshots = []
         self.declined = []
         contexts = [
-            OperatorHarness(MapOperator(abs), name=chained.name, uid=chained.uid).context
+            replace(
+                OperatorHarness(MapOperator(abs), name=chained.name, uid=chained.uid).context,
+                operator_id=chained.operator_id,
+                has_ended=has_ended,
+            )
             for chained in self.vertex.chain
         ]
         writers = [
@@ -102,7 +107,6 @@ class Subject:
             writers,
             InputGate(self.channels) if self.channels else None,
             self,
-            was_finished=was_finished,
         )
 
     def snapshot(self, frozen):
@@ -254,16 +258,41 @@ def test_a_snapshot_that_fails_is_declined_and_the_barrier_travels_on(tested, no
     assert subject.subtask.failure is None
 
 
-def test_what_had_ended_before_a_restore_is_not_opened_but_ends_again(tmp_path, notes):
+def test_what_had_ended_with_nothing_left_is_not_opened_but_ends_again(tmp_path, notes):
     job = graph_of(collected(Upstream(chain_of_notes(Noting("a")), Rebalance())), parallelism=1)
-    subject = Subject(job, tmp_path, was_finished=True)
-    subject.subtask.open()
+    subject = Subject(job, tmp_path, has_ended=True)
+    subject.subtask.open({})
     barrier = Barrier(CheckpointId(1), 0.0)
     subject.subtask.run_slice(10, 1 << 20, [barrier], SplitAssignment(no_more=True))
     assert subject.sent() == [EndOfInput(), barrier]
     assert notes == []
     (frozen,) = subject.snapshots
     assert (frozen.operators, frozen.is_finished) == ((), True)
+
+
+def test_of_what_had_ended_only_those_are_opened_that_have_something_left(tmp_path, notes):
+    chain = chain_of_notes(Noting("a"), Noting("b"))
+    job = graph_of(collected(Upstream(chain, Rebalance())), parallelism=1)
+    subject = Subject(job, tmp_path, has_ended=True)
+    *_, last = subject.vertex.chain
+    subject.subtask.open({last.operator_id: []})
+    subject.subtask.run_slice(10, 1 << 20, [Barrier(CheckpointId(1), 0.0)], None)
+    subject.subtask.close()
+    (frozen,) = subject.snapshots
+    assert [each.operator_id for each in frozen.operators] == [last.operator_id]
+    assert notes == ["b open", "b flush", "b snapshot", "b close"]
+
+
+def test_a_source_that_had_ended_reads_nothing_and_keeps_what_it_left_unread(tmp_path):
+    job = graph_of(collected(Upstream(chain_of_notes(Noting("a")), Rebalance())), parallelism=1)
+    subject = Subject(job, tmp_path, has_ended=True)
+    head = subject.vertex.chain[0].operator_id
+    unread = RangeSplit(7, 9)
+    subject.subtask.open({head: [OperatorSnapshot(source_splits=(unread,))]})
+    report = subject.run(10, [Barrier(CheckpointId(1), 0.0)])
+    assert (report.records, subject.subtask.records_in) == (0, 0)
+    (frozen,) = subject.snapshots
+    assert [pickle.loads(each) for each in frozen.operators[0].source_splits] == [unread]
 
 
 def test_a_finished_source_still_forwards_barriers(tested):

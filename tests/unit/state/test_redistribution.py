@@ -1,7 +1,9 @@
 import pickle
 
+import pytest
+
 from tidegate.state.operator_state import FrozenOperatorState, Redistribution
-from tidegate.state.redistribution import redistribute
+from tidegate.state.redistribution import put_together, share_of
 
 
 def state(redistribution, *elements, name="s"):
@@ -9,33 +11,36 @@ def state(redistribution, *elements, name="s"):
     return FrozenOperatorState(name, "list", redistribution, pickled)
 
 
-def elements(states):
+def redistributed(old, parallelism):
+    """For each new subtask the elements of its states, by name."""
+    facts = [[each.facts for each in states] for states in old]
+    shares = [share_of(subtask, parallelism, facts) for subtask in range(parallelism)]
     return [
-        [pickle.loads(element) for found in subtask for element in found.elements]
-        for subtask in states
+        {each.name: list(map(pickle.loads, each.elements)) for each in states}
+        for states in (put_together(share, old.__getitem__) for share in shares)
     ]
 
 
 def test_a_split_list_is_dealt_out_evenly_in_order():
     old = [[state(Redistribution.SPLIT, 1, 2, 3)], [state(Redistribution.SPLIT, 4, 5)]]
-    assert elements(redistribute(old, 3)) == [[1], [2, 3], [4, 5]]
-    assert elements(redistribute(old, 1)) == [[1, 2, 3, 4, 5]]
+    assert redistributed(old, 3) == [{"s": [1]}, {"s": [2, 3]}, {"s": [4, 5]}]
+    assert redistributed(old, 1) == [{"s": [1, 2, 3, 4, 5]}]
 
 
 def test_a_split_list_stays_where_it_is_when_the_parallelism_does():
     old = [[state(Redistribution.SPLIT, 1, 2, 3)], [state(Redistribution.SPLIT)]]
-    assert elements(redistribute(old, 2)) == [[1, 2, 3], []]
+    assert redistributed(old, 2) == [{"s": [1, 2, 3]}, {}]
 
 
 def test_a_union_list_goes_whole_to_everyone():
     old = [[state(Redistribution.UNION, 1)], [state(Redistribution.UNION, 2)]]
-    assert elements(redistribute(old, 3)) == [[1, 2]] * 3
+    assert redistributed(old, 3) == [{"s": [1, 2]}] * 3
 
 
-def test_broadcast_state_goes_to_new_subtasks_once():
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_broadcast_state_is_taken_from_one_old_subtask(parallelism):
     old = [[state(Redistribution.BROADCAST, "r")], [state(Redistribution.BROADCAST, "r")]]
-    assert elements(redistribute(old, 3)) == [["r"]] * 3
-    assert elements(redistribute(old, 1)) == [["r"]]
+    assert redistributed(old, parallelism) == [{"s": ["r"]}] * parallelism
 
 
 def test_states_of_one_operator_are_redistributed_each_by_its_own_rule():
@@ -43,6 +48,10 @@ def test_states_of_one_operator_are_redistributed_each_by_its_own_rule():
         [state(Redistribution.SPLIT, 1, 2), state(Redistribution.UNION, "u", name="t")],
         [state(Redistribution.UNION, "v", name="t")],
     ]
-    new = redistribute(old, 2)
-    assert [[found.name for found in subtask] for subtask in new] == [["s", "t"], ["s", "t"]]
-    assert elements(new) == [[1, 2, "u", "v"], ["u", "v"]]
+    assert redistributed(old, 2) == [{"s": [1, 2], "t": ["u", "v"]}, {"t": ["u", "v"]}]
+
+
+def test_nothing_is_read_of_a_subtask_that_has_nothing_for_the_new_one():
+    old = [[state(Redistribution.SPLIT, 1, 2)], [state(Redistribution.SPLIT, 3, 4)]]
+    facts = [[each.facts for each in states] for states in old]
+    assert {part.owner for part in share_of(0, 4, facts)} == {0}
