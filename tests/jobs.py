@@ -6,7 +6,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,12 +29,14 @@ from tidegate.driver.job_master import DriverOutputs, JobMaster
 from tidegate.exchange.codec import decode
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.logical import Transformation
+from tidegate.operators.base import NeededFiles, OperatorSnapshot
 from tidegate.operators.checkpointed import CheckpointedFunction, CheckpointListener
 from tidegate.operators.functions import CoMapFunction, MapFunction
 from tidegate.operators.keyed import KeyedMapOperator
 from tidegate.protocol.job_status import JobStatus
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys import select_key
+from tidegate.stream.elements import Barrier
 from tidegate.testing.mini_cluster import MiniCluster
 from tidegate.transport.shipping import pack
 from tidegate.types.typeinfo import Types
@@ -174,6 +176,8 @@ class Watch:
 class Watched(MapFunction, CheckpointedFunction, CheckpointListener):
     """Tells the test everything that happens to it; returns what it is given."""
 
+    is_held = False
+
     def __init__(self, watch: Watch, name: str = "watched") -> None:
         self.watch = watch.id
         self.name = name
@@ -196,7 +200,11 @@ class Watched(MapFunction, CheckpointedFunction, CheckpointListener):
         return self.did("map", value)
 
     def snapshot_state(self, context: Any) -> None:
-        self.did("snapshot", context.get_checkpoint_id())
+        self.is_held = False
+        try:
+            self.did("snapshot", context.get_checkpoint_id())
+        except NotNow:
+            self.is_held = True
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         self.did("complete", checkpoint_id)
@@ -209,11 +217,26 @@ class Watched(MapFunction, CheckpointedFunction, CheckpointListener):
 
 
 class NotNow(Exception):
-    """Raised by a function that shall not take part in checkpoints."""
+    """Raised for a checkpoint that a `WatchedMap` shall decline."""
+
+
+class WatchedMap(KeyedMapOperator):
+    """Applies a `Watched` function; where that says NotNow its state cannot be written."""
+
+    def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
+        taken = super().snapshot(barrier)
+        if not self.function.is_held:
+            return taken
+        return replace(taken, files=NeededFiles(_Unreadable(), lambda: None))
+
+
+class _Unreadable(dict[str, str]):
+    def items(self) -> NoReturn:
+        raise NotNow
 
 
 def hold_checkpoints(job: Job, watch: Watch, name: str) -> int:
-    """Let no checkpoint complete any more, as a function fails them; returns the latest.
+    """Let no checkpoint complete any more, as a subtask declines them; returns the latest.
 
     The job has to tolerate failed checkpoints, and to take one at a time.
     """
@@ -267,9 +290,9 @@ def raise_(error: BaseException) -> NoReturn:
     raise error
 
 
-def fail_once(watch: Watch, name: str, what: str = "map") -> None:
+def fail_once(watch: Watch, name: str, what: str = "map", error: Exception | None = None) -> None:
     """Let a function fail the next time, and never again."""
-    failures = iter([ValueError("once")])
+    failures = iter([error or ValueError("once")])
 
     def action(value: Any) -> Any:
         for failure in failures:
@@ -306,7 +329,7 @@ def summed(
     **settings: Any,
 ) -> Transformation:
     """The sums of a stream by its keys, and a sink for them."""
-    operator = KeyedMapOperator(function(watch, name), [select_key(key_of)])
+    operator = WatchedMap(function(watch, name), [select_key(key_of)])
     sums = apply(operator, keyed(key_of, upstream), name=name, uid=name, is_keyed=True, **settings)
     return collected(sums, name, uid=f"sink of {name}", **settings)
 

@@ -104,12 +104,37 @@ class Ledger(TwoPhaseCommitSinkFunction):
             file.rename(self.directory / after / transaction)
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
-def test_transactions_of_the_users_own_hold_every_record_once(tmp_path, parallelism):
+@pytest.fixture
+def phases(tmp_path):
     for phase in ("open", "prepared", "committed"):
         (tmp_path / phase).mkdir()
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_transactions_of_the_users_own_hold_every_record_once(tmp_path, phases, parallelism):
     env = environment(parallelism)
     env.enable_checkpointing("10 ms")
     failing_numbers(env).add_sink(Ledger(tmp_path))
     env.execute()
+    assert numbers_in(tmp_path / "committed") == list(range(1, LAST + 1))
+
+
+class HalfPrepared(Ledger):
+    """The first transaction that is prepared with records loses them in doing so."""
+
+    def pre_commit(self, transaction):
+        super().pre_commit(transaction)
+        failed = self.directory / "failed"
+        if not failed.exists() and (self.directory / "prepared" / transaction).exists():
+            failed.touch()
+            raise OSError("half of it is prepared")
+
+
+def test_a_transaction_that_could_not_be_prepared_is_not_used_again(tmp_path, phases):
+    env = environment(1)
+    env.enable_checkpointing("10 ms")
+    env.get_checkpoint_config().set_tolerable_checkpoint_failure_number(100)
+    env.from_sequence(1, LAST).add_sink(HalfPrepared(tmp_path))
+    env.execute()
+    assert (tmp_path / "failed").exists()
     assert numbers_in(tmp_path / "committed") == list(range(1, LAST + 1))

@@ -219,9 +219,6 @@ class SinkOperator(Operator):
 
     _writer: SinkWriter
     _commits: Commits | None = None
-    _failure: TidegateError | None = None
-    """Why nothing could be prepared. What was to be may be gone with it, so that the job has to go
-    back, however many failed checkpoints it tolerates."""
 
     def __init__(self, sink: Sink, format: ArrowFormat | None = None) -> None:
         self.sink = sink
@@ -269,20 +266,14 @@ class SinkOperator(Operator):
             self._writer.write(batch)
 
     def flush(self) -> None:
-        if self._failure is not None:
-            raise self._failure
         with _as_user_code(self._user_code):
             self._writer.flush()
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
-        try:
-            with _as_user_code(self._user_code):
-                self._writer.snapshot(barrier.checkpoint_id)
-                if self._commits is not None:
-                    self._commits.prepared(barrier.checkpoint_id, self._prepared())
-        except TidegateError as failure:
-            self._failure = failure
-            raise
+        with _as_user_code(self._user_code):
+            self._writer.snapshot(barrier.checkpoint_id)
+            if self._commits is not None:
+                self._commits.prepared(barrier.checkpoint_id, self._prepared())
         return OperatorSnapshot()
 
     def _prepared(self) -> Sequence[Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tidegate.checkpoint.layout import TASK_OWNED, home_of
 from tidegate.core.clock import Clock
-from tidegate.core.errors import TidegateError, shorten
+from tidegate.core.errors import InternalError, TidegateError, shorten
 from tidegate.core.ids import (
     Attempt,
     CheckpointId,
@@ -415,9 +415,10 @@ class _Port(CheckpointPort):
         assert self._snapshotter is not None, "a barrier came although no checkpoints are taken"
         self._snapshotter.write(self._subtask, self._key_groups, frozen)
 
-    def decline(self, checkpoint_id: CheckpointId, error: TidegateError, *, skipped: bool) -> None:
+    def skip(self, checkpoint_id: CheckpointId, reason: str) -> None:
         assert self._snapshotter is not None, "a barrier came although no checkpoints are taken"
-        self._snapshotter.decline(self._subtask, checkpoint_id, error, skipped)
+        error = InternalError(reason)
+        self._snapshotter.decline(self._subtask, checkpoint_id, error, skipped=True)
 
 
 def _gate_of(

@@ -72,11 +72,16 @@ class FrozenSubtask:
 
     def release(self) -> None:
         """Nobody will read it any more."""
-        for operator in self.operators:
-            if operator.keyed is not None:
-                operator.keyed.release()
-            if operator.files is not None:
-                operator.files.release()
+        release(self.operators)
+
+
+def release(operators: Iterable[FrozenOperator]) -> None:
+    """Nobody will read these any more."""
+    for operator in operators:
+        if operator.keyed is not None:
+            operator.keyed.release()
+        if operator.files is not None:
+            operator.files.release()
 
 
 class CheckpointPort(Protocol):
@@ -85,8 +90,8 @@ class CheckpointPort(Protocol):
     def snapshot(self, frozen: FrozenSubtask) -> None:
         """Write the state, then acknowledge."""
 
-    def decline(self, checkpoint_id: CheckpointId, error: TidegateError, *, skipped: bool) -> None:
-        """The subtask cannot take part; `skipped`: a newer barrier overtook this one's."""
+    def skip(self, checkpoint_id: CheckpointId, reason: str) -> None:
+        """The subtask takes no part: a newer barrier overtook this one's."""
 
 
 class ChainOutput:
@@ -354,7 +359,7 @@ class Subtask:
                     self._complete_snapshot(checkpoint_id, elements)
                 case SnapshotAborted(checkpoint_id, reason):
                     self._drop_snapshot(checkpoint_id)
-                    self._checkpoints.decline(checkpoint_id, InternalError(reason), skipped=True)
+                    self._checkpoints.skip(checkpoint_id, reason)
                 case AdvanceWatermark(watermark):
                     head.on_watermark(watermark)
                 case InputEnded(input_index, is_last):
@@ -391,12 +396,12 @@ class Subtask:
         start_delay = time.time() - barrier.triggered_at - order.alignment_seconds
         started = time.monotonic()
         frozen: list[FrozenOperator] = []
-        failure: TidegateError | None = None
         try:
             for operator, context in reversed(self._opened):
                 frozen.append(_frozen(operator, context, barrier))
-        except USER_FAILURES as error:
-            failure = self._as_failure(error)
+        except USER_FAILURES:
+            release(frozen)
+            raise
         for _, _, writer in self._writers:
             writer.broadcast(barrier)
         subtask = FrozenSubtask(
@@ -409,10 +414,7 @@ class Subtask:
             alignment_bytes=order.bytes_buffered,
             sync=time.monotonic() - started,
         )
-        if failure is not None:
-            subtask.release()
-            self._checkpoints.decline(barrier.checkpoint_id, failure, skipped=False)
-        elif order.is_whole:
+        if order.is_whole:
             self._checkpoints.snapshot(subtask)
         else:
             self._unfinished[barrier.checkpoint_id] = subtask

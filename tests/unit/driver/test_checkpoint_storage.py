@@ -12,6 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tests.jobs import (
     RESTARTS,
+    NotNow,
     checkpoint_after,
     checkpoints_in,
     fail_once,
@@ -206,7 +207,7 @@ def test_checkpoints_that_fail_too_often_are_a_failure_to_restart_from(
         tap.let(30)
     wait_until(lambda: watch.count("a", "map") == watch.count("b", "map") == 30)
     job.wait_for_checkpoint()
-    fail_once(watch, "a", "snapshot")
+    fail_once(watch, "a", "snapshot", NotNow())
     wait_until(lambda: watch.count("b", "open") == 4)
     for tap in taps:
         tap.open()

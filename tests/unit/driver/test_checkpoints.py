@@ -11,7 +11,9 @@ from tests.jobs import (
     RESTARTS,
     TOLERANT,
     CoSums,
+    NotNow,
     Sums,
+    WatchedMap,
     fail_once,
     hold_checkpoints,
     key_of,
@@ -26,7 +28,6 @@ from tests.taps import Tap
 from tidegate.checkpoint.statistics import CheckpointStatus
 from tidegate.core.errors import CheckpointFailed
 from tidegate.graph.logical import Upstream
-from tidegate.operators.keyed import KeyedMapOperator
 from tidegate.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from tidegate.state.keys import select_key
 
@@ -151,7 +152,7 @@ def test_a_completed_checkpoint_forgives_the_failures_before_it(start, watch):
     settings = {**CHECKPOINTS, **NO_RESTART, TOLERABLE: 2}
     job = start(summed(watch, read(tap)), settings=settings, parallelism=1)
     for _ in range(3):
-        failures = iter([ValueError("not now")] * 2)
+        failures = iter([NotNow()] * 2)
         watch.on("sums", "snapshot", lambda _, left=failures: [raise_(each) for each in left])
         known = job.history.counts.failed
         wait_until(lambda known=known: job.history.counts.failed == known + 2)
@@ -212,7 +213,7 @@ def test_more_state_than_the_driver_takes_is_refused_with_the_way_out(start, wat
 
 
 def two_inputs(watch, *taps):
-    operator = KeyedMapOperator(CoSums(watch, "sums"), [select_key(key_of)] * 2)
+    operator = WatchedMap(CoSums(watch, "sums"), [select_key(key_of)] * 2)
     inputs = [
         Upstream(up.transformation, up.partitioning, input_index=index)
         for index, up in enumerate(keyed(key_of, read(tap)) for tap in taps)

@@ -8,6 +8,8 @@ from tests.jobs import (
     CHECKPOINTS,
     RESTARTS,
     CoSums,
+    NotNow,
+    WatchedMap,
     fail_once,
     key_of,
     pairs,
@@ -18,7 +20,6 @@ from tests.programs import PATIENCE, apply, collected, keyed, read, wait_until
 from tests.taps import Tap
 from tidegate.core.errors import UserFunctionError
 from tidegate.graph.logical import Upstream
-from tidegate.operators.keyed import KeyedMapOperator
 from tidegate.protocol.job_status import JobStatus
 from tidegate.state.keys import select_key
 
@@ -75,7 +76,7 @@ def test_a_failure_before_the_final_checkpoint_is_complete_is_recovered_from(sta
 
 
 def test_a_final_checkpoint_that_fails_within_what_is_tolerated_is_taken_again(start, watch):
-    fail_once(watch, "sums", "snapshot")
+    fail_once(watch, "sums", "snapshot", NotNow())
     settings = {**ONLY_AT_THE_END, "execution.checkpointing.tolerable-failed-checkpoints": 1}
     job = start(summed(watch, read(RECORDS)), settings=settings, parallelism=1)
     job.result()
@@ -175,7 +176,7 @@ def test_a_source_subtask_that_has_finished_is_not_run_again(start, watch):
 
 def test_an_input_that_has_ended_stays_ended_after_a_failure(start, watch):
     ended, going_on = Tap(RECORDS, is_open=True), Tap(RECORDS)
-    operator = KeyedMapOperator(CoSums(watch, "sums"), [select_key(key_of)] * 2)
+    operator = WatchedMap(CoSums(watch, "sums"), [select_key(key_of)] * 2)
     inputs = [
         Upstream(up.transformation, up.partitioning, input_index=index)
         for index, up in enumerate([keyed(key_of, read(ended)), keyed(key_of, read(going_on))])

@@ -12,6 +12,7 @@ from tests.jobs import (
     TOLERANT,
     CoSums,
     Watched,
+    WatchedMap,
     fail_once,
     hold_checkpoints,
     key_of,
@@ -21,7 +22,6 @@ from tests.taps import Tap
 from tidegate.connectors.source import InputStatus, Poll, Source, SourceReader
 from tidegate.connectors.splits import KnownSplits
 from tidegate.graph.logical import Upstream
-from tidegate.operators.keyed import KeyedMapOperator
 from tidegate.state.keys import select_key
 from tidegate.stream.batch import Batch
 
@@ -41,7 +41,7 @@ class Ones:
 def count_over_a_failure(start, watch, mode):
     """Both inputs flow all the time; returns what was counted beyond what was read."""
     taps = [Tap(Ones(), is_open=True), Tap(Ones(), is_open=True)]
-    operator = KeyedMapOperator(CoSums(watch, "sums"), [select_key(key_of)] * 2)
+    operator = WatchedMap(CoSums(watch, "sums"), [select_key(key_of)] * 2)
     inputs = [
         Upstream(up.transformation, up.partitioning, input_index=index)
         for index, up in enumerate(keyed(key_of, read(tap)) for tap in taps)

@@ -325,25 +325,6 @@ def test_a_sink_is_flushed_before_a_snapshot_and_at_the_end():
     assert harness.operator._writer.journal == ["open", [1, 2], "flush", [3], "end", "close"]
 
 
-class Unprepared(Journal):
-    def create_writer(self, context):
-        return UnpreparedWriter()
-
-
-class UnpreparedWriter(JournalWriter):
-    def snapshot(self, checkpoint_id):
-        raise OSError("disk full")
-
-
-def test_a_sink_that_could_not_prepare_takes_no_record_any_more():
-    with OperatorHarness(SinkOperator(Unprepared())) as harness:
-        harness.process([1])
-        with pytest.raises(UserFunctionError, match="disk full"):
-            harness.snapshot()
-        with pytest.raises(UserFunctionError, match="disk full"):
-            harness.flush()
-
-
 def test_what_a_writer_of_the_user_raises_is_the_users():
     harness = OperatorHarness(SinkOperator(Journal()), name="Journal")
     with harness, pytest.raises(UserFunctionError, match="ValueError: bad record"):

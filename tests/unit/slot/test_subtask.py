@@ -78,7 +78,7 @@ class Subject:
         self.outbox = Outbox(0, 1, SpillStore(directory, 1 << 20))
         self.outbox.begin_step(1)
         self.snapshots = []
-        self.declined = []
+        self.skipped = []
         contexts = [
             replace(
                 OperatorHarness(MapOperator(abs), name=chained.name, uid=chained.uid).context,
@@ -112,8 +112,8 @@ class Subject:
     def snapshot(self, frozen):
         self.snapshots.append(frozen)
 
-    def decline(self, checkpoint_id, error, *, skipped):
-        self.declined.append((checkpoint_id, str(error), skipped))
+    def skip(self, checkpoint_id, reason):
+        self.skipped.append((checkpoint_id, reason))
 
     def sent(self, vertex=1):
         elements = self.outbox.take_local(vertex)
@@ -245,17 +245,15 @@ def test_a_barrier_comes_before_the_records_of_its_slice(tested, notes):
     assert splits == [[RangeSplit(0, 2)], ["a"], ["b"]]
 
 
-def test_a_snapshot_that_fails_is_declined_and_the_barrier_travels_on(tested, notes):
+def test_a_subtask_whose_snapshot_fails_fails_and_sends_nothing_more(tested, notes):
     failing = Noting("a", fails=["snapshot"])
     subject = tested(collected(Upstream(chain_of_notes(failing), Rebalance())))
     subject.subtask.open()
     barrier = Barrier(CheckpointId(1), 0.0)
     subject.subtask.run_slice(1, 1 << 20, [barrier], SplitAssignment(splits=(RangeSplit(0, 2),)))
-    assert subject.sent() == [barrier, [1]]
-    ((checkpoint_id, reason, skipped),) = subject.declined
-    assert (checkpoint_id, skipped) == (1, False)
-    assert "ValueError: snapshot" in reason
-    assert subject.subtask.failure is None
+    assert subject.sent() == []
+    assert subject.snapshots == []
+    assert "ValueError: snapshot" in str(subject.subtask.failure)
 
 
 def test_what_had_ended_with_nothing_left_is_not_opened_but_ends_again(tmp_path, notes):
