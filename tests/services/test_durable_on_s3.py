@@ -31,9 +31,9 @@ def test_the_log_is_read_again_and_cut(s3_url):
 
 def test_a_segment_is_written_once(s3_url):
     log = DurableLog(s3_url)
-    log.append(0, Segment.of(Batch.of_records(["first"]), (), ()))
+    log.append(0, Segment.of([Batch.of_records(["first"])], (), ()))
     with pytest.raises(StorageError, match="another attempt of the job has written it"):
-        log.append(0, Segment.of(Batch.of_records(["second"]), (), ()))
+        log.append(0, Segment.of([Batch.of_records(["second"])], (), ()))
     assert log.read(0).records == ["first"]
     with pytest.raises(CorruptCheckpoint, match="segments 0 to 1"):
         log.numbers_from(0, 1)

@@ -144,13 +144,16 @@ class DurableReader(SourceReader):
             return Poll(None, self._intake.status())
         if logged.number != self._segment:
             self._segment, self._index = logged.number, 0
-        stop = min(self._index + max_records, len(logged.batch))
-        batch = logged.batch.slice(self._index, stop)
-        self._index = stop
+        # A restored position may be behind the first records of its segment.
+        start = min(self._index - logged.first, len(logged.batch))
+        stop = min(start + max_records, len(logged.batch))
+        self._index = max(self._index, logged.first + stop)
         if stop == len(logged.batch):
             self._intake.done_with_first()
-            self._segment, self._index = logged.number + 1, 0
-        return Poll(batch, InputStatus.MORE_AVAILABLE)
+            following = self._intake.first()
+            if following is None or following.number != logged.number:
+                self._segment, self._index = logged.number + 1, 0
+        return Poll(logged.batch.slice(start, stop), InputStatus.MORE_AVAILABLE)
 
     def is_available(self) -> bool:
         return self._intake.is_available()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -23,9 +23,11 @@ _JOIN_SECONDS: Final = 10.0
 
 
 class Logged(NamedTuple):
-    """A segment in memory, on its way to the job."""
+    """Records of a segment in memory, on their way to the job."""
 
     number: int
+    first: int
+    """The place of the first of them in the segment."""
     batch: Batch
 
 
@@ -74,9 +76,11 @@ class Intake:
         """The rest of the log of the other job is the first segment of the own one."""
         numbers = other.numbers_from(split.segment, _needed(split))
         segments = [other.read(number) for number in numbers]
-        batches = [segment.batch(self._context.format) for segment in segments]
-        if batches:
-            batches[0] = batches[0].slice(split.index, len(batches[0]))
+        read, batches = split.index, list[Batch]()
+        for segment in segments:
+            for batch in segment.batches(self._context.format):
+                batches.append(batch.slice(min(read, len(batch)), len(batch)))
+                read = max(read - len(batch), 0)
         live, assigned = split.live, split.assigned
         if numbers and numbers[-1] != split.as_of:
             live, assigned = segments[-1].live, segments[-1].assigned
@@ -188,7 +192,7 @@ class Intake:
             with self._lock:
                 if self._end.as_of is None or number > self._end.as_of:
                     self._end = LogSplit(0, 0, segment.live, number, segment.assigned)
-            self._enqueue(number, segment.batch(self._context.format))
+            self._enqueue(number, segment.batches(self._context.format))
         return True
 
     def _go_live(self) -> None:
@@ -238,30 +242,34 @@ class Intake:
             status = poll.status
             if poll.batch is not None:
                 batches.append(poll.batch)
-        batch = _joined(batches)
+        batches = _joined(batches)
         is_over = status is InputStatus.END_OF_INPUT
-        if batch is not None or is_over:
-            self._append(batch)
+        if batches or is_over:
+            self._append(batches)
         if failure is not None:
             raise failure
         with self._lock:
             self._is_over = is_over
-        return batch is not None
+        return bool(batches)
 
-    def _append(self, batch: Batch | None) -> None:
+    def _append(self, batches: Sequence[Batch]) -> None:
         live = tuple(self._inner.snapshot())
         number = 0 if self._end.as_of is None else self._end.as_of + 1
-        self._logged.append(number, Segment.of(batch, live, self._end.assigned))
+        self._logged.append(number, Segment.of(batches, live, self._end.assigned))
         with self._lock:
             self._end = LogSplit(0, 0, live, number, self._end.assigned)
         self._inner.notify_logged()
-        self._enqueue(number, batch)
+        self._enqueue(number, batches)
 
-    def _enqueue(self, number: int, batch: Batch | None) -> None:
-        if batch is not None and len(batch):
-            with self._lock:
-                self._queue.append(Logged(number, batch))
-                self.queued += len(batch)
+    def _enqueue(self, number: int, batches: Iterable[Batch]) -> None:
+        """All of a segment at once: the reader is through with it when another one is first."""
+        with self._lock:
+            first = 0
+            for batch in batches:
+                if len(batch):
+                    self._queue.append(Logged(number, first, batch))
+                    first += len(batch)
+            self.queued += first
 
     def _wait_for_room(self) -> bool:
         """False: nobody wants more."""
@@ -280,10 +288,12 @@ class Intake:
             self._oldest += 1
 
 
-def _joined(batches: Sequence[Batch]) -> Batch | None:
-    """All records as one batch; None where there are none."""
-    found = [batch for batch in batches if len(batch)]
-    return Batch.concat(found) if found else None
+def _joined(batches: Sequence[Batch]) -> list[Batch]:
+    """All records, as they are logged."""
+    for batch in batches:
+        if batch.format is not None:
+            _ = batch.columns
+    return Batch.joined(batches)
 
 
 def _needed(split: LogSplit) -> int | None:

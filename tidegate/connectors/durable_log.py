@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,27 +44,34 @@ class Segment:
     """All splits that its reader was ever given."""
 
     @classmethod
-    def of(cls, batch: Batch | None, live: tuple[Any, ...], assigned: tuple[Any, ...]) -> Segment:
-        if batch is None:
-            return cls(None, [], None, live, assigned)
-        stamps = None if batch.timestamps is None else batch.timestamps.astype("<i8").tobytes()
-        if batch.format is None:
-            return cls(None, batch.records, stamps, live, assigned)
+    def of(
+        cls, batches: Sequence[Batch], live: tuple[Any, ...], assigned: tuple[Any, ...]
+    ) -> Segment:
+        known = [batch.timestamps for batch in batches if batch.timestamps is not None]
+        stamps = None
+        if batches and len(known) == len(batches):
+            stamps = np.concatenate(known).astype("<i8").tobytes()
+        if not batches or batches[0].format is None:
+            records = [record for batch in batches for record in batch.records]
+            return cls(None, records, stamps, live, assigned)
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.columns.schema) as writer:
-            writer.write_batch(batch.columns)
+        with pa.ipc.new_stream(sink, batches[0].columns.schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch.columns)
         return cls(sink.getvalue().to_pybytes(), [], stamps, live, assigned)
 
-    def batch(self, format: ArrowFormat | None) -> Batch:
+    def batches(self, format: ArrowFormat | None) -> Iterator[Batch]:
         """The records, as those of a stream that travels in `format`."""
         stamps = None if self.timestamps is None else np.frombuffer(self.timestamps, "<i8")
         if self.columns is None:
-            return Batch(records=self.records, format=format, timestamps=stamps)
-        table = pa.ipc.open_stream(self.columns).read_all().combine_chunks()
-        assert format is not None
-        batches = table.to_batches()
-        columns = batches[0] if batches else format.encode([])
-        return Batch(columns=columns, format=format, timestamps=stamps)
+            yield Batch(records=self.records, format=format, timestamps=stamps)
+            return
+        first = 0
+        for columns in pa.ipc.open_stream(self.columns):
+            stop = first + columns.num_rows
+            own = None if stamps is None else stamps[first:stop]
+            yield Batch(columns=columns, format=format, timestamps=own)
+            first = stop
 
 
 @dataclass(frozen=True, slots=True, repr=False)

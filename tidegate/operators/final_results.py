@@ -39,8 +39,10 @@ class Aggregating(Operator):
         try:
             self.aggregation.process(batch, input_index)
         finally:
-            if self._results is not None and (results := self._results.take()) is not None:
-                self._keep(batch.slice(0, len(results)), results)
+            first = 0
+            for results in [] if self._results is None else self._results.take():
+                self._keep(batch.slice(first, first + len(results)), results)
+                first += len(results)
 
     def _keep(self, batch: Batch, results: Batch) -> None:
         """There is one result for each record, in order; up to one that failed."""
@@ -99,6 +101,6 @@ class _Results:
     def emit_watermark(self, watermark: Watermark) -> None:
         self._output.emit_watermark(watermark)
 
-    def take(self) -> Batch | None:
+    def take(self) -> list[Batch]:
         batches, self._batches = self._batches, []
-        return Batch.concat(batches) if batches else None
+        return batches

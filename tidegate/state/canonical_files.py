@@ -206,9 +206,10 @@ class OpenedTable:
         try:
             with pq.ParquetFile(source, metadata=self._metadata) as file:
                 table = file.read_row_group(number, use_threads=False).combine_chunks()
-        except (pa.ArrowException, OSError) as problem:
+            (rows,) = table.to_batches()
+        except (pa.ArrowException, OSError, ValueError) as problem:
             raise CorruptCheckpoint(self._where, "a row group", str(problem)) from None
-        return table.to_batches()[0]
+        return rows
 
 
 class _Part(io.RawIOBase):

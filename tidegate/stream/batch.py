@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.types.arrow import ArrowFormat
+
+_MOST_BYTES: Final = 1 << 30
 
 
 class Batch:
@@ -94,15 +96,33 @@ class Batch:
         )
 
     @classmethod
-    def concat(cls, batches: Sequence[Batch]) -> Batch:
-        """One batch of all records of `batches`, which share a format; at least one is needed."""
+    def joined(cls, batches: Iterable[Batch], most_bytes: int = _MOST_BYTES) -> list[Batch]:
+        """The same records in few batches, all of one format.
+
+        Columns beyond `most_bytes` stay apart: a column of text holds less than 2 GiB.
+        """
+        groups: list[list[Batch]] = []
+        size = 0
+        for batch in filter(len, batches):
+            own = batch.columns.nbytes if batch.is_columnar else 0
+            if groups and size + own <= most_bytes:
+                groups[-1].append(batch)
+                size += own
+            else:
+                groups.append([batch])
+                size = own
+        return [cls._joined(group) for group in groups]
+
+    @classmethod
+    def _joined(cls, batches: list[Batch]) -> Batch:
         if len(batches) == 1:
             return batches[0]
         stamps = [b.timestamps for b in batches if b.timestamps is not None]
         timestamps = np.concatenate(stamps) if len(stamps) == len(batches) else None
         format = batches[0].format
         if format is not None and all(b.is_columnar for b in batches):
-            table = pa.Table.from_batches([b.columns for b in batches]).combine_chunks()
-            return cls(columns=table.to_batches()[0], format=format, timestamps=timestamps)
+            table = pa.Table.from_batches([b.columns for b in batches])
+            (columns,) = table.combine_chunks().to_batches()
+            return cls(columns=columns, format=format, timestamps=timestamps)
         records = [record for b in batches for record in b.records]
         return cls(records=records, format=format, timestamps=timestamps)

@@ -163,6 +163,34 @@ def test_a_restored_position_goes_on_in_the_middle_of_a_segment(tmp_path):
     again.crash()
 
 
+@pytest.mark.parametrize("index", range(1, 6))
+def test_a_restored_position_goes_on_in_a_segment_of_more_than_one_batch(tmp_path, log, index):
+    texts = arrow_format(Types.STRING())
+    batches = [Batch(columns=texts.encode(part), format=texts) for part in (["a", "b"], ["c", "d"])]
+    more = [Batch(columns=texts.encode(["e", "f"]), format=texts)]
+    log.append(0, Segment.of([*batches, *more], (), ("line",)))
+    source = Fleeting(type_info=Types.STRING())
+    source.is_over = True
+    position = LogSplit(0, index, as_of=0, assigned=("line",))
+    reading = Reading(tmp_path, source, restored=[position], fresh=())
+    assert reading.take(6 - index, max_records=1) == list("abcdef")[index:]
+    assert reading.reader.snapshot()[0].segment == 1
+    reading.crash()
+
+
+def test_a_job_takes_over_the_rest_of_a_segment_of_more_than_one_batch(tmp_path):
+    texts = arrow_format(Types.STRING())
+    batches = [Batch(columns=texts.encode(part), format=texts) for part in (["a", "b"], ["c", "d"])]
+    DurableLog(str(tmp_path / "one")).append(0, Segment.of(batches, (), ("line",)))
+    source = Fleeting(type_info=Types.STRING())
+    source.is_over = True
+    position = LogSplit(0, 3, as_of=0, assigned=("line",))
+    origin = str(tmp_path / "one")
+    reading = Reading(tmp_path / "two", source, restored=[position], fresh=(), origin=origin)
+    assert reading.to_the_end() == ["d"]
+    reading.crash()
+
+
 def test_a_split_is_read_live_once_though_it_is_assigned_again(tmp_path):
     source = Fleeting("ab")
     first = Reading(tmp_path, source)
@@ -229,7 +257,7 @@ def test_typed_records_and_timestamps_come_back_as_they_were():
         Batch(records=[("a", 1), ("b", None)], format=pairs, timestamps=stamps),
         Batch(records=[object, {"a": {1}}], timestamps=None),
     ):
-        found = Segment.of(batch, ("live",), ("live",)).batch(batch.format)
+        (found,) = Segment.of([batch], ("live",), ("live",)).batches(batch.format)
         assert found.records == batch.records
         assert found.format is batch.format
         if batch.timestamps is None:
@@ -308,7 +336,7 @@ def test_without_files_for_checkpoints_there_is_no_log():
 
 
 def test_a_damaged_segment_is_refused(tmp_path, log):
-    log.append(0, Segment.of(Batch.of_records(["a"]), (), ()))
+    log.append(0, Segment.of([Batch.of_records(["a"])], (), ()))
     file = next((tmp_path / "log").iterdir())
     file.write_bytes(file.read_bytes()[:-1] + b"!")
     with pytest.raises(CorruptCheckpoint, match="a segment with its checksum"):
@@ -324,7 +352,7 @@ def test_a_damaged_segment_is_refused(tmp_path, log):
 
 def test_a_missing_segment_is_refused(log):
     for number in (3, 5):
-        log.append(number, Segment.of(None, (), ()))
+        log.append(number, Segment.of([], (), ()))
     with pytest.raises(CorruptCheckpoint, match=r"segments 3 to 5 of a log.*1 of them missing"):
         log.numbers_from(3, None)
     with pytest.raises(CorruptCheckpoint, match="segments 5 to 7"):
@@ -335,7 +363,7 @@ def test_an_attempt_that_is_not_alone_fails_and_nothing_is_overwritten(tmp_path,
     source = Fleeting("a")
     reading = Reading(tmp_path, source)
     reading.take(1)
-    log.append(1, Segment.of(Batch.of_records(["of another attempt"]), ("line",), ("line",)))
+    log.append(1, Segment.of([Batch.of_records(["of another attempt"])], ("line",), ("line",)))
     source.pushed += "b"
     with pytest.raises(StorageError, match="another attempt of the job has written it"):
         wait_until(lambda: reading.reader.poll(1).status is None)
@@ -468,7 +496,7 @@ def test_a_push_that_could_not_be_logged_is_not_acknowledged(tmp_path, log):
     office = Office()
     reading = Reading(tmp_path, CallbackSource(office.subscribe), fresh=("subscription",))
     wait_until(lambda: office.emit)
-    log.append(0, Segment.of(None, (), ()))
+    log.append(0, Segment.of([], (), ()))
     failures = []
 
     def push():

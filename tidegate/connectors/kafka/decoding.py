@@ -141,7 +141,9 @@ class Decoder(ABC):
             return Decoded(self.decode(messages), len(messages))
         except UnreadableMessages as problem:
             if self.skips_undecodable:
-                return Decoded(self._decodable(messages), len(messages))
+                good = self._decodable(messages)
+                found = self.decode(good) if good else Batch.of_records([], self.format)
+                return Decoded(found, len(messages))
             return self._up_to_the_first_bad_one(messages, problem)
 
     def _up_to_the_first_bad_one(
@@ -163,15 +165,15 @@ class Decoder(ABC):
             reason = str(alone)
         return Decoded(Batch.of_records([], self.format), 0, reason)
 
-    def _decodable(self, messages: Sequence[Any]) -> Batch:
+    def _decodable(self, messages: Sequence[Any]) -> Sequence[Any]:
         try:
-            return self.decode(messages)
+            self.decode(messages)
         except UnreadableMessages:
             if len(messages) == 1:
-                return Batch.of_records([], self.format)
-        middle = len(messages) // 2
-        halves = [self._decodable(messages[:middle]), self._decodable(messages[middle:])]
-        return Batch.concat([half for half in halves if len(half)] or halves[:1])
+                return ()
+            middle = len(messages) // 2
+            return [*self._decodable(messages[:middle]), *self._decodable(messages[middle:])]
+        return messages
 
 
 def decoder_of(schema: KafkaRecordDeserializationSchema, format: ArrowFormat | None) -> Decoder:

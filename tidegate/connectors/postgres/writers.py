@@ -103,11 +103,12 @@ class TableWriter(CommittingWriter):
 
     def _send(self) -> None:
         if self._rows:
-            batch = Batch.concat(self._waiting)
+            batches = Batch.joined(self._waiting)
             self._waiting.clear()
             self._rows = 0
             assert self._session is not None
-            self._arrived(self._session, batch)
+            for batch in batches:
+                self._arrived(self._session, batch)
 
     @abstractmethod
     def _arrived(self, session: Session, batch: Batch) -> None:

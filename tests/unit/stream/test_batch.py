@@ -1,0 +1,49 @@
+"""Batches that become one, and those that cannot."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.stream.batch import Batch
+from tidegate.types.arrow import arrow_format
+from tidegate.types.typeinfo import Types
+
+TEXTS = arrow_format(Types.STRING())
+
+
+def batch_of(texts, first, *, columnar):
+    stamps = np.arange(first, first + len(texts))
+    if columnar:
+        return Batch(columns=TEXTS.encode(texts), format=TEXTS, timestamps=stamps)
+    return Batch(records=texts, format=TEXTS, timestamps=stamps)
+
+
+@settings(deadline=None)
+@given(
+    parts=st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=8),
+    most_bytes=st.integers(0, 200),
+)
+def test_joined_batches_hold_every_record_in_order_whatever_fits_into_one(parts, most_bytes):
+    first, batches = 0, []
+    for size, columnar in parts:
+        texts = [f"text {number}" for number in range(first, first + size)]
+        batches.append(batch_of(texts, first, columnar=columnar))
+        first += size
+    joined = Batch.joined(batches, most_bytes)
+    assert [text for batch in joined for text in batch.records] == [
+        f"text {number}" for number in range(first)
+    ]
+    assert [stamp for batch in joined for stamp in batch.timestamps] == list(range(first))
+
+
+def test_columns_are_joined_up_to_the_size_that_is_allowed():
+    batches = [batch_of(["x" * 100], number, columnar=True) for number in range(5)]
+    joined = Batch.joined(batches, 2 * batches[0].columns.nbytes)
+    assert [len(batch) for batch in joined] == [2, 2, 1]
+    assert [len(batch) for batch in Batch.joined(batches)] == [5]
+
+
+def test_what_is_larger_than_allowed_stays_as_it_is():
+    large = batch_of(["x" * 100], 1, columnar=True)
+    small = batch_of(["y"], 2, columnar=True)
+    assert [len(each) for each in Batch.joined([small, large, small], 50)] == [1, 1, 1]
