@@ -57,6 +57,10 @@ class Unreadable:
     """Its path or URL, without credentials."""
     error: TidegateError
 
+    @property
+    def checkpoint_id(self) -> CheckpointId:
+        return id_of(self.name) or _NO_ID
+
 
 @dataclass(frozen=True, slots=True)
 class Retained:

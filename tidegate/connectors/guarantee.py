@@ -25,6 +25,8 @@ class Delivery:
     guarantee: DeliveryGuarantee
     why: str
     """The rest of a sentence that begins with the sink: "commits with the checkpoint"."""
+    commits: bool = False
+    """Whether what it has committed with a checkpoint comes twice if the job goes back further."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,8 @@ class SupportsCommitter(Sink):
     """A sink whose results become visible in two phases."""
 
     def delivery(self) -> Delivery:
-        return Delivery(DeliveryGuarantee.EXACTLY_ONCE, "commits with the checkpoint")
+        why = "commits with the checkpoint"
+        return Delivery(DeliveryGuarantee.EXACTLY_ONCE, why, commits=True)
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> CommittingWriter:

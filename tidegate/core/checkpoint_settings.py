@@ -161,6 +161,13 @@ class CheckpointSettings:
         "Start even if the savepoint holds state that no operator takes.",
         ("execution.savepoint.ignore-unclaimed-state",),
     )
+    skip_damaged: bool = option(
+        "tidegate.recovery.skip-damaged-checkpoints",
+        BOOLEAN,
+        False,
+        "Go back past a checkpoint that cannot be read although sinks have committed with it: what "
+        "they committed since the one before it comes twice.",
+    )
 
     def __post_init__(self) -> None:
         if self.storage is CheckpointStorageType.FILESYSTEM and self.directory is None:

@@ -38,6 +38,7 @@
     │   ├── StorageError         the storage of checkpoints fails
     │   │   └── BlobNotFound         there is nothing at this place
     │   ├── CorruptCheckpoint    what a checkpoint stored is not what is found
+    │   ├── RepeatsCommitted     the checkpoint that sinks committed with is damaged
     │   ├── UnsupportedFormat    a checkpoint of a newer Tidegate
     │   ├── CheckpointAborted    a checkpoint was given up while a subtask still wrote
     │   ├── DirectoryTaken       another driver owns the job's directory
@@ -526,6 +527,22 @@ class CorruptCheckpoint(ExternalError):
         return (
             f"{place} is corrupt: expected {expected}, found {found}; another copy of it can be "
             "used in its place, or an older checkpoint or savepoint of the job"
+        )
+
+
+class RepeatsCommitted(ExternalError):
+    """Sinks have committed with a checkpoint that cannot be read any more."""
+
+    def __init__(self, damaged: str, problem: str, older: str, sinks: tuple[str, ...]) -> None:
+        super().__init__(damaged, problem, older, sinks)
+
+    def __str__(self) -> str:
+        damaged, problem, older, sinks = self.args
+        return (
+            f"{damaged} cannot be restored, and from {older} on the job would write again what "
+            f"{', '.join(map(repr, sinks))} committed since. Put back the files of the checkpoint, "
+            "or start from a later savepoint; or set tidegate.recovery.skip-damaged-checkpoints "
+            f"and remove what comes twice. What is wrong with it: {problem}"
         )
 
 

@@ -10,15 +10,21 @@ from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.layout import directory_of
 from tidegate.checkpoint.locate import candidates, find_begun, find_latest, open_checkpoint
 from tidegate.checkpoint.memory_store import MemoryCheckpointStore
-from tidegate.checkpoint.store import CheckpointStore
+from tidegate.checkpoint.store import CheckpointStore, Unreadable
 from tidegate.core.checkpoint_settings import CheckpointSettings
-from tidegate.core.errors import ConfigError, CorruptCheckpoint, NoCheckpoint, UnsupportedFormat
+from tidegate.core.errors import (
+    ConfigError,
+    CorruptCheckpoint,
+    NoCheckpoint,
+    TidegateError,
+    UnsupportedFormat,
+)
 from tidegate.core.ids import CheckpointId, JobId, new_job_id
 from tidegate.core.modes import CheckpointStorageType
 from tidegate.state.snapshot import OperatorHandle
 from tidegate.state.snapshot_reader import CheckpointLocation, read_segment
 from tidegate.storage.filesystem import open_store
-from tidegate.storage.locations import below, shown
+from tidegate.storage.locations import below, parent_and_name, shown
 
 _log = logging.getLogger("tidegate.checkpoint")
 LATEST = "latest"
@@ -35,6 +41,8 @@ class CheckpointHome:
     """Checkpoints of an earlier run of this job, oldest first."""
     origins: tuple[Checkpoint, ...] = ()
     """Checkpoints of somebody else to begin with, the best one last."""
+    damaged: tuple[Unreadable, ...] = ()
+    """Checkpoints later than all of these that cannot be read."""
 
     @property
     def directory(self) -> str | None:
@@ -56,6 +64,7 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
     path = settings.restore_path
     job_id = new_job_id()
     origins: tuple[Checkpoint, ...] = ()
+    damaged: tuple[Unreadable, ...] = ()
     if path == LATEST:
         if settings.directory is None:
             raise ConfigError(
@@ -69,18 +78,16 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
             _log.info("no checkpoint of %r in %s: it begins anew", job_name, settings.directory)
             job_id = find_begun(base, job_name) or job_id
         elif directory is None:
-            origins = _origins(below(settings.directory, found.metadata.job_id))
+            origins, damaged = _origins(below(settings.directory, found.metadata.job_id))
         else:
             job_id = found.metadata.job_id
     elif path is not None:
-        origins = _origins(path)
+        origins, damaged = _origins(path)
     if directory is None:
-        return CheckpointHome(job_id=job_id, store=MemoryCheckpointStore(), origins=origins)
+        return _home(job_id, MemoryCheckpointStore(), origins, damaged)
     store = CheckpointStore(open_store(below(directory, job_id)), job_name)
-    for unreadable in store.retained().unreadable:
-        _log.error("checkpoint %s is left out: %s", unreadable.path, unreadable.error)
     store.clean_leftovers()
-    return CheckpointHome(job_id=job_id, store=store, retained=_own(store), origins=origins)
+    return _home(job_id, store, origins, damaged)
 
 
 def take_over(predecessor: CheckpointHome, job_name: str) -> CheckpointHome:
@@ -88,20 +95,37 @@ def take_over(predecessor: CheckpointHome, job_name: str) -> CheckpointHome:
     store = predecessor.store
     if predecessor.directory is not None:
         store = CheckpointStore(open_store(predecessor.directory), job_name)
-    return CheckpointHome(job_id=predecessor.job_id, store=store, retained=_own(store))
+    return _home(predecessor.job_id, store)
 
 
-def _own(store: CheckpointStore | MemoryCheckpointStore) -> tuple[Checkpoint, ...]:
+def _home(
+    job_id: JobId,
+    store: CheckpointStore | MemoryCheckpointStore,
+    origins: tuple[Checkpoint, ...] = (),
+    damaged: tuple[Unreadable, ...] = (),
+) -> CheckpointHome:
     directory = store.directory
-    own: list[Checkpoint] = []
-    for metadata in store.retained().checkpoints:
+    found = store.retained()
+    unreadable = list(found.unreadable)
+    retained: list[Checkpoint] = []
+    for metadata in found.checkpoints:
         name = directory_of(metadata.checkpoint_id)
         location = None if directory is None else CheckpointLocation(directory, name)
+        checkpoint = Checkpoint(metadata, location)
         try:
-            own.append(_with_facts(Checkpoint(metadata, location)))
+            retained.append(_with_facts(checkpoint))
         except CorruptCheckpoint as error:
-            _log.error("checkpoint %s is left out: %s", name, error)
-    return tuple(own)
+            unreadable.append(Unreadable(name, checkpoint.path, error))
+    for each in unreadable:
+        _left_out(each.path, each.error)
+    latest = retained[-1].checkpoint_id if retained else 0
+    return CheckpointHome(
+        job_id=job_id,
+        store=store,
+        retained=tuple(retained),
+        origins=origins,
+        damaged=(*damaged, *(each for each in unreadable if each.checkpoint_id > latest)),
+    )
 
 
 def _directory(settings: CheckpointSettings) -> str | None:
@@ -134,19 +158,27 @@ def _with_facts(checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, metadata=replace(metadata, operators=operators))
 
 
-def _origins(path: str) -> tuple[Checkpoint, ...]:
-    """The checkpoint at a path; all those of a job's directory that can be read, oldest first."""
+def _origins(path: str) -> tuple[tuple[Checkpoint, ...], tuple[Unreadable, ...]]:
+    """The checkpoint at a path, or those of a job's directory, oldest first; and damaged ones.
+
+    Those that cannot be read are left out; they are returned if they are later than all others.
+    """
     paths = candidates(path)
     points: list[Checkpoint] = []
+    damaged: list[Unreadable] = []
     for each in reversed(paths or [path]):
         try:
-            found = _with_facts(open_checkpoint(each))
+            points.append(_with_facts(open_checkpoint(each)))
+            damaged.clear()
         except (CorruptCheckpoint, UnsupportedFormat, NoCheckpoint) as error:
             if len(paths) < 2:
                 raise
-            _log.error("checkpoint %s is left out: %s", each, error)
-        else:
-            points.append(found)
+            _left_out(each, error)
+            damaged.append(Unreadable(parent_and_name(each)[1], shown(each), error))
     if not points:
         raise NoCheckpoint(shown(path), "none of its checkpoints can be read", "give another")
-    return tuple(points)
+    return tuple(points), tuple(damaged)
+
+
+def _left_out(path: str, error: TidegateError) -> None:
+    _log.error("checkpoint %s is left out: %s", path, error)

@@ -17,7 +17,7 @@ from tidegate.connectors.source import EnumeratorContext
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
-from tidegate.core.errors import DirectoryTaken, TidegateError
+from tidegate.core.errors import DirectoryTaken, RepeatsCommitted, TidegateError
 from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import CheckpointId, JobId, PipelineId, VertexId
 from tidegate.core.modes import (
@@ -33,6 +33,7 @@ from tidegate.driver.store_thread import (
     PublicationSettled,
     StoreThread,
 )
+from tidegate.graph.guarantees import committing_sinks
 from tidegate.graph.job_graph import JobGraph
 from tidegate.protocol.assembly import CheckpointedJob
 from tidegate.protocol.coordinator import (
@@ -119,6 +120,11 @@ class JobCheckpoints:
         """The plan under which another master goes on from it, once it is complete."""
         self._final_not_before = 0.0
         self._store = StoreThread(home.store)
+        self._committing = committing_sinks(graph, settings)
+        for damaged in home.damaged:
+            refusal = self._go_back_past(damaged.checkpoint_id, damaged.path, damaged.error)
+            if refusal is not None:
+                raise refusal
         if point is not None and not self._settings.restore_partially:
             known = {chained.operator_id for v in graph.vertices for chained in v.chain}
             check_all_claimed(point.metadata, known, point.path)
@@ -354,18 +360,32 @@ class JobCheckpoints:
             )
         )
 
-    def give_up(self, checkpoint_id: CheckpointId, error: TidegateError) -> bool:
-        """A checkpoint cannot be read; whether there is an older one to go on from."""
+    def give_up(self, checkpoint_id: CheckpointId, error: TidegateError) -> TidegateError | None:
+        """A checkpoint cannot be read; why the job cannot use the one before it, if it cannot."""
+        tried = self.restore_point()
+        if tried is None or tried.checkpoint_id != checkpoint_id:
+            # Another region has found out before.
+            return error if tried is None else None
         self._retained.drop(checkpoint_id)
+        return self._go_back_past(checkpoint_id, tried.path, error)
+
+    def _go_back_past(
+        self, checkpoint_id: CheckpointId, path: str, error: TidegateError
+    ) -> TidegateError | None:
+        """Note that a checkpoint cannot be read; returns why the job must not go on before it."""
         older = self.restore_point()
-        if older is not None:
-            _log.error(
-                "checkpoint %d cannot be restored, going back to %d: %s",
-                checkpoint_id,
-                older.checkpoint_id,
-                error,
-            )
-        return older is not None
+        if older is None:
+            return error
+        if self._committing and not self._settings.skip_damaged:
+            return RepeatsCommitted(path, str(error), older.path, self._committing)
+        number = older.checkpoint_id
+        _log.error(
+            "checkpoint %d cannot be restored, going back to %d: %s", checkpoint_id, number, error
+        )
+        if self._committing:
+            sinks = ", ".join(map(repr, self._committing))
+            _log.warning("what %s committed since checkpoint %d comes twice", sinks, number)
+        return None
 
     # --- the end --------------------------------------------------------------------------------
 

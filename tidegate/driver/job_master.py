@@ -376,11 +376,11 @@ class JobMaster:
             isinstance(error, CorruptCheckpoint) and is_current and restored_from is not None
         ):
             self._act(pipeline, region.fail(attempt, error))
-        elif self.checkpoints.give_up(restored_from, error):
+        elif (reason := self.checkpoints.give_up(restored_from, error)) is None:
             region.restart()
         else:
-            # Another attempt would begin anew, as if there had never been a checkpoint.
-            self._fail(error)
+            # Another attempt would begin anew, or repeat what sinks have committed.
+            self._fail(reason)
 
     def _start_due_steps(self) -> None:
         for driver in self._drivers.values():

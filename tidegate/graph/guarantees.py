@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
 from tidegate.core.checkpoint_settings import CheckpointSettings
@@ -21,6 +21,8 @@ class SinkGuarantee:
     sink: str
     guarantee: DeliveryGuarantee
     why: str
+    commits: bool
+    """Whether it is exactly once by commits, which cannot be taken back."""
 
     def __str__(self) -> str:
         what = "no guarantee"
@@ -32,7 +34,7 @@ class SinkGuarantee:
 def end_to_end(graph: JobGraph, checkpointing: CheckpointSettings) -> tuple[SinkGuarantee, ...]:
     """The guarantee of every sink of a job, in the order of the program."""
     return tuple(
-        _weakest(chained.name, [*_of_sources(graph, vertex.id), _of_mode(checkpointing), delivery])
+        _weakest(chained.name, [*_of_sources(graph, vertex.id), _of_mode(checkpointing)], delivery)
         for vertex in graph.vertices
         for chained in vertex.chain
         if chained.operator is not None
@@ -40,10 +42,18 @@ def end_to_end(graph: JobGraph, checkpointing: CheckpointSettings) -> tuple[Sink
     )
 
 
-def _weakest(sink: str, parts: list[Delivery]) -> SinkGuarantee:
+def committing_sinks(graph: JobGraph, checkpointing: CheckpointSettings) -> tuple[str, ...]:
+    """The sinks that would show records twice if the job went back behind what is committed."""
+    return tuple(each.sink for each in end_to_end(graph, checkpointing) if each.commits)
+
+
+def _weakest(sink: str, before: list[Delivery], delivery: Delivery) -> SinkGuarantee:
     """All parts matter to the strongest guarantee; a weaker one is explained by who weakens it."""
+    parts = [*before, delivery]
     level = min((part.guarantee for part in parts), key=_ORDER.index)
-    return SinkGuarantee(sink, level, "; ".join(p.why for p in parts if p.guarantee is level))
+    why = "; ".join(part.why for part in parts if part.guarantee is level)
+    commits = delivery.commits and level is DeliveryGuarantee.EXACTLY_ONCE
+    return SinkGuarantee(sink, level, why, commits)
 
 
 def _of_sources(graph: JobGraph, sink: VertexId) -> Iterator[Delivery]:
@@ -82,4 +92,4 @@ def _of_mode(checkpointing: CheckpointSettings) -> Delivery:
 
 
 def _of_sink(delivery: Delivery | None) -> Delivery | None:
-    return None if delivery is None else Delivery(delivery.guarantee, f"the sink {delivery.why}")
+    return None if delivery is None else replace(delivery, why=f"the sink {delivery.why}")

@@ -119,9 +119,8 @@ class TwoPhaseCommitOperator(FunctionOperator):
         self._prepared: list[tuple[CheckpointId, OpenTransaction]] = []
 
     def delivery(self) -> Delivery:
-        return Delivery(
-            DeliveryGuarantee.EXACTLY_ONCE, "commits its transactions with the checkpoint"
-        )
+        why = "commits its transactions with the checkpoint"
+        return Delivery(DeliveryGuarantee.EXACTLY_ONCE, why, commits=True)
 
     def keeps_state(self) -> bool:
         return True

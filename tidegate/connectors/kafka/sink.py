@@ -56,7 +56,8 @@ class KafkaSink(SupportsCommitter):
         return KafkaSinkBuilder()
 
     def delivery(self) -> Delivery:
-        return Delivery(self._guarantee, _DELIVERIES[self._guarantee])
+        commits = self._guarantee is DeliveryGuarantee.EXACTLY_ONCE
+        return Delivery(self._guarantee, _DELIVERIES[self._guarantee], commits)
 
     def create_writer(self, context: WriterContext) -> CommittingWriter:
         _require_packages()

@@ -73,9 +73,8 @@ class PostgresSink(SupportsCommitter):
                 DeliveryGuarantee.EXACTLY_ONCE, f"upserts by {keys}: a repetition changes nothing"
             )
         if self._is_transactional:
-            return Delivery(
-                DeliveryGuarantee.EXACTLY_ONCE, "commits prepared transactions with the checkpoint"
-            )
+            why = "commits prepared transactions with the checkpoint"
+            return Delivery(DeliveryGuarantee.EXACTLY_ONCE, why, commits=True)
         return Delivery(self._guarantee, "inserts again what it is given again after a failure")
 
     def create_writer(self, context: WriterContext) -> TableWriter:
