@@ -45,3 +45,4 @@ class Transfers(TwoPhaseCommitSinkFunction):
 
     def abort(self, transaction: str) -> None:
         self.ledger.open.pop(transaction, None)
+        self.ledger.prepared.pop(transaction, None)

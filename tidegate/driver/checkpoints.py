@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.layout import TASK_OWNED
 from tidegate.checkpoint.statistics import CheckpointHistory, RestoreRecord
+from tidegate.connectors.guarantee import DeliveryGuarantee
 from tidegate.connectors.source import EnumeratorContext
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.clock import Clock
@@ -33,7 +34,7 @@ from tidegate.driver.store_thread import (
     PublicationSettled,
     StoreThread,
 )
-from tidegate.graph.guarantees import committing_sinks
+from tidegate.graph.guarantees import end_to_end
 from tidegate.graph.job_graph import JobGraph
 from tidegate.protocol.assembly import CheckpointedJob
 from tidegate.protocol.coordinator import (
@@ -59,7 +60,7 @@ from tidegate.protocol.restore import check_all_claimed
 from tidegate.protocol.restore_orders import with_restored_max_parallelism
 from tidegate.protocol.retained import RetainedCheckpoints
 from tidegate.storage.locations import below
-from tidegate.stream.elements import SavepointTarget, SnapshotRequest
+from tidegate.stream.elements import BarrierKind, SavepointTarget, SnapshotRequest
 
 _log = logging.getLogger("tidegate.checkpoint")
 _FINAL_RETRY_SECONDS = 0.5
@@ -120,7 +121,14 @@ class JobCheckpoints:
         """The plan under which another master goes on from it, once it is complete."""
         self._final_not_before = 0.0
         self._store = StoreThread(home.store)
-        self._committing = committing_sinks(graph, settings)
+        guarantees = end_to_end(graph, settings)
+        self._commits = settings.is_enabled and any(each.commits for each in guarantees)
+        self._committing = tuple(
+            each.sink
+            for each in guarantees
+            if each.commits and each.guarantee is DeliveryGuarantee.EXACTLY_ONCE
+        )
+        """The sinks that show records twice if the job goes back behind what is committed."""
         for damaged in home.damaged:
             refusal = self._go_back_past(damaged.checkpoint_id, damaged.path, damaged.error)
             if refusal is not None:
@@ -224,7 +232,10 @@ class JobCheckpoints:
 
     def order(self, order: SnapshotOrder) -> None:
         """Take a checkpoint or savepoint soon; the order is answered when it is there."""
-        if self._coordinator.request(order.request):
+        request = order.request
+        if self._commits and request.kind is BarrierKind.SAVEPOINT and not order.cancels:
+            request = replace(request, awaits_next=True)
+        if self._coordinator.request(request):
             self._orders.add(order)
         else:
             order.refuse("too many are asked for")

@@ -22,7 +22,7 @@ class SinkGuarantee:
     guarantee: DeliveryGuarantee
     why: str
     commits: bool
-    """Whether it is exactly once by commits, which cannot be taken back."""
+    """Whether it commits with checkpoints, which cannot be taken back."""
 
     def __str__(self) -> str:
         what = "no guarantee"
@@ -42,18 +42,12 @@ def end_to_end(graph: JobGraph, checkpointing: CheckpointSettings) -> tuple[Sink
     )
 
 
-def committing_sinks(graph: JobGraph, checkpointing: CheckpointSettings) -> tuple[str, ...]:
-    """The sinks that would show records twice if the job went back behind what is committed."""
-    return tuple(each.sink for each in end_to_end(graph, checkpointing) if each.commits)
-
-
 def _weakest(sink: str, before: list[Delivery], delivery: Delivery) -> SinkGuarantee:
     """All parts matter to the strongest guarantee; a weaker one is explained by who weakens it."""
     parts = [*before, delivery]
     level = min((part.guarantee for part in parts), key=_ORDER.index)
     why = "; ".join(part.why for part in parts if part.guarantee is level)
-    commits = delivery.commits and level is DeliveryGuarantee.EXACTLY_ONCE
-    return SinkGuarantee(sink, level, why, commits)
+    return SinkGuarantee(sink, level, why, delivery.commits)
 
 
 def _of_sources(graph: JobGraph, sink: VertexId) -> Iterator[Delivery]:

@@ -182,7 +182,8 @@ class CheckpointCoordinator:
         plan = plan_checkpoint(self._vertices, pipelines)
         wait: float | None = None
         while not isinstance(plan, NotNow) and not self._is_stopping:
-            decision = self._schedule.decide(now, under_way=len(self._pending))
+            under_way = sum(not pending.awaits_next for pending in self._pending.values())
+            decision = self._schedule.decide(now, under_way=under_way)
             if isinstance(decision, Wait):
                 wait = decision.until
                 break
@@ -220,9 +221,13 @@ class CheckpointCoordinator:
         if pending.acknowledge(ack) is AckResult.UNKNOWN_SUBTASK:
             target = pending.barrier.savepoint
             return [Abandon(ack.checkpoint_id, (ack.snapshot,), is_whole=False, savepoint=target)]
-        if pending.is_ready:
-            return [Publish(pending.begin_publication(self._job, wall), pending.barrier)]
-        return []
+        return self._publication_of(pending, wall)
+
+    def _publication_of(self, pending: PendingCheckpoint, wall: float) -> list[Instruction]:
+        """What follows if nothing is missing any more."""
+        if not pending.is_ready:
+            return []
+        return [Publish(pending.begin_publication(self._job, wall), pending.barrier)]
 
     def declined(self, message: CheckpointDeclined, now: float) -> list[Instruction]:
         """A subtask cannot take part."""
@@ -246,7 +251,12 @@ class CheckpointCoordinator:
         barrier = published.barrier
         instructions: list[Instruction] = [NotifyComplete(checkpoint, barrier)]
         for pending in self.pending:
-            if pending.checkpoint_id < number and barrier.kind is not BarrierKind.SAVEPOINT:
+            if pending.checkpoint_id > number or barrier.kind is BarrierKind.SAVEPOINT:
+                continue
+            if pending.barrier.kind is BarrierKind.SAVEPOINT:
+                pending.awaits_next = False
+                instructions += self._publication_of(pending, checkpoint.metadata.completed_at)
+            else:
                 wrote = pending.abort(AbortReason.SUBSUMED)
                 if wrote is not None:
                     reason = f"checkpoint {number} completed before it"
@@ -303,6 +313,8 @@ class CheckpointCoordinator:
         )
         deadline = now + self._settings.timeout.total_seconds()
         self._pending[number] = PendingCheckpoint(barrier, plan, deadline=deadline)
+        if request.awaits_next:
+            self.request(SnapshotRequest())
         sources = {subtask.vertex for subtask in plan.triggered}
         triggered = {v.pipeline for v in self._vertices if v.vertex in sources}
         return Trigger(barrier, frozenset(triggered), len(plan.awaited))

@@ -72,6 +72,8 @@ class PendingCheckpoint:
         self.barrier = barrier
         self.plan = plan
         self.deadline = deadline
+        self.awaits_next = barrier.request.awaits_next
+        """Whether a checkpoint behind it has to complete before it is published."""
         self._state = PendingState.COLLECTING
         self._abort_reason: AbortReason | None = None
         self._acknowledged: dict[SubtaskId, CheckpointAcknowledged] = {}
@@ -97,7 +99,8 @@ class PendingCheckpoint:
     @property
     def is_ready(self) -> bool:
         """Whether publication can begin."""
-        return self._state is PendingState.COLLECTING and not self.missing
+        is_whole = self._state is PendingState.COLLECTING and not self.missing
+        return is_whole and not self.awaits_next
 
     def enumerated(self, states: Mapping[VertexId, bytes]) -> None:
         """Split enumerators were asked what they know, where their readers put the barrier."""

@@ -40,6 +40,9 @@ class SnapshotRequest:
     """Whether a stop ends all inputs first, so that operators emit what they hold back."""
     name: str = ""
     """Finds the one who asked; empty: nobody did, it was due."""
+    awaits_next: bool = False
+    """Whether it is published only when a checkpoint behind it is complete: until then a failure
+    would roll back what sinks have prepared for it."""
 
 
 @dataclass(frozen=True, slots=True)

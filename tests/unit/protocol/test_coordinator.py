@@ -6,6 +6,7 @@ from tests.played_jobs import acknowledgement, played_job, snapshot, states_of
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.errors import ExternalError
 from tidegate.core.ids import CheckpointId, SubtaskId
+from tidegate.core.modes import SavepointFormat
 from tidegate.protocol.coordinator import (
     Abandon,
     CheckpointCoordinator,
@@ -18,10 +19,11 @@ from tidegate.protocol.coordinator import (
 )
 from tidegate.protocol.messages import CheckpointDeclined
 from tidegate.protocol.plan import PipelineFacts, PipelineProgress
-from tidegate.stream.elements import Barrier, SnapshotRequest
+from tidegate.stream.elements import Barrier, BarrierKind, SavepointTarget, SnapshotRequest
 
 JOB = played_job([1, 2])
 EVERYBODY = [SubtaskId(0, 0), SubtaskId(1, 0), SubtaskId(1, 1)]
+TARGET = SavepointTarget("/savepoints", "savepoint-1", SavepointFormat.CANONICAL)
 RUNNING = {0: PipelineFacts(PipelineProgress.RUNNING, 1)}
 LOST = ExternalError("the disk is full")
 
@@ -219,3 +221,65 @@ def test_a_request_is_answered_without_waiting_for_the_interval():
     acknowledge = acknowledge_all(subject, 1)
     subject.published(acknowledge[0].checkpoint, 1.5)
     assert subject.is_idle
+
+
+# --- savepoints of jobs whose sinks commit ------------------------------------------------------
+
+
+def begun_savepoint(subject, now=10.0):
+    """A savepoint that waits for the checkpoint behind it, and that checkpoint, both triggered."""
+    request = SnapshotRequest(BarrierKind.SAVEPOINT, TARGET, name="user", awaits_next=True)
+    assert subject.request(request)
+    (savepoint, checkpoint), _ = subject.look(now, 1000 + now, RUNNING)
+    assert savepoint.barrier.kind is BarrierKind.SAVEPOINT
+    assert checkpoint.barrier.kind is BarrierKind.CHECKPOINT
+    return savepoint.barrier.checkpoint_id, checkpoint.barrier.checkpoint_id
+
+
+def published_ids(instructions):
+    return [each.checkpoint.checkpoint_id for each in instructions if isinstance(each, Publish)]
+
+
+def test_a_savepoint_is_published_when_the_checkpoint_behind_it_is_complete():
+    subject = coordinator(max_concurrent=1)
+    savepoint, checkpoint = begun_savepoint(subject, 1.0)
+    assert acknowledge_all(subject, savepoint) == []
+    (publish,) = acknowledge_all(subject, checkpoint)
+    assert published_ids(subject.published(publish.checkpoint, 2.0)) == [savepoint]
+
+
+def test_a_savepoint_that_is_slower_than_the_checkpoint_behind_it_is_not_given_up():
+    subject = coordinator()
+    savepoint, checkpoint = begun_savepoint(subject, 1.0)
+    (publish,) = acknowledge_all(subject, checkpoint)
+    (notify,) = subject.published(publish.checkpoint, 2.0)
+    assert isinstance(notify, NotifyComplete)
+    assert published_ids(acknowledge_all(subject, savepoint)) == [savepoint]
+
+
+def test_a_failure_before_the_checkpoint_behind_it_leaves_nothing_of_a_savepoint():
+    subject = coordinator()
+    savepoint, checkpoint = begun_savepoint(subject, 1.0)
+    acknowledge_all(subject, savepoint)
+    instructions = subject.region_failed(2.0)
+    abandoned = [each for each in instructions if isinstance(each, Abandon)]
+    assert [each.checkpoint_id for each in abandoned] == [savepoint, checkpoint]
+    assert abandoned[0].savepoint == TARGET
+    assert published_ids(complete(subject, 11.0)) == []
+
+
+def test_a_savepoint_whose_checkpoint_fails_waits_for_the_next_one():
+    subject = coordinator(tolerable_failures=1)
+    savepoint, checkpoint = begun_savepoint(subject, 1.0)
+    acknowledge_all(subject, savepoint)
+    subject.declined(decline(checkpoint, EVERYBODY[0]), 2.0)
+    assert published_ids(complete(subject, 10.0)) == [savepoint]
+
+
+def test_a_savepoint_that_waits_in_vain_is_given_up_after_its_timeout():
+    subject = coordinator(tolerable_failures=9, interval=timedelta(hours=1))
+    savepoint, checkpoint = begun_savepoint(subject, 1.0)
+    acknowledge_all(subject, savepoint)
+    subject.declined(decline(checkpoint, EVERYBODY[0]), 2.0)
+    instructions, _ = subject.look(61.0, 0.0, RUNNING)
+    assert [each.checkpoint_id for each in instructions] == [savepoint, savepoint]
