@@ -18,8 +18,8 @@ from tidegate.protocol.input_gate import (
     TakeSnapshot,
 )
 from tidegate.protocol.packet import Channel, FailureMark, Packet, PacketHeader
-from tidegate.protocol.slot_machine import Exit, OpenSubtasks, SlotMachine
-from tidegate.protocol.units import RunNow, UnitKey, WorkUnits
+from tidegate.protocol.slot_machine import SlotMachine
+from tidegate.protocol.units import RunNow, UnitKey
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier
 
@@ -171,8 +171,6 @@ class Process:
 
     def __init__(self, world: World, incarnation: Incarnation) -> None:
         self.world, self.slot, self.incarnation = world, incarnation.slot, incarnation
-        self.state = SlotMachine(incarnation)
-        self.units: WorkUnits[Answer] = WorkUnits(0)
         self.subtasks: Subtasks | None = None
         self.mailbox: deque = deque()
         self.to_driver: deque = deque()
@@ -180,7 +178,7 @@ class Process:
         self.is_alive, self.is_cut_off, self.user_code_fails = True, False, False
         self.speed = world.rnd.choice((0.98, 1.0, 1.02))
         self.offset = world.rnd.choice((-500.0, 0.0, 500.0))
-        self.asked_at = self.now
+        self.machine: SlotMachine[Answer] = SlotMachine(incarnation, self.now)
         self.send("register", incarnation)
 
     @property
@@ -188,8 +186,8 @@ class Process:
         return self.world.now * self.speed + self.offset
 
     @property
-    def may_act(self) -> bool:
-        return self.is_alive and self.state.may_act(self.now)
+    def has_lease(self) -> bool:
+        return self.is_alive and self.machine.has_lease(self.now)
 
     def send(self, kind: str, content: object) -> None:
         self.to_driver.append((kind, content))
@@ -199,48 +197,44 @@ class Process:
         self.send("line ended", self.incarnation)
 
     def beat(self) -> None:
-        self.send("beat", self.state.beat(self.now))
+        self.send("beat", self.machine.beat(self.now))
 
     def receive(self) -> None:
         match self.to_slot.popleft():
             case ("accepted", lease):
-                self.state.accepted(lease, self.asked_at)
+                self.machine.accepted(lease)
             case ("answer", number):
-                self.state.answered(number, self.now)
+                self.machine.answered(number, self.now)
             case ("dismiss", reason):
-                self.state.exit(reason)
+                self.machine.exit(reason)
                 self.die()
-            case ("abort", number):
-                self.mailbox.append(("abort", number))
+            case ("abort", order):
+                self.mailbox.append(("abort", order))
             case ("deploy", (attempt, restored)):
-                match self.state.deploy(PIPELINE, attempt, self.now):
-                    case OpenSubtasks():
-                        self.units.reset(attempt)
-                        self.mailbox.append(("open", (attempt, restored)))
-                    case Exit():
-                        self.die()
+                if self.machine.deploy(PIPELINE, attempt):
+                    self.mailbox.append(("open", (attempt, restored)))
 
     def deliver(self, key: UnitKey, packets, marks, barriers):
         """What a step server's thread does with the complete set of its connection."""
-        outcome = self.units.complete(key, packets)
+        outcome = self.machine.deliver(PIPELINE, key, packets)
         if isinstance(outcome, RunNow):
             self.mailbox.append(("run", (key, outcome.packets, marks, barriers)))
-        return outcome
 
     def run_mailbox(self) -> None:
         match self.mailbox.popleft():
             case ("open", (attempt, restored)):
-                if attempt == self.units.attempt and self.may_act:
+                if self.machine.open(PIPELINE, attempt, self.now):
+                    self.world.note_act(self)
                     self.subtasks = Subtasks(self, attempt, restored)
                     self.send("deployed", attempt)
-            case ("abort", number):
-                if self.subtasks is not None and self.may_act:
+            case ("abort", (attempt, number)):
+                if self.machine.may_act(PIPELINE, attempt, self.now):
+                    self.world.note_act(self)
                     self.subtasks.abort(number)
             case ("run", (key, packets, marks, barriers)):
-                subtasks = self.subtasks
-                if self.state.refusal(PIPELINE, key.attempt, self.now) is not None:
-                    return
-                if subtasks is None or subtasks.attempt != key.attempt:
-                    return
-                self.world.note_run(self, key)
-                self.units.seal(key, subtasks.run_unit(key, packets, marks, barriers))
+                if self.machine.may_run(PIPELINE, key, self.now):
+                    self.world.note_act(self)
+                    self.world.note_run(self, key)
+                    assert self.subtasks.attempt == key.attempt
+                    answer = self.subtasks.run_unit(key, packets, marks, barriers)
+                    self.machine.seal(PIPELINE, key, answer)

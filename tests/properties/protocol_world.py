@@ -146,7 +146,7 @@ class World:
                 process.beat()
         self.now += seconds
         for process in self.processes:
-            if process.is_alive and process.state.check(process.now) is not None:
+            if process.is_alive and not process.has_lease and process.machine.is_exiting:
                 process.die()
         self.carry_out(self.pool.tick(self.now))
         self.deploy_if_possible()
@@ -287,7 +287,7 @@ class World:
         """What a task comes back with; None while its unit runs."""
         process = task.job.addresses[task.slot]
         if process.is_alive:
-            outcome = process.units.ask(task.key)
+            outcome = process.machine.ask(PIPELINE, task.key)
             if isinstance(outcome, Pending):
                 return None
             if isinstance(outcome, Sealed):
@@ -336,7 +336,8 @@ class World:
         self.decided[number] = self.pending.pop(number)
         self.triggers = [each for each in self.triggers if each.checkpoint_id != number]
         for incarnation in self.pool.ready().values():
-            self.by_incarnation[incarnation].to_slot.append(("abort", number))
+            order = (self.region.attempt, number)
+            self.by_incarnation[incarnation].to_slot.append(("abort", order))
 
     def publish(self, pending: PendingCheckpoint) -> None:
         completed = pending.begin_publication(self.checkpointed, self.now)
@@ -351,6 +352,10 @@ class World:
 
     # --- what must hold ---------------------------------------------------------------------
 
+    def note_act(self, process: Process) -> None:
+        ready = self.pool.ready().get(process.slot, process.incarnation)
+        assert ready == process.incarnation, f"{process.incarnation} acts beside {ready}"
+
     def note_run(self, process: Process, key: UnitKey) -> None:
         unit = (process.slot, key)
         assert unit not in self.runs, f"{unit} ran twice"
@@ -359,8 +364,9 @@ class World:
     def assert_alone(self, incarnation: Incarnation) -> None:
         for process in self.processes:
             if process.slot == incarnation.slot and process.incarnation != incarnation:
-                usable = process.may_act and process.state.deployed
-                assert not usable, f"{process.incarnation} may still act beside {incarnation}"
+                assert not process.has_lease or not process.subtasks, (
+                    f"{process.incarnation} may still act beside {incarnation}"
+                )
 
     def assert_exact(self) -> None:
         """A step is through and whole: nothing is lost, nothing is there twice."""

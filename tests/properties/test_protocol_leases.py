@@ -26,12 +26,11 @@ WHICH = st.integers(0, 3)
 
 class Process:
     def __init__(self, incarnation, speed, now):
-        self.state = SlotMachine(incarnation)
+        self.state = SlotMachine(incarnation, now * speed)
         self.speed = speed
-        self.asked_at = now * speed
         self.to_driver = deque([("register", None)])
         self.to_slot = deque()
-        self.is_alive = True
+        self.is_alive, self.is_open = True, False
 
 
 class Leases(RuleBasedStateMachine):
@@ -115,11 +114,12 @@ class Leases(RuleBasedStateMachine):
             local = self.now * process.speed
             match process.to_slot.popleft():
                 case "accepted", lease:
-                    process.state.accepted(lease, process.asked_at)
+                    process.state.accepted(lease)
                 case "answer", number:
                     process.state.answered(number, local)
                 case "deploy", attempt:
-                    process.state.deploy(PIPELINE, attempt, local)
+                    if process.state.deploy(PIPELINE, attempt):
+                        process.is_open = process.state.open(PIPELINE, attempt, local)
                 case "dismiss", reason:
                     process.state.exit(reason)
                     process.is_alive = False
@@ -147,8 +147,8 @@ class Leases(RuleBasedStateMachine):
         process.to_driver.append(("line ended", None))
 
     def may_act(self, process):
-        state = process.state
-        return process.is_alive and state.may_act(self.now * process.speed) and state.deployed
+        has_lease = process.is_alive and process.state.has_lease(self.now * process.speed)
+        return has_lease and process.is_open
 
     @invariant()
     def at_most_one_process_acts_for_the_slot(self):
@@ -175,11 +175,10 @@ def test_a_replacement_is_used_only_when_the_lease_has_ended_on_the_old_one_s_ow
 ):
     """Every beat is sent after a pause, and it and its answer are on their way for a while."""
     old, new = Incarnation(0, 1, 0, "old"), Incarnation(0, 1, 1, "new")
-    pool, slot = SlotPool(1, lease=LEASE, now=0.0), SlotMachine(old)
+    pool, slot = SlotPool(1, lease=LEASE, now=0.0), SlotMachine(old, 0.0)
     pool.start(0.0)
     pool.registered(old, 0.0)
-    slot.accepted(LEASE, 0.0)
-    slot.deploy(PIPELINE, 1, 0.0)
+    slot.accepted(LEASE)
 
     events, sent, at_driver, at_slot = [(superseded_at, 1, "supersede", 0)], 0.0, 0.0, 0.0
     for number, (pause, there, back) in enumerate(beats, 1):
@@ -204,5 +203,5 @@ def test_a_replacement_is_used_only_when_the_lease_has_ended_on_the_old_one_s_ow
         if pool.is_current(new):
             pool.beat(new, now)
         is_ready = is_ready or SlotReady(new) in instructions
-        assert not (is_ready and slot.may_act(now * speed))
+        assert not (is_ready and slot.has_lease(now * speed))
     assert is_ready

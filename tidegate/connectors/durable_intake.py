@@ -278,7 +278,7 @@ class Intake:
         return not self._stop.is_set()
 
     def _truncate(self) -> None:
-        while self._oldest < self._unneeded_before:
+        while self._oldest < self._unneeded_before and self._context.permit.is_valid():
             try:
                 self._logged.delete(self._oldest)
             except StorageError as error:

@@ -67,7 +67,7 @@ class FileSink(SupportsCommitter):
         return PartWriter(self._directory, context, self._settings)
 
     def create_committer(self, context: WriterContext) -> Committer:
-        return PartCommitter(self._directory)
+        return PartCommitter(self._directory, context.permit)
 
 
 class FileSinkBuilder:

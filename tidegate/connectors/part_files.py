@@ -26,6 +26,7 @@ from tidegate.connectors.file_encodings import FileEncoder, FileEncoding
 from tidegate.connectors.rolling import BucketAssigner, RollingPolicy
 from tidegate.connectors.sink import Committer, CommittingWriter, WriterContext
 from tidegate.core.errors import ConfigError, ExternalError, UnwritableOutput, UserError
+from tidegate.core.permit import Permit
 from tidegate.storage.local import sync_directory
 from tidegate.storage.locations import resolve, shown
 from tidegate.stream.batch import Batch
@@ -118,6 +119,7 @@ class PartDirectory:
             )
         with _writing(self._path):
             for path in finished:
+                self._context.permit.require()
                 self.file_system.delete_file(self.inner(path))
 
     def remove_leftovers(self) -> None:
@@ -132,6 +134,7 @@ class PartDirectory:
                     and int(found[1]) % context.parallelism == context.subtask
                     and path not in awaited
                 ):
+                    context.permit.require()
                     self.file_system.delete_file(self.inner(path))
 
     def _is_finished(self, path: PurePosixPath, any_name: bool) -> bool:
@@ -234,7 +237,7 @@ class PartWriter(CommittingWriter):
         return pending
 
     def close(self) -> None:
-        while self._parts:
+        while self._parts and self._context.permit.is_valid():
             _, part = self._parts.popitem()
             part.discard()
 
@@ -262,8 +265,9 @@ class PartWriter(CommittingWriter):
 class PartCommitter(Committer):
     """Gives pending files their names."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, permit: Permit) -> None:
         self._file_system, self._root = resolve(directory)
+        self._permit = permit
 
     def commit(self, committables: Sequence[Any]) -> None:
         for file in committables:
@@ -279,6 +283,7 @@ class PartCommitter(Committer):
         final = str(PurePosixPath(self._root) / file.final)
         found = self._file_system.get_file_info([hidden, final])
         if found[0].is_file:
+            self._permit.require()
             with suppress(FileNotFoundError):  # another job that began here commits it too
                 self._file_system.move(hidden, final)
                 return

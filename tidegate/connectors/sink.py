@@ -16,6 +16,7 @@ from typing import Any
 from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.ids import CheckpointId
+from tidegate.core.permit import Permit
 from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
@@ -49,6 +50,9 @@ class WriterContext:
     """Which operator of the job it is, stable over restarts; unlike its name it is unique."""
     format: ArrowFormat | None = None
     """How the records of the stream travel; None for pickled Python objects."""
+    permit: Permit = Permit()
+    """To be asked right before each thing outside that is committed, aborted, fenced or deleted:
+    by writers when they open and close, by committers that commit one by one."""
 
 
 class SinkWriter(ABC):

@@ -22,6 +22,7 @@ from tidegate.connectors.guarantee import Replay
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError, UndecodableRecord
 from tidegate.core.ids import CheckpointId
+from tidegate.core.permit import Permit
 from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
@@ -101,6 +102,8 @@ class ReaderContext:
     """How many completed checkpoints are kept, so that one may go back to."""
     is_logged: bool = False
     """Whether the reader is told by `notify_logged` when what it returned is durable."""
+    permit: Permit = Permit()
+    """To be asked right before anything outside is committed or deleted."""
 
 
 class SourceReader(ABC):

@@ -188,7 +188,7 @@ class _TableCommitter(PartCommitter):
     """Tells the driver in which partitions there are new files."""
 
     def __init__(self, directory: str, collector: str, context: WriterContext) -> None:
-        super().__init__(directory)
+        super().__init__(directory, context.permit)
         self._collector = collector
         self._deliver = context.deliver
 

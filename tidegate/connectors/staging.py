@@ -230,6 +230,7 @@ class StagedReader(SequentialReader):
             if completed < file.retained:
                 self._read[file.path] = ReadFile(file, completed)
                 continue
+            self._context.permit.require()
             del self._read[file.path]
             _delete(file.path)
             _delete(_marker(file.path))

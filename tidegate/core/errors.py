@@ -32,6 +32,7 @@
     │   ├── UnsuitableSpark      a Spark setting that would break slots
     │   ├── LocalStateFailed     the database of a state backend on local disk cannot be used
     │   ├── SlotLost             the process of a slot ended
+    │   ├── LeaseEnded           a slot may not act any more: another may act in its place
     │   ├── StepFailed           Spark could not run a step
     │   ├── CheckpointFailed     more checkpoints failed in a row than are tolerated
     │   ├── SavepointFailed      a savepoint, or a checkpoint asked for, could not be taken
@@ -459,6 +460,16 @@ class SlotLost(ExternalError):
     def __str__(self) -> str:
         slot, reason = self.args
         return f"slot {slot} was lost: {reason}"
+
+
+class LeaseEnded(ExternalError):
+    """A slot has not heard from its driver for its lease, so another may act in its place."""
+
+    def __str__(self) -> str:
+        return (
+            "the slot has lost its lease: the driver was not heard of for heartbeat.timeout; what "
+            "is left undone is done by the process that replaces it"
+        )
 
 
 class StepFailed(ExternalError):

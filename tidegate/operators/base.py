@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from tidegate.connectors.guarantee import Delivery
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
+from tidegate.core.permit import Permit
 from tidegate.core.poison import PoisonOrders
 from tidegate.state.backend import KeyedStateImage
 from tidegate.state.key_groups import KeyGroupRange
@@ -69,6 +70,8 @@ class OperatorContext:
     """The same of another job, or its copy in a savepoint, if this one is restored from there."""
     poison: PoisonOrders | None = None
     """Which records to leave out; None: nobody watches for poison records."""
+    permit: Permit = Permit()
+    """To be asked right before anything outside is committed, aborted, fenced or deleted."""
 
 
 class Operator(ABC):

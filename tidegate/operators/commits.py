@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tidegate.connectors.sink import Committer
+from tidegate.connectors.sink import Committer, WriterContext
 from tidegate.core.ids import CheckpointId
 from tidegate.state.descriptors import ListStateDescriptor
-from tidegate.state.operator_state import OperatorStateStore
 
 _STATE = "_committables"
 
@@ -28,13 +27,12 @@ class Commits:
     outside was left by a lost attempt.
     """
 
-    def __init__(
-        self, state: OperatorStateStore, committer: Committer, subtask: int, parallelism: int
-    ) -> None:
-        self._state = state.get_union_list_state(ListStateDescriptor(_STATE))
+    def __init__(self, committer: Committer, context: WriterContext) -> None:
+        self._state = context.operator_state.get_union_list_state(ListStateDescriptor(_STATE))
         self._committer = committer
-        self._subtask = subtask
-        self._parallelism = parallelism
+        self._permit = context.permit
+        self._subtask = context.subtask
+        self._parallelism = context.parallelism
         self._pending: list[_Pending] = []
 
     def recover(self) -> list[Any]:
@@ -71,4 +69,5 @@ class Commits:
 
     def _commit(self, committables: list[Any]) -> None:
         if committables:
+            self._permit.require()
             self._committer.commit(committables)

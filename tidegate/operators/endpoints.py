@@ -98,6 +98,7 @@ class SourceOperator(Operator):
             directory=context.owned_directory,
             origin=context.origin_directory,
             retained_checkpoints=context.settings.get("execution.checkpointing.num-retained", 1),
+            permit=context.permit,
         )
         if context.poison is not None:
             dead_letters = DeadLetters(context, self.output, context.poison)
@@ -248,13 +249,12 @@ class SinkOperator(Operator):
             operator_state=context.operator_state,
             operator_id=context.operator_id,
             format=self.format,
+            permit=context.permit,
         )
         with _as_user_code(self._user_code):
             if isinstance(self.sink, SupportsCommitter):
                 committer = self.sink.create_committer(writer_context)
-                self._commits = Commits(
-                    context.operator_state, committer, context.subtask, context.parallelism
-                )
+                self._commits = Commits(committer, writer_context)
                 writer_context = replace(writer_context, recovered=self._commits.recover())
             self._writer = self.sink.create_writer(writer_context)
             self._writer.open()

@@ -144,6 +144,7 @@ class TwoPhaseCommitOperator(FunctionOperator):
         for _, prepared in transactions.prepared:
             self._commit(prepared, self.function.recover_and_commit)
         if transactions.current is not None:
+            self._operator_context.permit.require()
             self.function.recover_and_abort(transactions.current.handle)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
@@ -183,12 +184,13 @@ class TwoPhaseCommitOperator(FunctionOperator):
                 self._commit(prepared, self.function.commit)
             self._prepared.clear()
             self.function.pre_commit(self._current.handle)
-            self.function.commit(self._current.handle)
+            self._commit(self._current, self.function.commit)
             self._current = None
 
     def close(self) -> None:
         try:
-            if self._opened and self._current is not None:
+            is_begun = self._opened and self._current is not None
+            if is_begun and self._operator_context.permit.is_valid():
                 with self.user_code.guard():
                     self.function.abort(self._current.handle)
         finally:
@@ -196,6 +198,7 @@ class TwoPhaseCommitOperator(FunctionOperator):
             super().close()
 
     def _begin(self) -> OpenTransaction:
+        self._operator_context.permit.require()
         now = self._operator_context.clock.time()
         return OpenTransaction(self.function.begin_transaction(), now)
 
@@ -204,6 +207,7 @@ class TwoPhaseCommitOperator(FunctionOperator):
         self._state.update([known])
 
     def _commit(self, transaction: OpenTransaction, commit: Any) -> None:
+        self._operator_context.permit.require()
         try:
             commit(transaction.handle)
         except Exception as error:

@@ -1,8 +1,9 @@
-"""What a slot may do: a lease from the driver, and one attempt of each pipeline deployed in it.
+"""What a slot may do: a lease from the driver, one attempt of each pipeline, each unit once.
 
-    STARTED ──accepted──▶ REGISTERED ──deploy──▶ (an attempt per pipeline) ──undeploy──▶ REGISTERED
-       │                      │
-       └──────────────────────┴── line ended · superseded · lease ran out · told to ──▶ EXITING
+    STARTED ──accepted──▶ REGISTERED ──▶ EXITING    line ended · superseded · lease ran out
+
+    deploy ──▶ open ──▶ run · complete · abort ──▶ closed      of each attempt of each pipeline
+    (message)  (mailbox: asked when it gets round to it)
 
 The lease is counted from the moment at which the slot *sent* the beat that the driver answered.
 The driver answers no earlier than that, so it knows, without comparing clocks, that the lease has
@@ -11,12 +12,17 @@ ended once its own last answer is older than the lease (`tidegate.protocol.slot_
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from enum import Enum, auto
+from typing import Generic, TypeVar
 
 from tidegate.core.errors import ProtocolViolation
 from tidegate.core.ids import Attempt, PipelineId
 from tidegate.protocol.incarnation import Incarnation
+from tidegate.protocol.packet import Packet
+from tidegate.protocol.units import Pending, RunNow, Sealed, Stale, UnitKey, WorkUnits
+
+A = TypeVar("A")
 
 
 class SlotPhase(Enum):
@@ -34,67 +40,32 @@ LEGAL_MOVES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSubtasks:
-    """Close the attempt named by `replaces`, if any, then open the subtasks of this one."""
+class SlotMachine(Generic[A]):
+    """The slot's own view of itself; `A` is the type of a unit's answer.
 
-    pipeline: PipelineId
-    attempt: Attempt
-    replaces: Attempt | None
-
-
-@dataclass(frozen=True, slots=True)
-class CloseSubtasks:
-    """Close the subtasks of a pipeline."""
-
-    pipeline: PipelineId
-    attempt: Attempt
-
-
-@dataclass(frozen=True, slots=True)
-class Ignore:
-    """Do nothing: the order is old or was carried out before."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Exit:
-    """Run nothing more, commit nothing more, end the process."""
-
-    reason: str
-
-
-class SlotMachine:
-    """The slot's own view of itself. Times are readings of its monotonic clock, in seconds.
-
-    One thread may beat while another hears the driver and others ask what they may do.
+    Times are readings of the slot's monotonic clock, in seconds. Calls come one at a time.
     """
 
-    def __init__(self, incarnation: Incarnation) -> None:
+    def __init__(self, incarnation: Incarnation, now: float) -> None:
         self.incarnation = incarnation
         self._phase = SlotPhase.STARTED
+        self._asked_at = now
         self._lease = 0.0
         self._leased_until = 0.0
         self._beats: dict[int, float] = {}
         self._last_beat = 0
-        self._deployed: dict[PipelineId, Attempt] = {}
-        self._highest: dict[PipelineId, Attempt] = {}
+        self._units: dict[PipelineId, WorkUnits[A]] = {}
+        self._open: dict[PipelineId, Attempt] = {}
+        self._reason = "the driver has not accepted it"
+        """Why it may not act."""
 
-    @property
-    def phase(self) -> SlotPhase:
-        return self._phase
+    # --- the lease --------------------------------------------------------------------------
 
-    @property
-    def deployed(self) -> dict[PipelineId, Attempt]:
-        """The attempt of every pipeline that is deployed here."""
-        return dict(self._deployed)
-
-    def accepted(self, lease: float, asked_at: float) -> None:
-        """The driver took the registration that was sent at `asked_at`."""
+    def accepted(self, lease: float) -> None:
+        """The driver took the registration, which was sent after this machine was made."""
         self._move(SlotPhase.REGISTERED)
         self._lease = lease
-        self._leased_until = asked_at + lease
+        self._leased_until = self._asked_at + lease
 
     def beat(self, now: float) -> int:
         """Return the number of a heartbeat that is sent now."""
@@ -108,66 +79,90 @@ class SlotMachine:
         A lease that has run out stays so: the driver may have given the slot to another.
         """
         sent = self._beats.get(number)
-        for beat in tuple(self._beats):
-            if beat <= number:
-                self._beats.pop(beat, None)
-        if sent is not None and self._phase is SlotPhase.REGISTERED and now < self._leased_until:
+        self._beats = {beat: at for beat, at in self._beats.items() if beat > number}
+        if sent is not None and self.has_lease(now):
             self._leased_until = max(self._leased_until, sent + self._lease)
 
-    def may_act(self, now: float) -> bool:
-        """Whether anything may be run, committed or aborted now: asked before each."""
-        return self._phase is SlotPhase.REGISTERED and now < self._leased_until
-
-    def refusal(self, pipeline: PipelineId, attempt: Attempt, now: float) -> str | None:
-        """Why a step of this attempt may not run here now; None when it may."""
-        if not self.may_act(now):
-            return f"{self.incarnation} may not act: its lease has ended"
-        deployed = self._deployed.get(pipeline)
-        if deployed is None:
-            return f"pipeline {pipeline} is not deployed in {self.incarnation}"
-        if deployed != attempt:
-            return f"attempt {deployed} of pipeline {pipeline} is deployed, not {attempt}"
-        return None
-
-    def check(self, now: float) -> Exit | None:
-        """Called now and then, and whenever a time from `lease_ends` has come."""
+    def has_lease(self, now: float) -> bool:
+        """Whether nobody else can act for the slot: asked right before anything irreversible."""
         if self._phase is SlotPhase.REGISTERED and now >= self._leased_until:
-            return self.exit(f"the driver was not heard of for {self._lease:g} s")
-        return None
+            self.exit(f"the driver was not heard of for {self._lease:g} s")
+        return self._phase is SlotPhase.REGISTERED
 
-    def lease_ends(self) -> float:
-        """When `check` will say Exit, if no beat is answered before."""
-        return self._leased_until
+    @property
+    def is_exiting(self) -> bool:
+        """Whether it will never act again."""
+        return self._phase is SlotPhase.EXITING
 
-    def deploy(
-        self, pipeline: PipelineId, attempt: Attempt, now: float
-    ) -> OpenSubtasks | Ignore | Exit:
-        """The driver wants this attempt here; anything older of the pipeline is over."""
-        expired = self.check(now)
-        if expired is not None:
-            return expired
-        if self._phase is not SlotPhase.REGISTERED:
-            return Ignore(f"{self.incarnation} is {self._phase.name}")
-        highest = self._highest.get(pipeline, Attempt(0))
-        if attempt <= highest:
-            return Ignore(f"attempt {highest} of pipeline {pipeline} was deployed already")
-        replaces = self._deployed.get(pipeline)
-        self._highest[pipeline] = self._deployed[pipeline] = attempt
-        return OpenSubtasks(pipeline, attempt, replaces)
-
-    def undeploy(self, pipeline: PipelineId) -> CloseSubtasks | Ignore:
-        """The driver wants nothing of this pipeline here any more."""
-        attempt = self._deployed.pop(pipeline, None)
-        if attempt is None:
-            return Ignore(f"pipeline {pipeline} is not deployed")
-        return CloseSubtasks(pipeline, attempt)
-
-    def exit(self, reason: str) -> Exit:
-        """The line ended, a newer incarnation took over, or the driver said so."""
+    def exit(self, reason: str) -> None:
+        """The line or the lease ended, or a newer incarnation took over: nothing runs any more."""
         if self._phase is not SlotPhase.EXITING:
+            self._reason = reason
             self._move(SlotPhase.EXITING)
-        self._deployed.clear()
-        return Exit(reason)
+
+    # --- messages of the driver -------------------------------------------------------------
+
+    def deploy(self, pipeline: PipelineId, attempt: Attempt) -> bool:
+        """The driver wants this attempt, and nothing older, here; False: that is old itself."""
+        units = self._units.setdefault(pipeline, WorkUnits(Attempt(0)))
+        if attempt <= units.attempt:
+            return False
+        units.reset(attempt)
+        return True
+
+    def undeploy(self, pipeline: PipelineId) -> None:
+        """The driver wants nothing of this pipeline here any more."""
+        if pipeline in self._units:
+            self._units[pipeline].close()
+
+    # --- when the mailbox gets round to it --------------------------------------------------
+
+    def open(self, pipeline: PipelineId, attempt: Attempt, now: float) -> bool:
+        """Whether to open this attempt now; it then counts as open until `closed`."""
+        if not self.has_lease(now) or self._units[pipeline].deployed != attempt:
+            return False
+        self._open[pipeline] = attempt
+        return True
+
+    def may_act(self, pipeline: PipelineId, attempt: Attempt, now: float) -> bool:
+        """Whether the subtasks of this attempt are open, and may do something now."""
+        return self._open.get(pipeline) == attempt == self._units[
+            pipeline
+        ].attempt and self.has_lease(now)
+
+    def may_run(self, pipeline: PipelineId, key: UnitKey, now: float) -> bool:
+        """Whether somebody still waits for this unit, and it may run now."""
+        return self.may_act(pipeline, key.attempt, now) and isinstance(
+            self.ask(pipeline, key), Pending
+        )
+
+    def closed(self, pipeline: PipelineId) -> None:
+        """The subtasks of the pipeline are closed, or could not be opened."""
+        if self._open.pop(pipeline, None) == self._units[pipeline].attempt:
+            self._units[pipeline].close()
+
+    # --- units ------------------------------------------------------------------------------
+
+    def deliver(
+        self, pipeline: PipelineId, key: UnitKey, packets: Iterable[Packet]
+    ) -> RunNow | Pending | Sealed[A] | Stale:
+        """A connection has delivered all packets of a unit."""
+        return self._refusal(pipeline, key) or self._units[pipeline].complete(key, packets)
+
+    def ask(self, pipeline: PipelineId, key: UnitKey) -> Pending | Sealed[A] | Stale:
+        """What has become of a unit that was delivered."""
+        return self._refusal(pipeline, key) or self._units[pipeline].ask(key)
+
+    def seal(self, pipeline: PipelineId, key: UnitKey, answer: A) -> None:
+        """A unit has run: its answer is the same for everybody."""
+        self._units[pipeline].seal(key, answer)
+
+    def _refusal(self, pipeline: PipelineId, key: UnitKey) -> Stale | None:
+        if self._phase is not SlotPhase.REGISTERED:
+            return Stale(key, f"{self.incarnation} may not act: {self._reason}")
+        if pipeline not in self._units:
+            return Stale(key, f"pipeline {pipeline} is not deployed in {self.incarnation}")
+        return None
 
     def _move(self, phase: SlotPhase) -> None:
         if phase not in LEGAL_MOVES[self._phase]:

@@ -8,16 +8,7 @@
 
 Spark may repeat the tasks of a step, in another order and at the same time. Each task collects its
 packets on its own connection, and only complete sets come here. The first one runs; everybody
-else waits for its answer and gets the same. Nothing here blocks or locks:
-
-    with condition:
-        outcome = units.complete(key, packets)
-        if isinstance(outcome, RunNow):
-            mailbox.post(outcome)           # ends in: with condition: units.seal(key, answer)
-            outcome = units.ask(key)        #                          condition.notify_all()
-        while isinstance(outcome, Pending):
-            condition.wait()
-            outcome = units.ask(key)
+else waits for its answer and gets the same. Nothing here blocks or locks.
 """
 
 from __future__ import annotations
@@ -87,9 +78,9 @@ class WorkUnits(Generic[A]):
         return self._attempt
 
     @property
-    def step(self) -> StepNumber:
-        """The step that began last in this attempt; 0 before the first."""
-        return self._step
+    def deployed(self) -> Attempt | None:
+        """The attempt whose units may run; None when the pipeline was undeployed."""
+        return None if self._is_closed else self._attempt
 
     def reset(self, attempt: Attempt) -> None:
         """Begin a newer attempt: everything of older ones is stale, also what is still running."""

@@ -22,6 +22,7 @@ from tidegate.core.ids import (
     SubtaskIndex,
     VertexId,
 )
+from tidegate.core.permit import Permit
 from tidegate.core.poison import PoisonOrders
 from tidegate.exchange.codec import decode
 from tidegate.exchange.spill import SpillStore, loaded
@@ -74,6 +75,7 @@ class HostServices:
     """For files that need not outlive the slot."""
     spill_threshold: int
     send: Callable[[SlotMessage], None]
+    permit: Permit = Permit()
 
 
 class PipelineHost:
@@ -94,6 +96,7 @@ class PipelineHost:
         self._poison = poison
         self._slot = slot
         self._clock = services.clock
+        self._permit = services.permit
         self._graph = package.graph
         self._restored = (
             None
@@ -103,7 +106,9 @@ class PipelineHost:
             )
         )
         self._snapshotter = (
-            None if snapshots is None else Snapshotter(attempt, snapshots, services.send)
+            None
+            if snapshots is None
+            else Snapshotter(attempt, snapshots, services.send, services.permit)
         )
         self._is_checkpointed = snapshots is not None and snapshots.is_regular
         self._job_directory = None if snapshots is None else snapshots.directory
@@ -167,6 +172,7 @@ class PipelineHost:
                     else _owned_by(chained.operator_id, self._origin)
                 ),
                 poison=self._poison_orders(vertex, chained),
+                permit=services.permit,
             )
             for chained in vertex.chain
         ]
@@ -208,17 +214,13 @@ class PipelineHost:
         Raises:
             TidegateError: user code failed; everything is closed again.
         """
-        opened: list[Subtask] = []
         try:
             for vertex in reversed(self._vertices):
+                self._permit.require()
                 self._subtasks[vertex.id].open(self._snapshots_for(vertex))
                 self._in_flight[vertex.id] = self._in_flight_to(vertex)
-                opened.append(self._subtasks[vertex.id])
         except Exception:
-            for subtask in opened:
-                subtask.close()
-            if self._snapshotter is not None:
-                self._snapshotter.close()
+            self.close()
             raise
 
     @property
@@ -345,15 +347,15 @@ class PipelineHost:
         failures = [subtask.failure for subtask in self._subtasks.values()]
         return next((failure for failure in failures if failure is not None), None)
 
-    def abandon(self) -> None:
-        """End the thread that writes snapshots; the subtasks stay as they are."""
-        if self._snapshotter is not None:
-            self._snapshotter.abandon()
-
     def close(self) -> TidegateError | None:
-        """Close all subtasks; returns the first failure of user code in doing so."""
+        """Close all subtasks; returns the first failure of user code in doing so.
+
+        Without a lease they stay as they are: user code that closes may write, or roll back.
+        """
         if self._snapshotter is not None:
             self._snapshotter.close()
+        if not self._permit.is_valid():
+            return None
         failures = [self._subtasks[vertex.id].close() for vertex in self._vertices]
         return next((failure for failure in failures if failure is not None), None)
 

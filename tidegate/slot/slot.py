@@ -8,7 +8,6 @@ import os
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,20 +20,14 @@ from tidegate.core.clock import SystemClock
 from tidegate.core.errors import LineClosed
 from tidegate.core.ids import Address, SlotIndex
 from tidegate.protocol.incarnation import Incarnation
-from tidegate.protocol.messages import (
-    Accepted,
-    DriverHeartbeat,
-    Register,
-    SlotHeartbeat,
-    SlotMessage,
-)
-from tidegate.protocol.slot_machine import SlotMachine
+from tidegate.protocol.messages import Register, SlotMessage
 from tidegate.slot.slot_host import SlotHost
 from tidegate.slot.step_server import StepServer
 from tidegate.transport.control import ControlLine
 from tidegate.transport.versions import versions
 from tidegate.transport.wire import Listener, address_towards, dial
 
+_LINE_ENDED = "its control line ended"
 _DECAY_MILLISECONDS = 100
 _ARENAS = 2
 _M_ARENA_MAX = -8
@@ -82,14 +75,13 @@ class _Slot:
 
     def __init__(self, task: SlotTask, incarnation: Incarnation, directory: Path) -> None:
         self._task = task
-        self._state = SlotMachine(incarnation)
+        self._incarnation = incarnation
         self._line = ControlLine(dial(task.control, task.secret))
         self._host = SlotHost(
-            task.slot,
+            incarnation,
             self._send,
             SystemClock(),
             directory,
-            may_act=lambda: self._state.may_act(time.monotonic()),
             closing_seconds=task.closing_seconds,
             on_stuck=lambda: os._exit(1),
         )
@@ -98,22 +90,16 @@ class _Slot:
             host=_reachable_host(task),
             ports=task.ports,
         )
-        self._asked_at = time.monotonic()
 
     def run(self) -> None:
         task = self._task
         _collect_garbage_rarely()
         _give_memory_back()
-        register = Register(
-            self._state.incarnation, self._listener.address, versions(), os.getpid()
-        )
-        self._send(register)
+        self._send(Register(self._incarnation, self._listener.address, versions(), os.getpid()))
         self._listener.serve(task.secret, StepServer(self._host).serve)
         threading.Thread(target=self._listen, name="tidegate-control", daemon=True).start()
         while not self._host.is_over.wait(task.heartbeat_seconds):
-            self._send(SlotHeartbeat(self._state.beat(time.monotonic())))
-            if self._state.check(time.monotonic()) is not None:
-                break
+            self._host.beat()
         self._listener.close()
         if not self._host.close(task.closing_seconds):
             # User code holds the thread that could end it; only the end of the process does.
@@ -124,16 +110,15 @@ class _Slot:
         try:
             self._line.send(message)
         except LineClosed:
-            self._host.is_over.set()
+            self._host.leave(_LINE_ENDED)
 
     def _listen(self) -> None:
-        for message in self._line.messages():
-            if isinstance(message, Accepted):
-                self._state.accepted(message.lease_seconds, self._asked_at)
-            if isinstance(message, DriverHeartbeat):
-                self._state.answered(message.answers, time.monotonic())
-            self._host.handle(message)  # type: ignore[arg-type]
-        self._host.is_over.set()
+        try:
+            for message in self._line.messages():
+                self._host.handle(message)  # type: ignore[arg-type]
+        finally:
+            # For the driver that is the end of the process: it may use another one at once.
+            self._host.leave(_LINE_ENDED)
 
 
 def _collect_garbage_rarely() -> None:

@@ -1,12 +1,13 @@
 """A slot without its surroundings: what it does with messages and units, whoever brings them.
 
 Control messages come by one thread, units by any number of them; operator code runs on the
-mailbox of its pipeline alone.
+mailbox of its pipeline alone. What may be done is decided by the slot machine.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import assert_never
@@ -14,7 +15,9 @@ from typing import assert_never
 from tidegate.core.clock import Clock
 from tidegate.core.errors import InternalError, TidegateError, UserError
 from tidegate.core.ids import Attempt, CheckpointId, PipelineId, SlotIndex, SubtaskIndex
+from tidegate.core.permit import Permit
 from tidegate.exchange.codec import encode
+from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import (
     Accepted,
     CheckpointAborted,
@@ -29,6 +32,7 @@ from tidegate.protocol.messages import (
     DriverMessage,
     Refused,
     Shutdown,
+    SlotHeartbeat,
     SlotMessage,
     SlotReport,
     StepRequest,
@@ -37,14 +41,8 @@ from tidegate.protocol.messages import (
     Wake,
 )
 from tidegate.protocol.packet import FailureMark, Packet
-from tidegate.protocol.units import (
-    Pending,
-    RunNow,
-    Sealed,
-    Stale,
-    UnitKey,
-    WorkUnits,
-)
+from tidegate.protocol.slot_machine import SlotMachine
+from tidegate.protocol.units import Pending, RunNow, Sealed, Stale, UnitKey
 from tidegate.slot.mailbox import Mailbox
 from tidegate.slot.pipeline_host import HostServices, PipelineHost, UnitAnswer
 from tidegate.stream.batch import Batch
@@ -52,41 +50,57 @@ from tidegate.transport.shipping import JobPackage, unpack
 
 _IDLE_SECONDS = 0.01
 _CONSOLE_LINES_AT_ONCE = 1000
+_LAST_ACTION_SECONDS = 1.0
+"""How long a slot that may not act waits for what it does at the moment."""
+Answer = Callable[[UnitAnswer | Stale], None]
 
 
 class SlotHost:
-    """Everything of one job that lives in one slot process."""
+    """Everything of one job that lives in one slot process: carries out what the machine allows.
+
+    `now` reads the clock of the lease, which is never that of user code.
+    """
 
     def __init__(
         self,
-        slot: SlotIndex,
+        incarnation: Incarnation,
         send: Callable[[SlotMessage], None],
         clock: Clock,
         work_directory: Path,
-        may_act: Callable[[], bool] = lambda: True,
         *,
+        now: Callable[[], float] = time.monotonic,
         closing_seconds: float = 180.0,
         on_stuck: Callable[[], None] | None = None,
     ) -> None:
-        self._may_act = may_act
+        self.slot = incarnation.slot
+        self.send = send
+        self.clock = clock
+        self.work_directory = work_directory
+        self.permit = Permit(self._has_lease)
+        self.is_over = threading.Event()
+        """Set when the process shall end."""
+        self._machine: SlotMachine[UnitAnswer] = SlotMachine(incarnation, now())
+        self._lock = threading.Lock()
+        """Held for every call of the machine."""
+        self._now = now
         self._closing_seconds = closing_seconds
-        self._on_stuck = on_stuck or self._leave
-        self._slot = slot
-        self._send = send
-        self._clock = clock
-        self._work_directory = work_directory
+        self._on_stuck = on_stuck or self.is_over.set
         self._shipped: bytes | None = None
         self._package: JobPackage | None = None
         self._pipelines: dict[PipelineId, _Hosted] = {}
-        self._lock = threading.Lock()
-        self.is_over = threading.Event()
-        """Set when the driver sent the slot home."""
+        self._waiting: list[tuple[PipelineId, UnitKey, Answer]] = []
 
     def handle(self, message: DriverMessage) -> None:
         """Take a message of the driver; called by the control thread alone."""
         match message:
-            case Accepted(package, _):
+            case Accepted(package, lease):
                 self._shipped = package
+                with self._lock:
+                    self._machine.accepted(lease)
+            case DriverHeartbeat(answers):
+                now = self._now()
+                with self._lock:
+                    self._machine.answered(answers, now)
             case Deploy():
                 self._deploy(message)
             case CheckpointCompleted(pipeline, attempt, checkpoint_id):
@@ -95,12 +109,30 @@ class SlotHost:
                 self._hosted(pipeline, lambda hosted: hosted.abort(attempt, checkpoint_id))
             case Undeploy(pipeline):
                 self._undeploy(pipeline)
-            case Shutdown() | Refused():
+            case Shutdown():
                 self.is_over.set()
-            case DriverHeartbeat():
-                pass
+            case Refused(reason):
+                self.leave(reason)
             case _:
                 assert_never(message)
+
+    def beat(self) -> None:
+        """Ask for the lease to be renewed; a slot whose lease has run out is over."""
+        now = self._now()
+        with self._lock:
+            self._machine.has_lease(now)
+            number = self._machine.beat(now)
+        if self._machine.is_exiting:
+            self.is_over.set()
+        else:
+            self.send(SlotHeartbeat(number))
+
+    def leave(self, reason: str) -> None:
+        """Do nothing any more, whatever is under way: another process may serve the slot."""
+        with self._lock:
+            self._machine.exit(reason)
+            self._answer_who_can_be()
+        self.is_over.set()
 
     def run_unit(
         self,
@@ -109,31 +141,63 @@ class SlotHost:
         packets: Sequence[Packet],
         marks: Sequence[FailureMark],
         request: StepRequest | None,
-    ) -> UnitAnswer | Stale:
-        """Run a unit, or wait for whoever does; returns its one and only answer."""
-        if not self._may_act():
-            return Stale(key, f"the lease of slot {self._slot} has run out")
+        answer: Answer,
+    ) -> None:
+        """Run a unit unless somebody does; `answer` is called with its one and only answer.
+
+        It must return at once: the slot waits for it.
+        """
         with self._lock:
-            hosted = self._pipelines.get(pipeline)
-        if hosted is None:
-            return Stale(key, f"pipeline {pipeline} is not deployed in slot {self._slot}")
-        return hosted.run_unit(key, packets, marks, request)
+            outcome = self._machine.deliver(pipeline, key, packets)
+            self._waiting.append((pipeline, key, answer))
+            if isinstance(outcome, RunNow):
+                self._pipelines[pipeline].run(key, outcome.packets, marks, request)
+            else:
+                self._answer_who_can_be()
 
     def close(self, timeout: float) -> bool:
         """Close all operators; False if user code did not return in time."""
-        with self._lock:
-            pipelines = list(self._pipelines.values())
-        for hosted in pipelines:
-            hosted.undeploy()
-        stopped = [hosted.mailbox.stop(timeout) for hosted in pipelines]
+        for pipeline in list(self._pipelines):
+            self._undeploy(pipeline)
+        patience = timeout if self._has_lease() else min(timeout, _LAST_ACTION_SECONDS)
+        stopped = [hosted.mailbox.stop(patience) for hosted in list(self._pipelines.values())]
         return all(stopped)
 
-    def abandon(self) -> None:
-        """End the threads and close nothing, as if the process had been killed."""
+    # --- asked by the mailboxes -----------------------------------------------------------------
+
+    def may_open(self, pipeline: PipelineId, attempt: Attempt) -> bool:
+        now = self._now()
         with self._lock:
-            pipelines = list(self._pipelines.values())
-        for hosted in pipelines:
-            hosted.abandon()
+            return self._machine.open(pipeline, attempt, now)
+
+    def may_act(self, pipeline: PipelineId, attempt: Attempt) -> bool:
+        now = self._now()
+        with self._lock:
+            return self._machine.may_act(pipeline, attempt, now)
+
+    def may_run(self, pipeline: PipelineId, key: UnitKey) -> bool:
+        now = self._now()
+        with self._lock:
+            may_run = self._machine.may_run(pipeline, key, now)
+            self._answer_who_can_be()
+            return may_run
+
+    def seal(self, pipeline: PipelineId, key: UnitKey, answer: UnitAnswer) -> None:
+        with self._lock:
+            self._machine.seal(pipeline, key, answer)
+            self._answer_who_can_be()
+
+    def closed(self, pipeline: PipelineId) -> None:
+        with self._lock:
+            self._machine.closed(pipeline)
+            self._answer_who_can_be()
+
+    def _has_lease(self) -> bool:
+        now = self._now()
+        with self._lock:
+            return self._machine.has_lease(now)
+
+    # --- messages -------------------------------------------------------------------------------
 
     def _hosted(self, pipeline: PipelineId, act: Callable[[_Hosted], None]) -> None:
         if (hosted := self._pipelines.get(pipeline)) is not None:
@@ -144,72 +208,66 @@ class SlotHost:
         try:
             package = self._unpacked()
         except Exception as error:
-            self._send(DeployFailed(pipeline, order.attempt, _unreadable(self._slot, error)))
+            self.send(DeployFailed(pipeline, order.attempt, _unreadable(self.slot, error)))
             return
-        with self._lock:
-            if pipeline not in self._pipelines:
-                self._pipelines[pipeline] = _Hosted(
-                    package,
-                    pipeline,
-                    self._slot,
-                    self._send,
-                    self._clock,
-                    self._work_directory,
-                    self._may_act,
-                )
+        if pipeline not in self._pipelines:
+            self._pipelines[pipeline] = _Hosted(self, package, pipeline)
         # If user code of an older attempt does not return only another process can go on.
         watch = threading.Timer(self._closing_seconds, self._on_stuck)
         watch.daemon = True
-        self._pipelines[pipeline].deploy(order, watch)
-
-    def _leave(self) -> None:
-        self.is_over.set()
+        with self._lock:
+            if self._machine.deploy(pipeline, order.attempt):
+                self._pipelines[pipeline].deploy(order, watch)
+            self._answer_who_can_be()
 
     def _undeploy(self, pipeline: PipelineId) -> None:
-        hosted = self._pipelines.get(pipeline)
-        if hosted is None:
-            self._send(Undeployed(pipeline))
+        with self._lock:
+            self._machine.undeploy(pipeline)
+            self._answer_who_can_be()
+        if pipeline in self._pipelines:
+            self._pipelines[pipeline].undeploy()
         else:
-            hosted.undeploy()
+            self.send(Undeployed(pipeline))
+
+    def _answer_who_can_be(self) -> None:
+        """Those whose unit is sealed, or will never be."""
+        waiting, self._waiting = self._waiting, []
+        for pipeline, key, answer in waiting:
+            match self._machine.ask(pipeline, key):
+                case Pending():
+                    self._waiting.append((pipeline, key, answer))
+                case Sealed(_, sealed):
+                    answer(sealed)
+                case Stale() as stale:
+                    answer(stale)
 
     def _unpacked(self) -> JobPackage:
         if self._package is None:
             if self._shipped is None:
                 raise InternalError("a pipeline was deployed before its job was sent")
-            self._package, self._shipped = unpack(self._shipped, self._work_directory), None
+            self._package, self._shipped = unpack(self._shipped, self.work_directory), None
         return self._package
 
 
 class _Hosted:
-    """A pipeline with its mailbox, its units and its present attempt."""
+    """A pipeline with its mailbox and what is open of it."""
 
-    def __init__(
-        self,
-        package: JobPackage,
-        pipeline: PipelineId,
-        slot: SlotIndex,
-        send: Callable[[SlotMessage], None],
-        clock: Clock,
-        work_directory: Path,
-        may_act: Callable[[], bool],
-    ) -> None:
-        self._may_act = may_act
+    def __init__(self, slot: SlotHost, package: JobPackage, pipeline: PipelineId) -> None:
+        self._slot = slot
         self._package = package
         self._pipeline = pipeline
-        self._slot = slot
-        self._send = send
+        self._send = slot.send
         self._console: list[str] = []
         self._services = HostServices(
-            clock=clock,
+            clock=slot.clock,
             console=self._print,
             deliver=self._deliver,
-            directory=work_directory,
-            send=send,
+            directory=slot.work_directory,
+            send=slot.send,
             spill_threshold=package.settings["tidegate.slot.spill-threshold"].get_bytes(),
+            permit=slot.permit,
         )
         self._host: PipelineHost | None = None
-        self._units: WorkUnits[UnitAnswer] = WorkUnits(Attempt(0))
-        self._changed = threading.Condition()
         self._awake = True
         self._watch: threading.Timer | None = None
         """Runs until the mailbox has got round to the last attempt."""
@@ -220,9 +278,6 @@ class _Hosted:
             self._watch.cancel()
         self._watch = watch
         watch.start()
-        with self._changed:
-            self._units.reset(order.attempt)
-            self._changed.notify_all()
         self.mailbox.post(lambda: self._open(order, watch))
 
     def complete(self, attempt: Attempt, checkpoint_id: CheckpointId) -> None:
@@ -232,36 +287,16 @@ class _Hosted:
         self.mailbox.post(lambda: self._abort(attempt, checkpoint_id))
 
     def undeploy(self) -> None:
-        with self._changed:
-            self._units.close()
-            self._changed.notify_all()
         self.mailbox.post(self._close_and_tell)
 
-    def abandon(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-        self.mailbox.stop(0)
-        if self._host is not None:
-            self._host.abandon()
-
-    def run_unit(
+    def run(
         self,
         key: UnitKey,
         packets: Sequence[Packet],
         marks: Sequence[FailureMark],
         request: StepRequest | None,
-    ) -> UnitAnswer | Stale:
-        with self._changed:
-            outcome: RunNow | Pending | Sealed[UnitAnswer] | Stale
-            outcome = self._units.complete(key, packets)
-            if isinstance(outcome, RunNow):
-                ordered = outcome.packets
-                self.mailbox.post(lambda: self._run(key, ordered, marks, request))
-                outcome = self._units.ask(key)
-            while isinstance(outcome, Pending):
-                self._changed.wait()
-                outcome = self._units.ask(key)
-        return outcome.answer if isinstance(outcome, Sealed) else outcome
+    ) -> None:
+        self.mailbox.post(lambda: self._run(key, packets, marks, request))
 
     def _run(
         self,
@@ -270,47 +305,49 @@ class _Hosted:
         marks: Sequence[FailureMark],
         request: StepRequest | None,
     ) -> None:
-        host = self._host
+        if not self._slot.may_run(self._pipeline, key):
+            return
+        assert self._host is not None
         try:
-            if host is None or host.attempt != key.attempt:
-                raise InternalError(f"attempt {key.attempt} is not open")
-            answer = host.run(key.step, key.level, packets, marks, request)
+            answer = self._host.run(key.step, key.level, packets, marks, request)
         except Exception as error:
             answer = self._as_answer(error)
         self._flush_console()
         self._awake = False
-        with self._changed:
-            self._units.seal(key, answer)
-            self._changed.notify_all()
+        self._slot.seal(self._pipeline, key, answer)
 
     def _as_answer(self, error: Exception) -> UnitAnswer:
         """Whoever waits for a unit that came to nothing gets a mark that fails the region."""
+        slot = self._slot.slot
         if not isinstance(error, TidegateError):
-            error = InternalError(f"slot {self._slot}: {type(error).__name__}: {error}")
-        mark = FailureMark(self._slot, error)
-        return UnitAnswer((), (mark,), SlotReport(slot=self._slot, marks=(mark,)))
+            error = InternalError(f"slot {slot}: {type(error).__name__}: {error}")
+        mark = FailureMark(slot, error)
+        return UnitAnswer((), (mark,), SlotReport(slot=slot, marks=(mark,)))
 
     def _complete(self, attempt: Attempt, checkpoint_id: CheckpointId) -> None:
-        host = self._host
-        if host is not None and host.attempt == attempt and self._may_act():
-            failure = host.complete_checkpoint(checkpoint_id)
+        if self._slot.may_act(self._pipeline, attempt):
+            assert self._host is not None
+            failure = self._host.complete_checkpoint(checkpoint_id)
             self._flush_console()
             self._send(CheckpointNotified(self._pipeline, attempt, checkpoint_id, failure))
 
     def _abort(self, attempt: Attempt, checkpoint_id: CheckpointId) -> None:
-        if self._host is not None and self._host.attempt == attempt:
+        if self._slot.may_act(self._pipeline, attempt):
+            assert self._host is not None
             self._host.abort_checkpoint(checkpoint_id)
 
     def _open(self, order: Deploy, watch: threading.Timer) -> None:
         watch.cancel()
         attempt = order.attempt
+        if not self._slot.may_open(self._pipeline, attempt):
+            return
         self._close()
         try:
             host = PipelineHost(
                 self._package,
                 self._pipeline,
                 attempt,
-                self._slot,
+                self._slot.slot,
                 self._services,
                 order.snapshots,
                 order.restore,
@@ -318,7 +355,10 @@ class _Hosted:
             )
             host.open()
         except Exception as error:
-            failure = error if isinstance(error, TidegateError) else _unreadable(self._slot, error)
+            failure = (
+                error if isinstance(error, TidegateError) else _unreadable(self._slot.slot, error)
+            )
+            self._slot.closed(self._pipeline)
             self._flush_console()
             self._send(DeployFailed(self._pipeline, attempt, failure))
             return
@@ -333,12 +373,19 @@ class _Hosted:
 
     def _close_and_tell(self) -> None:
         failure = self._close()
+        self._slot.closed(self._pipeline)
         self._flush_console()
         self._send(Undeployed(self._pipeline, failure))
 
     def _look_around(self) -> None:
         """While idle: tell the driver, once, that a step would find something to do."""
-        if self._host is not None and not self._awake and self._host.is_available():
+        host = self._host
+        if (
+            host is not None
+            and not self._awake
+            and self._slot.may_act(self._pipeline, host.attempt)
+            and host.is_available()
+        ):
             self._awake = True
             self._send(Wake(self._pipeline))
 

@@ -14,6 +14,7 @@ from tidegate.checkpoint.statistics import SubtaskStatistics
 from tidegate.core.errors import CheckpointAborted, InternalError, TidegateError
 from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskId
+from tidegate.core.permit import Permit
 from tidegate.protocol.messages import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -61,7 +62,9 @@ class Snapshotter:
         attempt: Attempt,
         place: SnapshotPlace,
         send: Callable[[SlotMessage], None],
+        permit: Permit,
     ) -> None:
+        self._permit = permit
         self._attempt = attempt
         self._place = place
         self._send = send
@@ -109,10 +112,6 @@ class Snapshotter:
         self._orders.put(None)
         self._thread.join(_PATIENCE_WITH_STORAGE)
 
-    def abandon(self) -> None:
-        """Write what was handed over, then end."""
-        self._orders.put(None)
-
     def _run(self) -> None:
         while (order := self._orders.get()) is not None:
             try:
@@ -125,7 +124,7 @@ class Snapshotter:
         number = frozen.barrier.checkpoint_id
 
         def is_canceled() -> bool:
-            return self._is_closed or number in self._aborted
+            return self._is_closed or number in self._aborted or not self._permit.is_valid()
 
         if is_canceled():
             return

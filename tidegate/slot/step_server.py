@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import queue
 
 from tidegate.core.errors import ProtocolViolation
 from tidegate.exchange.framing import decode_packet, encode_header
@@ -10,7 +11,7 @@ from tidegate.exchange.spill import loaded
 from tidegate.exchange.unit_protocol import Frame
 from tidegate.protocol.messages import UnitOrder
 from tidegate.protocol.packet import FailureMark, Packet
-from tidegate.protocol.units import UnitKey
+from tidegate.protocol.units import Stale, UnitKey
 from tidegate.slot.pipeline_host import UnitAnswer
 from tidegate.slot.slot_host import SlotHost
 from tidegate.transport.wire import Connection
@@ -27,7 +28,9 @@ class StepServer:
         while True:
             order, packets, marks = _receive_unit(connection)
             key = UnitKey(order.attempt, order.step, order.level)
-            answer = self._host.run_unit(order.pipeline, key, packets, marks, order.request)
+            answers: queue.SimpleQueue[UnitAnswer | Stale] = queue.SimpleQueue()
+            self._host.run_unit(order.pipeline, key, packets, marks, order.request, answers.put)
+            answer = answers.get()
             if isinstance(answer, UnitAnswer):
                 _send_answer(connection, answer)
             else:

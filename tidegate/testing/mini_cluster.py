@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.config import Settings
-from tidegate.core.ids import Address, Level, SlotIndex
+from tidegate.core.ids import Address, Level, PipelineId, SlotIndex
 from tidegate.driver.checkpoint_home import CheckpointHome
 from tidegate.driver.checkpoints import JobCheckpoints
 from tidegate.driver.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
@@ -24,36 +24,54 @@ from tidegate.driver.collectors import Collectors
 from tidegate.driver.job_handle import JobHandle, Replan
 from tidegate.driver.job_master import JobMaster
 from tidegate.driver.live_line import Console
+from tidegate.exchange.contract import StepBroken
 from tidegate.graph.job_graph import JobGraph, Pipeline
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import (
     DriverMessage,
     Register,
-    SlotHeartbeat,
     SlotMessage,
     StepOutcome,
     StepRequest,
 )
 from tidegate.protocol.packet import FailureMark, Packet, SlotOutOfReach
-from tidegate.protocol.units import UnitKey
+from tidegate.protocol.units import Stale, UnitKey
 from tidegate.slot.pipeline_host import UnitAnswer
 from tidegate.slot.slot_host import SlotHost
 from tidegate.transport.shipping import pack, to_slot
 from tidegate.transport.versions import versions
 
 _CLOSE_SECONDS = 5.0
-_BEAT_SECONDS = 1.0
 
 
 class MiniCluster:
-    """Slots as threads; `kill` ends one as abruptly as threads allow."""
+    """Slots as threads; `kill`, `pause` and `cut` do to them what happens to processes.
 
-    def __init__(self, clock: Clock | None = None, *, closing_seconds: float = 180.0) -> None:
+    Args:
+        clock: what user code takes for the time; by default the machine's.
+        closing_seconds: how long user code may go on that is to end.
+        heartbeat_seconds: how often slots ask the driver to renew their leases, which last for
+            the job's `heartbeat.timeout`.
+    """
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        closing_seconds: float = 180.0,
+        heartbeat_seconds: float = 1.0,
+    ) -> None:
         self._clock = clock or SystemClock()
         self._closing_seconds = closing_seconds
+        self._heartbeat_seconds = heartbeat_seconds
         self._slots: dict[SlotIndex, _MiniSlot] = {}
+        self._lines: dict[Incarnation, _MiniSlot] = {}
+        """Of all processes that have not ended, those too that Spark has lost sight of."""
         self._directory = tempfile.TemporaryDirectory(prefix="tidegate-mini-")
         self._post: Callable[[ClusterEvent], None] = lambda event: None
+        self._answers: dict[PipelineId, queue.SimpleQueue[UnitAnswer | Stale | None]] = {}
+        """What the last step of a pipeline waits for; None when it waits no longer."""
+        self._lock = threading.Lock()
 
     def start(self, post: Callable[[ClusterEvent], None]) -> None:
         self._post = post
@@ -63,37 +81,57 @@ class MiniCluster:
 
     def launch(self, slot: SlotIndex, number: int) -> None:
         incarnation = Incarnation.create(slot, number, 0)
-        self._slots[slot] = _MiniSlot(
+        started = _MiniSlot(
             incarnation,
             self._post,
             self._clock,
             Path(self._directory.name),
             self._closing_seconds,
-            on_stuck=lambda: self._replace(incarnation),
+            self._heartbeat_seconds,
+            on_end=self._ended,
         )
-
-    def _replace(self, incarnation: Incarnation) -> None:
-        """A process would end itself."""
-        slot = self._slots.get(incarnation.slot)
-        if slot is not None and slot.incarnation == incarnation:
-            self.kill(incarnation.slot)
+        self._slots[slot] = self._lines[incarnation] = started
+        started.start()
 
     def send(self, incarnation: Incarnation, message: DriverMessage) -> None:
-        slot = self._slots.get(incarnation.slot)
-        if slot is not None and slot.incarnation == incarnation:
-            slot.receive(pickle.dumps(message))
+        if incarnation in self._lines:
+            self._lines[incarnation].receive(message)
 
     def kill(self, slot: SlotIndex) -> None:
-        killed = self._slots.pop(slot)
-        killed.die()
-        self._post(LineEnded(killed.incarnation))
+        """End a process at once; if it is out of reach, only Spark's job for it ends."""
+        with self._lock:
+            killed = self._slots.pop(slot, None)
+        if killed is None:
+            return
+        if killed.is_within_reach:
+            killed.die()
+        else:
+            for waiting in list(self._answers.values()):
+                waiting.put(None)
         self._post(SlotJobEnded(slot, "killed"))
 
+    def pause(self, slot: SlotIndex) -> Callable[[], None]:
+        """Let a process stand still before what it does next; returns what wakes it up."""
+        return self._slots[slot].pause()
+
+    def cut(self, slot: SlotIndex) -> None:
+        """Let no message pass any more between driver and slot; neither of them notices."""
+        self._slots[slot].is_cut = True
+
     def close(self) -> None:
-        for slot in self._slots.values():
+        for slot in list(self._lines.values()):
             slot.end()
-        self._slots.clear()
         self._directory.cleanup()
+
+    def _ended(self, slot: _MiniSlot) -> None:
+        index = slot.incarnation.slot
+        with self._lock:
+            had_line = self._lines.pop(slot.incarnation, None) is not None and not slot.is_cut
+            had_job = self._slots.get(index) is slot and self._slots.pop(index) is slot
+        if had_line:
+            self._post(LineEnded(slot.incarnation))
+        if had_job:
+            self._post(SlotJobEnded(index, "it returned"))
 
     # --- the exchange -----------------------------------------------------------------------
 
@@ -104,6 +142,7 @@ class MiniCluster:
         inputs: dict[int, list[Packet]] = {i: [] for i in range(pipeline.slots)}
         marks: list[FailureMark] = []
         reports: dict[int, StepOutcome] = {}
+        self._answers[pipeline.id] = queue.SimpleQueue()
         for level in range(pipeline.levels):
             key = UnitKey(request.attempt, request.step, Level(level))
             arriving, inputs = inputs, {i: [] for i in range(pipeline.slots)}
@@ -123,7 +162,9 @@ class MiniCluster:
         return list(reports.values())
 
     def cancel_step(self, pipeline: Pipeline) -> None:
-        """A step of this cluster ends by itself when its slots have."""
+        """Whoever waits for a slot that does not answer waits no longer."""
+        if pipeline.id in self._answers:
+            self._answers[pipeline.id].put(None)
 
     def _run_unit(
         self,
@@ -138,10 +179,12 @@ class MiniCluster:
         if found is None:
             return SlotOutOfReach(slot, "it is gone")
         first = request if key.level == 0 else None
-        answer = found.host.run_unit(pipeline.id, key, packets, marks, first)
-        if isinstance(answer, UnitAnswer):
-            return answer
-        return SlotOutOfReach(slot, answer.reason)
+        answers = self._answers[pipeline.id]
+        found.host.run_unit(pipeline.id, key, packets, marks, first, answers.put)
+        answer = answers.get()
+        if answer is None:
+            raise StepBroken("it was cancelled")
+        return answer if isinstance(answer, UnitAnswer) else SlotOutOfReach(slot, answer.reason)
 
 
 class _MiniSlot:
@@ -154,57 +197,86 @@ class _MiniSlot:
         clock: Clock,
         directory: Path,
         closing_seconds: float,
-        on_stuck: Callable[[], None],
+        heartbeat_seconds: float,
+        on_end: Callable[[_MiniSlot], None],
     ) -> None:
         self.incarnation = incarnation
+        self.is_cut = False
         self._post = post
+        self._heartbeat_seconds = heartbeat_seconds
+        self._on_end = on_end
         self._is_dead = False
+        self._runs = threading.Event()
+        self._runs.set()
         self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.host = SlotHost(
-            incarnation.slot,
+            incarnation,
             self._send,
             clock,
             directory,
+            now=self._now,
             closing_seconds=closing_seconds,
-            on_stuck=on_stuck,
+            on_stuck=self.die,
         )
         name = f"mini-slot-{incarnation.slot}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-        self._send(Register(incarnation, Address("", 0), versions(), 0))
 
-    def receive(self, message: bytes) -> None:
-        self._inbox.put(message)
+    @property
+    def is_within_reach(self) -> bool:
+        return self._runs.is_set() and not self.is_cut
+
+    def start(self) -> None:
+        self._thread.start()
+        self._send(Register(self.incarnation, Address("", 0), versions(), 0))
+
+    def receive(self, message: DriverMessage) -> None:
+        if not self.is_cut:
+            self._inbox.put(pickle.dumps(message))
+
+    def pause(self) -> Callable[[], None]:
+        self._runs.clear()
+        return self._runs.set
 
     def die(self) -> None:
+        """As a process that is killed: say nothing more, close nothing."""
         self._is_dead = True
+        self._runs.set()
+        self.host.leave("killed")
         self._inbox.put(None)
-        self.host.abandon()
+        self._on_end(self)
 
     def end(self) -> None:
+        self._runs.set()
         self._inbox.put(None)
         self._thread.join(_CLOSE_SECONDS)
-        self.host.close(_CLOSE_SECONDS)
+
+    def _now(self) -> float:
+        """Whoever asks what he may do reads the clock before, and that is where a pause is."""
+        self._runs.wait()
+        return time.monotonic()
 
     def _send(self, message: SlotMessage) -> None:
-        if not self._is_dead:
+        if not self._is_dead and not self.is_cut:
             self._post(FromSlot(self.incarnation, pickle.loads(pickle.dumps(message))))
 
     def _run(self) -> None:
-        beat_at = time.monotonic() + _BEAT_SECONDS
-        while True:
+        beat_at = time.monotonic() + self._heartbeat_seconds
+        while not self.host.is_over.is_set():
             patience = beat_at - time.monotonic()
             if patience <= 0:
-                self._send(SlotHeartbeat())
-                beat_at += _BEAT_SECONDS
+                self.host.beat()
+                beat_at = time.monotonic() + self._heartbeat_seconds
                 continue
             try:
                 message = self._inbox.get(timeout=patience)
             except queue.Empty:
                 continue
+            self._runs.wait()
             if message is None:
-                return
+                break
             self.host.handle(pickle.loads(message))
+        self.host.close(0 if self._is_dead else _CLOSE_SECONDS)
+        self._on_end(self)
 
 
 def run(
@@ -228,7 +300,11 @@ def run(
 
     def start(graph: JobGraph, predecessor: CheckpointHome | None) -> JobMaster:
         patience = settings.engine.cancellation_timeout.total_seconds()
-        cluster = MiniCluster(slot_clock, closing_seconds=patience)
+        cluster = MiniCluster(
+            slot_clock,
+            closing_seconds=patience,
+            heartbeat_seconds=settings.engine.heartbeat_interval.total_seconds(),
+        )
         checkpoints = JobCheckpoints.open(graph, settings, clock, predecessor)
         return JobMaster(
             pack(checkpoints.job_id, checkpoints.graph, settings.as_mapping()),

@@ -2,102 +2,168 @@ import pytest
 
 from tidegate.core.errors import ProtocolViolation
 from tidegate.protocol.incarnation import Incarnation
-from tidegate.protocol.slot_machine import (
-    CloseSubtasks,
-    Exit,
-    Ignore,
-    OpenSubtasks,
-    SlotMachine,
-    SlotPhase,
-)
+from tidegate.protocol.slot_machine import SlotMachine
+from tidegate.protocol.units import Pending, RunNow, Sealed, Stale, UnitKey
+
+NAME = "slot 0 (start 1.0, nonce)"
+UNIT = UnitKey(1, 1, 0)
 
 
 @pytest.fixture
 def slot():
-    state = SlotMachine(Incarnation(0, 1, 0, "nonce"))
-    state.accepted(10.0, asked_at=0.0)
-    return state
+    machine = SlotMachine(Incarnation(0, 1, 0, "nonce"), 0.0)
+    machine.accepted(10.0)
+    return machine
+
+
+def opened(slot, pipeline=0, attempt=1):
+    assert slot.deploy(pipeline, attempt)
+    assert slot.open(pipeline, attempt, 0.0)
+    return slot
 
 
 def test_a_slot_may_not_act_before_it_is_accepted():
-    state = SlotMachine(Incarnation(0, 1, 0, "nonce"))
-    assert not state.may_act(0.0)
-    assert state.deploy(0, 1, 0.0) == Ignore("slot 0 (start 1.0, nonce) is STARTED")
+    machine = SlotMachine(Incarnation(0, 1, 0, "nonce"), 0.0)
+    assert not machine.has_lease(0.0)
+    assert machine.deploy(0, 1)
+    assert not machine.open(0, 1, 0.0)
 
 
 def test_a_registered_slot_runs_nothing_until_it_is_deployed(slot):
-    assert slot.refusal(0, 1, 0.0) == "pipeline 0 is not deployed in slot 0 (start 1.0, nonce)"
-    assert slot.deploy(0, 1, 0.0) == OpenSubtasks(0, 1, replaces=None)
-    assert slot.refusal(0, 1, 0.0) is None
+    reason = f"pipeline 0 is not deployed in {NAME}"
+    assert slot.deliver(0, UNIT, []) == Stale(UNIT, reason)
+    assert opened(slot).deliver(0, UNIT, []) == RunNow(UNIT, ())
+    assert slot.may_run(0, UNIT, 0.0)
 
 
-def test_a_newer_attempt_replaces_the_deployed_one(slot):
-    slot.deploy(0, 1, 0.0)
-    assert slot.deploy(0, 3, 0.0) == OpenSubtasks(0, 3, replaces=1)
-    assert slot.refusal(0, 1, 0.0) == "attempt 3 of pipeline 0 is deployed, not 1"
-    assert slot.deployed == {0: 3}
+def test_a_unit_runs_once_and_has_one_answer(slot):
+    opened(slot).deliver(0, UNIT, [])
+    assert slot.deliver(0, UNIT, []) == slot.ask(0, UNIT) == Pending(UNIT)
+    slot.seal(0, UNIT, "answer")
+    assert slot.ask(0, UNIT) == Sealed(UNIT, "answer")
+    assert not slot.may_run(0, UNIT, 0.0)
+
+
+def test_what_is_not_open_does_nothing(slot):
+    slot.deploy(0, 1)
+    slot.deliver(0, UNIT, [])
+    assert not slot.may_act(0, 1, 0.0)
+    assert not slot.may_run(0, UNIT, 0.0)
+
+
+def test_a_newer_attempt_ends_the_older_as_soon_as_it_is_heard_of(slot):
+    opened(slot).deliver(0, UNIT, [])
+    assert slot.deploy(0, 3)
+    assert slot.ask(0, UNIT) == Stale(UNIT, "attempt 3 is deployed, not 1")
+    assert not slot.may_run(0, UNIT, 0.0)
+    assert not slot.may_act(0, 1, 0.0)
+    assert slot.open(0, 3, 0.0)
+    assert slot.may_act(0, 3, 0.0)
+
+
+def test_an_attempt_that_was_replaced_before_its_turn_is_not_opened(slot):
+    slot.deploy(0, 1)
+    slot.deploy(0, 2)
+    assert not slot.open(0, 1, 0.0)
+    assert slot.open(0, 2, 0.0)
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
 def test_an_attempt_is_deployed_at_most_once(slot, attempt):
-    slot.deploy(0, 2, 0.0)
+    opened(slot, attempt=2).undeploy(0)
+    slot.closed(0)
+    assert not slot.deploy(0, attempt)
+    assert not slot.open(0, attempt, 0.0)
+
+
+def test_what_is_undeployed_runs_nothing_but_hears_of_checkpoints_until_it_is_closed(slot):
+    opened(slot).deliver(0, UNIT, [])
     slot.undeploy(0)
-    reason = "attempt 2 of pipeline 0 was deployed already"
-    assert slot.deploy(0, attempt, 0.0) == Ignore(reason)
+    assert not slot.may_run(0, UNIT, 0.0)
+    assert slot.may_act(0, 1, 0.0)
+    slot.closed(0)
+    assert not slot.may_act(0, 1, 0.0)
+
+
+def test_what_is_undeployed_before_its_turn_is_not_opened(slot):
+    slot.deploy(0, 1)
+    slot.undeploy(0)
+    assert not slot.open(0, 1, 0.0)
+
+
+def test_nobody_waits_for_an_attempt_that_could_not_be_opened(slot):
+    opened(slot).deliver(0, UNIT, [])
+    slot.closed(0)
+    assert slot.ask(0, UNIT) == Stale(UNIT, "attempt 1 was closed")
+
+
+def test_closing_an_attempt_leaves_its_successor_as_it_is(slot):
+    opened(slot).undeploy(0)
+    slot.deploy(0, 2)
+    slot.closed(0)
+    assert slot.open(0, 2, 0.0)
 
 
 def test_pipelines_are_deployed_independently(slot):
-    slot.deploy(0, 1, 0.0)
-    slot.deploy(1, 5, 0.0)
-    assert slot.undeploy(0) == CloseSubtasks(0, 1)
-    assert slot.undeploy(0) == Ignore("pipeline 0 is not deployed")
-    assert slot.deployed == {1: 5}
+    opened(opened(slot, pipeline=0, attempt=1), pipeline=1, attempt=5)
+    slot.undeploy(0)
+    slot.closed(0)
+    assert not slot.may_act(0, 1, 0.0)
+    assert slot.may_act(1, 5, 0.0)
 
 
 def test_the_lease_runs_from_the_sending_of_the_beat_that_was_answered(slot):
     number = slot.beat(4.0)
     slot.answered(number, 9.0)
-    assert slot.lease_ends() == 14.0
-    assert slot.may_act(13.9)
-    assert not slot.may_act(14.0)
+    assert slot.has_lease(13.9)
+    assert not slot.has_lease(14.0)
 
 
 def test_an_answer_to_an_older_beat_does_not_shorten_the_lease(slot):
     first, second = slot.beat(1.0), slot.beat(5.0)
     slot.answered(second, 6.0)
     slot.answered(first, 7.0)
-    assert slot.lease_ends() == 15.0
+    assert slot.has_lease(14.9)
 
 
 def test_an_answer_to_a_beat_that_was_never_sent_is_worth_nothing(slot):
     slot.answered(99, 5.0)
-    assert slot.lease_ends() == 10.0
+    assert not slot.has_lease(10.0)
 
 
-def test_a_slot_whose_lease_ran_out_exits_and_does_not_come_back(slot):
-    slot.deploy(0, 1, 0.0)
+def test_a_lease_that_ran_out_does_not_come_back(slot):
     number = slot.beat(9.0)
     slot.answered(number, 10.0)
-    assert not slot.may_act(10.0)
-    assert slot.check(10.0) == Exit("the driver was not heard of for 10 s")
-    assert slot.deployed == {}
-    assert slot.phase is SlotPhase.EXITING
-    assert slot.check(11.0) is None
+    assert slot.is_exiting
+    assert not slot.has_lease(10.0)
+    assert not slot.has_lease(5.0)
 
 
-def test_a_deployment_that_comes_after_the_lease_makes_the_slot_exit(slot):
-    assert isinstance(slot.deploy(0, 1, 10.0), Exit)
-    assert not slot.may_act(5.0)
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda slot: slot.open(1, 1, 10.0),
+        lambda slot: slot.may_act(0, 1, 10.0),
+        lambda slot: slot.may_run(0, UNIT, 10.0),
+        lambda slot: slot.has_lease(10.0),
+    ],
+)
+def test_without_a_lease_nothing_is_opened_run_committed_or_aborted(slot, question):
+    opened(slot).deliver(0, UNIT, [])
+    slot.deploy(1, 1)
+    assert not question(slot)
+    reason = f"{NAME} may not act: the driver was not heard of for 10 s"
+    assert slot.ask(0, UNIT) == Stale(UNIT, reason)
 
 
-def test_an_exiting_slot_does_nothing_more(slot):
-    slot.deploy(0, 1, 0.0)
-    assert slot.exit("superseded") == Exit("superseded")
-    assert slot.exit("its line ended") == Exit("its line ended")
-    assert not slot.may_act(0.0)
-    assert isinstance(slot.deploy(0, 2, 0.0), Ignore)
+def test_an_exiting_slot_says_why_it_went_first(slot):
+    opened(slot).deliver(0, UNIT, [])
+    slot.exit("superseded")
+    slot.exit("its line ended")
+    assert slot.ask(0, UNIT) == Stale(UNIT, f"{NAME} may not act: superseded")
+    assert not slot.may_run(0, UNIT, 0.0)
 
 
 def test_a_slot_is_accepted_once(slot):
     with pytest.raises(ProtocolViolation, match="cannot go from REGISTERED to REGISTERED"):
-        slot.accepted(10.0, asked_at=5.0)
+        slot.accepted(10.0)

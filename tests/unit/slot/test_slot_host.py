@@ -16,21 +16,33 @@ from tidegate.connectors.source import (
     SplitEnumerator,
 )
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import InternalError, UserError, UserFunctionError
+from tidegate.core.errors import InternalError, LeaseEnded, UserError, UserFunctionError
 from tidegate.exchange.codec import decode
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
 from tidegate.operators.endpoints import SinkOperator
 from tidegate.operators.functions import MapFunction
+from tidegate.operators.two_phase_commit import (
+    TwoPhaseCommitOperator,
+    TwoPhaseCommitSinkFunction,
+)
+from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import (
     Accepted,
+    CheckpointAborted,
+    CheckpointAcknowledged,
+    CheckpointCompleted,
+    CheckpointNotified,
     Collected,
     ConsoleLines,
     Deploy,
     Deployed,
     DeployFailed,
+    DriverHeartbeat,
     Refused,
     Shutdown,
+    SlotHeartbeat,
+    SnapshotPlace,
     Undeploy,
     Undeployed,
     Wake,
@@ -39,16 +51,27 @@ from tidegate.protocol.units import Stale, UnitKey
 from tidegate.slot.pipeline_host import UnitAnswer
 from tidegate.slot.slot_host import SlotHost
 from tidegate.stream.batch import Batch
+from tidegate.stream.elements import Barrier
 
 WAIT = 20.0
+LEASE = 10.0
+NAME = "slot 0 (start 1.0, nonce)"
 
 
 class Slot:
-    """A slot host, and what it said."""
+    """A slot host, what it said, and the clock of its lease."""
 
-    def __init__(self, directory, may_act=lambda: True):
+    def __init__(self, directory):
         self.said = queue.SimpleQueue()
-        self.host = SlotHost(0, self.said.put, SystemClock(), directory, may_act)
+        self.now = 0.0
+        incarnation = Incarnation(0, 1, 0, "nonce")
+        self.host = SlotHost(
+            incarnation, self.said.put, SystemClock(), directory, now=lambda: self.now
+        )
+
+    def loses_its_lease(self):
+        self.now += LEASE
+        return self
 
     def hears(self, *messages):
         for message in messages:
@@ -64,13 +87,15 @@ class Slot:
 
     def deployed(self, job, attempt=1):
         self.job = job
-        self.hears(Accepted(shipped(job), 10.0), Deploy(0, attempt))
+        self.hears(Accepted(shipped(job), LEASE), Deploy(0, attempt))
         assert self.says((Deployed, DeployFailed)) == Deployed(0, attempt)
         self.requests = Requests(job, attempt)
         return self
 
     def run(self, step=1, level=0, attempt=1, request=None):
-        return self.host.run_unit(0, UnitKey(attempt, step, level), [], [], request)
+        answers = queue.SimpleQueue()
+        self.host.run_unit(0, UnitKey(attempt, step, level), [], [], request, answers.put)
+        return answers.get(timeout=WAIT)
 
     def step(self, step=1, attempt=1, records=1000):
         return self.run(step, 0, attempt, self.requests.make(step, records=records))
@@ -97,15 +122,154 @@ def test_a_deployed_pipeline_runs_its_units(slot):
 
 
 def test_nothing_runs_before_it_is_deployed(slot):
-    assert slot.run() == Stale(UnitKey(1, 1, 0), "pipeline 0 is not deployed in slot 0")
+    assert slot.run() == Stale(
+        UnitKey(1, 1, 0), f"{NAME} may not act: the driver has not accepted it"
+    )
+    slot.hears(Accepted(shipped(simple_job()), LEASE))
+    assert slot.run() == Stale(UnitKey(1, 1, 0), f"pipeline 0 is not deployed in {NAME}")
 
 
-def test_nothing_runs_once_the_lease_is_over(tmp_path):
-    lease = threading.Event()
-    slot = Slot(tmp_path, may_act=lambda: not lease.is_set()).deployed(simple_job())
-    lease.set()
-    assert slot.step() == Stale(UnitKey(1, 1, 0), "the lease of slot 0 has run out")
-    slot.host.close(WAIT)
+def test_nothing_runs_once_the_lease_is_over(slot):
+    slot.deployed(simple_job()).loses_its_lease()
+    refusal = f"{NAME} may not act: the driver was not heard of for 10 s"
+    assert slot.step() == Stale(UnitKey(1, 1, 0), refusal)
+
+
+def test_a_unit_that_waits_for_its_turn_is_refused_when_the_lease_has_run_out_meanwhile(slot):
+    calls, gate = [], threading.Event()
+    slot.deployed(graph_of(collected(mapped(Shared(calls, gate), read([1])))))
+    answers = queue.SimpleQueue()
+    request = slot.requests.make()
+    slot.host.run_unit(0, UnitKey(1, 1, 0), [], [], request, answers.put)
+    slot.host.run_unit(0, UnitKey(1, 1, 1), [], [], None, answers.put)
+    wait_until(lambda: calls)
+    slot.loses_its_lease()
+    gate.set()
+    found = [answers.get(timeout=WAIT) for _ in range(2)]
+    assert isinstance(found[1], Stale)
+
+
+def test_a_beat_that_is_answered_renews_the_lease(slot):
+    slot.deployed(simple_job())
+    slot.now = 9.0
+    slot.host.beat()
+    slot.hears(DriverHeartbeat(slot.says(SlotHeartbeat).number)).now = 18.0
+    assert isinstance(slot.step(), UnitAnswer)
+
+
+def test_a_slot_that_finds_its_lease_run_out_is_over(slot):
+    slot.deployed(simple_job())
+    slot.loses_its_lease().host.beat()
+    assert slot.host.is_over.is_set()
+
+
+class Transactional(TwoPhaseCommitSinkFunction):
+    """Notes every call, and holds up the test's slot where the test says so."""
+
+    notes: ClassVar = []
+    on_note: ClassVar = staticmethod(lambda what: None)
+
+    def note(self, what):
+        self.notes.append(what)
+        Transactional.on_note(what)
+
+    def begin_transaction(self):
+        self.note("begin")
+        return len(self.notes)
+
+    def invoke(self, transaction, value, context):
+        pass
+
+    def pre_commit(self, transaction):
+        self.note("prepare")
+
+    def commit(self, transaction):
+        self.note("commit")
+
+    def abort(self, transaction):
+        self.note("abort")
+
+    def close(self):
+        self.note("close")
+
+
+@pytest.fixture
+def notes():
+    Transactional.notes.clear()
+    Transactional.on_note = staticmethod(lambda what: None)
+    return Transactional.notes
+
+
+def transactional_job():
+    return graph_of(apply(TwoPhaseCommitOperator(Transactional()), read(range(5))))
+
+
+PLACE = SnapshotPlace(directory=None, inline_threshold=0, limit=1 << 20)
+
+
+def begun(slot, barriers=1):
+    """A transaction for each of so many barriers is prepared."""
+    slot.job = transactional_job()
+    slot.hears(Accepted(shipped(slot.job), LEASE), Deploy(0, 1, PLACE))
+    slot.says(Deployed)
+    slot.requests = Requests(slot.job)
+    for number in range(1, barriers + 1):
+        request = slot.requests.make(number, records=1, barriers=[Barrier(number, 0.0)])
+        slot.run(number, request=request)
+        slot.says(CheckpointAcknowledged)
+    return slot
+
+
+def test_a_slot_without_a_lease_opens_begins_and_aborts_nothing(slot, notes):
+    slot.hears(Accepted(shipped(transactional_job()), LEASE)).loses_its_lease()
+    slot.hears(Deploy(0, 1))
+    assert slot.host.close(WAIT)
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    "message", [CheckpointCompleted(0, 1, 1), CheckpointAborted(0, 1, 1), Deploy(0, 2), Undeploy(0)]
+)
+def test_a_slot_without_a_lease_carries_out_nothing_that_it_is_told(slot, notes, message):
+    begun(slot).loses_its_lease()
+    before = list(notes)
+    slot.hears(message)
+    assert slot.host.close(WAIT)
+    assert notes == before
+
+
+@pytest.mark.parametrize("farewell", [Refused("superseded"), None])
+def test_a_slot_that_another_may_replace_aborts_nothing_when_it_goes(slot, notes, farewell):
+    begun(slot)
+    before = list(notes)
+    if farewell is None:
+        slot.host.leave("its control line ended")
+    else:
+        slot.hears(farewell)
+    assert slot.host.is_over.is_set()
+    assert slot.host.close(WAIT)
+    assert notes == before
+
+
+def test_a_slot_that_is_sent_home_aborts_what_it_has_begun(slot, notes):
+    begun(slot).hears(Shutdown())
+    assert slot.host.close(WAIT)
+    assert notes[-2:] == ["abort", "close"]
+
+
+def test_the_lease_is_looked_at_again_before_every_single_commit(slot, notes):
+    begun(slot, barriers=2)
+    Transactional.on_note = staticmethod(lambda what: what == "commit" and slot.loses_its_lease())
+    slot.hears(CheckpointCompleted(0, 1, 2))
+    failure = slot.says(CheckpointNotified).failure
+    assert isinstance(failure, LeaseEnded)
+    assert notes.count("commit") == 1
+
+
+def test_a_deployment_that_was_heard_of_before_is_not_opened_again(slot, notes):
+    begun(slot).hears(Deploy(0, 1, PLACE), Deploy(0, 2, PLACE))
+    assert slot.says(Deployed) == Deployed(0, 2)
+    assert notes.count("begin") == 3, "for the first attempt, its barrier, and the second"
 
 
 def test_a_unit_that_several_ask_for_runs_once(slot):
@@ -115,7 +279,7 @@ def test_a_unit_that_several_ask_for_runs_once(slot):
     request = slot.requests.make()
     answers = queue.SimpleQueue()
     for _ in range(4):
-        threading.Thread(target=lambda: answers.put(slot.run(request=request))).start()
+        slot.host.run_unit(0, UnitKey(1, 1, 0), [], [], request, answers.put)
     wait_until(lambda: calls)
     gate.set()
     first, *others = [answers.get(timeout=WAIT) for _ in range(4)]
@@ -143,7 +307,7 @@ def test_who_waits_for_a_unit_is_sent_away_when_the_pipeline_is_undeployed(tmp_p
     calls, gate = [], threading.Event()
     slot = Slot(tmp_path).deployed(simple_job(Shared(calls, gate)))
     answers = queue.SimpleQueue()
-    threading.Thread(target=lambda: answers.put(slot.step())).start()
+    slot.host.run_unit(0, UnitKey(1, 1, 0), [], [], slot.requests.make(), answers.put)
     wait_until(lambda: calls)
     slot.hears(Undeploy(0))
     assert isinstance(answers.get(timeout=WAIT), Stale), "though user code has not returned"

@@ -5,6 +5,7 @@ import pytest
 from tidegate.core.errors import StateMisuse
 from tidegate.core.ids import OperatorId, SubtaskId
 from tidegate.core.modes import SavepointFormat
+from tidegate.core.permit import Permit
 from tidegate.protocol.messages import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -62,7 +63,7 @@ def frozen(number=1, keyed=None, **facts):
 def snapshotter():
     messages = queue.Queue()
     place = SnapshotPlace(directory=None, inline_threshold=0, limit=1000)
-    subject = Snapshotter(7, place, messages.put)
+    subject = Snapshotter(7, place, messages.put, Permit())
     subject.messages = messages
     yield subject
     subject.close()

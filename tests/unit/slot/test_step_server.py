@@ -16,6 +16,7 @@ from tidegate.exchange.shuffle import _stages
 from tidegate.exchange.unit_protocol import Frame
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
+from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import Accepted, Collected, Deploy, Deployed, SlotReport
 from tidegate.protocol.packet import SlotOutOfReach
 from tidegate.slot.slot_host import SlotHost
@@ -34,10 +35,11 @@ class Slots:
         self.hosts = []
         self.listeners = []
         for slot in range(job.slots):
-            host = SlotHost(slot, self.said.put, SystemClock(), directory)
+            incarnation = Incarnation.create(slot, 1, 0)
+            host = SlotHost(incarnation, self.said.put, SystemClock(), directory)
             listener = Listener(unix_path=str(directory / f"{slot}.sock"))
             listener.serve(SECRET, StepServer(host).serve)
-            host.handle(Accepted(shipped(job), 10.0))
+            host.handle(Accepted(shipped(job), 600.0))
             host.handle(Deploy(0, 1))
             assert self.said.get(timeout=120) == Deployed(0, 1)
             self.hosts.append(host)

@@ -83,7 +83,8 @@ class KafkaSink(SupportsCommitter):
         from tidegate.connectors.kafka.broker_client import BrokerClient
         from tidegate.connectors.kafka.transactions import TransactionCommitter, Transactions
 
-        return TransactionCommitter(Transactions(BrokerClient(self._settings)))
+        transactions = Transactions(BrokerClient(self._settings))
+        return TransactionCommitter(transactions, context.permit)
 
 
 class KafkaSinkBuilder:

@@ -108,6 +108,7 @@ class TransactionalWriter(CommittingWriter):
             if subtask is None or subtask % self._context.parallelism != self._context.subtask:
                 continue
             if not self._is_recovered(found):
+                self._context.permit.require()
                 self._transactions.fence(found, self._timeout_ms)
 
     def _is_recovered(self, transactional_id: str) -> bool:
@@ -127,6 +128,7 @@ class TransactionalWriter(CommittingWriter):
             )
         )
         producer.connect(self._serializer.only_topic)
+        self._context.permit.require()
         producer.begin_transactions()
         described = self._transactions.describe(transactional_id)
         return _OpenTransaction(transactional_id, producer, described)
@@ -205,7 +207,7 @@ class TransactionalWriter(CommittingWriter):
     def close(self) -> None:
         """What is prepared stays open: only who knows the checkpoints may decide about it."""
         self._background.shutdown(cancel_futures=True)
-        if self._current is not None:
+        if self._current is not None and self._context.permit.is_valid():
             self._current.producer.abort()
         self._current = self._next = None
         self._transactions.close()

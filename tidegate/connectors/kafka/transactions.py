@@ -26,6 +26,7 @@ from tidegate.connectors.kafka.broker_client import BrokerClient, raise_for
 from tidegate.connectors.kafka.transaction_log import Fate, FirstRecord, fate_in_log
 from tidegate.connectors.sink import Committer
 from tidegate.core.errors import KafkaFailed, KafkaRefused, TransactionLost
+from tidegate.core.permit import Permit
 
 _END_VERSION = 4
 """Of the request that ends a transaction. From 5 on the epoch changes with every transaction,
@@ -218,11 +219,13 @@ class Transactions:
 class TransactionCommitter(Committer):
     """Commits the transactions that checkpoints hold, whoever began them."""
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: Transactions, permit: Permit) -> None:
         self._transactions = transactions
+        self._permit = permit
 
     def commit(self, committables: Sequence[KafkaTransaction]) -> None:
         for transaction in committables:
+            self._permit.require()
             self._transactions.commit(transaction)
 
     def close(self) -> None:

@@ -93,7 +93,7 @@ class PostgresSink(SupportsCommitter):
         return InsertWriter(target, context, _APPLICATION)
 
     def create_committer(self, context: WriterContext) -> Committer:
-        return TransactionCommitter(Server(self._dsn))
+        return TransactionCommitter(Server(self._dsn), context.permit)
 
     @property
     def _is_transactional(self) -> bool:

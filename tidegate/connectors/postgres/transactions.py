@@ -24,6 +24,7 @@ from tidegate.connectors.postgres.session import Server, Session, failure
 from tidegate.connectors.postgres.writers import TableWriter, Target
 from tidegate.connectors.sink import Committer, WriterContext
 from tidegate.core.errors import DatabaseFailed, InternalError, TransactionLost, UnsuitableServer
+from tidegate.core.permit import Permit
 from tidegate.stream.batch import Batch
 
 _LONGEST_OPERATOR = 80
@@ -115,8 +116,9 @@ class TransactionWriter(TableWriter):
 class TransactionCommitter(Committer):
     """Commits by name, on a connection that is made for the first commit."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, permit: Permit) -> None:
         self._server = server
+        self._permit = permit
         self._session: Session | None = None
 
     def commit(self, committables: Sequence[PreparedTransaction]) -> None:
@@ -134,7 +136,7 @@ class TransactionCommitter(Committer):
         if self._session is None:
             self._session = self._server.connect("tidegate/committer")
         for transaction in transactions:
-            _commit(self._session, transaction)
+            _commit(self._session, transaction, self._permit)
 
     def close(self) -> None:
         if self._session is not None:
@@ -142,9 +144,10 @@ class TransactionCommitter(Committer):
             self._session = None
 
 
-def _commit(session: Session, transaction: PreparedTransaction) -> None:
+def _commit(session: Session, transaction: PreparedTransaction, permit: Permit) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
+        permit.require()
         try:
             session.connection.execute(_with_name("COMMIT PREPARED {}", transaction.name))
         except psycopg.errors.UndefinedObject:
@@ -214,6 +217,7 @@ def _end_older_sessions(session: Session, names: TransactionNames, context: Writ
                 str(session.server), "ending sessions of lost attempts", f"{older} do not end"
             )
         for pid in older:
+            context.permit.require()
             session.query(
                 "SELECT pg_terminate_backend(%s)", (pid,), doing="ending a session of ours"
             )
@@ -230,6 +234,7 @@ def _roll_back_orphans(session: Session, names: TransactionNames, context: Write
     )
     for (name,) in found:
         if name not in awaited and names.is_for(names.subtask_of(name), context):
+            context.permit.require()
             try:
                 session.connection.execute(_with_name("ROLLBACK PREPARED {}", name))
             except psycopg.errors.UndefinedObject:
