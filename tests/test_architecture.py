@@ -64,6 +64,9 @@ PURE = ("protocol",)
 IMPURE = ("asyncio", "os", "queue", "socket", "subprocess", "tempfile", "threading", "time")
 """What code that only decides has no use for: threads, sockets, files, clocks."""
 ONLY_STANDARD_LIBRARY = ("prerequisites",)
+SLOT_SHELLS = ("slot/**/*.py", "testing/mini_cluster.py")
+NOT_COMPARED = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+DECIDED_BY_THE_MACHINE = {"attempt", "incarnation", "lease", "lease_seconds", "deployed"}
 
 PACKAGE = Path(tidegate.__file__).parent
 HEIGHT = {room: -number for number, tier in enumerate(TIERS) for room in tier}
@@ -180,8 +183,28 @@ def imports_beyond_the_standard_library(package: Path) -> list[str]:
     ]
 
 
+def decisions_of_slot_shells(package: Path) -> list[str]:
+    """Who is current is decided by the slot machine: nobody else compares what that is told by."""
+    return [
+        f"{file.relative_to(package)}:{node.lineno} compares {name!r}"
+        for shells in SLOT_SHELLS
+        for file in sorted(package.glob(shells))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Compare) and not isinstance(node.ops[0], NOT_COMPARED)
+        for name in sorted(DECIDED_BY_THE_MACHINE & names_in(node))
+    ]
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """The names and attributes in a piece of code, without underscores before them."""
+    found = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+    found |= {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
+    return {name.lstrip("_") for name in found}
+
+
 RULES = (
     breaches_of_the_import_order,
+    decisions_of_slot_shells,
     imports_of_testing,
     imports_of_the_slot,
     impure_imports,
@@ -239,6 +262,12 @@ def test_the_package_keeps_the_rule(rule):
             "protocol/region.py",
             "def now():\n    import time",
             "protocol/region.py:2 imports time",
+        ),
+        (
+            decisions_of_slot_shells,
+            "slot/slot_host.py",
+            "def is_stale(self, key):\n    return self._host.attempt != key.attempt",
+            "slot/slot_host.py:2 compares 'attempt'",
         ),
         (
             imports_of_pyspark_elsewhere,

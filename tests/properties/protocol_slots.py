@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -187,7 +188,13 @@ class Process:
 
     @property
     def has_lease(self) -> bool:
-        return self.is_alive and self.machine.has_lease(self.now)
+        """As the world knows, who does not let the machine notice."""
+        return self.is_alive and copy(self.machine).has_lease(self.now)
+
+    def looks_at_its_lease(self) -> bool:
+        """Whether it finds out that it has to exit."""
+        self.machine.has_lease(self.now)
+        return self.machine.is_exiting
 
     def send(self, kind: str, content: object) -> None:
         self.to_driver.append((kind, content))

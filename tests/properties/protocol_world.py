@@ -140,13 +140,13 @@ class World:
                 yield lambda p=pending: self.publish(p)
 
     def pass_time(self, seconds: float) -> None:
-        """Beats are sent before the time passes; who has no lease behind it exits."""
+        """Beats are sent before the time passes; who has no lease then may notice, and exits."""
         for process in self.processes:
             if process.is_alive and not process.is_cut_off:
                 process.beat()
         self.now += seconds
         for process in self.processes:
-            if process.is_alive and not process.has_lease and process.machine.is_exiting:
+            if process.is_alive and self.rnd.random() < 0.5 and process.looks_at_its_lease():
                 process.die()
         self.carry_out(self.pool.tick(self.now))
         self.deploy_if_possible()
@@ -364,9 +364,8 @@ class World:
     def assert_alone(self, incarnation: Incarnation) -> None:
         for process in self.processes:
             if process.slot == incarnation.slot and process.incarnation != incarnation:
-                assert not process.has_lease or not process.subtasks, (
-                    f"{process.incarnation} may still act beside {incarnation}"
-                )
+                usable = process.has_lease and process.subtasks
+                assert not usable, f"{process.incarnation} may still act beside {incarnation}"
 
     def assert_exact(self) -> None:
         """A step is through and whole: nothing is lost, nothing is there twice."""

@@ -189,10 +189,10 @@ class TwoPhaseCommitOperator(FunctionOperator):
 
     def close(self) -> None:
         try:
-            is_begun = self._opened and self._current is not None
-            if is_begun and self._operator_context.permit.is_valid():
+            current = self._current if self._opened else None
+            if current is not None and self._operator_context.permit.is_valid():
                 with self.user_code.guard():
-                    self.function.abort(self._current.handle)
+                    self.function.abort(current.handle)
         finally:
             self._current = None
             super().close()

@@ -44,23 +44,6 @@ class JobStatus(Enum):
         return self is JobStatus.SUSPENDED or self.is_terminal
 
 
-LEGAL_MOVES: dict[JobStatus, set[JobStatus]] = {
-    JobStatus.CREATED: {JobStatus.RUNNING, JobStatus.FAILING, JobStatus.CANCELLING},
-    JobStatus.RUNNING: {
-        JobStatus.FINISHED,
-        JobStatus.FAILING,
-        JobStatus.RESTARTING,
-        JobStatus.CANCELLING,
-    },
-    JobStatus.FAILING: {JobStatus.RESTARTING, JobStatus.FAILED, JobStatus.CANCELLING},
-    JobStatus.RESTARTING: {JobStatus.RUNNING, JobStatus.FAILING, JobStatus.CANCELLING},
-    JobStatus.CANCELLING: {JobStatus.CANCELED},
-    JobStatus.FAILED: set(),
-    JobStatus.CANCELED: set(),
-    JobStatus.FINISHED: set(),
-}
-
-
 def status_of(regions: Iterable[RegionState]) -> JobStatus:
     """The job's status; a job whose regions all have ended is what the worst of them is."""
     found = set(regions)

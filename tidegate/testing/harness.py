@@ -12,6 +12,7 @@ import cloudpickle
 
 from tidegate.core.clock import ManualClock
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
+from tidegate.core.permit import Permit
 from tidegate.core.poison import PoisonOrders
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
 from tidegate.operators.endpoints import SliceReport, SourceOperator
@@ -45,6 +46,9 @@ class OperatorHarness:
         with harness.restore(snapshot) as restored:
             restored.process([3])
 
+    Without `has_lease`, which may change at any time, another process may act for the subtask: then
+    nothing outside may be committed, aborted or deleted (`OperatorContext.permit`).
+
     The operator is copied by pickling, as it is on its way to a slot, unless `copy` is false.
     Not simulated: channels, alignment, the conversion of records that travel.
     """
@@ -64,8 +68,10 @@ class OperatorHarness:
         is_checkpointed: bool = True,
         poison: PoisonOrders | None = None,
         restore_from: Sequence[HarnessSnapshot] = (),
+        has_lease: bool = True,
         copy: bool = True,
     ) -> None:
+        self.has_lease = has_lease
         self._given = operator
         self.operator: Operator = pickle.loads(cloudpickle.dumps(operator)) if copy else operator
         self.clock = clock or ManualClock()
@@ -95,6 +101,7 @@ class OperatorHarness:
             deliver=self._deliver,
             operator_state=OperatorStateStore(),
             poison=poison,
+            permit=Permit(lambda: self.has_lease),
         )
         if restore_from:
             stored = [found.operator_states for found in restore_from]

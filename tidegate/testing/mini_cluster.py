@@ -111,7 +111,7 @@ class MiniCluster:
         self._post(SlotJobEnded(slot, "killed"))
 
     def pause(self, slot: SlotIndex) -> Callable[[], None]:
-        """Let a process stand still before what it does next; returns what wakes it up."""
+        """Stop a process before it next looks at its lease or sends; returns what resumes it."""
         return self._slots[slot].pause()
 
     def cut(self, slot: SlotIndex) -> None:
@@ -251,11 +251,12 @@ class _MiniSlot:
         self._thread.join(_CLOSE_SECONDS)
 
     def _now(self) -> float:
-        """Whoever asks what he may do reads the clock before, and that is where a pause is."""
+        """Whoever asks what it may do reads the clock first: so a pause takes place here."""
         self._runs.wait()
         return time.monotonic()
 
     def _send(self, message: SlotMessage) -> None:
+        self._runs.wait()
         if not self._is_dead and not self.is_cut:
             self._post(FromSlot(self.incarnation, pickle.loads(pickle.dumps(message))))
 

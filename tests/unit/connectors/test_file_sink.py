@@ -18,7 +18,7 @@ from tidegate.connectors.file_formats import CsvFormat, JsonLinesFormat
 from tidegate.connectors.file_sink import FileSink, OutputFileConfig
 from tidegate.connectors.files import FileSource
 from tidegate.connectors.rolling import BucketAssigner, RollingPolicy
-from tidegate.core.errors import ConfigError, ExternalError, UserError
+from tidegate.core.errors import ConfigError, ExternalError, LeaseEnded, UserError
 from tidegate.operators.endpoints import SinkOperator
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
@@ -124,6 +124,25 @@ def test_a_restored_sink_commits_what_its_checkpoint_holds_and_forgets_the_rest(
         assert sorted(lines_in(tmp_path)) == [["again"], ["before"]]
         with harness.restore(snapshot):
             assert len(finished(tmp_path)) == 2
+
+
+def test_a_sink_without_a_lease_gives_no_file_its_name_and_deletes_none(tmp_path):
+    sink = FileSink(str(tmp_path), Encoder())
+    with opened(sink) as harness:
+        harness.process(["a"])
+        snapshot = harness.snapshot()
+        harness.process(["b"])
+        before = hidden(tmp_path)
+        harness.has_lease = False
+        for act in (
+            harness.complete_checkpoint,
+            lambda: opened(sink, restore_from=[snapshot], has_lease=False),
+            lambda: opened(sink, has_lease=False),
+        ):
+            with pytest.raises(LeaseEnded):
+                act()
+    assert finished(tmp_path) == []
+    assert hidden(tmp_path) == before
 
 
 def test_a_pending_file_that_is_gone_is_named(tmp_path):

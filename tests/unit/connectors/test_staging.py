@@ -10,7 +10,8 @@ from tidegate.connectors.query_log import copy_of_log, write_log
 from tidegate.connectors.source import ReaderContext
 from tidegate.connectors.staging import ReadFile, StagedFile, StagedReader, StagedRows, Staging
 from tidegate.core.clock import ManualClock
-from tidegate.core.errors import UnreadableInput
+from tidegate.core.errors import LeaseEnded, UnreadableInput
+from tidegate.core.permit import Permit
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import Types
 
@@ -81,6 +82,15 @@ def test_a_file_that_was_read_stays_until_enough_checkpoints_do_without_it(stagi
     assert not Path(rows.path).exists()
     assert restored.snapshot() == []
     assert staging.unread(0, [rows.path]) == []
+
+
+def test_a_reader_without_a_lease_deletes_nothing(staging):
+    (rows,) = stage(staging, 0, [1, 2])
+    reading = reader(*splits([rows]), permit=Permit(lambda: False))
+    read_all(reading)
+    with pytest.raises(LeaseEnded):
+        reading.notify_complete(1, reading.snapshot())
+    assert Path(rows.path).exists()
 
 
 def test_a_restored_reader_goes_on_behind_the_last_row(staging):

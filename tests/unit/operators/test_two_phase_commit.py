@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from tidegate.core.errors import UserFunctionError
+from tidegate.core.errors import LeaseEnded, UserFunctionError
 from tidegate.operators.two_phase_commit import (
     TwoPhaseCommitOperator,
     TwoPhaseCommitSinkFunction,
@@ -98,6 +98,24 @@ def test_a_restored_sink_commits_again_and_aborts_what_had_only_begun(bank):
             assert bank.commits == ["t0", "t0"]
             assert bank.visible == [1]
             assert bank.aborted == ["t1"]
+
+
+def test_a_sink_without_a_lease_commits_begins_and_aborts_nothing(bank):
+    with opened() as harness:
+        harness.process([1])
+        snapshot = harness.snapshot()
+        harness.process([2])
+        harness.has_lease = False
+        for act in (
+            harness.complete_checkpoint,
+            harness.snapshot,
+            lambda: opened(restore_from=[snapshot], has_lease=False),
+            lambda: opened(has_lease=False),
+        ):
+            with pytest.raises(LeaseEnded):
+                act()
+    assert (bank.commits, bank.aborted) == ([], [])
+    assert bank.open == {}, "what was prepared meanwhile is there, and nothing was begun"
 
 
 def test_a_closed_sink_aborts_its_open_transaction_and_nothing_else(bank):

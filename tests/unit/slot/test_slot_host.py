@@ -69,6 +69,14 @@ class Slot:
             incarnation, self.said.put, SystemClock(), directory, now=lambda: self.now
         )
 
+    def has_settled(self):
+        """Everything that was posted to the mailboxes is done."""
+        for hosted in self.host._pipelines.values():
+            done = threading.Event()
+            hosted.mailbox.post(done.set)
+            assert done.wait(WAIT)
+        return self
+
     def loses_its_lease(self):
         self.now += LEASE
         return self
@@ -222,7 +230,7 @@ def begun(slot, barriers=1):
 
 def test_a_slot_without_a_lease_opens_begins_and_aborts_nothing(slot, notes):
     slot.hears(Accepted(shipped(transactional_job()), LEASE)).loses_its_lease()
-    slot.hears(Deploy(0, 1))
+    slot.hears(Deploy(0, 1)).has_settled()
     assert slot.host.close(WAIT)
     assert notes == []
 
@@ -233,7 +241,7 @@ def test_a_slot_without_a_lease_opens_begins_and_aborts_nothing(slot, notes):
 def test_a_slot_without_a_lease_carries_out_nothing_that_it_is_told(slot, notes, message):
     begun(slot).loses_its_lease()
     before = list(notes)
-    slot.hears(message)
+    slot.hears(message).has_settled()
     assert slot.host.close(WAIT)
     assert notes == before
 
