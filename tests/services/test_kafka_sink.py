@@ -34,10 +34,12 @@ from tidegate.core.errors import (
     ConfigError,
     KafkaFailed,
     KafkaRefused,
+    LeaseEnded,
     TransactionLost,
     UnencodableRecord,
     UnknownTopic,
 )
+from tidegate.core.permit import Permit
 from tidegate.operators.endpoints import SinkOperator
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
@@ -238,7 +240,9 @@ def test_a_process_that_was_cut_off_is_shut_out_by_its_successor(kafka, topic):
 # --- several subtasks, several jobs --------------------------------------------------------------
 
 
-def writer(kafka, topic, *, job="job", subtask=0, parallelism=1, recovered=(), operator="op"):
+def writer(
+    kafka, topic, *, job="job", subtask=0, parallelism=1, recovered=(), operator="op", **more
+):
     context = WriterContext(
         subtask=subtask,
         parallelism=parallelism,
@@ -248,6 +252,7 @@ def writer(kafka, topic, *, job="job", subtask=0, parallelism=1, recovered=(), o
         is_checkpointed=True,
         recovered=recovered,
         operator_id=operator,
+        **more,
     )
     made = sink(kafka, topic, prefix=topic).create_writer(context)
     made.open()
@@ -265,8 +270,8 @@ def prepared(writer, *texts, checkpoint=1):
     return writer.prepare_commit()
 
 
-def commit(kafka, topic, committables):
-    context = WriterContext(subtask=0, parallelism=1, operator_name="sink", console=print)
+def commit(kafka, topic, committables, **more):
+    context = WriterContext(subtask=0, parallelism=1, operator_name="sink", console=print, **more)
     committer = sink(kafka, topic).create_committer(context)
     committer.commit(committables)
     committer.close()
@@ -295,6 +300,23 @@ def test_what_the_checkpoint_holds_is_spared_until_it_is_committed(kafka, topic,
     wait_until(lambda: values(kafka, topic) == ["a"])
     successor.close()
     lost.close()
+
+
+def test_without_a_lease_nothing_is_fenced_aborted_or_committed(kafka, topic, transactions):
+    permits = []
+    left = writer(kafka, topic, permit=Permit(lambda: not permits))
+    committables = prepared(left, "a")
+    write(left, "b")
+    before = open_ids(transactions, topic)
+    permits.append("is lost")
+    lost = Permit(lambda: False)
+    with pytest.raises(LeaseEnded):
+        writer(kafka, topic, permit=lost)
+    with pytest.raises(LeaseEnded):
+        commit(kafka, topic, committables, permit=lost)
+    left.close()
+    assert len(before) == 2
+    assert open_ids(transactions, topic) == before
 
 
 @pytest.mark.parametrize("others", [{"job": "other"}, {"operator": "other"}])

@@ -24,6 +24,7 @@ from tidegate.common import RestartStrategies, Types
 from tidegate.connectors.postgres.transactions import TransactionNames
 from tidegate.core.errors import (
     DatabaseFailed,
+    LeaseEnded,
     TransactionLost,
     UnsuitableServer,
 )
@@ -103,6 +104,25 @@ def opened(dsn, **settings):
 
 def give(harness, *numbers):
     harness.process([(n, n * n) for n in numbers], type_info=NUMBERS)
+
+
+def test_without_a_lease_nothing_is_committed_or_rolled_back(database):
+    with opened(database) as harness:
+        give(harness, 1)
+        snapshot = harness.snapshot()
+        give(harness, 2)
+        harness.snapshot()
+        before = prepared(database)
+        harness.has_lease = False
+        for act in (
+            harness.complete_checkpoint,
+            lambda: opened(database, restore_from=[snapshot], has_lease=False),
+            lambda: opened(database, has_lease=False),
+        ):
+            with pytest.raises(LeaseEnded):
+                act()
+        assert len(before) == 2
+        assert prepared(database) == before
 
 
 def test_rows_appear_when_their_checkpoint_is_complete(database):

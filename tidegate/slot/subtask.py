@@ -198,7 +198,7 @@ class Subtask:
         hand on to later checkpoints.
 
         Raises:
-            TidegateError: user code failed; what was opened is closed again.
+            TidegateError: user code failed; what was opened is left to `close`.
         """
         try:
             for index, _, writer in self._writers:
@@ -215,7 +215,6 @@ class Subtask:
                         operator.restore(restored[context.operator_id])
         except USER_FAILURES as error:
             failure = error if isinstance(error, TidegateError) else self._as_failure(error)
-            self.close()
             raise failure from None
 
     def run_slice(
