@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.checkpoint.metadata import FORMAT_VERSION, CheckpointMetadata, OperatorRecord
+from tidegate.checkpoint.layout import published
+from tidegate.checkpoint.metadata import (
+    FORMAT_VERSION,
+    CheckpointMetadata,
+    OperatorRecord,
+    encode,
+)
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import CorruptCheckpoint, DirectoryTaken, UnsupportedFormat
 from tidegate.core.ids import CheckpointId, JobId, OperatorId
@@ -221,6 +227,33 @@ class CheckpointStoreContract:
             store.publish(metadata_of(2))
         latest = CheckpointStore(blobs)
         assert [each.still_owned() for each in (store, later, latest)] == [False, False, True]
+
+    def test_a_driver_that_has_lost_the_directory_deletes_nothing(self, store, blobs):
+        take(store, blobs, 1, own("a"), shared("s"))
+        store.begin(CheckpointId(2), CheckpointId(1))
+        write(blobs, 2, own("b"), shared("t"))
+        CheckpointStore(blobs)
+        before = set(blobs.list())
+        store.discard(CheckpointId(1))
+        store.abandon(CheckpointId(2), [snapshot_of(own("b"), shared("t"))])
+        store.clean_leftovers()
+        store.remove_if_empty()
+        assert set(blobs.list()) == before
+
+    def test_a_checkpoint_that_appears_after_the_directory_was_claimed_is_void(self, store, blobs):
+        take(store, blobs, 1)
+        store.begin(CheckpointId(2))
+        newer = CheckpointStore(blobs)
+        blobs.put("chk-2/_metadata", encode(metadata_of(2)))
+        newest = CheckpointStore(blobs)
+        for driver in (newer, newest):
+            assert [each.checkpoint_id for each in driver.retained().checkpoints] == [1]
+            assert driver.highest_id == 2
+        assert published(blobs.list()) == [1]
+        newest.clean_leftovers()
+        assert state_in(blobs) == {"chk-1/_metadata"}
+        take(newest, blobs, 3)
+        assert published(blobs.list()) == [3, 1]
 
     def test_a_directory_that_holds_no_checkpoint_is_removed(self, store, blobs):
         take(store, blobs, 1, shared("s"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from tidegate.core.ids import CheckpointId
@@ -14,6 +15,7 @@ TASK_OWNED: Final = "taskowned"
 LAST_ID: Final = "last-id"
 _CHECKPOINT: Final = re.compile(r"chk-(\d+)")
 _OWNER: Final = re.compile(r"owner-(\d+)")
+_CLOSED: Final = re.compile(r"closed-(\d+)-(\d+)-(\d+)")
 _PART: Final = re.compile(r"[0-9a-f]{32}|(state|timers|taskowned)/.+")
 _TEMPORARY: Final = re.compile(r"(.*/)?[^/]*\.[0-9a-f]{16}\.tmp")
 
@@ -40,6 +42,30 @@ def epoch_of(path: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def closed_by(epoch: int, seen: int, begun: int) -> str:
+    """The name of the file by which a driver says what it found, and that nothing is to be added.
+
+    Checkpoints after `seen`, up to the highest one `begun`, were not there when it had claimed the
+    directory: whichever of them appears later is void.
+    """
+    return f"closed-{epoch}-{seen}-{begun}"
+
+
+def is_closing(path: str) -> bool:
+    """Whether a blob says which checkpoints are void."""
+    return _CLOSED.fullmatch(path) is not None
+
+
+def published(paths: Iterable[str]) -> list[CheckpointId]:
+    """The completed checkpoints among the blobs of a job, the latest first; void ones are not."""
+    paths = list(paths)
+    closed = [tuple(map(int, found.groups())) for p in paths if (found := _CLOSED.fullmatch(p))]
+    _, seen, begun = max(closed, default=(0, 0, 0))
+    parts = (path.split("/") for path in paths)
+    ids = (id_of(part[0]) for part in parts if len(part) == 2 and part[1] == METADATA)
+    return sorted((id for id in ids if id is not None and not seen < id <= begun), reverse=True)
+
+
 def is_temporary(path: str) -> bool:
     """Whether a store left it that was interrupted in the middle of a `put`."""
     return _TEMPORARY.fullmatch(path) is not None
@@ -55,7 +81,8 @@ def is_ours(path: str) -> bool:
     directory, _, inner = path.partition("/")
     if inner:
         return directory in (SHARED, TASK_OWNED) or id_of(directory) is not None
-    return path == LAST_ID or epoch_of(path) is not None or is_temporary(path)
+    is_book = path == LAST_ID or epoch_of(path) is not None or is_closing(path)
+    return is_book or is_temporary(path)
 
 
 def home_of(directory: str, name: str) -> str:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tidegate.checkpoint.checkpoint import Checkpoint
-from tidegate.checkpoint.layout import METADATA, directory_of, epoch_of, id_of, is_part
+from tidegate.checkpoint.layout import (
+    METADATA,
+    directory_of,
+    epoch_of,
+    id_of,
+    is_part,
+    published,
+)
 from tidegate.checkpoint.metadata import decode
 from tidegate.checkpoint.ownership import owned_since
 from tidegate.checkpoint.store import Unreadable
@@ -15,7 +20,7 @@ from tidegate.core.errors import (
     NoCheckpoint,
     UnsupportedFormat,
 )
-from tidegate.core.ids import CheckpointId, JobId
+from tidegate.core.ids import JobId
 from tidegate.state.snapshot import StoredFile
 from tidegate.state.snapshot_reader import CheckpointLocation, place_of
 from tidegate.storage.blob_store import BlobStore
@@ -50,7 +55,7 @@ def open_checkpoint(path: str) -> Checkpoint:
 
 def candidates(path: str) -> list[str]:
     """The checkpoints of a job's directory as paths or URLs, the latest first."""
-    return [below(path, directory_of(id)) for id in _ids(open_store(path).list())]
+    return [below(path, directory_of(id)) for id in published(open_store(path).list())]
 
 
 def find_latest(
@@ -81,10 +86,10 @@ def find_latest(
 
 
 def find_begun(base: BlobStore, job_name: str) -> JobId | None:
-    """The last job of this name that has begun but never completed a checkpoint.
+    """The last job of this name that has begun, if none had completed a checkpoint.
 
     It may have left transactions open in the systems it writes to; whoever goes on under its id
-    finds them.
+    finds them, and a checkpoint that it completes meanwhile.
     """
     jobs: dict[str, list[str]] = {}
     for path in base.list():
@@ -92,11 +97,10 @@ def find_begun(base: BlobStore, job_name: str) -> JobId | None:
         jobs.setdefault(job, []).append(inner)
     begun: dict[str, float] = {}
     for job, paths in jobs.items():
-        if not any(_ids(paths)):
-            for owner in (path for path in paths if epoch_of(path) is not None):
-                since = owned_since(base, f"{job}/{owner}", job_name)
-                if since is not None:
-                    begun[job] = max(since, begun.get(job, since))
+        for owner in (path for path in paths if epoch_of(path) is not None):
+            since = owned_since(base, f"{job}/{owner}", job_name)
+            if since is not None:
+                begun[job] = max(since, begun.get(job, since))
     return JobId(max(begun, key=begun.__getitem__)) if begun else None
 
 
@@ -123,7 +127,7 @@ def check_files(found: Checkpoint) -> None:
 def _latest(store: BlobStore, job_name: str | None) -> tuple[Checkpoint | None, list[Unreadable]]:
     """The latest checkpoint of a job of this name, and those that may be of it but cannot tell."""
     skipped: list[Unreadable] = []
-    for id in _ids(store.list()):
+    for id in published(store.list()):
         name = directory_of(id)
         try:
             found = _open(store, name)
@@ -136,13 +140,6 @@ def _latest(store: BlobStore, job_name: str | None) -> tuple[Checkpoint | None, 
             return None, []
         return found, []
     return None, skipped
-
-
-def _ids(paths: Iterable[str]) -> list[CheckpointId]:
-    """The completed checkpoints among the blobs of a job, the latest first."""
-    parts = (path.split("/") for path in paths)
-    ids = (id_of(part[0]) for part in parts if len(part) == 2 and part[1] == METADATA)
-    return sorted((id for id in ids if id is not None), reverse=True)
 
 
 def _open(store: BlobStore, name: str) -> Checkpoint:

@@ -15,6 +15,7 @@ class MemoryCheckpointStore:
     """Offers what `CheckpointStore` offers; nothing survives the driver, and nobody else has it."""
 
     directory = None
+    ownership = None
 
     def __init__(self) -> None:
         self._kept: dict[CheckpointId, CheckpointMetadata] = {}
@@ -29,6 +30,9 @@ class MemoryCheckpointStore:
 
     def still_owned(self) -> bool:
         return True
+
+    def check_owned(self) -> None:
+        """Nobody else can have it."""
 
     def begin(self, checkpoint_id: CheckpointId, base: CheckpointId | None = None) -> None:
         self._highest = max(self._highest, checkpoint_id)

@@ -5,51 +5,63 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from tidegate.checkpoint.layout import epoch_of, owner_of
-from tidegate.core.errors import BlobNotFound
+from tidegate.core.errors import BlobNotFound, DirectoryTaken
 from tidegate.storage.blob_store import BlobStore
+from tidegate.storage.locations import shown
 
 
+@dataclass(frozen=True, slots=True)
 class Ownership:
     """A driver owns a directory by the file `owner-<n>` of the highest epoch n."""
 
-    def __init__(self, store: BlobStore, epoch: int, proof: bytes) -> None:
-        self._store = store
-        self.epoch = epoch
-        self._proof = proof
+    epoch: int
+    proof: bytes
 
     @classmethod
-    def claim(cls, store: BlobStore, present: list[str], job_name: str = "") -> Ownership:
-        """Take a directory over, from whoever owns it.
+    def claim(cls, store: BlobStore, job_name: str = "") -> tuple[Ownership, list[str]]:
+        """Take a directory over, from whoever owns it; returns what is in it afterwards.
 
         Args:
             store: the directory.
-            present: the paths of the blobs in it.
             job_name: for those who look for the job before it has a checkpoint.
         """
-        earlier = sorted(epoch for path in present if (epoch := epoch_of(path)) is not None)
-        epoch = earlier[-1] if earlier else 0
         proof = json.dumps(
             {"token": secrets.token_hex(16), "job": job_name, "since": time.time()}
         ).encode()
+        epochs = _epochs(store.list())
         while True:
-            epoch += 1
-            if store.create_if_absent(owner_of(epoch), proof):
+            epoch = max(epochs, default=0) + 1
+            is_new = store.create_if_absent(owner_of(epoch), proof)
+            present = list(store.list())
+            epochs = _epochs(present)
+            # Others may have come and gone since the first listing, their files with them.
+            if is_new and max(epochs, default=0) == epoch:
                 break
-            earlier.append(epoch)
         # Oldest first: an owner that is replaced finds its own file gone, or the next one there.
-        for each in earlier:
-            store.delete(owner_of(each))
-        return cls(store, epoch, proof)
+        for earlier in sorted(epochs - {epoch}):
+            store.delete(owner_of(earlier))
+        return cls(epoch, proof), present
 
-    def still_owned(self) -> bool:
+    def is_held(self, store: BlobStore) -> bool:
         """Whether no other driver has taken the directory over."""
         try:
-            proof = self._store.read(owner_of(self.epoch))
+            proof = store.read(owner_of(self.epoch))
         except BlobNotFound:
             return False
-        return proof == self._proof and not self._store.exists(owner_of(self.epoch + 1))
+        return proof == self.proof and not store.exists(owner_of(self.epoch + 1))
+
+    def check(self, store: BlobStore) -> None:
+        """Raise DirectoryTaken if another driver has taken the directory over."""
+        if not self.is_held(store):
+            raise DirectoryTaken(shown(store.url), self.epoch)
+
+
+def _epochs(paths: Iterable[str]) -> set[int]:
+    return {epoch for path in paths if (epoch := epoch_of(path)) is not None}
 
 
 def owned_since(store: BlobStore, owner: str, job_name: str) -> float | None:

@@ -6,6 +6,7 @@
                taskowned/            files of sources, which clean up themselves
                last-id               the highest checkpoint id that was ever begun
                owner-<epoch>         the driver that may write here
+               closed-<e>-<m>-<n>    what the driver of epoch e found: after m, up to n, nothing
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from tidegate.checkpoint.layout import (
     LAST_ID,
     METADATA,
     SHARED,
+    closed_by,
     directory_of,
     id_of,
+    is_closing,
     is_ours,
     is_temporary,
+    published,
 )
 from tidegate.checkpoint.metadata import CheckpointMetadata, decode, encode
 from tidegate.checkpoint.ownership import Ownership
@@ -84,19 +88,26 @@ class CheckpointStore:
         """Paths that nobody needs but that could not be deleted yet."""
         self._attempted: dict[CheckpointId, int] = {}
         """The checksum of the metadata that this driver has tried to publish."""
-        present = list(store.list())
-        self._ownership = Ownership.claim(store, present, job_name)
-        self._is_owned = True
+        self._ownership, present = Ownership.claim(store, job_name)
         ids = (id_of(path.partition("/")[0]) for path in present)
         self._highest = max((id for id in ids if id is not None), default=_NO_ID)
         if LAST_ID in present:
             self._highest = max(self._highest, _parsed_id(store.read(LAST_ID)))
-        self._retained = self._read_all(present)
+        found = published(present)
+        store.put(closed_by(self._ownership.epoch, max(found, default=_NO_ID), self._highest), b"")
+        for path in filter(is_closing, present):
+            store.delete(path)
+        self._retained = self._read_all(reversed(found))
         for metadata in self._retained.checkpoints:
             self._shared.register(metadata.checkpoint_id, metadata.shared_files)
         if self._retained.unreadable:
             known = [path[len(SHARED) + 1 :] for path in present if path.startswith(f"{SHARED}/")]
             self._shared.register(_UNREADABLE, known)
+
+    @property
+    def ownership(self) -> Ownership:
+        """By which slots see whether this driver still owns the directory."""
+        return self._ownership
 
     @property
     def directory(self) -> str:
@@ -115,10 +126,13 @@ class CheckpointStore:
     def still_owned(self) -> bool:
         """Whether no other driver has taken the directory over; if not, stop.
 
-        From the first no on nothing is deleted any more: it may be the other one's.
+        It is asked before anything is deleted: it may be the other one's.
         """
-        self._is_owned = self._is_owned and self._ownership.still_owned()
-        return self._is_owned
+        return self._ownership.is_held(self._store)
+
+    def check_owned(self) -> None:
+        """Raise DirectoryTaken if another driver has taken the directory over."""
+        self._ownership.check(self._store)
 
     def begin(self, checkpoint_id: CheckpointId, base: CheckpointId | None = None) -> None:
         """A checkpoint is about to be triggered: its id is used up from now on.
@@ -129,7 +143,7 @@ class CheckpointStore:
         Raises:
             DirectoryTaken: another driver owns the directory.
         """
-        self._check_owned()
+        self.check_owned()
         with self._lock:
             if base is not None:
                 self._shared.hold(checkpoint_id, base)
@@ -145,9 +159,10 @@ class CheckpointStore:
 
         Raises:
             StorageError: it is unknown whether it is published; ask `is_published`.
-            DirectoryTaken: another driver owns the directory; it is not published.
+            DirectoryTaken: another driver owns the directory, and goes on from this checkpoint
+                or from the one before it: nobody here may be notified.
         """
-        self._check_owned()
+        self.check_owned()
         checkpoint_id = metadata.checkpoint_id
         data = encode(metadata)
         with self._lock:
@@ -155,7 +170,9 @@ class CheckpointStore:
             self._attempted[checkpoint_id] = xxh3_64_intdigest(data)
         is_new = self._store.create_if_absent(_metadata_path(checkpoint_id), data)
         if not is_new and not self.is_published(checkpoint_id):
-            raise DirectoryTaken(self._shown(), self._ownership.epoch)
+            raise DirectoryTaken(shown(self._store.url), self._ownership.epoch)
+        # Who claims the directory from here on finds it; who has claimed it before may not have.
+        self.check_owned()
         self._settle(checkpoint_id)
         return self._path_of(checkpoint_id)
 
@@ -170,8 +187,9 @@ class CheckpointStore:
 
     def discard(self, checkpoint_id: CheckpointId) -> None:
         """Delete a checkpoint, with the shared files that no other needs. May be repeated."""
-        if self._is_owned:
-            self._store.delete(_metadata_path(checkpoint_id))
+        if not self.still_owned():
+            return
+        self._store.delete(_metadata_path(checkpoint_id))
         with self._lock:
             self._attempted.pop(checkpoint_id, None)
             unneeded = self._shared.release(checkpoint_id)
@@ -191,7 +209,11 @@ class CheckpointStore:
             snapshots: what subtasks have told of it.
             is_whole: the checkpoint is given up; else only these snapshots are, such as late ones.
         """
+        if not self.still_owned():
+            return
         files = {file for snapshot in snapshots for file in snapshot.files}
+        if is_whole and checkpoint_id in self._attempted:
+            self._store.delete(_metadata_path(checkpoint_id))
         with self._lock:
             unneeded = {f.name for f in files if f.scope is FileScope.SHARED}
             if is_whole:
@@ -232,6 +254,8 @@ class CheckpointStore:
                 )
             )
         ]
+        if not self.still_owned():
+            return []
         self._delete(leftovers)
         return leftovers
 
@@ -247,22 +271,18 @@ class CheckpointStore:
         """The path or URL of a checkpoint, without credentials."""
         return shown(below(self._store.url, directory_of(checkpoint_id)))
 
-    def _read_all(self, present: Iterable[str]) -> Retained:
+    def _read_all(self, ids: Iterable[CheckpointId]) -> Retained:
         readable: list[CheckpointMetadata] = []
         unreadable: list[Unreadable] = []
-        for path in present:
-            directory, _, name = path.partition("/")
-            checkpoint_id = id_of(directory)
-            if checkpoint_id is None or name != METADATA:
-                continue
-            where = shown(below(self._store.url, path))
+        for checkpoint_id in ids:
+            path = _metadata_path(checkpoint_id)
             try:
-                readable.append(decode(self._store.read(path), where))
+                readable.append(decode(self._store.read(path), shown(below(self._store.url, path))))
             except BlobNotFound:
                 continue
             except (CorruptCheckpoint, UnsupportedFormat) as error:
-                unreadable.append(Unreadable(directory, self._path_of(checkpoint_id), error))
-        readable.sort(key=lambda each: each.checkpoint_id)
+                name = directory_of(checkpoint_id)
+                unreadable.append(Unreadable(name, self._path_of(checkpoint_id), error))
         return Retained(tuple(readable), tuple(unreadable))
 
     def _settle(self, checkpoint_id: CheckpointId) -> None:
@@ -272,8 +292,6 @@ class CheckpointStore:
 
     def _delete(self, paths: Iterable[str]) -> None:
         """Delete all of them and what was not deleted before; the first failure is raised."""
-        if not self._is_owned:
-            return
         with self._lock:
             self._garbage.update(paths)
             garbage = sorted(self._garbage)
@@ -288,13 +306,6 @@ class CheckpointStore:
                     self._garbage.discard(path)
         if failure is not None:
             raise failure
-
-    def _check_owned(self) -> None:
-        if not self.still_owned():
-            raise DirectoryTaken(self._shown(), self._ownership.epoch)
-
-    def _shown(self) -> str:
-        return shown(self._store.url)
 
 
 def _metadata_path(checkpoint_id: CheckpointId) -> str:

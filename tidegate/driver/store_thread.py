@@ -14,7 +14,7 @@ from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.memory_store import MemoryCheckpointStore
 from tidegate.checkpoint.savepoints import dispose, publish_savepoint, remove_savepoint
 from tidegate.checkpoint.store import CheckpointStore
-from tidegate.core.errors import InternalError, StorageError, TidegateError
+from tidegate.core.errors import DirectoryTaken, InternalError, StorageError, TidegateError
 from tidegate.core.ids import CheckpointId
 from tidegate.protocol.coordinator import Trigger
 from tidegate.state.snapshot import SubtaskSnapshot
@@ -91,11 +91,10 @@ class StoreThread:
     def dispose(self, claimed: Checkpoint) -> None:
         """Delete a checkpoint or savepoint that the job has taken over."""
         if claimed.url is not None:
-            self._tasks.put(partial(dispose, claimed.url))
+            self._tasks.put(partial(self._dispose, claimed.url))
 
     def remove(self, checkpoints: Iterable[CheckpointId]) -> None:
         """Delete these checkpoints, and the directory with them, unless a newer driver has it."""
-        self._tasks.put(self._store.still_owned)
         for checkpoint_id in checkpoints:
             self.discard(checkpoint_id)
         self._tasks.put(self._store.remove_if_empty)
@@ -139,15 +138,20 @@ class StoreThread:
                 self._store.publish(checkpoint.metadata)
             else:
                 publish_savepoint(target, checkpoint.metadata)
+                self._store.check_owned()
         except StorageError as failure:
-            if target is not None or not self._is_published_after_all(checkpoint.checkpoint_id):
-                error = failure
+            number = checkpoint.checkpoint_id
+            error = failure if target is not None else self._read_back(number, failure)
         except Exception as failure:
             error = _as_ours(failure)
         if error is None:
             self._remove_again(checkpoint.checkpoint_id)
         seconds = time.monotonic() - started
         self._post(PublicationSettled(checkpoint, barrier, error, seconds))
+
+    def _dispose(self, path: str) -> None:
+        if self._store.still_owned():
+            dispose(path)
 
     def _remove_savepoint(self, checkpoint_id: CheckpointId, target: SavepointTarget) -> None:
         self._given_up[checkpoint_id] = target
@@ -161,15 +165,20 @@ class StoreThread:
             except StorageError as error:
                 _log.warning("%s", error)
 
-    def _is_published_after_all(self, checkpoint_id: CheckpointId) -> bool:
-        """Nothing may be decided before this is known; it is asked until the storage answers."""
+    def _read_back(self, number: CheckpointId, failure: StorageError) -> TidegateError | None:
+        """Why a checkpoint is not published; nothing may be decided before this is known."""
         while True:
             try:
-                return self._store.is_published(checkpoint_id)
+                if not self._store.is_published(number):
+                    return failure
+                self._store.check_owned()
+                return None
+            except DirectoryTaken as taken:
+                return taken
             except StorageError as error:
-                _log.warning("cannot see whether checkpoint %d is there: %s", checkpoint_id, error)
+                _log.warning("cannot see whether checkpoint %d is there: %s", number, error)
                 if self._is_hurried.wait(_READ_BACK_SECONDS):
-                    return False
+                    return failure
 
 
 def _as_ours(error: Exception) -> TidegateError:

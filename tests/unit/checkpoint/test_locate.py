@@ -158,5 +158,5 @@ def test_a_job_without_a_checkpoint_is_found_by_its_name_the_latest_one(tmp_path
     assert find_begun(base, "numbers") is None
 
 
-def test_a_job_with_a_checkpoint_is_not_one_that_has_only_begun(job, base):
-    assert find_begun(base, "") is None
+def test_a_job_that_completes_its_first_checkpoint_meanwhile_is_still_found(job, base):
+    assert find_begun(base, "") == job.name

@@ -10,7 +10,7 @@ from tests.checkpoint_store_contract import (
 )
 from tidegate.checkpoint.memory_store import MemoryCheckpointStore
 from tidegate.checkpoint.store import CheckpointStore
-from tidegate.core.errors import StorageError
+from tidegate.core.errors import DirectoryTaken, StorageError
 from tidegate.core.ids import CheckpointId
 from tidegate.storage.local import LocalStore
 from tidegate.storage.memory import MemoryStore
@@ -97,6 +97,61 @@ def test_what_could_not_be_deleted_is_deleted_later(blobs):
     blobs.fails_to_delete = False
     store.discard(CheckpointId(1))
     assert state_in(blobs) == {"chk-2/_metadata", "chk-2/b"}
+
+
+class WatchedStore(MemoryStore):
+    """Lets something happen once, right after a listing or right before a creation."""
+
+    def __init__(self):
+        super().__init__()
+        self.after_listing = self.before_creating = lambda: None
+
+    def list(self, path=""):
+        found = list(super().list(path))
+        act, self.after_listing = self.after_listing, lambda: None
+        act()
+        return iter(found)
+
+    def create_if_absent(self, path, data):
+        act, self.before_creating = self.before_creating, lambda: None
+        act()
+        return super().create_if_absent(path, data)
+
+
+def test_what_is_published_while_the_directory_is_claimed_is_found():
+    blobs = WatchedStore()
+    older = CheckpointStore(blobs)
+    take(older, blobs, 1)
+    older.begin(CheckpointId(2))
+    blobs.after_listing = lambda: older.publish(metadata_of(2))
+    newer = CheckpointStore(blobs)
+    newer.clean_leftovers()
+    assert [each.checkpoint_id for each in newer.retained().checkpoints] == [1, 2]
+    assert "chk-2/_metadata" in state_in(blobs)
+
+
+def test_a_driver_that_is_replaced_while_it_publishes_has_not_published():
+    blobs = WatchedStore()
+    older = CheckpointStore(blobs)
+    older.begin(CheckpointId(1))
+    blobs.before_creating = lambda: CheckpointStore(blobs)
+    with pytest.raises(DirectoryTaken):
+        older.publish(metadata_of(1))
+    assert CheckpointStore(blobs).retained().checkpoints == ()
+
+
+def test_a_claim_that_took_long_counts_from_its_end():
+    blobs = WatchedStore()
+    others = []
+
+    def claim_three_times():
+        others.extend(CheckpointStore(blobs) for _ in range(3))
+
+    CheckpointStore(blobs)
+    blobs.after_listing = claim_three_times
+    slow = CheckpointStore(blobs)
+    owners = [each for each in (*others, slow) if each.still_owned()]
+    assert owners == [slow]
 
 
 def test_a_checkpoint_in_memory_is_kept_until_it_is_discarded():
