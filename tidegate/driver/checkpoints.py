@@ -189,6 +189,7 @@ class JobCheckpoints:
         """Where subtasks write their state."""
         return SnapshotPlace(
             directory=self._home.directory,
+            ownership=self._home.store.ownership,
             inline_threshold=self._settings.inline_threshold.get_bytes(),
             limit=self._settings.max_state_in_memory.get_bytes(),
             transfer_threads=self._transfer_threads,

@@ -16,6 +16,7 @@ from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
 from tidegate.core.errors import (
     CorruptCheckpoint,
+    DirectoryTaken,
     InternalError,
     JobCanceled,
     NotNow,
@@ -369,9 +370,12 @@ class JobMaster:
         region = driver.region
         is_current = region.state is RegionState.DEPLOYING and region.attempt == attempt
         restored_from = driver.restored_from
-        is_final = isinstance(error, UserError) and not isinstance(error, UserFunctionError)
+        is_final = isinstance(error, UserError | DirectoryTaken) and not isinstance(
+            error, UserFunctionError
+        )
         if is_final and is_current:
-            self._fail(error)  # a setting or a declaration: no restart could mend it
+            # A setting, a declaration, or another driver of the job: no restart could mend it.
+            self._fail(error)
         elif not (
             isinstance(error, CorruptCheckpoint) and is_current and restored_from is not None
         ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.checkpoint.ownership import Ownership
 from tidegate.checkpoint.statistics import SubtaskStatistics
 from tidegate.connectors.source import InputStatus
 from tidegate.core.errors import TidegateError
@@ -183,6 +184,8 @@ class SnapshotPlace:
 
     directory: str | None
     """The URL of the job's directory; None: everything is sent to the driver."""
+    ownership: Ownership | None = None
+    """Held by the driver that sends this; whoever opens subtasks asks whether it still is."""
     inline_threshold: int
     """State of a subtask up to so many bytes is sent to the driver."""
     limit: int

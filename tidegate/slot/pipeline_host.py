@@ -48,6 +48,7 @@ from tidegate.slot.snapshotter import Snapshotter
 from tidegate.slot.subtask import CheckpointPort, FrozenSubtask, Subtask
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateStore
+from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import StreamElement
@@ -110,6 +111,7 @@ class PipelineHost:
             if snapshots is None
             else Snapshotter(attempt, snapshots, services.send, services.permit)
         )
+        self._place = snapshots
         self._is_checkpointed = snapshots is not None and snapshots.is_regular
         self._job_directory = None if snapshots is None else snapshots.directory
         location = None if restore is None else restore.location
@@ -212,16 +214,24 @@ class PipelineHost:
         """Open all subtasks, the last first; each takes over its part of the checkpoint.
 
         Raises:
+            DirectoryTaken: another driver goes on with the job.
             TidegateError: user code failed; everything is closed again.
         """
         try:
             for vertex in reversed(self._vertices):
+                # Sinks commit and abort what they find: perhaps what the other driver prepares.
+                self._check_owned()
                 self._permit.require()
                 self._subtasks[vertex.id].open(self._snapshots_for(vertex))
                 self._in_flight[vertex.id] = self._in_flight_to(vertex)
         except Exception:
             self.close()
             raise
+
+    def _check_owned(self) -> None:
+        place = self._place
+        if place is not None and place.directory is not None and place.ownership is not None:
+            place.ownership.check(open_store(place.directory))
 
     @property
     def seeks(self) -> tuple[str, ...]:

@@ -9,8 +9,10 @@ from tests.jobs import (
     RESTARTS,
     SUM,
     Sums,
+    Watch,
     checkpoint_after,
     checkpoints_in,
+    fail_once,
     hold_checkpoints,
     key_of,
     on_disk,
@@ -200,6 +202,24 @@ def test_a_driver_whose_directory_was_taken_over_stops_and_deletes_nothing(
     directory = str(tmp_path / "checkpoints" / newer.master.job_id)
     assert older.fails(DirectoryTaken).args[0] == directory
     assert checkpoints_in(Path(directory)), "the newer one can still go back"
+    second.open()
+    newer.result()
+    assert dict(newer.records()) == totals(RECORDS)
+
+
+def test_a_driver_whose_directory_was_taken_over_opens_nothing_again(start, watch, settings):
+    rarely = {**settings, **RESTARTS, "execution.checkpointing.interval": "1 h"}
+    first, second = Tap(RECORDS), Tap(RECORDS)
+    older = start(program(watch, first), settings=rarely)
+    first.let(30)
+    wait_until(lambda: watch.count("sums", "map") == 30)
+    newer = start(program(Watch(), second), settings=from_("latest", rarely))
+    assert newer.master.job_id == older.master.job_id
+    opened = watch.count("sums", "initialize")
+    fail_once(watch, "sums")
+    first.open()
+    older.fails(DirectoryTaken)
+    assert watch.count("sums", "initialize") == opened
     second.open()
     newer.result()
     assert dict(newer.records()) == totals(RECORDS)
