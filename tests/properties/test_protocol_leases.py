@@ -102,6 +102,9 @@ class Leases(RuleBasedStateMachine):
                 self.carry_out(instructions)
             elif kind == "line ended":
                 self.carry_out(self.pool.line_ended(incarnation, self.now))
+            elif kind == "line reset":
+                ended = self.pool.line_ended(incarnation, self.now, is_certain=False)
+                self.carry_out(ended)
             elif self.pool.beat(incarnation, self.now):
                 process.to_slot.append(("answer", content))
 
@@ -145,6 +148,13 @@ class Leases(RuleBasedStateMachine):
         process = able[-1 - which % len(able)]
         process.is_alive = False
         process.to_driver.append(("line ended", None))
+
+    @precondition(lambda self: any(p.is_alive for p in self.processes))
+    @rule(which=WHICH)
+    def a_line_is_reset_on_the_way(self, which):
+        """The driver hears of it, the slot does not yet."""
+        able = [p for p in self.processes if p.is_alive]
+        able[-1 - which % len(able)].to_driver.append(("line reset", None))
 
     def may_act(self, process):
         has_lease = process.is_alive and process.state.has_lease(self.now * process.speed)

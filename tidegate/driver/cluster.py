@@ -22,9 +22,11 @@ class FromSlot:
 
 @dataclass(frozen=True, slots=True)
 class LineEnded:
-    """The control line of a slot process is closed: it is dead, or has cut itself off."""
+    """The control line of a slot process is closed."""
 
     incarnation: Incarnation
+    is_certain: bool = True
+    """Whether the process is through; if not, it may live and only the line has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ ClusterEvent = FromSlot | LineEnded | SlotJobEnded
 
 
 class Cluster(Protocol):
-    """Starts slot processes and carries messages to them. Nothing here blocks for long."""
+    """Starts slot processes and carries messages to them. Nothing here waits for a slot."""
 
     def start(self, post: Callable[[ClusterEvent], None]) -> None:
         """Begin to report events, from any thread."""

@@ -285,8 +285,8 @@ class JobMaster:
                     self._slots.register(message)
                 elif self._slots.is_current(incarnation):
                     self._handle_slot(incarnation, message)
-            case LineEnded(incarnation):
-                self._slots.line_ended(incarnation)
+            case LineEnded(incarnation, is_certain):
+                self._slots.line_ended(incarnation, is_certain=is_certain)
             case SlotJobEnded(slot, reason):
                 self._slots.job_ended(slot, reason)
             case StepThrough():

@@ -223,7 +223,7 @@ class SparkCluster:
                 self._post(FromSlot(incarnation, message))  # type: ignore[arg-type]
         if incarnation is not None:
             self._lines.pop(incarnation, None)
-            self._post(LineEnded(incarnation))
+            self._post(LineEnded(incarnation, connection.is_other_end_gone))
 
 
 def _work_directory() -> Path:

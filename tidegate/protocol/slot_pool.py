@@ -159,15 +159,20 @@ class SlotPool:
         return True
 
     def line_ended(
-        self, incarnation: Incarnation, now: float, reason: str = "its control line ended"
+        self, incarnation: Incarnation, now: float, *, is_certain: bool = True
     ) -> list[PoolInstruction]:
-        """The death notice: a slot closes its line last, and the kernel closes a dead one's."""
+        """The death notice: a slot closes its line last, and the kernel closes a dead one's.
+
+        If that is not certain, because something on the way may have cut the line, the process
+        may act until its lease runs out.
+        """
         slot = self._slots.get(incarnation.slot)
         if slot is None:
             return []
         if incarnation == slot.current:
-            return self._give_up(slot, reason, now, may_act=False)
-        slot.old_leases.pop(incarnation, None)
+            return self._give_up(slot, "its control line ended", now, may_act=not is_certain)
+        if is_certain:
+            slot.old_leases.pop(incarnation, None)
         return self._ready_if_alone(slot, now)
 
     def job_ended(self, index: SlotIndex, now: float) -> list[PoolInstruction]:

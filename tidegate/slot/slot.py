@@ -20,7 +20,7 @@ from tidegate.core.clock import SystemClock
 from tidegate.core.errors import LineClosed
 from tidegate.core.ids import Address, SlotIndex
 from tidegate.protocol.incarnation import Incarnation
-from tidegate.protocol.messages import Register, SlotMessage
+from tidegate.protocol.messages import Register, SlotHeartbeat, SlotMessage
 from tidegate.slot.slot_host import SlotHost
 from tidegate.slot.step_server import StepServer
 from tidegate.transport.control import ControlLine
@@ -28,6 +28,7 @@ from tidegate.transport.versions import versions
 from tidegate.transport.wire import Listener, address_towards, dial
 
 _LINE_ENDED = "its control line ended"
+_FAREWELL_SECONDS = 3.0
 _DECAY_MILLISECONDS = 100
 _ARENAS = 2
 _M_ARENA_MAX = -8
@@ -104,11 +105,12 @@ class _Slot:
         if not self._host.close(task.closing_seconds):
             # User code holds the thread that could end it; only the end of the process does.
             os._exit(1)
-        self._line.close()
+        self._line.close(_FAREWELL_SECONDS)
 
     def _send(self, message: SlotMessage) -> None:
         try:
-            self._line.send(message)
+            # The lease is looked at by the thread that beats: it waits for nobody.
+            self._line.send(message, waits=not isinstance(message, SlotHeartbeat))
         except LineClosed:
             self._host.leave(_LINE_ENDED)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import threading
+from collections import deque
 from collections.abc import Iterator
 
 from tidegate.core.errors import LineClosed
@@ -10,21 +12,47 @@ from tidegate.protocol.messages import DriverMessage, SlotMessage
 from tidegate.transport.wire import Connection
 
 _MESSAGE = 1
+_MOST_WAITING = 10_000
+"""Messages: an end that has left so many unread reads none of them."""
+_ROOM = 4 << 20
+"""Bytes that wait before those who can wait do."""
 
 
 class ControlLine:
-    """Either end of a control connection."""
+    """Either end of a control connection. A thread of its own sends what waits, in order."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._is_closed = False
+        self._changed = threading.Condition()
+        threading.Thread(
+            target=self._send_what_waits, name="tidegate-control-out", daemon=True
+        ).start()
 
-    def send(self, message: SlotMessage | DriverMessage) -> None:
-        """May be called by several threads.
+    def send(self, message: SlotMessage | DriverMessage, *, waits: bool = False) -> None:
+        """Send soon, without waiting for the other end; may be called by several threads.
+
+        With `waits`, wait for room where much is to be sent, until the line ends.
 
         Raises:
-            LineClosed: the other end is gone.
+            LineClosed: the other end is gone, or reads nothing.
         """
-        self._connection.send(_MESSAGE, pickle.dumps(message, protocol=5))
+        data = pickle.dumps(message, protocol=5)
+        with self._changed:
+            if waits:
+                self._changed.wait_for(lambda: self._size < _ROOM or self._is_closed)
+            if self._is_closed:
+                raise LineClosed("the line has ended")
+            is_full = len(self._waiting) >= _MOST_WAITING
+            if not is_full:
+                self._waiting.append(data)
+                self._size += len(data)
+                self._changed.notify_all()
+        if is_full:
+            self.close()
+            raise LineClosed(f"the other end has left {_MOST_WAITING} messages unread")
 
     def messages(self) -> Iterator[SlotMessage | DriverMessage]:
         """What the other end says, until the line ends."""
@@ -32,8 +60,35 @@ class ControlLine:
             try:
                 _, payload = self._connection.receive()
             except LineClosed:
+                self._end()
                 return
             yield pickle.loads(payload)
 
-    def close(self) -> None:
+    def close(self, patience: float = 0.0) -> None:
+        """Close the line, `patience` seconds later if something still waits to be sent."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting or self._is_closed, patience)
+        self._end()
         self._connection.close()
+
+    def _end(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _send_what_waits(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._waiting) or self._is_closed)
+                if self._is_closed:
+                    return
+                data = self._waiting[0]
+            try:
+                self._connection.send(_MESSAGE, data)
+            except LineClosed:
+                self._end()  # who reads the line finds out why
+                return
+            with self._changed:
+                self._waiting.popleft()
+                self._size -= len(data)
+                self._changed.notify_all()

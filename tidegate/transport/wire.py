@@ -54,6 +54,12 @@ class Connection:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._sending = threading.Lock()
+        self._is_closed_here = False
+        self.is_other_end_gone = False
+        """Whether the end of the line was that of the other process, which then does no more.
+
+        Something on the way may reset a TCP connection whose ends are both alive.
+        """
 
     def send(self, kind: int, *parts: bytes | bytearray | memoryview) -> None:
         """Send one frame whose payload is the concatenation of `parts`."""
@@ -88,14 +94,18 @@ class Connection:
             while received < length:
                 count = self._socket.recv_into(view[received:])
                 if count == 0:
+                    self.is_other_end_gone = not self._is_closed_here
                     raise LineClosed("the other end closed the connection")
                 received += count
         except OSError as failure:
+            is_unix = self._socket.family == socket.AF_UNIX
+            self.is_other_end_gone = is_unix and not self._is_closed_here
             raise LineClosed(str(failure)) from failure
         return buffer
 
     def close(self) -> None:
         """Close both directions; a thread that waits in `receive` gets LineClosed."""
+        self._is_closed_here = True
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:

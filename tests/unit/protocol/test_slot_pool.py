@@ -73,6 +73,16 @@ def test_a_process_that_spark_starts_again_is_ready_at_once_after_the_death_noti
     assert ready.registered(again, 1.5) == [SlotReady(again)]
 
 
+def test_a_line_that_broke_on_the_way_leaves_the_lease_to_be_waited_for(ready):
+    assert ready.line_ended(process(), 1.0, is_certain=False) == [
+        SlotGone(process(), "its control line ended")
+    ]
+    again = process(task_attempt=1)
+    assert ready.registered(again, 2.0) == []
+    assert ready.line_ended(process(), 3.0, is_certain=False) == []
+    assert ready.tick(EXPIRY) == [SlotReady(again)]
+
+
 def test_a_newer_process_waits_until_the_lease_of_the_older_has_run_out(ready):
     newer = process(task_attempt=1)
     assert ready.registered(newer, 4.0) == [
