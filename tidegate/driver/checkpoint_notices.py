@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 
 from tidegate.checkpoint.checkpoint import Checkpoint
+from tidegate.core.clock import Clock
+from tidegate.core.errors import ExternalError
 from tidegate.core.ids import Attempt, CheckpointId, PipelineId, SlotIndex
 from tidegate.driver.checkpoints import Effect, JobCheckpoints
 from tidegate.driver.pipeline_driver import PipelineDriver
 from tidegate.driver.slots import Slots
 from tidegate.graph.job_graph import Pipeline
-from tidegate.protocol.coordinator import NotifyComplete, Trigger
+from tidegate.protocol.coordinator import FailJob, NotifyComplete, Trigger
 from tidegate.protocol.messages import CheckpointAborted, CheckpointCompleted
 from tidegate.protocol.pipeline_ends import PipelineEnds
 from tidegate.protocol.plan import PipelineFacts, PipelineProgress
@@ -26,14 +29,18 @@ class CheckpointNotices:
         drivers: Mapping[PipelineId, PipelineDriver],
         slots: Slots,
         checkpoints: JobCheckpoints,
+        clock: Clock,
     ) -> None:
         self._drivers = drivers
         self._slots = slots
         self._checkpoints = checkpoints
+        self._clock = clock
         self._ends = PipelineEnds()
 
     def look(self) -> tuple[list[Effect], float | None]:
         """Start what is due, if the pipelines are in a state for it; and when to look again."""
+        if (overdue := self._ends.overdue(self._clock.monotonic())) is not None:
+            return [FailJob(_hung(*overdue, self._checkpoints.patience))], None
         has_ended = any(driver.has_ended for driver in self._drivers.values())
         if has_ended and not self._checkpoints.include_ended_subtasks:
             return [], None
@@ -62,7 +69,8 @@ class CheckpointNotices:
             if is_stopped or (
                 driver.is_finished and _has_ended(driver.pipeline, notice.checkpoint)
             ):
-                self._ends.add(driver.pipeline.id, number, driver.region.slots)
+                deadline = self._clock.monotonic() + self._checkpoints.patience
+                self._ends.add(driver.pipeline.id, number, driver.region.slots, deadline)
             self._tell(driver, CheckpointCompleted, number)
 
     def aborted(self, checkpoint_id: CheckpointId) -> None:
@@ -87,7 +95,7 @@ class CheckpointNotices:
         if stop is not None and driver.region.state is RegionState.RUNNING:
             # What the savepoint held to be committed was committed by opening: nothing is left.
             driver.due = None
-            self._ends.add(driver.pipeline.id, stop.checkpoint_id, ())
+            self._ends.add(driver.pipeline.id, stop.checkpoint_id, (), math.inf)
 
     def restarted(self, pipeline: PipelineId) -> None:
         """It has not ended after all."""
@@ -126,6 +134,14 @@ class CheckpointNotices:
     ) -> None:
         region = driver.region
         self._slots.tell(region.slots, message(region.pipeline, region.attempt, checkpoint_id))
+
+
+def _hung(checkpoint_id: CheckpointId, slots: Iterable[SlotIndex], seconds: float) -> ExternalError:
+    names = ", ".join(f"slot {slot}" for slot in sorted(slots))
+    return ExternalError(
+        f"{names}: functions and sinks have not done within {seconds:g} s what is due when "
+        f"checkpoint {checkpoint_id} is complete, such as a commit"
+    )
 
 
 def _has_ended(pipeline: Pipeline, checkpoint: Checkpoint) -> bool:

@@ -18,7 +18,7 @@ from tidegate.connectors.source import EnumeratorContext
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
-from tidegate.core.errors import DirectoryTaken, RepeatsCommitted, TidegateError
+from tidegate.core.errors import DirectoryTaken, RepeatsCommitted, StorageError, TidegateError
 from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import CheckpointId, JobId, PipelineId, VertexId
 from tidegate.core.modes import (
@@ -55,11 +55,12 @@ from tidegate.protocol.messages import (
     CheckpointDeclined,
     SnapshotPlace,
 )
+from tidegate.protocol.pending import PendingState
 from tidegate.protocol.plan import PipelineFacts
 from tidegate.protocol.restore import check_all_claimed
 from tidegate.protocol.restore_orders import with_restored_max_parallelism
 from tidegate.protocol.retained import RetainedCheckpoints
-from tidegate.storage.locations import below
+from tidegate.storage.locations import below, shown
 from tidegate.stream.elements import BarrierKind, SavepointTarget, SnapshotRequest
 
 _log = logging.getLogger("tidegate.checkpoint")
@@ -68,7 +69,7 @@ _FINAL_RETRY_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class StopJob:
-    """Another driver goes on with the job: here it ends, whatever the restart strategy says."""
+    """No restart can help: another driver goes on with the job, or the storage hangs."""
 
     cause: TidegateError
 
@@ -120,7 +121,8 @@ class JobCheckpoints:
         self.successor: JobGraph | None = None
         """The plan under which another master goes on from it, once it is complete."""
         self._final_not_before = 0.0
-        self._store = StoreThread(home.store)
+        self._store = StoreThread(home.store, settings.timeout.total_seconds())
+        self._is_hurried = False
         guarantees = end_to_end(graph, settings)
         self._commits = settings.is_enabled and any(each.commits for each in guarantees)
         self._committing = tuple(
@@ -185,6 +187,11 @@ class JobCheckpoints:
         return self.is_enabled and self._settings.after_tasks_finish
 
     @property
+    def patience(self) -> float:
+        """Seconds in which a checkpoint is taken, and its notice taken in."""
+        return self._settings.timeout.total_seconds()
+
+    @property
     def place(self) -> SnapshotPlace:
         """Where subtasks write their state."""
         return SnapshotPlace(
@@ -219,10 +226,27 @@ class JobCheckpoints:
         self, pipelines: Mapping[PipelineId, PipelineFacts]
     ) -> tuple[list[Effect], float | None]:
         """Start what is due, give up what is late; and when to look again."""
+        if (hung := self._hung_publication()) is not None:
+            self.hurry()
+            return [StopJob(hung)], None
         instructions, again = self._coordinator.look(
             self._clock.monotonic(), self._clock.time(), pipelines
         )
         return self._carry_out(instructions), again
+
+    def _hung_publication(self) -> StorageError | None:
+        """As long as its result is unknown, no other can begin and no region can be restored."""
+        timeout, now = self._settings.timeout.total_seconds(), self._clock.monotonic()
+        for pending in self._coordinator.pending:
+            is_publishing = pending.state is PendingState.PUBLISHING
+            if is_publishing and now >= pending.deadline + timeout:
+                return StorageError(
+                    shown(self._home.directory or "the memory of the driver"),
+                    f"it has not said for {timeout:g} s whether checkpoint "
+                    f"{pending.checkpoint_id} is written",
+                    "start the job again when the storage answers",
+                )
+        return None
 
     def request_final(self) -> None:
         """A pipeline has ended: a checkpoint that says so shall follow soon."""
@@ -344,8 +368,8 @@ class JobCheckpoints:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known which checkpoint is the latest."""
-        return not self._coordinator.is_publishing
+        """Whether it is known which checkpoint is the latest, or nobody can wait for that."""
+        return self._is_hurried or not self._coordinator.is_publishing
 
     def restore_point(self) -> Checkpoint | None:
         """Where to continue from."""
@@ -408,6 +432,7 @@ class JobCheckpoints:
 
     def hurry(self) -> None:
         """The job has to end: what is not known to be published by now is taken for not."""
+        self._is_hurried = True
         self._store.hurry()
 
     def close(self, status: JobStatus) -> None:

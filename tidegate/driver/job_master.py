@@ -160,7 +160,7 @@ class JobMaster:
         )
         self._failover = settings.restart.failover
         self._deployment = Deployment(self._drivers, self._slots, checkpoints, self._poison, clock)
-        self._notices = CheckpointNotices(self._drivers, self._slots, checkpoints)
+        self._notices = CheckpointNotices(self._drivers, self._slots, checkpoints, clock)
         patience = settings.engine.cancellation_timeout.total_seconds()
         self._closing = Closing(self._drivers, self._slots, clock, patience)
         self._look_again_at: float | None = None

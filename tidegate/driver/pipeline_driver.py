@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -32,6 +33,7 @@ from tidegate.protocol.packet import FailureMark, SlotOutOfReach
 from tidegate.protocol.region import DeployTo, Region, RunStep
 from tidegate.stream.elements import Barrier
 
+_log = logging.getLogger("tidegate.job")
 _DISCOVERY_SECONDS = 1.0
 
 
@@ -111,9 +113,10 @@ class PipelineDriver:
         self._slice = self._fresh_slice()
         self._steps: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         # A daemon, unlike the threads of an executor: a step that never returns holds up nobody.
-        threading.Thread(
+        self._thread = threading.Thread(
             target=self._run_steps, name=f"tidegate-steps-{pipeline.id}", daemon=True
-        ).start()
+        )
+        self._thread.start()
 
     def deploy(
         self,
@@ -233,12 +236,17 @@ class PipelineDriver:
         return any(report.finished for report in self.reports.values())
 
     def close(self) -> None:
-        self._steps.put(None)
+        """Close the enumerators; what does not return is left to itself."""
         self._close_assigner()
+        self._steps.put(None)
+        self._thread.join(self._engine.cancellation_timeout.total_seconds())
 
     def _run_steps(self) -> None:
         while (step := self._steps.get()) is not None:
-            step()
+            try:
+                step()
+            except Exception:
+                _log.exception("an enumerator of pipeline %s cannot be closed", self.pipeline.id)
 
     def _run(
         self,
@@ -297,5 +305,5 @@ class PipelineDriver:
 
     def _close_assigner(self) -> None:
         if self._assigner is not None:
-            self._assigner.close()
+            self._steps.put(self._assigner.close)
             self._assigner = None

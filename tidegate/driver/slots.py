@@ -123,9 +123,7 @@ class Slots:
             self._cluster.send(incarnation, DriverHeartbeat(number))
 
     def line_ended(self, incarnation: Incarnation, *, is_certain: bool) -> None:
-        self._carry_out(
-            self._pool.line_ended(incarnation, self._now(), is_certain=is_certain)
-        )
+        self._carry_out(self._pool.line_ended(incarnation, self._now(), is_certain=is_certain))
 
     def job_ended(self, slot: SlotIndex, reason: str) -> None:
         _log.debug("the Spark job of slot %s ended: %s", slot, reason)

@@ -24,6 +24,8 @@ _log = logging.getLogger("tidegate.checkpoint")
 _READ_BACK_SECONDS = 1.0
 """Pause before it is asked again whether a publication of unknown result has happened."""
 
+_HURRIED_SECONDS = 3.0
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointBegun:
@@ -50,8 +52,11 @@ CheckpointEvent = CheckpointBegun | PublicationSettled
 class StoreThread:
     """Does one thing after the other, in the order in which they were asked for."""
 
-    def __init__(self, store: CheckpointStore | MemoryCheckpointStore) -> None:
+    def __init__(self, store: CheckpointStore | MemoryCheckpointStore, patience: float) -> None:
         self._store = store
+        self._patience = patience
+        """Seconds after which `close` waits no longer for something that is being done."""
+        self._busy_since = 0.0
         self._post: Callable[[CheckpointEvent], None] = lambda event: None
         self._tasks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._is_hurried = threading.Event()
@@ -64,6 +69,7 @@ class StoreThread:
     def start(self, post: Callable[[CheckpointEvent], None]) -> None:
         """Begin to work; results are posted."""
         self._post = post
+        self._busy_since = time.monotonic()
         self._thread.start()
 
     def begin(self, trigger: Trigger) -> None:
@@ -100,19 +106,25 @@ class StoreThread:
         self._tasks.put(self._store.remove_if_empty)
 
     def hurry(self) -> None:
-        """What is not known to be published by now is taken for not."""
+        """What is not known to be published by now is taken for not; nobody waits for long."""
+        self._patience = min(self._patience, _HURRIED_SECONDS)
         self._is_hurried.set()
 
     def close(self) -> None:
-        """Wait until everything is done that was asked for."""
-        self.hurry()
+        """Wait until everything is done that was asked for, unless the storage hangs."""
+        self._is_hurried.set()
         self._tasks.put(self._remove_again)
         self._tasks.put(None)
-        if self._thread.is_alive():
-            self._thread.join()
+        while self._thread.is_alive():
+            left = self._busy_since + self._patience - time.monotonic()
+            if left <= 0:
+                _log.error("the storage of the checkpoints does not answer: nobody waits for it")
+                return
+            self._thread.join(left)
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:
+            self._busy_since = time.monotonic()
             try:
                 task()
             except StorageError as error:

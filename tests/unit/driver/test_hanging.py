@@ -1,0 +1,131 @@
+"""What the driver waits for that never comes: every wait has an end, and says what hung."""
+
+import queue
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from tests.checkpoint_store_contract import metadata_of
+from tests.jobs import RESTARTS, on_disk, pairs, summed, totals
+from tests.programs import PATIENCE, read
+from tests.taps import Tap
+from tidegate.checkpoint.store import CheckpointStore
+from tidegate.connectors.splits import KnownSplits
+from tidegate.core.errors import DirectoryTaken, ExternalError, JobCanceled, StorageError
+from tidegate.core.ids import CheckpointId
+from tidegate.driver.store_thread import StoreThread
+from tidegate.storage.memory import MemoryStore
+from tidegate.testing.mini_cluster import MiniCluster
+
+RECORDS = pairs(60)
+SOON = {"execution.checkpointing.timeout": "200 ms", "task.cancellation.timeout": "50 ms"}
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return {**on_disk(tmp_path), **RESTARTS}
+
+
+@pytest.fixture
+def gate():
+    """Nothing passes it before the test has ended."""
+    gate = threading.Event()
+    yield gate
+    gate.set()
+
+
+@pytest.fixture
+def hung_publication(monkeypatch, gate):
+    """The storage takes the metadata of a checkpoint and does not answer."""
+    begun = threading.Event()
+
+    def publish(self, metadata):
+        begun.set()
+        gate.wait(PATIENCE)
+        raise StorageError("metadata", "no answer", "wait")
+
+    monkeypatch.setattr(CheckpointStore, "publish", publish)
+    return begun
+
+
+def test_a_job_whose_storage_hangs_fails_and_says_so(start, watch, settings, hung_publication):
+    job = start(summed(watch, read(Tap(RECORDS))), settings={**settings, **SOON})
+    failure = job.fails(StorageError)
+    assert "checkpoint 1" in str(failure)
+    assert "0.2 s" in str(failure)
+
+
+def test_a_job_whose_storage_hangs_can_be_cancelled(start, watch, settings, hung_publication):
+    at_once = {"task.cancellation.timeout": "50 ms"}
+    job = start(summed(watch, read(Tap(RECORDS))), settings={**settings, **at_once})
+    assert hung_publication.wait(PATIENCE)
+    job.master.cancel()
+    job.fails(JobCanceled)
+
+
+def test_a_job_whose_storage_hangs_while_it_deletes_ends_all_the_same(
+    start, watch, settings, gate, monkeypatch
+):
+    monkeypatch.setattr(CheckpointStore, "discard", lambda self, number: gate.wait(PATIENCE))
+    job = start(summed(watch, read(RECORDS)), settings={**settings, **SOON})
+    job.result()
+    assert dict(job.records()) == totals(RECORDS)
+
+
+def test_a_commit_that_hangs_at_the_end_is_a_failure_that_names_it(start, watch, settings, gate):
+    watch.on("sums", "complete", lambda _: gate.wait(PATIENCE))
+    rarely = {"execution.checkpointing.interval": "1 h", "restart-strategy": "none"}
+    job = start(summed(watch, read(RECORDS)), settings={**settings, **SOON, **rarely})
+    failure = job.fails(ExternalError)
+    assert "checkpoint 1" in str(failure)
+    assert "slot 0, slot 1" in str(failure)
+
+
+def test_a_commit_that_hangs_at_the_end_once_is_repeated(start, watch, settings, gate):
+    hangs = iter([gate])
+
+    def hang_once(_):
+        for each in hangs:
+            each.wait(PATIENCE)
+
+    watch.on("sums", "complete", hang_once)
+    rarely = {"execution.checkpointing.interval": "1 h"}
+    job = start(
+        summed(watch, read(RECORDS)),
+        settings={**settings, **SOON, **rarely},
+        cluster=MiniCluster(closing_seconds=0.05),
+    )
+    job.result()
+    assert dict(job.records()) == totals(RECORDS)
+
+
+def test_an_enumerator_that_does_not_close_holds_up_nobody(start, watch, gate, monkeypatch):
+    monkeypatch.setattr(KnownSplits, "close", lambda self: gate.wait(PATIENCE))
+    job = start(summed(watch, read(RECORDS)), settings=SOON)
+    job.result()
+    assert dict(job.records()) == totals(RECORDS)
+
+
+# --- the store thread ---------------------------------------------------------------------------
+
+
+class Forgetful(MemoryStore):
+    """Creates the metadata of a checkpoint, and does not say so before it was replaced."""
+
+    def create_if_absent(self, path, data):
+        created = super().create_if_absent(path, data)
+        if path.endswith("_metadata"):
+            CheckpointStore(self)
+            raise StorageError(path, "no answer", "wait")
+        return created
+
+
+def test_what_was_published_when_another_driver_had_taken_over_is_not_announced():
+    events = queue.SimpleQueue()
+    store = CheckpointStore(Forgetful())
+    thread = StoreThread(store, PATIENCE)
+    thread.start(events.put)
+    thread.publish(SimpleNamespace(checkpoint_id=CheckpointId(1), savepoint=None), metadata_of(1))
+    assert isinstance(events.get(timeout=PATIENCE).error, DirectoryTaken)
+    thread.close()
