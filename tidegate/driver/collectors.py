@@ -14,6 +14,9 @@ from tidegate.protocol.messages import Collected
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
 
+_ROOM = 64 << 20
+"""Bytes that wait for a reader before steps do."""
+
 
 class Collectors:
     """Of one job, by the names under which its sinks deliver."""
@@ -22,9 +25,17 @@ class Collectors:
         self._lock = threading.Lock()
         self._queues: dict[str, queue.SimpleQueue[bytes | None]] = {}
         self._has_ended = False
+        self._waiting = 0
 
     def put(self, message: Collected) -> None:
-        self._of(message.collector).put(message.payload)
+        payloads = self._of(message.collector)
+        with self._lock:
+            self._waiting += len(message.payload)
+        payloads.put(message.payload)
+
+    def has_room(self) -> bool:
+        """Whether little enough waits to be read that steps may deliver more."""
+        return self._waiting < _ROOM
 
     def end(self) -> None:
         """Nothing more will come."""
@@ -37,13 +48,20 @@ class Collectors:
         """As they come, until the end."""
         payloads = self._of(name)
         while (payload := payloads.get()) is not None:
+            with self._lock:
+                self._waiting -= len(payload)
             for element in decode(payload, format):
                 assert isinstance(element, Batch)
                 yield from element.records
         payloads.put(None)  # for whoever asks once more
 
     def outputs(self, console: Console) -> DriverOutputs:
-        return DriverOutputs(console=console.print, collect=self.put, drain=console.drain)
+        return DriverOutputs(
+            console=console.print,
+            collect=self.put,
+            has_room=self.has_room,
+            drain=console.drain,
+        )
 
     def _of(self, name: str) -> queue.SimpleQueue[bytes | None]:
         with self._lock:

@@ -88,6 +88,8 @@ from tidegate.protocol.restart_strategy import GiveUp, create_strategy
 
 _log = logging.getLogger("tidegate.job")
 _LONGEST_WAIT = 1.0
+_ROOM_SECONDS = 0.02
+"""Pause before it is asked again whether more may be delivered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ class DriverOutputs:
 
     console: Callable[[str], None]
     collect: Callable[[Collected], None]
+    has_room: Callable[[], bool] = lambda: True
+    """Whether more may be delivered; steps wait for it."""
     drain: Callable[[], None] = lambda: None
     """Returns when everything that was printed has arrived; called before the job has a result."""
 
@@ -141,6 +145,7 @@ class JobMaster:
             cluster,
             clock,
             on_gone=self._slot_gone,
+            on_missing=self._slots_missing,
             on_failure=self._fail,
         )
         self._drivers = {
@@ -256,8 +261,9 @@ class JobMaster:
     def _patience(self) -> float:
         wall, now = self._clock.time(), self._now()
         waits = [_LONGEST_WAIT]
+        shortest = 0.0 if self._outputs.has_room() else _ROOM_SECONDS
         waits += [
-            driver.due - wall
+            max(shortest, driver.due - wall)
             for driver in self._drivers.values()
             if driver.due is not None and driver.region.step_in_flight is None
         ]
@@ -356,6 +362,21 @@ class JobMaster:
             }
         )
 
+    def _slots_missing(self, cause: TidegateError) -> None:
+        """Slots cannot be started again: the restart strategy decides whether to go on trying."""
+        if self._failure is not None or self._is_canceled:
+            return
+        decision = self._restart.failed(self._now())
+        if isinstance(decision, GiveUp):
+            self._fail(cause)
+            return
+        _log.warning("the job goes on waiting for its slots: %s", cause)
+        states = {id: driver.region.state for id, driver in self._drivers.items()}
+        waiting = tuple(id for id, state in states.items() if state is RegionState.RESTARTING)
+        self.chronicle.restarted(self._clock.time(), cause, waiting)
+        for id in waiting:
+            self._deployment.postpone(id, decision.at)
+
     # --- pipelines --------------------------------------------------------------------------
 
     def _deploy_what_can_be(self) -> None:
@@ -387,6 +408,8 @@ class JobMaster:
             self._fail(reason)
 
     def _start_due_steps(self) -> None:
+        if not self._outputs.has_room():
+            return
         for driver in self._drivers.values():
             region = driver.region
             if (

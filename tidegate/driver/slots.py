@@ -50,6 +50,7 @@ class Slots:
         clock: Clock,
         *,
         on_gone: Callable[[SlotIndex, str], None],
+        on_missing: Callable[[TidegateError], None],
         on_failure: Callable[[TidegateError], None],
     ) -> None:
         self.addresses: dict[SlotIndex, Address] = {}
@@ -58,7 +59,9 @@ class Slots:
         self._cluster = cluster
         self._clock = clock
         self._on_gone = on_gone
+        self._on_missing = on_missing
         self._on_failure = on_failure
+        self._were_all_there = False
         self._lease = engine.heartbeat_timeout.total_seconds()
         self._patience = engine.slot_start_timeout.total_seconds()
         self._pool = SlotPool(number, lease=self._lease, now=clock.monotonic())
@@ -99,11 +102,13 @@ class Slots:
         self._launch_what_can_be()
         missing = self._pool.missing()
         if not missing:
+            self._were_all_there = True
             self._deadline = None
         elif self._deadline is not None and self._now() >= self._deadline:
             names = ", ".join(f"slot {m.slot}: {m.reason.value}" for m in missing)
             waited = ExternalError(f"waited too long for resources ({names})")
-            self._on_failure(self._shortage or waited)
+            self._deadline = self._now() + self._patience
+            self._miss(self._shortage or waited)
 
     def register(self, message: Register) -> None:
         incarnation = message.incarnation
@@ -130,7 +135,11 @@ class Slots:
         self._carry_out(self._pool.job_ended(slot, self._now()))
         for missing in self._pool.missing():
             if missing.slot == slot and missing.failed_starts >= _MOST_FAILED_STARTS:
-                self._on_failure(ExternalError(f"slot {slot} cannot be started: {reason}"))
+                self._miss(ExternalError(f"slot {slot} cannot be started: {reason}"))
+
+    def _miss(self, cause: TidegateError) -> None:
+        """A job that has never had all its slots cannot run here at all."""
+        (self._on_missing if self._were_all_there else self._on_failure)(cause)
 
     def kill(self, slot: SlotIndex) -> None:
         """End the process of a slot whose user code does not return."""

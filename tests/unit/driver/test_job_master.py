@@ -15,6 +15,7 @@ from tests.programs import (
     read,
     wait_until,
 )
+from tests.taps import Tap
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.sequence import NumberSequenceSource
 from tidegate.connectors.source import InputStatus, Poll
@@ -329,6 +330,33 @@ def test_slots_that_end_before_they_are_ready_fail_the_job_with_their_reason(sta
     assert str(failure) == (
         "slot 0 cannot be started: ModuleNotFoundError: No module named 'numpy'"
     )
+    assert cluster.launches == 3
+
+
+class LateFalseStarts(FalseStarts):
+    """Slots start once, and again only after three tries."""
+
+    def launch(self, slot, number):
+        if 1 < number <= 4:
+            super().launch(slot, number)
+        else:
+            MiniCluster.launch(self, slot, number)
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_the_restart_strategy_decides_about_slots_that_cannot_be_started_again(start, attempts):
+    cluster, tap = LateFalseStarts(), Tap(range(20))
+    settings = {**RESTARTS, "restart-strategy.fixed-delay.attempts": attempts}
+    job = start(exchanged(read(tap)), cluster=cluster, settings=settings)
+    tap.let(10)
+    wait_until(lambda: len(job.records()) == 10)
+    cluster.kill(0)
+    tap.open()
+    if attempts == 1:
+        assert "slot 0 cannot be started" in str(job.fails(ExternalError))
+    else:
+        job.result()
+        assert set(job.records()) == set(range(20))
     assert cluster.launches == 3
 
 
