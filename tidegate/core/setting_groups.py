@@ -249,7 +249,7 @@ class EngineSettings:
         "tidegate.slot.start-timeout",
         duration(_MILLISECOND),
         timedelta(seconds=60),
-        "How long slots may take to start before the job fails.",
+        "How long slots may take to start before that is a failure.",
         ("slot.request.timeout",),
     )
     slot_host: str | None = option(
