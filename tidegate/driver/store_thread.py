@@ -25,6 +25,7 @@ _READ_BACK_SECONDS = 1.0
 """Pause before it is asked again whether a publication of unknown result has happened."""
 
 _HURRIED_SECONDS = 3.0
+"""How long something may take that is being done when the job has to end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import queue
 import threading
-from types import SimpleNamespace
 
 import pytest
 
@@ -10,12 +9,14 @@ from tests.checkpoint_store_contract import metadata_of
 from tests.jobs import RESTARTS, on_disk, pairs, summed, totals
 from tests.programs import PATIENCE, read
 from tests.taps import Tap
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.connectors.splits import KnownSplits
 from tidegate.core.errors import DirectoryTaken, ExternalError, JobCanceled, StorageError
 from tidegate.core.ids import CheckpointId
 from tidegate.driver.store_thread import StoreThread
 from tidegate.storage.memory import MemoryStore
+from tidegate.stream.elements import Barrier
 from tidegate.testing.mini_cluster import MiniCluster
 
 RECORDS = pairs(60)
@@ -126,6 +127,6 @@ def test_what_was_published_when_another_driver_had_taken_over_is_not_announced(
     store = CheckpointStore(Forgetful())
     thread = StoreThread(store, PATIENCE)
     thread.start(events.put)
-    thread.publish(SimpleNamespace(checkpoint_id=CheckpointId(1), savepoint=None), metadata_of(1))
+    thread.publish(Checkpoint(metadata_of(1), None), Barrier(CheckpointId(1), 0.0))
     assert isinstance(events.get(timeout=PATIENCE).error, DirectoryTaken)
     thread.close()
