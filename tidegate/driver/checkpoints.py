@@ -240,8 +240,10 @@ class JobCheckpoints:
         for pending in self._coordinator.pending:
             is_publishing = pending.state is PendingState.PUBLISHING
             if is_publishing and now >= pending.deadline + timeout:
+                target = pending.barrier.savepoint
+                place = self._home.directory if target is None else target.directory
                 return StorageError(
-                    shown(self._home.directory or "the memory of the driver"),
+                    shown(place or "the memory of the driver"),
                     f"it has not said for {timeout:g} s whether checkpoint "
                     f"{pending.checkpoint_id} is written",
                     "start the job again when the storage answers",

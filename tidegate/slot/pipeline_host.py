@@ -219,10 +219,11 @@ class PipelineHost:
         """
         try:
             for vertex in reversed(self._vertices):
+                snapshots = self._snapshots_for(vertex)
                 # Sinks commit and abort what they find: perhaps what the other driver prepares.
                 self._check_owned()
                 self._permit.require()
-                self._subtasks[vertex.id].open(self._snapshots_for(vertex))
+                self._subtasks[vertex.id].open(snapshots)
                 self._in_flight[vertex.id] = self._in_flight_to(vertex)
         except Exception:
             self.close()
