@@ -57,7 +57,7 @@ class CheckpointNotices:
 
     def trigger(self, trigger: Trigger) -> None:
         for pipeline in trigger.pipelines:
-            self._drivers[pipeline].trigger(trigger.barrier)
+            self._drivers[pipeline].next_step.trigger(trigger.barrier)
 
     def completed(self, notice: NotifyComplete) -> None:
         number, kind = notice.checkpoint.checkpoint_id, notice.barrier.kind
@@ -75,8 +75,8 @@ class CheckpointNotices:
 
     def aborted(self, checkpoint_id: CheckpointId) -> None:
         for driver in self._running():
+            driver.next_step.abort(checkpoint_id)
             self._tell(driver, CheckpointAborted, checkpoint_id)
-            driver.wake()
 
     def heard(
         self,
@@ -94,7 +94,7 @@ class CheckpointNotices:
         stop = self._checkpoints.stop_point
         if stop is not None and driver.region.state is RegionState.RUNNING:
             # What the savepoint held to be committed was committed by opening: nothing is left.
-            driver.due = None
+            driver.next_step.due = None
             self._ends.add(driver.pipeline.id, stop.checkpoint_id, (), math.inf)
 
     def restarted(self, pipeline: PipelineId) -> None:

@@ -43,6 +43,7 @@ from tidegate.protocol.coordinator import (
     Discard,
     Dispose,
     FailJob,
+    GoBack,
     Instruction,
     NotifyAborted,
     NotifyComplete,
@@ -79,7 +80,7 @@ class CancelJob:
     """The savepoint that was to precede it is there."""
 
 
-Effect = CancelJob | Trigger | NotifyComplete | NotifyAborted | FailJob | StopJob
+Effect = CancelJob | Trigger | NotifyComplete | NotifyAborted | GoBack | FailJob | StopJob
 """What the job master has to carry out; everything else is done here."""
 
 
@@ -319,7 +320,8 @@ class JobCheckpoints:
         match event:
             case CheckpointBegun(trigger, None):
                 passing(FaultPoint.BARRIER, Victim.DRIVER)
-                return [trigger]
+                is_wanted = self._coordinator.begun(trigger.barrier.checkpoint_id)
+                return [trigger] if is_wanted else []
             case CheckpointBegun(trigger, error):
                 assert error is not None
                 number, now = trigger.barrier.checkpoint_id, self._clock.monotonic()
@@ -363,7 +365,7 @@ class JobCheckpoints:
     def region_failed(self) -> list[Effect]:
         """Some region lost its state."""
         self._final_not_before = 0.0
-        self._refuse_orders("a part of the job failed before it began; ask again when it runs")
+        self._refuse_orders("a part of the job restarted before it began; ask again when it runs")
         return self._carry_out(self._coordinator.region_failed(self._clock.monotonic()))
 
     # --- recovery -------------------------------------------------------------------------------
@@ -490,6 +492,6 @@ class JobCheckpoints:
                     self.history.failed(number, self._clock.time(), reason)
                     self._orders.not_taken(number, reason)
                     effects.append(instruction)
-                case NotifyComplete() | FailJob():
+                case NotifyComplete() | GoBack() | FailJob():
                     effects.append(instruction)
         return effects

@@ -65,7 +65,7 @@ from tidegate.driver.store_thread import (
     PublicationSettled,
 )
 from tidegate.exchange.contract import Exchange
-from tidegate.protocol.coordinator import FailJob, NotifyAborted, NotifyComplete, Trigger
+from tidegate.protocol.coordinator import FailJob, GoBack, NotifyAborted, NotifyComplete, Trigger
 from tidegate.protocol.failover import regions_to_reset
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.job_status import JobStatus, status_of
@@ -263,9 +263,9 @@ class JobMaster:
         waits = [_LONGEST_WAIT]
         shortest = 0.0 if self._outputs.has_room() else _ROOM_SECONDS
         waits += [
-            max(shortest, driver.due - wall)
+            max(shortest, driver.next_step.due - wall)
             for driver in self._drivers.values()
-            if driver.due is not None and driver.region.step_in_flight is None
+            if driver.next_step.due is not None and driver.region.step_in_flight is None
         ]
         waits += [at - now for at in self._deployment.times]
         if self._look_again_at is not None:
@@ -341,7 +341,7 @@ class JobMaster:
                     self._fail(failure)
                 self._closing.closed(pipeline, slot)
             case Wake(pipeline):
-                self._drivers[pipeline].wake()
+                self._drivers[pipeline].next_step.call()
             case ConsoleLines(lines):
                 for line in lines:
                     self._outputs.console(line)
@@ -415,8 +415,8 @@ class JobMaster:
             if (
                 region.state is RegionState.RUNNING
                 and region.step_in_flight is None
-                and driver.due is not None
-                and driver.due <= self._clock.time()
+                and driver.next_step.due is not None
+                and driver.next_step.due <= self._clock.time()
             ):
                 driver.start_step(region.begin_step(), self._slots.addresses)
 
@@ -458,10 +458,22 @@ class JobMaster:
         for id in {
             each for failed in failures for each in regions_to_reset(self._failover, failed, states)
         }:
-            if self._drivers[id].region.restart() is not None:
-                self._drivers[id].cancel_step()
-            self._notices.restarted(id)
+            self._reset(id)
             self._deployment.postpone(id, decision.at)
+
+    def _reset(self, pipeline: PipelineId) -> None:
+        driver = self._drivers[pipeline]
+        if driver.region.restart() is not None:
+            driver.cancel_step()
+        self._notices.restarted(pipeline)
+
+    def _go_back(self, pipelines: Iterable[PipelineId]) -> None:
+        """A drain is aborted: no failure, so the restart strategy is not asked."""
+        for pipeline in pipelines:
+            if self._drivers[pipeline].region.state is RegionState.RUNNING:
+                _log.warning("the drain of pipeline %s was aborted, restarting", pipeline)
+                self._reset(pipeline)
+        self._apply(self.checkpoints.region_failed())
 
     # --- checkpoints ------------------------------------------------------------------------
 
@@ -495,6 +507,8 @@ class JobMaster:
                     passing(FaultPoint.COMMIT, Victim.DRIVER)
                 case NotifyAborted(checkpoint_id):
                     self._notices.aborted(checkpoint_id)
+                case GoBack(pipelines):
+                    self._go_back(pipelines)
                 case FailJob(cause):
                     self._regions_failed(
                         {

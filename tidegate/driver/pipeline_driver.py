@@ -28,7 +28,7 @@ from tidegate.driver.split_enumerator import SplitAssigner
 from tidegate.exchange.contract import Exchange, StepBroken
 from tidegate.graph.job_graph import Pipeline
 from tidegate.protocol.messages import SlotReport, StepOutcome, StepRequest
-from tidegate.protocol.pacing import SliceSize, next_step
+from tidegate.protocol.pacing import NextStep, SliceSize
 from tidegate.protocol.packet import FailureMark, SlotOutOfReach
 from tidegate.protocol.region import DeployTo, Region, RunStep
 from tidegate.stream.elements import Barrier
@@ -96,8 +96,7 @@ class PipelineDriver:
             (SlotIndex(i) for i in range(pipeline.slots)),
             max_step_tries=settings.engine.step_attempts,
         )
-        self.due: float | None = None
-        """When the next step shall begin, in wall-clock seconds; None until something calls."""
+        self.next_step = NextStep()
         self.reports: dict[SlotIndex, SlotReport] = {}
         self.step_seconds: float | None = None
         self.restored_from: CheckpointId | None = None
@@ -109,7 +108,6 @@ class PipelineDriver:
         self._post = post
         self._assigner: SplitAssigner | None = None
         self._request: StepRequest | None = None
-        self._barriers: list[Barrier] = []
         self._slice = self._fresh_slice()
         self._steps: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         # A daemon, unlike the threads of an executor: a step that never returns holds up nobody.
@@ -142,10 +140,9 @@ class PipelineDriver:
             self.restoring.opened(slot)
         if not self.region.deployed(slot, attempt):
             return
-        self._barriers.clear()
         self._slice = self._fresh_slice()
         self._request = None
-        self.due = 0.0
+        self.next_step.deployed()
 
     def state_read(self, slot: SlotIndex, attempt: Attempt, size: int) -> None:
         """A slot that opens its subtasks has read so much more."""
@@ -165,23 +162,11 @@ class PipelineDriver:
         """What they have still to read until they are where an earlier attempt was."""
         return self._position.to_repeat(self.records_in)
 
-    def wake(self) -> None:
-        """A slot has found something to do."""
-        self.due = 0.0
-
-    def trigger(self, barrier: Barrier) -> None:
-        """Send a barrier down the sources with the next step, which is due now."""
-        self._barriers.append(barrier)
-        self.due = 0.0
-
     def start_step(self, order: RunStep, slots: Mapping[SlotIndex, Address]) -> None:
         """Run a step, or run it again; its end is posted."""
-        barriers: tuple[Barrier, ...] = ()
-        if order.tries == 1:
-            self.due = None
-            barriers, self._barriers = tuple(self._barriers), []
-            for barrier in barriers:
-                self._position.triggered(barrier.checkpoint_id, self.records_in)
+        barriers = self.next_step.begin(order)
+        for barrier in barriers:
+            self._position.triggered(barrier.checkpoint_id, self.records_in)
         assert self._assigner is not None
         self._steps.put(partial(self._run, order, dict(slots), self._assigner, barriers))
 
@@ -207,14 +192,11 @@ class PipelineDriver:
         self._slice.observe(event.seconds, max(busy, default=0.0), max(slices, default=0))
         self.step_seconds = event.seconds
         assert self._assigner is not None
-        planned = next_step(
+        self.next_step.through(
             self.reports.values(),
             now=now,
-            has_barriers=bool(self._barriers),
             discovery_seconds=_DISCOVERY_SECONDS if self._assigner.may_find_more else None,
-        ).at
-        # A slot calls once: what it found while this step was on its way back counts as well.
-        self.due = planned if self.due is None else self.due
+        )
         return failures
 
     @property

@@ -2,7 +2,7 @@
 
     look ──▶ Trigger ── acknowledged by all ──▶ Publish ── published ──▶ NotifyComplete, Discard …
                 │                                  └── not published ──┐
-                └── declined · expired · region failed ──▶ NotifyAborted, Abandon (, FailJob)
+                └── declined · expired · region failed ─▶ NotifyAborted, Abandon (, GoBack, FailJob)
 
 Times named `now` are readings of one monotonic clock, those named `wall` are seconds since the
 epoch, for people.
@@ -104,6 +104,13 @@ class Abandon:
 
 
 @dataclass(frozen=True, slots=True)
+class GoBack:
+    """A drain is aborted: what it ended in these pipelines runs on only from a checkpoint."""
+
+    pipelines: frozenset[PipelineId]
+
+
+@dataclass(frozen=True, slots=True)
 class FailJob:
     """More checkpoints failed in a row than are tolerated."""
 
@@ -111,7 +118,15 @@ class FailJob:
 
 
 Instruction = (
-    Trigger | Publish | NotifyComplete | NotifyAborted | Discard | Dispose | Abandon | FailJob
+    Trigger
+    | Publish
+    | NotifyComplete
+    | NotifyAborted
+    | Discard
+    | Dispose
+    | Abandon
+    | GoBack
+    | FailJob
 )
 
 
@@ -192,6 +207,14 @@ class CheckpointCoordinator:
         if wait is not None:
             due.append(wait)
         return instructions, min(due, default=None)
+
+    def begun(self, checkpoint_id: CheckpointId) -> bool:
+        """The store is ready for a checkpoint; False: it was aborted, so send no barrier."""
+        pending = self._pending.get(checkpoint_id)
+        if pending is None:
+            return False
+        pending.is_sent = True
+        return True
 
     def not_begun(
         self, checkpoint_id: CheckpointId, error: TidegateError, now: float
@@ -315,9 +338,11 @@ class CheckpointCoordinator:
         self._pending[number] = PendingCheckpoint(barrier, plan, deadline=deadline)
         if request.awaits_next:
             self.request(SnapshotRequest())
+        return Trigger(barrier, self._triggered_by(plan), len(plan.awaited))
+
+    def _triggered_by(self, plan: CheckpointPlan) -> frozenset[PipelineId]:
         sources = {subtask.vertex for subtask in plan.triggered}
-        triggered = {v.pipeline for v in self._vertices if v.vertex in sources}
-        return Trigger(barrier, frozenset(triggered), len(plan.awaited))
+        return frozenset(v.pipeline for v in self._vertices if v.vertex in sources)
 
     def _mode_of(self, request: SnapshotRequest) -> CheckpointingMode:
         """Savepoints align in every mode: they are kept, and carried elsewhere."""
@@ -346,13 +371,19 @@ class CheckpointCoordinator:
         if len(self._aborted) > _REMEMBERED_ABORTS:
             del self._aborted[min(self._aborted)]
         self._schedule.ended(now)
+        goes_back = pending.barrier.drains and pending.is_sent
+        if goes_back:
+            place = "its start" if self.retained.latest is None else "its last checkpoint"
+            reason = f"{reason}; the job resumes from {place}, because some inputs have ended"
         instructions: list[Instruction] = [
             NotifyAborted(number, reason),
             Abandon(number, wrote, is_whole=True, savepoint=pending.barrier.savepoint),
         ]
+        if goes_back:
+            instructions.append(GoBack(self._triggered_by(pending.plan)))
         assert pending.abort_reason is not None
-        # A savepoint that fails is told to who asked for it, and is no failure of the job.
-        counts = pending.abort_reason.counts and pending.barrier.savepoint is None
+        # What fails of what somebody asked for is told to them, and is no failure of the job.
+        counts = pending.abort_reason.counts and pending.barrier.kind is BarrierKind.CHECKPOINT
         if counts and self._tolerance.failed(number):
             failed = CheckpointFailed(number, reason, self._settings.tolerable_failures)
             failed.__cause__ = error

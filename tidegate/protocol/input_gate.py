@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidegate.core.errors import ProtocolViolation
-from tidegate.core.ids import CheckpointId
+from tidegate.core.ids import CheckpointId, EdgeId, SubtaskIndex
 from tidegate.protocol.alignment import (
     Abort,
     Alignment,
@@ -30,6 +30,9 @@ from tidegate.protocol.alignment import (
 from tidegate.protocol.packet import Channel
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, EndOfInput, StreamElement, Watermark
+
+REQUESTS = Channel(EdgeId(-1), SubtaskIndex(0))
+"""The one channel of a source: on it the driver's step requests bring barriers, nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ Delivery = Records | TakeSnapshot | InFlight | SnapshotAborted | AdvanceWatermar
 
 
 class InputGate:
-    """One per subtask with inputs; `channels` maps every channel to the input it feeds.
+    """One per subtask; `channels` maps every channel to the input it feeds.
 
     Inputs that had ended when the state being restored was taken (`ended_inputs`) have ended
     again from the start: they deliver no second `InputEnded`.

@@ -81,7 +81,7 @@ class Undeployed:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """An idle pipeline has input, or a timer is due."""
+    """Something in an idle pipeline waits for a step: input, a timer or an aborted checkpoint."""
 
     pipeline: PipelineId
 

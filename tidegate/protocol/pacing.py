@@ -1,13 +1,15 @@
-"""How much a step carries and when the next one is due. Pure."""
+"""How much a step carries, when the next one is due and what waits for it. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 
 from tidegate.connectors.source import InputStatus
+from tidegate.core.ids import CheckpointId
 from tidegate.protocol.messages import SlotReport
+from tidegate.protocol.region import RunStep
+from tidegate.stream.elements import Barrier
 
 _FIRST_SLICE = 4096
 _FASTEST_GROWTH = 4.0
@@ -45,38 +47,86 @@ class SliceSize:
         self.records = max(1, min(int(self.records * change), self._maximum))
 
 
-@dataclass(frozen=True, slots=True)
 class NextStep:
-    """When the next step of a pipeline is due if no slot calls before: wall-clock seconds."""
+    """What waits for the next step of a pipeline: when it is due, and the barriers it carries."""
 
-    at: float | None
+    def __init__(self) -> None:
+        self.due: float | None = None
+        """Wall-clock seconds; None until something calls for it."""
+        self._waiting: list[Barrier] = []
+        self._carried: tuple[Barrier, ...] = ()
 
-    @classmethod
-    def now(cls) -> NextStep:
-        return cls(0.0)
+    def call(self) -> None:
+        """Something waits for it, so it is due now."""
+        self.due = 0.0
+
+    def deployed(self) -> None:
+        """A new attempt runs: no barrier of an older one is meant for it."""
+        self._waiting.clear()
+        self.call()
+
+    def trigger(self, barrier: Barrier) -> None:
+        """Carry a barrier to the sources."""
+        self._waiting.append(barrier)
+        self.call()
+
+    def abort(self, checkpoint_id: CheckpointId) -> None:
+        """A checkpoint is aborted: its barrier is not sent any more."""
+        self._waiting = [each for each in self._waiting if each.checkpoint_id != checkpoint_id]
+
+    def begin(self, order: RunStep) -> tuple[Barrier, ...]:
+        """A step begins, or is tried again; returns what it carries, the same in every try."""
+        if order.tries == 1:
+            self.due = None
+            self._carried, self._waiting = tuple(self._waiting), []
+        return self._carried
+
+    def through(
+        self, reports: Iterable[SlotReport], *, now: float, discovery_seconds: float | None
+    ) -> None:
+        """A step is through, and this is what the slots said of it.
+
+        `discovery_seconds`: how often enumerators that may find more splits are asked; None if
+        all of them are exhausted and everything found is assigned.
+        """
+        if self.due is not None:
+            return  # something called while the step was under way
+        due = [] if discovery_seconds is None else [now + discovery_seconds]
+        for report in reports:
+            if any(s.status is InputStatus.MORE_AVAILABLE for s in report.sources.values()):
+                due.append(0.0)
+            if report.next_timer is not None:
+                due.append(report.next_timer)
+        self.due = min(due, default=None)
 
 
-def next_step(
-    reports: Iterable[SlotReport],
-    *,
-    now: float,
-    has_barriers: bool,
-    discovery_seconds: float | None,
-) -> NextStep:
-    """Decide from what the slots said of the last step.
+class StepCaller:
+    """What waits in one slot for the next step of a pipeline, and calls for it: once per step.
 
-    `discovery_seconds`: how often enumerators that may find more splits are asked; None if
-    all of them are exhausted and everything found is assigned.
+    Aborted checkpoints wait for it, so that what they release travels through the levels of a step
+    in their order. A new deployment is stepped without a call.
     """
-    due: list[float] = []
-    if has_barriers:
-        return NextStep.now()
-    for report in reports:
-        for source in report.sources.values():
-            if source.status is InputStatus.MORE_AVAILABLE:
-                return NextStep.now()
-        if report.next_timer is not None:
-            due.append(report.next_timer)
-    if discovery_seconds is not None:
-        due.append(now + discovery_seconds)
-    return NextStep(min(due, default=None))
+
+    def __init__(self) -> None:
+        self._aborted: list[CheckpointId] = []
+        self._has_called = True
+
+    def abort(self, checkpoint_id: CheckpointId) -> None:
+        """A checkpoint is aborted; the next step carries it out."""
+        self._aborted.append(checkpoint_id)
+
+    def begin(self) -> list[CheckpointId]:
+        """A step begins; returns the aborted checkpoints to carry out before anything else."""
+        aborted, self._aborted = self._aborted, []
+        return aborted
+
+    def ran(self) -> None:
+        """The slot has done its part of a level: what waits from now on needs another step."""
+        self._has_called = False
+
+    def calls(self, is_available: Callable[[], bool]) -> bool:
+        """Whether to call the driver now; `is_available` says if operators have something to do."""
+        if not self._has_called and (self._aborted or is_available()):
+            self._has_called = True
+            return True
+        return False

@@ -71,6 +71,8 @@ class PendingCheckpoint:
     def __init__(self, barrier: Barrier, plan: CheckpointPlan, *, deadline: float) -> None:
         self.barrier = barrier
         self.plan = plan
+        self.is_sent = False
+        """Whether its barrier was handed to the pipelines: from then on subtasks may obey it."""
         self.deadline = deadline
         self.awaits_next = barrier.request.awaits_next
         """Whether a checkpoint behind it has to complete before it is published."""

@@ -29,7 +29,7 @@ from tidegate.exchange.spill import SpillStore, loaded
 from tidegate.graph.job_graph import ChainedOperator, Edge, JobGraph, Vertex
 from tidegate.operators.base import OperatorContext, OperatorSnapshot
 from tidegate.operators.poison import DEAD_LETTERS
-from tidegate.protocol.input_gate import InputGate
+from tidegate.protocol.input_gate import REQUESTS, InputGate
 from tidegate.protocol.messages import (
     RestoreOrder,
     SlotMessage,
@@ -40,6 +40,7 @@ from tidegate.protocol.messages import (
     StepRequest,
     SubtaskFailure,
 )
+from tidegate.protocol.pacing import StepCaller
 from tidegate.protocol.packet import Channel, FailureMark, Packet
 from tidegate.protocol.restore import SubtaskRestore
 from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into
@@ -118,7 +119,7 @@ class PipelineHost:
         self._restored_directory = None if location is None else location.job_directory
         self._origin = None if location is None else home_of(location.job_directory, location.name)
         """Beside what the files of operators are that are restored."""
-        self._aborted: list[CheckpointId] = []
+        self._caller = StepCaller()
         self._spill = SpillStore(services.directory, services.spill_threshold)
         self._outbox = Outbox(slot, attempt, self._spill)
         self._parked: dict[Level, list[Packet]] = {}
@@ -303,6 +304,7 @@ class PipelineHost:
             for channel, elements in self._inputs_of(vertex.id, arrived.get(vertex.id, {})):
                 subtask.feed(channel, elements)
             subtask.end_slice(now)
+        self._caller.ran()
         packets = tuple(self._outbox.take_packets())
         self._busy_seconds += time.monotonic() - started
         return UnitAnswer(packets, tuple(self._marks.values()), self._report())
@@ -313,11 +315,9 @@ class PipelineHost:
         self._spill.end_step()
         self._outbox.begin_step(step)
         self._sources.clear()
-        # Only here: what is released now travels with the levels of this step, in their order.
-        for checkpoint_id in self._aborted:
+        for checkpoint_id in self._caller.begin():
             for subtask in self._subtasks.values():
                 subtask.abort(checkpoint_id)
-        self._aborted.clear()
 
     def _sort(
         self, level: Level, packets: Iterable[Packet]
@@ -334,8 +334,12 @@ class PipelineHost:
                 by_channel.setdefault(packet.header.channel, []).append(packet)
         return arrived
 
-    def is_available(self) -> bool:
-        """Whether a step would find something to do: input, or a timer that is due."""
+    def calls_for_step(self) -> bool:
+        """Whether to tell the driver, once, that a step would find something to do."""
+        return self._caller.calls(self._is_available)
+
+    def _is_available(self) -> bool:
+        """Whether there is input, or a timer that is due."""
         now = self._clock.time()
         for subtask in self._subtasks.values():
             due = subtask.next_timer()
@@ -347,7 +351,7 @@ class PipelineHost:
         """It is given up: what was held back for it goes on with the next step."""
         if self._snapshotter is not None:
             self._snapshotter.abort(checkpoint_id)
-        self._aborted.append(checkpoint_id)
+        self._caller.abort(checkpoint_id)
 
     def complete_checkpoint(self, checkpoint_id: CheckpointId) -> TidegateError | None:
         """It is durable; returns what failed in doing what was to be done then."""
@@ -436,10 +440,10 @@ class _Port(CheckpointPort):
 
 def _gate_of(
     vertex: Vertex, graph: JobGraph, slot: SlotIndex, ended_inputs: frozenset[int]
-) -> InputGate | None:
+) -> InputGate:
     channels: dict[Channel, int] = {}
     for edge in graph.edges_into(vertex.id):
         senders = graph.vertices[edge.source].parallelism
         for channel in channels_into(edge, slot, senders, vertex.parallelism):
             channels[channel] = edge.input_index
-    return InputGate(channels, ended_inputs=ended_inputs) if channels else None
+    return InputGate(channels or {REQUESTS: 0}, ended_inputs=ended_inputs)

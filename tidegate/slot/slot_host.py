@@ -268,7 +268,6 @@ class _Hosted:
             permit=slot.permit,
         )
         self._host: PipelineHost | None = None
-        self._awake = True
         self._watch: threading.Timer | None = None
         """Runs until the mailbox has got round to the last attempt."""
         self.mailbox = Mailbox(f"tidegate-pipeline-{pipeline}", self._look_around, _IDLE_SECONDS)
@@ -313,7 +312,6 @@ class _Hosted:
         except Exception as error:
             answer = self._as_answer(error)
         self._flush_console()
-        self._awake = False
         self._slot.seal(self._pipeline, key, answer)
 
     def _as_answer(self, error: Exception) -> UnitAnswer:
@@ -363,7 +361,6 @@ class _Hosted:
             self._send(DeployFailed(self._pipeline, attempt, failure))
             return
         self._host = host
-        self._awake = True
         self._flush_console()
         self._send(Deployed(self._pipeline, attempt, host.seeks))
 
@@ -378,15 +375,12 @@ class _Hosted:
         self._send(Undeployed(self._pipeline, failure))
 
     def _look_around(self) -> None:
-        """While idle: tell the driver, once, that a step would find something to do."""
         host = self._host
         if (
             host is not None
-            and not self._awake
             and self._slot.may_act(self._pipeline, host.attempt)
-            and host.is_available()
+            and host.calls_for_step()
         ):
-            self._awake = True
             self._send(Wake(self._pipeline))
 
     def _print(self, line: str) -> None:

@@ -25,6 +25,7 @@ from tidegate.operators.endpoints import SourceOperator
 from tidegate.operators.poison import guarded
 from tidegate.operators.user_code import USER_FAILURES, user_traceback
 from tidegate.protocol.input_gate import (
+    REQUESTS,
     AdvanceWatermark,
     Delivery,
     InFlight,
@@ -140,7 +141,7 @@ class Subtask:
         operators: Sequence[Operator],
         contexts: Sequence[OperatorContext],
         writers: Sequence[tuple[int, str | None, ChannelWriter]],
-        gate: InputGate | None,
+        gate: InputGate,
         checkpoints: CheckpointPort,
     ) -> None:
         self.vertex = vertex
@@ -240,9 +241,7 @@ class Subtask:
                     source.no_more_splits()
             self._end_again()
             for barrier in barriers:
-                if barrier.drains and not self.is_finished:
-                    self._finish()
-                self._take_snapshot(TakeSnapshot(barrier, 0.0, 0))
+                self._deliver(self._gate.feed(REQUESTS, barrier, time.monotonic()))
             if not self.is_finished and source.is_halted:
                 status = InputStatus.NOTHING_AVAILABLE
             elif not self.is_finished:
@@ -258,9 +257,7 @@ class Subtask:
 
     def feed(self, channel: Channel, elements: Iterable[StreamElement]) -> None:
         """Take elements of one channel in order; nothing is taken any more behind a failure."""
-        gate = self._gate
-        assert gate is not None
-        process = self._process
+        gate, process = self._gate, self._process
         try:
             for element in elements:
                 if self.failure is not None:
@@ -279,8 +276,7 @@ class Subtask:
         """The coordinator gave a checkpoint up."""
         self._drop_snapshot(checkpoint_id)
         try:
-            if self._gate is not None:
-                self._deliver(self._gate.abort(checkpoint_id, time.monotonic()))
+            self._deliver(self._gate.abort(checkpoint_id, time.monotonic()))
             for operator, _ in reversed(self._opened):
                 operator.notify_aborted(checkpoint_id)
         except USER_FAILURES as error:
@@ -390,6 +386,8 @@ class Subtask:
     def _take_snapshot(self, order: TakeSnapshot) -> None:
         passing(FaultPoint.BARRIER, Victim.SLOT)
         barrier = order.barrier
+        if barrier.drains and self.source is not None and not self.is_finished:
+            self._finish()
         for operator, _ in reversed(self._opened):
             operator.flush()
         start_delay = time.time() - barrier.triggered_at - order.alignment_seconds

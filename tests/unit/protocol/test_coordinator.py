@@ -12,6 +12,7 @@ from tidegate.protocol.coordinator import (
     CheckpointCoordinator,
     Discard,
     FailJob,
+    GoBack,
     NotifyAborted,
     NotifyComplete,
     Publish,
@@ -25,6 +26,7 @@ JOB = played_job([1, 2])
 EVERYBODY = [SubtaskId(0, 0), SubtaskId(1, 0), SubtaskId(1, 1)]
 TARGET = SavepointTarget("/savepoints", "savepoint-1", SavepointFormat.CANONICAL)
 RUNNING = {0: PipelineFacts(PipelineProgress.RUNNING, 1)}
+BUSY = {0: PipelineFacts(PipelineProgress.UNAVAILABLE, 1)}
 LOST = ExternalError("the disk is full")
 
 
@@ -283,3 +285,61 @@ def test_a_savepoint_that_waits_in_vain_is_given_up_after_its_timeout():
     subject.declined(decline(checkpoint, EVERYBODY[0]), 2.0)
     instructions, _ = subject.look(61.0, 0.0, RUNNING)
     assert [each.checkpoint_id for each in instructions] == [savepoint, savepoint]
+
+
+# --- stops and drains ---------------------------------------------------------------------------
+
+
+def stop(subject, *, drains=False):
+    subject.request(SnapshotRequest(BarrierKind.STOP, drains=drains, name="stop"))
+    return trigger(subject, 1.0).barrier.checkpoint_id
+
+
+def test_what_is_aborted_before_the_store_is_ready_is_not_sent():
+    subject = coordinator()
+    number = stop(subject)
+    subject.region_failed(2.0)
+    assert not subject.begun(number)
+
+
+ABORTS = {
+    "declined": lambda subject, number: subject.declined(decline(number, EVERYBODY[0]), 2.0),
+    "expired": lambda subject, number: subject.look(61.0, 0.0, BUSY)[0],
+    "region failed": lambda subject, number: subject.region_failed(2.0),
+    "not published": lambda subject, number: (
+        acknowledge_all(subject, number) and subject.not_published(number, LOST, 2.0)
+    ),
+}
+
+
+@pytest.mark.parametrize("abort", ABORTS.values(), ids=ABORTS)
+def test_a_drain_that_is_aborted_sends_its_pipelines_back_and_says_so(abort):
+    subject = coordinator()
+    number = stop(subject, drains=True)
+    assert subject.begun(number)
+    aborted, _, back = abort(subject, number)
+    assert aborted.reason.endswith("the job resumes from its start, because some inputs have ended")
+    assert back == GoBack(frozenset({0}))
+
+
+def test_a_drain_goes_back_to_the_last_checkpoint():
+    subject = coordinator()
+    complete(subject, 10.0)
+    subject.begun(stop(subject, drains=True))
+    aborted, *_ = subject.region_failed(12.0)
+    assert "the job resumes from its last checkpoint" in aborted.reason
+
+
+@pytest.mark.parametrize("abort", ABORTS.values(), ids=ABORTS)
+def test_a_stop_that_ends_no_input_is_aborted_where_it_is(abort):
+    subject = coordinator()
+    number = stop(subject)
+    assert subject.begun(number)
+    assert [type(each) for each in abort(subject, number)] == [NotifyAborted, Abandon]
+
+
+def test_a_drain_that_was_not_sent_has_ended_nothing():
+    subject = coordinator()
+    number = stop(subject, drains=True)
+    instructions = subject.not_begun(number, LOST, 2.0)
+    assert [type(each) for each in instructions] == [NotifyAborted, Abandon]

@@ -2,7 +2,9 @@ import pytest
 
 from tidegate.connectors.source import InputStatus
 from tidegate.protocol.messages import SlotReport, SourceReport
-from tidegate.protocol.pacing import NextStep, SliceSize, next_step
+from tidegate.protocol.pacing import NextStep, SliceSize, StepCaller
+from tidegate.protocol.region import RunStep
+from tidegate.stream.elements import Barrier
 
 TARGET = 0.4
 
@@ -74,31 +76,122 @@ def report(*statuses, timer=None):
     return SlotReport(slot=0, sources=sources, next_timer=timer)
 
 
-def due(*reports, now=100.0, barriers=False, discovery=None):
-    return next_step(reports, now=now, has_barriers=barriers, discovery_seconds=discovery)
+def step(number, tries=1):
+    return RunStep(attempt=1, step=number, tries=tries)
+
+
+def due(*reports, now=100.0, discovery=None):
+    subject = NextStep()
+    subject.begin(step(1))
+    subject.through(reports, now=now, discovery_seconds=discovery)
+    return subject.due
 
 
 def test_the_next_step_is_due_at_once_while_any_source_has_more():
-    assert (
-        due(report(InputStatus.NOTHING_AVAILABLE), report(InputStatus.MORE_AVAILABLE))
-        == NextStep.now()
-    )
-
-
-def test_a_barrier_is_a_reason_for_a_step():
-    assert due(report(InputStatus.NOTHING_AVAILABLE), barriers=True) == NextStep.now()
+    idle, busy = InputStatus.NOTHING_AVAILABLE, InputStatus.MORE_AVAILABLE
+    assert due(report(idle, timer=130.0), report(busy)) == 0.0
 
 
 def test_an_idle_pipeline_waits_to_be_called():
-    assert due(report(InputStatus.NOTHING_AVAILABLE)).at is None
-    assert due(report(InputStatus.END_OF_INPUT)).at is None
+    assert due(report(InputStatus.NOTHING_AVAILABLE)) is None
+    assert due(report(InputStatus.END_OF_INPUT)) is None
 
 
 def test_the_first_timer_calls():
     idle = InputStatus.NOTHING_AVAILABLE
-    assert due(report(idle, timer=130.0), report(idle, timer=110.0), report(idle)).at == 110.0
+    assert due(report(idle, timer=130.0), report(idle, timer=110.0), report(idle)) == 110.0
 
 
 def test_enumerators_that_may_find_more_are_asked_again():
-    assert due(report(InputStatus.NOTHING_AVAILABLE), discovery=1.0).at == 101.0
-    assert due(report(InputStatus.NOTHING_AVAILABLE, timer=100.5), discovery=1.0).at == 100.5
+    assert due(report(InputStatus.NOTHING_AVAILABLE), discovery=1.0) == 101.0
+    assert due(report(InputStatus.NOTHING_AVAILABLE, timer=100.5), discovery=1.0) == 100.5
+
+
+@pytest.fixture
+def next_step():
+    return NextStep()
+
+
+BARRIERS = tuple(Barrier(number, 0.0) for number in (1, 2))
+
+
+def test_a_call_during_a_step_makes_the_next_one_due(next_step):
+    next_step.begin(step(1))
+    next_step.call()
+    next_step.through([report(InputStatus.NOTHING_AVAILABLE)], now=0.0, discovery_seconds=None)
+    assert next_step.due == 0.0
+
+
+def test_barriers_are_carried_by_the_next_step_and_make_it_due(next_step):
+    for barrier in BARRIERS:
+        next_step.trigger(barrier)
+    assert next_step.due == 0.0
+    assert next_step.begin(step(1)) == BARRIERS
+    assert next_step.due is None
+    assert next_step.begin(step(2)) == ()
+
+
+def test_a_step_that_is_tried_again_carries_the_same_barriers(next_step):
+    next_step.trigger(BARRIERS[0])
+    next_step.begin(step(1))
+    next_step.trigger(BARRIERS[1])
+    next_step.abort(1)
+    assert next_step.begin(step(1, tries=2)) == BARRIERS[:1]
+    assert next_step.begin(step(2)) == BARRIERS[1:]
+
+
+def test_the_barrier_of_an_aborted_checkpoint_is_not_carried(next_step):
+    for barrier in BARRIERS:
+        next_step.trigger(barrier)
+    next_step.abort(1)
+    assert next_step.begin(step(1)) == BARRIERS[1:]
+
+
+def test_a_new_attempt_gets_no_barrier_of_an_older_one(next_step):
+    next_step.trigger(BARRIERS[0])
+    next_step.deployed()
+    assert next_step.due == 0.0
+    assert next_step.begin(step(1)) == ()
+
+
+@pytest.fixture
+def caller():
+    """Of a slot that has run its part of a step."""
+    caller = StepCaller()
+    caller.ran()
+    return caller
+
+
+def always():
+    return True
+
+
+def never():
+    return False
+
+
+def test_a_slot_calls_for_a_step_once(caller):
+    assert not caller.calls(never)
+    assert caller.calls(always)
+    assert not caller.calls(always)
+    caller.ran()
+    assert caller.calls(always)
+
+
+def test_a_new_deployment_is_stepped_without_a_call():
+    assert not StepCaller().calls(always)
+
+
+def test_an_abort_that_comes_after_its_step_calls_for_another_one(caller):
+    caller.abort(7)
+    assert caller.calls(never)
+    assert caller.begin() == [7]
+    caller.ran()
+    assert not caller.calls(never)
+
+
+def test_an_abort_between_two_levels_of_a_step_waits_for_the_next_step(caller):
+    caller.begin()
+    caller.abort(7)
+    caller.ran()
+    assert caller.calls(never)

@@ -1,4 +1,5 @@
 import pickle
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -19,7 +20,7 @@ from tidegate.protocol.units import UnitKey, in_order
 from tidegate.slot.pipeline_host import HostServices, PipelineHost
 from tidegate.state.snapshot import ChannelHandle, InlineBytes
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier
+from tidegate.stream.elements import Barrier, BarrierKind
 from tidegate.transport.shipping import unpack
 
 
@@ -247,9 +248,9 @@ def test_each_subtask_has_a_function_of_its_own(pipeline):
 def test_an_idle_host_knows_whether_a_step_would_find_something(pipeline):
     subject = pipeline(collected(read(range(4))))
     subject.step(1, records=1)
-    assert all(host.is_available() for host in subject.hosts)
+    assert all(host.calls_for_step() for host in subject.hosts)
     subject.step(2)
-    assert not any(host.is_available() for host in subject.hosts)
+    assert not any(host.calls_for_step() for host in subject.hosts)
 
 
 def test_what_was_in_flight_is_taken_in_before_anything_else(pipeline):
@@ -279,4 +280,28 @@ def test_an_aborted_checkpoint_changes_nothing_before_the_next_step(pipeline):
     subject = pipeline(collected(Upstream(read(range(4)), Rebalance())))
     subject.hosts[0].abort_checkpoint(7)
     subject.step(1)
+    assert sorted(subject.outside.records()) == [0, 1, 2, 3]
+
+
+STOP = Barrier(7, 0.0, BarrierKind.STOP)
+
+
+@pytest.mark.parametrize("barrier", [STOP, replace(STOP, drains=True)], ids=["stop", "drain"])
+def test_a_barrier_that_comes_after_its_abort_is_ignored(pipeline, barrier):
+    subject = pipeline(collected(Upstream(read(range(4)), Rebalance())))
+    for host in subject.hosts:
+        host.abort_checkpoint(7)
+    subject.step(1, records=1, barriers=[barrier])
+    subject.step(2)
+    assert sorted(subject.outside.records()) == [0, 1, 2, 3]
+    assert not subject.outside.sent, "nobody has taken a snapshot"
+
+
+def test_a_stop_that_some_slots_know_to_be_aborted_holds_nobody_up(pipeline):
+    subject = pipeline(collected(Upstream(read(range(4)), Rebalance())))
+    subject.hosts[0].abort_checkpoint(7)
+    subject.step(1, records=1, barriers=[STOP])
+    subject.hosts[1].abort_checkpoint(7)
+    assert subject.hosts[1].calls_for_step(), "its source is halted until it is stepped"
+    subject.step(2)
     assert sorted(subject.outside.records()) == [0, 1, 2, 3]

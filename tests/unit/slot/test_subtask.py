@@ -15,7 +15,7 @@ from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
 from tidegate.operators.base import Operator, OperatorSnapshot
 from tidegate.operators.stateless import MapOperator
-from tidegate.protocol.input_gate import InputGate
+from tidegate.protocol.input_gate import REQUESTS, InputGate
 from tidegate.protocol.messages import SourceReport, SplitAssignment
 from tidegate.protocol.packet import Channel
 from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into
@@ -105,7 +105,7 @@ class Subject:
             [chained.operator for chained in self.vertex.chain],
             contexts,
             writers,
-            InputGate(self.channels) if self.channels else None,
+            InputGate(self.channels or {REQUESTS: 0}),
             self,
         )
 
