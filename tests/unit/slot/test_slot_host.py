@@ -51,7 +51,7 @@ from tidegate.protocol.units import Stale, UnitKey
 from tidegate.slot.pipeline_host import UnitAnswer
 from tidegate.slot.slot_host import SlotHost
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier
+from tidegate.stream.elements import Barrier, BarrierKind, SnapshotRequest
 
 WAIT = 20.0
 LEASE = 10.0
@@ -93,9 +93,9 @@ class Slot:
             if isinstance(message, kind):
                 return message
 
-    def deployed(self, job, attempt=1):
+    def deployed(self, job, attempt=1, snapshots=None):
         self.job = job
-        self.hears(Accepted(shipped(job), LEASE), Deploy(0, attempt))
+        self.hears(Accepted(shipped(job), LEASE), Deploy(0, attempt, snapshots))
         assert self.says((Deployed, DeployFailed)) == Deployed(0, attempt)
         self.requests = Requests(job, attempt)
         return self
@@ -105,8 +105,9 @@ class Slot:
         self.host.run_unit(0, UnitKey(attempt, step, level), [], [], request, answers.put)
         return answers.get(timeout=WAIT)
 
-    def step(self, step=1, attempt=1, records=1000):
-        return self.run(step, 0, attempt, self.requests.make(step, records=records))
+    def step(self, step=1, attempt=1, records=1000, barriers=()):
+        request = self.requests.make(step, records=records, barriers=barriers)
+        return self.run(step, 0, attempt, request)
 
 
 @pytest.fixture
@@ -462,3 +463,12 @@ def test_printed_lines_reach_the_driver_before_the_answer(slot):
     slot.deployed(graph_of(apply(SinkOperator(PrintSink()), read(["a", "b"]))))
     slot.step()
     assert "\n".join(slot.says(ConsoleLines).lines) == "a\nb"
+
+
+def test_an_abort_that_comes_after_its_step_calls_for_another_one(slot):
+    place = SnapshotPlace(directory=None, inline_threshold=0, limit=1 << 20)
+    slot.deployed(simple_job(), snapshots=place)
+    slot.step(1, barriers=[Barrier(7, 0.0, SnapshotRequest(BarrierKind.STOP))])
+    slot.hears(CheckpointAborted(0, 1, 7))
+    assert slot.says(Wake) == Wake(0)
+    assert slot.step(2).report.finished == {0}, "it is no longer halted"
