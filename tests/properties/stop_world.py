@@ -1,6 +1,6 @@
 """Pipelines that are stopped, drained and aborted, in one thread: any order of everything.
 
-The protocol's own classes are the real ones; threads, stores and Spark are played. Every pipeline is
+The protocol's own classes are the real ones; threads, stores and Spark are played. A pipeline is
 
     source ──▶ sink          one of each in every slot, records spread over all slots
 
