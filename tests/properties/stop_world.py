@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from tests.played_jobs import acknowledgement, played_job, states_of
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.connectors.source import InputStatus
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.errors import ExternalError
 from tidegate.core.ids import SubtaskId
-from tidegate.protocol.completed import Acknowledgement, CompletedCheckpoint
 from tidegate.protocol.coordinator import (
     CheckpointCoordinator,
     GoBack,
@@ -32,14 +33,13 @@ from tidegate.protocol.coordinator import (
     Trigger,
 )
 from tidegate.protocol.input_gate import REQUESTS, InputEnded, InputGate, Records, TakeSnapshot
-from tidegate.protocol.messages import SlotReport, SourceReport
+from tidegate.protocol.messages import CheckpointDeclined, SlotReport, SourceReport
 from tidegate.protocol.pacing import NextStep, StepCaller
 from tidegate.protocol.packet import Channel
-from tidegate.protocol.plan import PipelineFacts, PipelineProgress, VertexFacts
-from tidegate.protocol.policy import CheckpointRequest
+from tidegate.protocol.plan import PipelineFacts, PipelineProgress
 from tidegate.protocol.region import Region, RegionState, RunStep
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, BarrierKind, EndOfInput
+from tidegate.stream.elements import Barrier, BarrierKind, EndOfInput, SnapshotRequest
 
 TROUBLE = ExternalError("no room")
 
@@ -54,13 +54,14 @@ class Slot:
         self.hearing_pace = self.working_pace = 1.0
         self.attempt = 0
 
-    def open(self, attempt: int, restored: CompletedCheckpoint | None) -> None:
+    def open(self, attempt: int, restored: Checkpoint | None) -> None:
         self.attempt, self.caller = attempt, StepCaller()
         self.position, self.taken = 0, Counter()
         self.halted_by, self.has_ended = None, False
         if restored is not None:
-            self.position = restored.snapshots[SubtaskId(self.pipeline.source, self.index)]
-            self.taken += restored.snapshots[SubtaskId(self.pipeline.sink, self.index)]
+            states = states_of(restored)
+            self.position = states[SubtaskId(self.pipeline.source, self.index)]
+            self.taken += states[SubtaskId(self.pipeline.sink, self.index)]
         channels = {Channel(0, sender): 0 for sender in range(len(self.pipeline.slots))}
         self.gates = [InputGate({REQUESTS: 0}), InputGate(channels)]
         self.emitted: list[tuple[int, Any]] = []
@@ -121,15 +122,17 @@ class Slot:
             self.broadcast(barrier)
         subtask = SubtaskId(self.pipeline.source + level, self.index)
         if self.world.has_trouble():
-            self.to_driver.append(("decline", (barrier.checkpoint_id, subtask, self.attempt)))
+            decline = CheckpointDeclined(
+                checkpoint_id=barrier.checkpoint_id,
+                subtask=subtask,
+                attempt=self.attempt,
+                error=TROUBLE,
+            )
+            self.to_driver.append(("decline", decline))
             return
-        acknowledgement = Acknowledgement(
-            checkpoint_id=barrier.checkpoint_id,
-            subtask=subtask,
-            attempt=self.attempt,
-            snapshot=self.position if level == 0 else Counter(self.taken),
-        )
-        self.to_driver.append(("ack", acknowledgement))
+        state = self.position if level == 0 else Counter(self.taken)
+        ack = acknowledgement(barrier.checkpoint_id, subtask, state, attempt=self.attempt)
+        self.to_driver.append(("ack", ack))
 
     def emit(self, batch: Batch) -> None:
         self.emitted.append((self.world.rnd.randrange(len(self.pipeline.slots)), batch))
@@ -166,14 +169,6 @@ class Pipeline:
         self.step: Step | None = None
 
     @property
-    def facts(self) -> list[VertexFacts]:
-        count = len(self.slots)
-        return [
-            VertexFacts(self.source, self.number, count, is_source=True),
-            VertexFacts(self.sink, self.number, count, is_source=False),
-        ]
-
-    @property
     def is_running(self) -> bool:
         return self.region.state is RegionState.RUNNING
 
@@ -198,7 +193,7 @@ class Pipeline:
     def deploy(self) -> None:
         attempt = self.region.deploy().attempt
         self.step = None
-        self.tell("deploy", attempt, self.world.coordinator.latest)
+        self.tell("deploy", attempt, self.world.coordinator.retained.latest)
 
     def tell(self, kind: str, attempt: int, content: Any) -> None:
         for slot in self.slots:
@@ -240,10 +235,10 @@ class Pipeline:
                     self.next_step.deployed()
             case ("wake", _):
                 self.next_step.call()
-            case ("ack", acknowledgement):
-                self.world.carry_out(coordinator.acknowledged(acknowledgement, now))
-            case ("decline", (number, subtask, attempt)):
-                self.world.carry_out(coordinator.declined(number, subtask, attempt, TROUBLE, now))
+            case ("ack", ack):
+                self.world.carry_out(coordinator.acknowledged(ack, now))
+            case ("decline", decline):
+                self.world.carry_out(coordinator.declined(decline, now))
 
     def fail(self) -> None:
         if self.region.fail(self.region.attempt, TROUBLE) is not None:
@@ -257,12 +252,12 @@ class Pipeline:
         self.region.restart()
         self.step = None
 
-    def assert_exact(self, completed: CompletedCheckpoint) -> None:
+    def assert_exact(self, completed: Checkpoint) -> None:
         """The sinks of a checkpoint hold what its sources have read, each record once."""
-        taken, read = Counter(), Counter()
+        taken, read, states = Counter(), Counter(), states_of(completed)
         for slot in self.slots:
-            taken += completed.snapshots[SubtaskId(self.sink, slot.index)]
-            position = completed.snapshots[SubtaskId(self.source, slot.index)]
+            taken += states[SubtaskId(self.sink, slot.index)]
+            position = states[SubtaskId(self.source, slot.index)]
             read.update((slot.index, place) for place in range(position))
         assert taken == read
 
@@ -276,7 +271,7 @@ class World:
         self.store_pace = 1.0
         self.can_stop = True
         """Whether the savepoint of a stop can be written."""
-        self.stopped_with: CompletedCheckpoint | None = None
+        self.stopped_with: Checkpoint | None = None
         self.store: deque[Trigger | Publish] = deque()
         self.pipelines = [Pipeline(self, number, slots) for number in range(pipelines)]
         # Nothing but orders: the barrier of a periodic checkpoint would wake who was forgotten.
@@ -286,8 +281,10 @@ class World:
             max_concurrent=2,
             tolerable_failures=10**6,
         )
-        facts = [fact for pipeline in self.pipelines for fact in pipeline.facts]
-        self.coordinator = CheckpointCoordinator(settings, facts, now=0.0)
+        numbers = [pipeline.number for pipeline in self.pipelines for _ in range(2)]
+        sources = [pipeline.source for pipeline in self.pipelines]
+        job = played_job([slots] * len(numbers), sources, numbers)
+        self.coordinator = CheckpointCoordinator(settings, job, now=0.0)
 
     @property
     def slots(self) -> list[Slot]:
@@ -331,27 +328,27 @@ class World:
         self.carry_out(instructions)
 
     def order(self, kind: BarrierKind, *, drains: bool = False) -> None:
-        self.coordinator.request(CheckpointRequest(kind, self.now, drains=drains))
+        self.coordinator.request(SnapshotRequest(kind, drains=drains))
         self.look()
 
     def use_store(self) -> None:
         match self.store.popleft():
-            case Trigger(barrier, pipelines) if self.has_trouble():
+            case Trigger(barrier, _) if self.has_trouble():
                 self.carry_out(self.coordinator.not_begun(barrier.checkpoint_id, TROUBLE, self.now))
             case Trigger(barrier, pipelines):
                 if self.coordinator.begun(barrier.checkpoint_id):
                     for number in pipelines:
                         self.pipelines[number].next_step.trigger(barrier)
-            case Publish(completed) if self.has_trouble() or not self._has_room_for(completed):
-                number = completed.checkpoint_id
+            case Publish(_, barrier) if self.has_trouble() or not self._has_room_for(barrier):
+                number = barrier.checkpoint_id
                 self.carry_out(self.coordinator.not_published(number, TROUBLE, self.now))
             case Publish(completed):
                 for pipeline in self.pipelines:
                     pipeline.assert_exact(completed)
                 self.carry_out(self.coordinator.published(completed, self.now))
 
-    def _has_room_for(self, completed: CompletedCheckpoint) -> bool:
-        return self.can_stop or completed.kind is not BarrierKind.STOP
+    def _has_room_for(self, barrier: Barrier) -> bool:
+        return self.can_stop or barrier.kind is not BarrierKind.STOP
 
     def carry_out(self, instructions: list) -> None:
         for instruction in instructions:
@@ -368,7 +365,7 @@ class World:
                         if self.pipelines[number].is_running:
                             self.pipelines[number].reset()
                     self.carry_out(self.coordinator.region_failed(self.now))
-                case NotifyComplete(completed) if completed.kind is BarrierKind.STOP:
+                case NotifyComplete(completed, barrier) if barrier.kind is BarrierKind.STOP:
                     self.stopped_with = completed
 
     # --- the end --------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import Phase, given, note
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.programs import PATIENCE, wait_until
 from tests.properties.ledgers import Ledger, Transfers
 from tests.taps import Tap
@@ -150,13 +151,8 @@ class Run:
 
 
 @given(st.data())
-@settings(
-    deadline=None,
-    max_examples=6,
-    # What fails may depend on the moment: it is told as it was found.
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow],
-)
+# What fails may depend on the moment: it is told as it was found.
+@examples(4, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_however_often_a_job_is_stopped_for_nothing_it_has_its_result(data):
     pipelines = data.draw(st.integers(1, 2))
     configuration = {

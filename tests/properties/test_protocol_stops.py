@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import Phase, settings
+from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from tests.effort import examples
 from tests.properties.stop_world import World
 from tidegate.stream.elements import BarrierKind
 
@@ -78,9 +79,7 @@ class Stops(RuleBasedStateMachine):
             self.world.recover()
 
 
-Stops.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, phases=[Phase.generate]
-)
+Stops.TestCase.settings = examples(30, stateful_step_count=30, phases=[Phase.generate])
 TestStops = Stops.TestCase
 
 

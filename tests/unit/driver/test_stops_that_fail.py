@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.jobs import RESTARTS, TOLERANT, fail_once, on_disk, pairs, summed, totals
+from tests.jobs import RESTARTS, TOLERANT, NotNow, fail_once, on_disk, pairs, summed, totals
 from tests.programs import PATIENCE, read, wait_until
 from tests.taps import Tap
 from tidegate.checkpoint.savepoints import new_savepoint
@@ -28,7 +28,7 @@ def full(tmp_path):
 
 def order_stop(job, directory, *, drains=False):
     target = new_savepoint(str(directory), "a" * 32, SavepointFormat.CANONICAL)
-    return job.master.order(SnapshotOrder(BarrierKind.STOP, target, drains=drains))
+    return job.master.order(SnapshotOrder.of(BarrierKind.STOP, target, drains=drains))
 
 
 def is_refused(answer, reason=""):
@@ -37,7 +37,7 @@ def is_refused(answer, reason=""):
 
 
 def checkpoint(job):
-    job.master.order(SnapshotOrder(BarrierKind.CHECKPOINT, None)).result(PATIENCE)
+    job.master.order(SnapshotOrder.of(BarrierKind.CHECKPOINT, None)).result(PATIENCE)
     return job.latest
 
 
@@ -244,9 +244,9 @@ def test_a_rescaling_whose_checkpoint_fails_is_no_failure_of_the_job(start, watc
     settings["execution.checkpointing.tolerable-failed-checkpoints"] = 0
     job = start(summed(watch, read(tap)), settings=settings)
     let(tap, 20)
-    fail_once(watch, "sums", "snapshot")
+    fail_once(watch, "sums", "snapshot", NotNow())
     plan = job.master.checkpoints.graph
-    answer = job.master.order(SnapshotOrder(BarrierKind.STOP, None, successor=plan))
+    answer = job.master.order(SnapshotOrder.of(BarrierKind.STOP, None, successor=plan))
     with pytest.raises(SavepointFailed, match="the checkpoint to rescale from was not taken"):
         answer.result(PATIENCE)
     has_whole_result(job, "sums", tap)

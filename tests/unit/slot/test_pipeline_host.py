@@ -1,5 +1,4 @@
 import pickle
-from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -20,7 +19,7 @@ from tidegate.protocol.units import UnitKey, in_order
 from tidegate.slot.pipeline_host import HostServices, PipelineHost
 from tidegate.state.snapshot import ChannelHandle, InlineBytes
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, BarrierKind
+from tidegate.stream.elements import Barrier, BarrierKind, SnapshotRequest
 from tidegate.transport.shipping import unpack
 
 
@@ -283,10 +282,11 @@ def test_an_aborted_checkpoint_changes_nothing_before_the_next_step(pipeline):
     assert sorted(subject.outside.records()) == [0, 1, 2, 3]
 
 
-STOP = Barrier(7, 0.0, BarrierKind.STOP)
+STOP = Barrier(7, 0.0, SnapshotRequest(BarrierKind.STOP))
+DRAIN = Barrier(7, 0.0, SnapshotRequest(BarrierKind.STOP, drains=True))
 
 
-@pytest.mark.parametrize("barrier", [STOP, replace(STOP, drains=True)], ids=["stop", "drain"])
+@pytest.mark.parametrize("barrier", [STOP, DRAIN], ids=["stop", "drain"])
 def test_a_barrier_that_comes_after_its_abort_is_ignored(pipeline, barrier):
     subject = pipeline(collected(Upstream(read(range(4)), Rebalance())))
     for host in subject.hosts:
