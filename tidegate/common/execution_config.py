@@ -63,8 +63,13 @@ class ExecutionConfig:
         return as_milliseconds(self._environment._configuration.get("task.cancellation.timeout"))
 
     def enable_object_reuse(self) -> ExecutionConfig:
-        """Accepted for Flink's programs: records are never copied between chained functions."""
+        """Share objects between functions: none may change what it was given or has emitted."""
+        self._environment._configuration.set("pipeline.object-reuse", True)
+        return self
+
+    def disable_object_reuse(self) -> ExecutionConfig:
+        self._environment._configuration.set("pipeline.object-reuse", False)
         return self
 
     def is_object_reuse_enabled(self) -> bool:
-        return True
+        return bool(self._environment._configuration.get("pipeline.object-reuse"))

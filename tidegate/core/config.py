@@ -49,7 +49,6 @@ WITHOUT_EFFECT: dict[str, str] = {
     "pipeline.auto-watermark-interval": "there is no event time yet",
     "pipeline.classpaths": "no Java code runs in slots",
     "pipeline.jars": "no Java code runs in slots",
-    "pipeline.object-reuse": "records are never copied between chained functions",
     "python.client.executable": "slots run the driver's Python",
     "python.executable": "slots run the driver's Python",
     "python.execution-mode": "functions always run in the slot's own Python process",

@@ -58,6 +58,13 @@ class PipelineSettings:
         "Run neighbouring operators in one subtask where no exchange lies between them.",
         ("pipeline.operator-chaining",),
     )
+    object_reuse: bool = option(
+        "pipeline.object-reuse",
+        BOOLEAN,
+        False,
+        "Hand records from function to function without copies. Functions must not change what "
+        "they were given, have emitted or have stored.",
+    )
     runtime_mode: RuntimeExecutionMode = option(
         "execution.runtime-mode",
         choice(RuntimeExecutionMode),

@@ -73,6 +73,11 @@ class OperatorContext:
     permit: Permit = Permit()
     """To be asked right before anything outside is committed, aborted, fenced or deleted."""
 
+    @property
+    def reuses_objects(self) -> bool:
+        """Whether functions share objects, and have agreed not to change what they share."""
+        return bool(self.settings.get("pipeline.object-reuse", False))
+
 
 class Operator(ABC):
     """One operator of one subtask.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from tidegate.core.clock import Clock
 from tidegate.core.errors import StateMisuse, StateTypeChanged
@@ -15,7 +15,7 @@ from tidegate.operators.functions import (
 )
 from tidegate.operators.keyed_context import KeyedContext, KeyedTimerContext, KeyedTimers
 from tidegate.operators.unkeyed import NO_WATERMARK
-from tidegate.state.backend import KeyedStateBackend
+from tidegate.state.backend import KeyedStateBackend, NoKey
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -176,7 +176,7 @@ class KeyedWritingContext(WritingContext, KeyedBroadcastProcessFunction.Context)
 
     def leave_key(self) -> None:
         """The records that follow have no key."""
-        self._backend.current_key, self._backend.place = None, NO_KEY
+        self._backend.leave_key(_NO_KEY)
 
     def apply_to_keyed_state(
         self,
@@ -198,19 +198,10 @@ class KeyedWritingContext(WritingContext, KeyedBroadcastProcessFunction.Context)
             self.leave_key()
 
 
-class _NoKey:
-    """Stands where the place of a key's state would: whoever uses it is told what to do."""
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise StateMisuse(
-            "broadcast records have no key, so there is no state of it: change the states of all "
-            "keys by ctx.apply_to_keyed_state(descriptor, function)"
-        )
-
-    __index__ = __add__ = __radd__ = __bytes__ = __len__ = __iter__ = __getitem__ = _refuse
-
-
-NO_KEY: Final = _NoKey()
+_NO_KEY: Final = NoKey(
+    "broadcast records have no key, so there is no state of it: change the states of all keys by "
+    "ctx.apply_to_keyed_state(descriptor, function)"
+)
 
 
 def _handle(backend: KeyedStateBackend, descriptor: StateDescriptor) -> State:

@@ -119,7 +119,7 @@ class SourceOperator(Operator):
                 self._bytes_per_record = size_of(poll.batch) / len(poll.batch)
                 size += size_of(poll.batch)
                 records += len(poll.batch)
-                self.output.emit(poll.batch)
+                self.output.emit(poll.batch.owned(self._user_code.private))
         return SliceReport(records, size, status)
 
     def _how_many(self, records: int, size: int) -> int:
@@ -324,9 +324,9 @@ class SinkFunctionOperator(FunctionOperator):
         if isinstance(self.function, SinkFunction):
             invoke_for_each(self.function.invoke, batch, self._context, self.user_code)
             return
-        outcome = self.user_code.map_until_failure(self.function, batch.records)
-        if outcome.failure is not None:
-            raise outcome.failure
+        _, failure = self.user_code.call_until_failure(self.function, batch.records)
+        if failure is not None:
+            raise failure
 
     def on_watermark(self, watermark: Watermark) -> None:
         self._context.watermark = watermark.timestamp

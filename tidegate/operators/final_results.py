@@ -9,6 +9,7 @@ import numpy as np
 from tidegate.core.ids import CheckpointId
 from tidegate.core.modes import RuntimeExecutionMode
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
+from tidegate.state.key_bytes import with_one_nan
 from tidegate.state.keys import KeySelection
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark
@@ -46,7 +47,7 @@ class Aggregating(Operator):
 
     def _keep(self, batch: Batch, results: Batch) -> None:
         """There is one result for each record, in order; up to one that failed."""
-        places = {key: place for place, key in enumerate(self.key.values(batch))}
+        places = {with_one_nan(key): place for place, key in enumerate(self.key.values(batch))}
         kept = results.take(np.fromiter(places.values(), np.intp, len(places)))
         self._last.update(zip(places, kept.records, strict=True))
         self._format = results.format

@@ -41,7 +41,6 @@ from tidegate.operators.user_code import (
     times_of,
 )
 from tidegate.state.backends import create_keyed_backend
-from tidegate.state.copies import private_copy
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys import KeySelection
 from tidegate.state.slot_backend import SlotBackend
@@ -50,6 +49,7 @@ from tidegate.state.timers import TimerQueue
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark
 from tidegate.types.arrow import ArrowFormat
+from tidegate.types.privacy import ZIPPED
 
 
 class KeyedRecords(NamedTuple):
@@ -104,6 +104,7 @@ class KeyedOperator(FunctionOperator):
             batch = Batch(columns=batch.columns, format=batch.format, timestamps=batch.timestamps)
         keyed, no_key = self._keyed(batch, self.keys[input_index])
         results, stamps, failure = self.run(keyed, input_index)
+        self.backend.leave_key()
         self.emit(Outcome(results, stamps, failure or no_key))
         self.backend.clean_up(len(batch))
 
@@ -115,7 +116,7 @@ class KeyedOperator(FunctionOperator):
         if not self.uses_key:
             nowhere = [None] * len(records)
             return KeyedRecords(nowhere, nowhere, records, batch.timestamps), None
-        keys, _, failure = self.user_code.map_until_failure(selection.function, records)
+        keys, failure = self.user_code.call_until_failure(selection.function, records)
         if keys:
             with self.user_code.guard(records[0], 0):
                 stable_hash(keys[0])
@@ -124,7 +125,8 @@ class KeyedOperator(FunctionOperator):
             places = self.backend.places_of(keys, columns)
         except TypeError as unhashable:
             raise self.user_code.failure_of_batch(unhashable, len(keys)) from None
-        return KeyedRecords(places, keys, records[: len(keys)], batch.timestamps), failure
+        with_key = records if failure is None else records[: len(keys)]
+        return KeyedRecords(places, keys, with_key, batch.timestamps), failure
 
     @abstractmethod
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
@@ -166,13 +168,14 @@ class KeyedMapOperator(KeyedOperator):
         places, keys, records, stamps = keyed
         backend, function = self.backend, self._functions[input_index]
         results: list[Any] = []
-        append = results.append
+        append, plain, private = results.append, self.user_code.plain, self.user_code.private
         failure = record = None
         try:
             for backend.place, backend.current_key, record in zip(
                 places, keys, records, strict=True
             ):
-                append(function(record))
+                result = function(record)
+                append(result if type(result) in plain else private(result, record, ZIPPED))
         except USER_FAILURES as error:
             failure = self.user_code.failure(error, record, len(results))
         return Outcome(results, None if stamps is None else stamps[: len(results)], failure)
@@ -197,14 +200,15 @@ class KeyedFlatMapOperator(KeyedOperator):
         results: list[Any] = []
         ends: list[int] = []
         has_ends = stamps is not None or self.user_code.drops_partial_results
-        extend = results.extend
+        append, plain, private = results.append, self.user_code.plain, self.user_code.private
         failure = record = None
         rest = iter(records)
         try:
             for backend.place, backend.current_key, record in zip(places, keys, rest, strict=True):
                 found = function(record)
                 if found is not None:
-                    extend(found)
+                    for result in found:
+                        append(result if type(result) in plain else private(result))
                 if has_ends:
                     ends.append(len(results))
         except USER_FAILURES as error:
@@ -224,19 +228,24 @@ class KeyedFilterOperator(KeyedOperator):
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         places, keys, records, stamps = keyed
         backend, keeps = self.backend, self._keeps
+        plain, private = self.user_code.plain, self.user_code.private
         verdicts: list[bool] = []
-        append = verdicts.append
+        judged: list[Any] = []
+        append = judged.append
         failure = record = None
         try:
             for backend.place, backend.current_key, record in zip(
                 places, keys, records, strict=True
             ):
-                append(bool(keeps(record)))
+                verdicts.append(bool(keeps(record)))
+                result = record
+                append(result if type(result) in plain else private(result, record, ZIPPED))
         except USER_FAILURES as error:
-            failure = self.user_code.failure(error, record, len(verdicts))
+            failure = self.user_code.failure(error, record, len(judged))
+            del verdicts[len(judged) :]
         if stamps is not None:
             stamps = stamps[: len(verdicts)][np.array(verdicts, np.bool_)]
-        return Outcome(list(compress(records, verdicts)), stamps, failure)
+        return Outcome(list(compress(judged, verdicts)), stamps, failure)
 
 
 class KeyedReduceOperator(KeyedOperator):
@@ -254,7 +263,7 @@ class KeyedReduceOperator(KeyedOperator):
 
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         places, _, records, stamps = keyed
-        reduce, table = self._reduce, self._table
+        reduce, table, kept = self._reduce, self._table, self.user_code.kept
         values = table.values
         results: list[Any] = []
         append = results.append
@@ -270,7 +279,7 @@ class KeyedReduceOperator(KeyedOperator):
                     reduced = reduce(reduced, record)
                 values[place] = reduced
                 # What goes out must not change when the function changes the value it is given.
-                append(private_copy(reduced))
+                append(kept(reduced))
         except USER_FAILURES as error:
             failure = self.user_code.failure(error, record, len(results))
         return Outcome(results, None if stamps is None else stamps[: len(results)], failure)
@@ -327,7 +336,7 @@ class KeyedProcessOperator(KeyedOperator):
         backend, context = self.backend, self._context
         function = self._functions[input_index]
         results: list[Any] = []
-        extend = results.extend
+        append, plain, private = results.append, self.user_code.plain, self.user_code.private
         ends: list[int] = []
         failure = record = None
         rest = iter(records)
@@ -338,14 +347,16 @@ class KeyedProcessOperator(KeyedOperator):
                 ):
                     found = function(record, context)
                     if found is not None:
-                        extend(found)
+                        for result in found:
+                            append(result if type(result) in plain else private(result))
             else:
                 for backend.place, backend.current_key, record, context.current in zip(
                     places, keys, rest, times_of(stamps), strict=False
                 ):
                     found = function(record, context)
                     if found is not None:
-                        extend(found)
+                        for result in found:
+                            append(result if type(result) in plain else private(result))
                     ends.append(len(results))
         except USER_FAILURES as error:
             failure = self.user_code.failure(error, record, place_of_last(records, rest))
@@ -372,6 +383,7 @@ class KeyedProcessOperator(KeyedOperator):
         backend, context, on_timer = self.backend, self._timer_context, self.function.on_timer
         context.domain = domain
         results: list[Any] = []
+        append, plain, private = results.append, self.user_code.plain, self.user_code.private
         stamps: list[int] = []
         failure, fired = None, 0
         while failure is None and (due := timers.next_due()) is not None and due <= now:
@@ -383,11 +395,13 @@ class KeyedProcessOperator(KeyedOperator):
                 try:
                     found = on_timer(timestamp, context)
                     if found is not None:
-                        results.extend(found)
+                        for result in found:
+                            append(result if type(result) in plain else private(result))
                 except USER_FAILURES as error:
                     failure = self.user_code.failure(error)
                 stamps.extend([timestamp] * (len(results) - len(stamps)))
             backend.clean_up(fired)
+        backend.leave_key()
         times = np.array(stamps, np.int64) if domain is TimeDomain.EVENT_TIME else None
         self.emit(Outcome(results, times, failure))
 

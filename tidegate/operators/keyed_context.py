@@ -13,7 +13,7 @@ from tidegate.operators.functions import (
     TimerService,
 )
 from tidegate.operators.unkeyed import NO_WATERMARK
-from tidegate.state.backend import KeyedStateBackend
+from tidegate.state.backend import KeyedStateBackend, NoKey
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -22,6 +22,7 @@ from tidegate.state.descriptors import (
     ValueStateDescriptor,
 )
 from tidegate.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
+from tidegate.state.key_bytes import with_one_nan
 
 
 class KeyedStates(KeyedStateStore):
@@ -63,18 +64,22 @@ class KeyedTimers(TimerService):
         return self.watermark
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        backend = self._backend
-        backend.processing_timers.register(timestamp, backend.current_key, backend.place)
+        self._backend.processing_timers.register(timestamp, self._key(), self._backend.place)
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        backend = self._backend
-        backend.event_timers.register(timestamp, backend.current_key, backend.place)
+        self._backend.event_timers.register(timestamp, self._key(), self._backend.place)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        self._backend.processing_timers.delete(timestamp, self._backend.current_key)
+        self._backend.processing_timers.delete(timestamp, self._key())
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        self._backend.event_timers.delete(timestamp, self._backend.current_key)
+        self._backend.event_timers.delete(timestamp, self._key())
+
+    def _key(self) -> Any:
+        place = self._backend.place
+        if isinstance(place, NoKey):
+            place.refuse()
+        return with_one_nan(self._backend.current_key)
 
 
 class KeyedContext(KeyedProcessFunction.Context, KeyedCoProcessFunction.Context):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidegate.types.privacy import declare_immutable
 from tidegate.types.typeinfo import RowTypeInfo, TypeInformation
 
 
@@ -38,3 +39,6 @@ class OutputTag:
 
     def __hash__(self) -> int:
         return hash(self.tag_id)
+
+
+declare_immutable(OutputTag)

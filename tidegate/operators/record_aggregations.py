@@ -11,7 +11,6 @@ from tidegate.operators.aggregation_kinds import Aggregation
 from tidegate.operators.base import OperatorContext, Output
 from tidegate.operators.keyed import KeyedOperator, KeyedRecords
 from tidegate.operators.user_code import USER_FAILURES, Outcome
-from tidegate.state.copies import private_copy
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys import KeySelection
 from tidegate.state.selectors import FieldByName
@@ -51,6 +50,7 @@ class RecordAggregation(KeyedOperator):
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         places, _, records, stamps = keyed
         combine, check, values = self._combine, self._check, self._table.values
+        kept = self.user_code.kept
         results: list[Any] = []
         append = results.append
         failure = record = None
@@ -63,7 +63,7 @@ class RecordAggregation(KeyedOperator):
                 else:
                     result = combine(result, record)
                 values[place] = result
-                append(private_copy(result))
+                append(kept(result))
         except USER_FAILURES as error:
             failure = self.user_code.failure(error, record, len(results))
         return Outcome(results, None if stamps is None else stamps[: len(results)], failure)

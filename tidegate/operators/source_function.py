@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -145,7 +145,8 @@ class _Mailing(SourceFunction.SourceContext):
     that waited for room would never let it go.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, private: Callable[[Any], Any]) -> None:
+        self._private = private
         self._items: deque[_Emitted] = deque()
         self._has_room = threading.Condition()
         self._canceled = False
@@ -158,9 +159,11 @@ class _Mailing(SourceFunction.SourceContext):
         return self.lock
 
     def collect(self, value: Any) -> None:
+        value = self._private(value)
         self._put((value, None))
 
     def collect_with_timestamp(self, value: Any, timestamp: int) -> None:
+        value = self._private(value)
         self._put((value, timestamp))
 
     def _put(self, item: _Emitted) -> None:
@@ -209,7 +212,7 @@ class SourceFunctionReader(FunctionReader):
         self._context = context
         self._operator = operator
         self._user_code = UserCode(operator)
-        self._mailing = _Mailing()
+        self._mailing = _Mailing(self._user_code.private)
         self._thread: threading.Thread | None = None
         self._has_run = False
         """Whether the split is there: in one subtask only."""

@@ -24,6 +24,7 @@ from tidegate.operators.user_code import USER_FAILURES, FunctionOperator
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Watermark
 from tidegate.types.arrow import ArrowFormat
+from tidegate.types.privacy import never_change
 from tidegate.types.typeinfo import TupleTypeInfo
 
 
@@ -58,18 +59,37 @@ class FilterOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         records = batch.records
-        verdicts, _, failure = self.user_code.map_until_failure(self._keeps, records)
+        if never_change(records, batch.plain):
+            verdicts, failure = self.user_code.call_until_failure(self._keeps, records)
+        else:
+            verdicts, records, failure = self._judge(records)
         try:
             kept = list(compress(records, verdicts))
         except USER_FAILURES:
             failure = self._without_truth(records, verdicts)
             kept = list(compress(records, verdicts))
-        if len(kept) == len(batch):
+        if len(kept) == len(batch) and records is batch.records:
             self.output.emit(batch)
         elif kept:
             self.output.emit(self._select(batch, kept, verdicts))
         if failure is not None:
             raise failure
+
+    def _judge(self, records: list[Any]) -> tuple[list[Any], list[Any], TidegateError | None]:
+        """The verdicts, and the records as they were when the predicate was through with them."""
+        verdicts: list[Any] = []
+        judged: list[Any] = []
+        keeps, private = self._keeps, self.user_code.private
+        record = None
+        try:
+            for record in records:
+                verdicts.append(keeps(record))
+                result = record
+                judged.append(private(result, record))
+        except USER_FAILURES as error:
+            del verdicts[len(judged) :]
+            return verdicts, judged, self.user_code.failure(error, record, len(judged))
+        return verdicts, judged, None
 
     def _without_truth(self, records: list[Any], verdicts: list[Any]) -> TidegateError:
         """The failure of a verdict that is neither true nor false, like an array; cut there."""

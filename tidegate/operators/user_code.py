@@ -35,6 +35,7 @@ from tidegate.operators.functions import Function
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.stream.elements import Barrier
 from tidegate.types.arrow import ArrowFormat
+from tidegate.types.privacy import ATOMIC, private, private_copy, shared
 
 USER_FAILURES: Final = (Exception, SystemExit)
 """What is caught around user code: `sys.exit()` in a function is a failure, not the slot's end."""
@@ -72,7 +73,7 @@ class TimestampedContext(Protocol):
 class UserCode:
     """The user code of one operator of one subtask: tells what failed, where, on which record."""
 
-    def __init__(self, context: OperatorContext) -> None:
+    def __init__(self, context: OperatorContext, plain: frozenset[type] = ATOMIC) -> None:
         self._name = context.name
         self._uid = context.uid
         self._operator_id = context.operator_id
@@ -80,6 +81,12 @@ class UserCode:
         self.drops_partial_results = context.poison is not None and context.poison.may_skip
         """Whether what a function has returned for a record is held back until it is through with
         it: only where the record may be left out then."""
+        self.plain = plain
+        """Classes of results that are emitted without a look: they never change."""
+        self.private = shared if context.reuses_objects else private
+        """Makes any other result the stream's own, at the moment when it is emitted."""
+        self.kept = shared if context.reuses_objects else private_copy
+        """The same for a result that is state as well."""
 
     def failure(
         self, error: BaseException, record: object = _NO_RECORD, place: int | None = None
@@ -127,6 +134,21 @@ class UserCode:
         if self.drops_partial_results:
             del results[ends[-1] if ends else 0 :]
 
+    def call_until_failure(
+        self, function: Callable[[Any], Any], records: list[Any]
+    ) -> tuple[list[Any], TidegateError | None]:
+        """What the function returns for each record, for us and not for the stream."""
+        returned: list[Any] = []
+        try:
+            returned.extend(map(function, records))
+        except USER_FAILURES as error:
+            return returned, self.failure(error, records[len(returned)], len(returned))
+        if len(returned) == len(records):
+            return returned, None
+        # map() takes a StopIteration of the function for the end of the records.
+        stopped = StopIteration("raised by the function, which ends no iteration of its own")
+        return returned, self.failure(stopped, records[len(returned)], len(returned))
+
     def map_until_failure(
         self,
         function: Callable[[Any], Any],
@@ -135,15 +157,14 @@ class UserCode:
     ) -> Outcome:
         """One result per record."""
         results: list[Any] = []
-        failure = None
+        append, plain, private = results.append, self.plain, self.private
+        failure = record = None
         try:
-            results.extend(map(function, records))
+            for record in records:
+                result = function(record)
+                append(result if type(result) in plain else private(result, record))
         except USER_FAILURES as error:
-            failure = self.failure(error, records[len(results)], len(results))
-        if failure is None and len(results) < len(records):
-            # map() takes a StopIteration of the function for the end of the records.
-            stopped = StopIteration("raised by the function, which ends no iteration of its own")
-            failure = self.failure(stopped, records[len(results)], len(results))
+            failure = self.failure(error, record, len(results))
         return Outcome(results, None if timestamps is None else timestamps[: len(results)], failure)
 
     def flat_map_until_failure(
@@ -154,7 +175,7 @@ class UserCode:
     ) -> Outcome:
         """Any number of results per record; those of the failing record before it failed too."""
         results: list[Any] = []
-        extend = results.extend
+        append, plain, private = results.append, self.plain, self.private
         ends: list[int] = []
         failure = record = None
         rest = iter(records)
@@ -163,12 +184,14 @@ class UserCode:
                 for record in rest:
                     found = function(record)
                     if found is not None:
-                        extend(found)
+                        for result in found:
+                            append(result if type(result) in plain else private(result))
             else:
                 for record in rest:
                     found = function(record)
                     if found is not None:
-                        extend(found)
+                        for result in found:
+                            append(result if type(result) in plain else private(result))
                     ends.append(len(results))
         except USER_FAILURES as error:
             failure = self.failure(error, record, place_of_last(records, rest))
@@ -184,7 +207,7 @@ class UserCode:
     ) -> Outcome:
         """Like `flat_map_until_failure`, with a context that knows the record's timestamp."""
         results: list[Any] = []
-        extend = results.extend
+        append, plain, private = results.append, self.plain, self.private
         ends: list[int] = []
         failure = record = None
         rest = iter(records)
@@ -193,12 +216,14 @@ class UserCode:
                 for record in rest:
                     found = function(record, context)
                     if found is not None:
-                        extend(found)
+                        for result in found:
+                            append(result if type(result) in plain else private(result))
             else:
                 for record, context.current in zip(rest, times_of(timestamps), strict=False):
                     found = function(record, context)
                     if found is not None:
-                        extend(found)
+                        for result in found:
+                            append(result if type(result) in plain else private(result))
                     ends.append(len(results))
         except USER_FAILURES as error:
             failure = self.failure(error, record, place_of_last(records, rest))
@@ -239,7 +264,7 @@ class FunctionOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        self.user_code = UserCode(context)
+        self.user_code = UserCode(context, self.plain_results())
         told = self.runtime_context(context)
         with self.user_code.guard():
             if isinstance(self.function, CheckpointedFunction):
@@ -248,6 +273,12 @@ class FunctionOperator(Operator):
             if isinstance(self.function, Function):
                 self.function.open(told)
         self._opened = True
+
+    def plain_results(self) -> frozenset[type]:
+        """Classes of results that never change."""
+        # A tuple may be meant for a side output, whose type is another.
+        has_side_outputs = bool(getattr(self, "side_formats", None))
+        return ATOMIC if self.format is None or has_side_outputs else self.format.plain
 
     @property
     def users_function(self) -> Any:

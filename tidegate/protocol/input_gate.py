@@ -162,7 +162,8 @@ class InputGate:
     def _handle(self, channel: Channel, element: StreamElement, now: float) -> None:
         if isinstance(element, Batch | Watermark):
             for checkpoint_id in self._alignment.logged_by(channel):
-                self._logs[checkpoint_id].append((channel, element))
+                logged = element.branched() if isinstance(element, Batch) else element
+                self._logs[checkpoint_id].append((channel, logged))
         if isinstance(element, Barrier):
             self._apply(self._alignment.barrier(channel, element, now), now)
         elif isinstance(element, Watermark):

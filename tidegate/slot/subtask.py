@@ -98,7 +98,8 @@ class CheckpointPort(Protocol):
 class ChainOutput:
     """The output of one operator: the operators chained to it, and channels to other vertices."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reuses_objects: bool = False) -> None:
+        self._reuses_objects = reuses_objects
         self._main: list[Callable[[Batch], None]] = []
         self._side: dict[str, list[Callable[[Batch], None]]] = {}
         self._watermarks: list[Callable[[Watermark], None]] = []
@@ -118,13 +119,17 @@ class ChainOutput:
         if len(batch) == 0:
             return
         self.records += len(batch)
-        for take in self._main:
-            take(batch)
+        self._hand_out(batch, self._main)
 
     def emit_side(self, tag: str, batch: Batch) -> None:
         if len(batch) == 0:
             return
-        for take in self._side.get(tag, ()):
+        self._hand_out(batch, self._side.get(tag, ()))
+
+    def _hand_out(self, batch: Batch, consumers: Sequence[Callable[[Batch], None]]) -> None:
+        for take in consumers[:-1]:
+            take(batch if self._reuses_objects else batch.branched())
+        for take in consumers[-1:]:
             take(batch)
 
     def emit_watermark(self, watermark: Watermark) -> None:
@@ -160,7 +165,7 @@ class Subtask:
         self._is_sink = any(operator.delivery() is not None for operator in operators)
 
     def _wire(self) -> list[ChainOutput]:
-        outputs = [ChainOutput() for _ in self._operators]
+        outputs = [ChainOutput(reuses_objects=context.reuses_objects) for context in self._contexts]
         processes = [
             guarded(operator.process, context, output, self._position)
             for operator, context, output in zip(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final, NoReturn
 
 from tidegate.core.errors import StateMisuse
 from tidegate.state.descriptors import (
@@ -151,6 +151,24 @@ class FrozenState(KeyedStateImage):
         """Nobody will read it any more. May be called on any thread, and more than once."""
 
 
+class NoKey:
+    """Stands where the place of a key's state would: whoever uses it is told why it is not."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def refuse(self, *_: object) -> NoReturn:
+        raise StateMisuse(self._reason)
+
+    __index__ = refuse
+
+
+NO_KEY: Final = NoKey(
+    "there is no key here, so there is no state of it: use keyed state and timers where a record "
+    "or a timer is processed, not in open(), close() or what is called at checkpoints"
+)
+
+
 class KeyedStateBackend(ABC):
     """The state of all keys of one operator of one subtask. Used by one thread."""
 
@@ -160,6 +178,10 @@ class KeyedStateBackend(ABC):
     """Where the state of the current key stands: what all handles mean."""
     processing_timers: TimerQueue
     event_timers: TimerQueue
+
+    def leave_key(self, reason: NoKey | None = None) -> None:
+        """What follows belongs to no key: state that is touched there is refused."""
+        self.current_key, self.place = None, reason or NO_KEY
 
     @abstractmethod
     def places_of(self, keys: Sequence[Any], columns: KeyColumns | None = None) -> Sequence[Any]:

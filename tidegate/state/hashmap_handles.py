@@ -67,7 +67,7 @@ class HashMapListState(Handle, ListState[Any]):
 
     def get(self) -> list[Any]:
         stored = self._owned()
-        return [] if stored is None else stored
+        return [] if stored is None else stored.copy()
 
     def add(self, value: Any) -> None:
         stored = self._owned()

@@ -6,12 +6,14 @@ integers, other floats, None) can be read back; of the others the key itself is 
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime as dt
 import struct
 from collections.abc import Iterable
 from decimal import Decimal
 from enum import Enum
+from operator import is_
 from typing import Any, Final
 from uuid import UUID
 
@@ -25,6 +27,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - naive datetimes are co
 _UTC_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 _PLAIN_TYPES: Final = frozenset({str, int, bytes, type(None)})
+NEVER_NAN: Final = frozenset({str, int, bool, bytes, type(None)})
+_ONE_NAN: Final = float("nan")
 
 
 def key_bytes(key: Any) -> bytes:
@@ -62,6 +66,27 @@ def key_of_bytes(raw: bytes) -> Any:
         case b"n":
             return float("nan")
     return struct.unpack(">d", raw[1:])[0]
+
+
+def with_one_nan(key: Any) -> Any:
+    """The key with every NaN in it the same object: a dict finds it again by that alone."""
+    if type(key) in NEVER_NAN:
+        return key
+    if isinstance(key, tuple | Row):
+        parts = tuple(map(with_one_nan, key))
+        if all(map(is_, parts, key)):
+            return key
+        if isinstance(key, Row):
+            row = copy.copy(key)
+            row[:] = parts
+            return row
+        return key._make(parts) if hasattr(key, "_make") else parts
+    if dataclasses.is_dataclass(key) and not isinstance(key, type):
+        values = {field.name: getattr(key, field.name) for field in dataclasses.fields(key)}
+        unified = {name: with_one_nan(value) for name, value in values.items()}
+        is_same = all(map(is_, unified.values(), values.values()))
+        return key if is_same else dataclasses.replace(key, **unified)
+    return _ONE_NAN if key != key else key
 
 
 def _of_integer(value: int) -> bytes:

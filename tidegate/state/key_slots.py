@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tidegate.state.column_bytes import from_bytes, to_bytes
 from tidegate.state.hash_columns import Hashes, hash_values
+from tidegate.state.key_bytes import NEVER_NAN, with_one_nan
 from tidegate.state.key_index import FrozenKeys, KeyIndex
 from tidegate.state.key_order import KeyOrder, OrderedKeys, in_parts
 from tidegate.state.keys import KeyColumns, KeySchema
@@ -23,8 +24,6 @@ _PICKLED: Final = b"\x80"
 """How pickled keys begin; Arrow's streams never do."""
 KEYS_PER_PART: Final = 8_192
 """Pickling holds the interpreter; so many entries keep records waiting for some milliseconds."""
-_ONE_NAN: Final = float("nan")
-_NEVER_NAN: Final = frozenset({str, int, bool, bytes, type(None)})
 
 
 class KeySnapshot(ABC):
@@ -81,7 +80,7 @@ class ObjectKeys(KeySlots):
     """Any hashable keys, by a dict."""
 
     def __init__(self, keys: Sequence[Any] = ()) -> None:
-        self._keys = list(keys)
+        self._keys = list(map(with_one_nan, keys))
         self._slots = {key: slot for slot, key in enumerate(self._keys)}
         self._order: KeyOrder[bytes] = KeyOrder()
 
@@ -93,7 +92,7 @@ class ObjectKeys(KeySlots):
         found: list[Any] = list(map(self._slots.get, keys))
         if None not in found:
             return found
-        if _NEVER_NAN.issuperset(map(type, keys)):
+        if NEVER_NAN.issuperset(map(type, keys)):
             return self._add_all(keys, found)
         for place, slot in enumerate(found):
             if slot is None:
@@ -113,7 +112,7 @@ class ObjectKeys(KeySlots):
         return list(map(self._slots.__getitem__, keys))
 
     def _add(self, key: Any) -> int:
-        key = _with_one_nan(key)
+        key = with_one_nan(key)
         slot = self._slots.setdefault(key, len(self._keys))
         if slot == len(self._keys):
             self._keys.append(key)
@@ -132,16 +131,6 @@ class ObjectKeys(KeySlots):
     def only(self, slots: Slots) -> tuple[ObjectKeys, Slots]:
         keys = self._keys
         return ObjectKeys([keys[slot] for slot in slots.tolist()]), np.arange(len(slots))
-
-
-def _with_one_nan(key: Any) -> Any:
-    """The key with every NaN in it the same object: a dict finds it again by that alone."""
-    if isinstance(key, tuple):
-        parts = [_with_one_nan(part) for part in key]
-        if all(part is before for part, before in zip(parts, key, strict=True)):
-            return key
-        return key._make(parts) if hasattr(key, "_make") else tuple(parts)
-    return _ONE_NAN if key != key else key
 
 
 class _FrozenObjectKeys(KeySnapshot):

@@ -198,7 +198,7 @@ class _OperatorList(_OperatorState, ListState[Any]):
         self._list: list[Any] = []
 
     def get(self) -> list[Any]:
-        return self._list
+        return self._list.copy()
 
     def add(self, value: Any) -> None:
         self._list.append(value)

@@ -296,7 +296,7 @@ class RocksDBBackend(SlotBackend):
         self._set.keep(old, new)
         for table in self._tables.values():
             table.renumber(old, new)
-        self.place = -1
+        self.leave_key()
 
     def close(self) -> None:
         self._store.drop()

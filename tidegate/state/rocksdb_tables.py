@@ -9,7 +9,6 @@ from typing import Any, Final
 from tidegate.core.clock import Clock
 from tidegate.core.errors import StateMisuse, shorten
 from tidegate.state.backend import StateMetadata
-from tidegate.state.copies import ATOMIC
 from tidegate.state.hash_columns import hash_values
 from tidegate.state.hashmap_ttl import Lifetime
 from tidegate.state.rocksdb_entries import (
@@ -25,6 +24,7 @@ from tidegate.state.rocksdb_timers import StoredTimerQueue, TimerChanges
 from tidegate.state.tables import Table
 from tidegate.state.word_index import Slots
 from tidegate.state.working_set import WorkingSet
+from tidegate.types.privacy import ATOMIC
 
 _UNKNOWN: Final = object()
 

@@ -62,8 +62,7 @@ class SlotBackend(KeyedStateBackend):
     ) -> None:
         self.key_groups = key_groups
         self.max_parallelism = max_parallelism
-        self.current_key: Any = None
-        self.place: int = -1
+        self.leave_key()
         self.processing_timers = TimerQueue() if processing_timers is None else processing_timers
         self.event_timers = TimerQueue() if event_timers is None else event_timers
         self._clock = clock or SystemClock()

@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from tidegate.state.backend import StateMetadata
-from tidegate.state.copies import private_copy
 from tidegate.state.ttl import StateTtlConfig
 from tidegate.state.word_index import Slots
+from tidegate.types.privacy import private_copy
 
 _sharing: Final = threading.Lock()
 

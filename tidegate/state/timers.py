@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any, NamedTuple
 
+from tidegate.state.key_bytes import with_one_nan
+
 
 class Timer(NamedTuple):
     """A timer of a key."""
@@ -74,7 +76,8 @@ class TimerQueue:
 
     def add_all(self, timers: Iterable[Timer]) -> None:
         """Register many at once, as after a restore."""
-        for timestamp, key, place in timers:
+        for timestamp, restored, place in timers:
+            key = with_one_nan(restored)
             if (timestamp, key) not in self._registered:
                 self._registered[timestamp, key] = next(self._numbers), place
         self._rebuild()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.types.arrow import ArrowFormat
+from tidegate.types.privacy import ATOMIC, never_change, private_copy
 
 _MOST_BYTES: Final = 1 << 30
 
@@ -18,7 +19,7 @@ class Batch:
     """A run of records that is converted to its other form at most once, and only when asked.
 
     `format` is None for records without a columnar type: they exist as Python objects alone.
-    Batches are never changed in place; downstream operators may share one.
+    Batches are never changed in place, but their records may be: by one consumer, who owns them.
     """
 
     __slots__ = ("_columns", "_records", "format", "timestamps")
@@ -66,6 +67,36 @@ class Batch:
             assert self._records is not None and self.format is not None
             self._columns = self.format.encode(self._records)
         return self._columns
+
+    @property
+    def plain(self) -> frozenset[type]:
+        """Classes of records of this stream that never change."""
+        return ATOMIC if self.format is None else self.format.plain
+
+    def branched(self) -> Batch:
+        """The same records for another consumer: neither sees what the other changes in them."""
+        if self._records is None:
+            # What is decoded from columns is remembered, for one of them alone.
+            return Batch(columns=self._columns, format=self.format, timestamps=self.timestamps)
+        if never_change(self._records, self.plain):
+            return self
+        copies = None if self.is_columnar else list(map(private_copy, self._records))
+        return Batch(
+            columns=self._columns,
+            records=copies,
+            format=self.format,
+            timestamps=self.timestamps,
+        )
+
+    def owned(self, private: Callable[[Any, Any], Any]) -> Batch:
+        """The same records, each made `private` where who made it still has it."""
+        if self._records is None or never_change(self._records, self.plain):
+            return self
+        owned = []
+        for record in self._records:
+            result = record
+            owned.append(private(result, record))
+        return Batch(records=owned, format=self.format, timestamps=self.timestamps)
 
     @property
     def is_columnar(self) -> bool:

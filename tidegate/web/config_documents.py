@@ -23,7 +23,7 @@ def job_config(job: JobHandle) -> dict[str, Any]:
             "execution-mode": "PIPELINED",
             "restart-strategy": _restart_strategy(settings),
             "job-parallelism": job.graph.slots,
-            "object-reuse-mode": True,
+            "object-reuse-mode": settings.pipeline.object_reuse,
             "user-config": user_config(settings),
         },
     }

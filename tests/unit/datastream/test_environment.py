@@ -237,7 +237,10 @@ def test_the_execution_config_is_a_view_of_the_settings(env):
     assert config.get_restart_strategy() == RestartStrategies.no_restart()
     assert config.get_global_job_parameters() == {"limit": "5"}
     assert config.get_task_cancellation_timeout() == 3000
+    assert not config.is_object_reuse_enabled()
     assert config.enable_object_reuse().is_object_reuse_enabled()
+    assert settings_of(env).pipeline.object_reuse
+    assert not config.disable_object_reuse().is_object_reuse_enabled()
 
 
 def test_files_and_jars_add_up(env):

@@ -156,10 +156,10 @@ def test_user_traceback_keeps_our_frames_below_the_users():
     harness = OperatorHarness(MapOperator(str))
 
     def misuse():
-        UserCode(harness.context).map_until_failure(None, None)
+        UserCode(harness.context).call_until_failure(None, None)
 
     with pytest.raises(TypeError) as raised:
         misuse()
     trace = user_traceback(raised.value)
     assert "in misuse" in trace
-    assert "in map_until_failure" in trace
+    assert "in call_until_failure" in trace

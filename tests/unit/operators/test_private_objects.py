@@ -1,0 +1,342 @@
+"""What a function emitted stays as it was, whatever the function does with its object later."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from tidegate.connectors.collection import CollectionSource
+from tidegate.connectors.source import InputStatus
+from tidegate.core.errors import UserFunctionError
+from tidegate.core.modes import StateBackendType
+from tidegate.operators.co import CoMapOperator
+from tidegate.operators.endpoints import SourceOperator
+from tidegate.operators.functions import (
+    CoMapFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    OutputTag,
+    ProcessFunction,
+    SourceFunction,
+)
+from tidegate.operators.keyed import (
+    KeyedFilterOperator,
+    KeyedFlatMapOperator,
+    KeyedMapOperator,
+    KeyedProcessOperator,
+    KeyedReduceOperator,
+)
+from tidegate.operators.source_function import SourceFunctionSource
+from tidegate.operators.stateless import (
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+    ProcessOperator,
+)
+from tidegate.state.descriptors import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ValueStateDescriptor,
+)
+from tidegate.state.keys import select_key
+from tidegate.stream.batch import Batch
+from tidegate.testing.harness import OperatorHarness
+from tidegate.types.arrow import arrow_format
+from tidegate.types.row import Row
+from tidegate.types.typeinfo import Types
+
+ONE_KEY = [select_key(lambda record: 0)]
+REUSE = {"pipeline.object-reuse": True}
+SIDE = OutputTag("side")
+
+
+@dataclass
+class Box:
+    content: object
+
+
+class Reusing(
+    MapFunction,
+    FlatMapFunction,
+    ProcessFunction,
+    CoMapFunction,
+    KeyedProcessFunction,
+    SourceFunction,
+):
+    """Emits one and the same object for all records, after it has changed it."""
+
+    def __init__(self, wrap=lambda numbers: numbers):
+        self.wrap = wrap
+        self.numbers = []
+
+    def open(self, runtime_context):
+        pass
+
+    def close(self):
+        pass
+
+    def map(self, value):
+        self.numbers.append(value)
+        return self.wrap(self.numbers)
+
+    map1 = map2 = map
+
+    def flat_map(self, value):
+        self.numbers.append(value)
+        yield self.wrap(self.numbers)
+
+    def process_element(self, value, ctx):
+        yield from self.flat_map(value)
+
+    def run(self, ctx):
+        for number in (1, 2, 3):
+            ctx.collect(self.map(number))
+
+    def cancel(self):
+        pass
+
+
+class Inside:
+    """Wraps an object by name: functions travel pickled."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __call__(self, numbers):
+        match self.kind:
+            case "list":
+                return numbers
+            case "tuple":
+                return ("numbers", numbers)
+            case "dict":
+                return {"numbers": numbers}
+            case "row":
+                return Row(numbers=numbers)
+            case "object":
+                return Box(numbers)
+
+
+OPERATORS = {
+    "map": MapOperator,
+    "flat_map": FlatMapOperator,
+    "process": ProcessOperator,
+    "co_map": CoMapOperator,
+    "keyed map": lambda function: KeyedMapOperator(function, ONE_KEY),
+    "keyed flat_map": lambda function: KeyedFlatMapOperator(function, ONE_KEY),
+    "keyed process": lambda function: KeyedProcessOperator(function, ONE_KEY),
+}
+
+
+@pytest.mark.parametrize(
+    ("operator", "kind"),
+    [
+        *((operator, "dict") for operator in OPERATORS),
+        *(("map", kind) for kind in ("list", "tuple", "row", "object")),
+    ],
+)
+def test_an_object_that_is_emitted_again_and_again_is_another_each_time(operator, kind):
+    wrap = Inside(kind)
+    with OperatorHarness(OPERATORS[operator](Reusing(wrap))) as harness:
+        harness.process([1, 2])
+        harness.process([3])
+        assert harness.output == [wrap([1]), wrap([1, 2]), wrap([1, 2, 3])]
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_objects_are_shared_where_they_are_reused(operator):
+    with OperatorHarness(OPERATORS[operator](Reusing()), settings=REUSE) as harness:
+        harness.process([1, 2, 3])
+        assert harness.output == [[1, 2, 3]] * 3
+
+
+def test_fields_of_a_typed_stream_are_private_too():
+    numbers = Types.ROW_NAMED(["numbers"], [Types.LIST(Types.LONG())])
+    operator = MapOperator(Reusing(Inside("row")), arrow_format(numbers))
+    with OperatorHarness(operator) as harness:
+        harness.process([1, 2])
+        assert harness.output == [Row(numbers=[1]), Row(numbers=[1, 2])]
+
+
+class ChangesBehindTheYield(FlatMapFunction):
+    def flat_map(self, value):
+        record = {"n": value}
+        yield record
+        record["n"] = "changed"
+
+
+def test_what_was_yielded_is_not_changed_by_the_rest_of_the_generator():
+    with OperatorHarness(FlatMapOperator(ChangesBehindTheYield())) as harness:
+        harness.process([1, 2])
+        assert harness.output == [{"n": 1}, {"n": 2}]
+
+
+class EmitsState(KeyedProcessFunction):
+    """Emits what stands in state, which it goes on changing."""
+
+    def open(self, runtime_context):
+        self.value = runtime_context.get_state(ValueStateDescriptor("value"))
+        self.list = runtime_context.get_list_state(ListStateDescriptor("list"))
+        self.map = runtime_context.get_map_state(MapStateDescriptor("map"))
+
+    def process_element(self, value, ctx):
+        items = self.value.value() or []
+        items.append(value)
+        self.value.update(items)
+        self.list.add([value])
+        self.map.put("all", items)
+        yield items
+        yield self.list.get()
+        yield self.map.get("all")
+        next(iter(self.list.get())).append("late")
+
+
+@pytest.mark.parametrize("backend", StateBackendType)
+def test_state_that_is_emitted_is_emitted_as_it_is_then(backend):
+    operator = KeyedProcessOperator(EmitsState(), ONE_KEY)
+    with OperatorHarness(operator, settings={"state.backend.type": backend}) as harness:
+        harness.process([1, 2, 3])
+        assert harness.output[0::3] == [[1], [1, 2], [1, 2, 3]]
+        assert harness.output[1::3] == [
+            [[1]],
+            [[1, "late"], [2]],
+            [[1, "late", "late"], [2], [3]],
+        ]
+        assert harness.output[2::3] == [[1], [1, 2], [1, 2, 3]]
+
+
+class EmitsOnTimer(KeyedProcessFunction):
+    def __init__(self):
+        self.fired = []
+
+    def process_element(self, value, ctx):
+        ctx.timer_service().register_processing_time_timer(value)
+
+    def on_timer(self, timestamp, ctx):
+        self.fired.append(timestamp)
+        yield self.fired
+
+
+def test_what_timers_emit_is_private():
+    with OperatorHarness(KeyedProcessOperator(EmitsOnTimer(), ONE_KEY)) as harness:
+        harness.process([1, 2])
+        harness.advance(1)
+        assert harness.output == [[1], [1, 2]]
+
+
+class SendsAside(ProcessFunction):
+    def __init__(self):
+        self.seen = []
+
+    def process_element(self, value, ctx):
+        self.seen.append(value)
+        yield SIDE, self.seen
+        yield "main", value
+
+
+def test_side_outputs_are_private_on_a_typed_stream_as_well():
+    main = arrow_format(Types.TUPLE([Types.STRING(), Types.LONG()]))
+    operator = ProcessOperator(SendsAside(), main, {"side": None})
+    with OperatorHarness(operator) as harness:
+        harness.process([1, 2])
+        assert harness.side_output("side") == [[1], [1, 2]]
+        assert harness.output == [("main", 1), ("main", 2)]
+
+
+class MarksTheOneBefore(FilterFunction):
+    def __init__(self):
+        self.before = {}
+
+    def filter(self, value):
+        self.before["followed"] = True
+        self.before = value
+        return True
+
+
+@pytest.mark.parametrize(
+    "make", [FilterOperator, lambda function: KeyedFilterOperator(function, ONE_KEY)]
+)
+def test_a_predicate_that_keeps_a_record_cannot_change_it_any_more(make):
+    with OperatorHarness(make(MarksTheOneBefore())) as harness:
+        harness.process([{"n": 1}, {"n": 2}])
+        assert harness.output == [{"n": 1}, {"n": 2}]
+
+
+def test_a_reduce_function_may_change_and_return_what_it_is_given():
+    def add(total, record):
+        total["n"] += record["n"]
+        return total
+
+    with OperatorHarness(KeyedReduceOperator(add, ONE_KEY)) as harness:
+        harness.process([{"n": 1}, {"n": 2}, {"n": 3}])
+        assert harness.output == [{"n": 1}, {"n": 3}, {"n": 6}]
+
+
+def test_a_source_function_may_collect_one_object_again_and_again():
+    with OperatorHarness(SourceOperator(SourceFunctionSource(Reusing(Inside("dict"))))) as harness:
+        harness.assign_all_splits()
+        while harness.run_slice().status is not InputStatus.END_OF_INPUT:
+            pass
+        assert harness.output == [{"numbers": [1, 2, 3][:n]} for n in (1, 2, 3)]
+
+
+class Remembering(MapFunction):
+    def __init__(self):
+        self.made = []
+
+    def map(self, value):
+        event = Box([value])
+        self.made.append(id(event))
+        return event
+
+
+def test_an_object_that_nobody_else_has_is_not_copied():
+    function = Remembering()
+    with OperatorHarness(MapOperator(function), copy=False) as harness:
+        harness.process([1, 2, 3])
+        assert [id(event) for event in harness.output] == function.made
+
+
+class Marks(MapFunction):
+    def __init__(self):
+        self.given = []
+
+    def map(self, value):
+        self.given.append(id(value))
+        value["marked"] = True
+        return value
+
+
+@pytest.mark.parametrize(
+    "make", [MapOperator, lambda function: KeyedMapOperator(function, ONE_KEY)]
+)
+def test_a_record_that_is_changed_and_handed_on_is_not_copied(make):
+    function = Marks()
+    with OperatorHarness(make(function), copy=False) as harness:
+        harness.process_batch(Batch.of_records([{"n": 1}, {"n": 2}]))
+        assert harness.output == [{"n": 1, "marked": True}, {"n": 2, "marked": True}]
+        assert list(map(id, harness.output)) == function.given
+
+
+class KeepsAGenerator(MapFunction):
+    def map(self, value):
+        self.kept = (number for number in range(value))
+        return self.kept
+
+
+def test_an_object_that_cannot_be_copied_is_refused():
+    with (
+        OperatorHarness(MapOperator(KeepsAGenerator())) as harness,
+        pytest.raises(UserFunctionError, match="enable_object_reuse"),
+    ):
+        harness.process([1])
+
+
+def test_a_collection_keeps_its_records_when_they_are_changed_downstream():
+    source = CollectionSource([{"n": 1}])
+    for _ in range(2):
+        with OperatorHarness(SourceOperator(source), copy=False) as harness:
+            harness.assign_all_splits()
+            harness.run_slice()
+            assert harness.output == [{"n": 1}]
+            harness.output[0]["n"] = 2

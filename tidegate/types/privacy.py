@@ -1,0 +1,234 @@
+"""Objects are private: what was emitted or stored is not changed by who still has the object.
+
+A copy is made only where it could be told from the original: the object, or a part of it, can be
+changed and somebody else has a reference to it. So what functions make anew for every record is
+handed on as it is, and so are numbers, texts and tuples of them.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import pickle
+from collections.abc import Callable, Collection, Iterable
+from decimal import Decimal
+from enum import Enum
+from itertools import chain, repeat
+from operator import attrgetter
+from sys import getrefcount
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+
+from tidegate.core.errors import UserError, shorten
+from tidegate.types.instant import Instant
+from tidegate.types.row import Row
+
+ATOMIC: Final[frozenset[type]] = frozenset(
+    {
+        *(int, float, str, bytes, bool, complex, type(None), Decimal, UUID, Instant),
+        *(dt.date, dt.datetime, dt.time, dt.timedelta),
+    }
+)
+"""Types whose values never change, so that two owners may hold one."""
+
+
+class Uncopyable(UserError, TypeError):
+    """An object that somebody else can change, and nobody can copy."""
+
+    def __init__(self, value: str, reason: str) -> None:
+        super().__init__(value, reason)
+
+    def __str__(self) -> str:
+        value, reason = self.args
+        return (
+            f"{value} is still referenced where it was made, and cannot be copied: {reason}. Emit "
+            "and store plain data, or share objects by enable_object_reuse()."
+        )
+
+
+def private(value: Any, given: Any = None, held: int = 0) -> Any:
+    """The value as it is now, whoever changes the object later.
+
+    It is the object itself if nobody else can reach it: the caller holds it in one variable, and
+    if it is the record `given` to a function, in a list and in a second variable as well. `held`
+    are other references of the caller's to that record.
+    """
+    if type(value) is tuple:
+        # The usual record: most of the time that a look takes is to call somebody who looks.
+        for part in value:
+            if type(part) not in ATOMIC and _is_exposed(part, _INSIDE):
+                return _copied(value)
+        return value
+    exposed = _is_exposed(value, _GIVEN + held if value is given else _FRESH)
+    return _copied(value) if exposed else value
+
+
+def shared(value: Any, given: Any = None, held: int = 0) -> Any:
+    """Takes the place of `private` and `private_copy` where objects are reused."""
+    return value
+
+
+def private_copy(value: Any) -> Any:
+    """A value that may be changed without the original noticing; the original if it cannot be."""
+    return _copied(value) if _is_exposed(value, 0) else value
+
+
+def never_change(values: Collection[Any], kinds: frozenset[type] = ATOMIC) -> bool:
+    """Whether all values are of types whose values never change, or tuples of such."""
+    found = set(map(type, values))
+    if found == {tuple} and tuple not in kinds:
+        found, kinds = set(map(type, chain.from_iterable(values))), ATOMIC
+    return kinds.issuperset(found)
+
+
+def _is_exposed(value: Any, references: int) -> bool:
+    """Whether something in it can change and has more references than it has if it is private.
+
+    `references` are those of the value itself; 0: whatever can change counts as exposed.
+    """
+    kind = type(value)
+    if kind in ATOMIC:
+        return False
+    can_change, parts_of = _shapes.get(kind) or _shape_of(kind)
+    if can_change and getrefcount(value) > references:
+        return True
+    inside = references and _INSIDE
+    try:
+        for part in parts_of(value):
+            if type(part) not in ATOMIC and _is_exposed(part, inside):
+                return True
+    except (AttributeError, RecursionError):  # an attribute without a value; a ring of objects
+        return True
+    return False
+
+
+def _copied(value: Any) -> Any:
+    kind = type(value)
+    # One level of the usual containers is copied at the speed of C.
+    if (kind is list and never_change(value)) or (kind is dict and never_change(value.values())):
+        return value.copy()
+    try:
+        return pickle.loads(pickle.dumps(value, 5))
+    except Exception:
+        # Not everything that can be copied has a name by which pickle finds it again.
+        try:
+            return copy.deepcopy(value)
+        except Exception as failure:
+            raise Uncopyable(shorten(value), str(failure)) from None
+
+
+Shape = tuple[bool, Callable[[Any], Iterable[Any]]]
+"""Of a type: whether its values can change, and what such a value refers to."""
+
+
+def _no_parts(value: Any) -> tuple[()]:
+    return ()
+
+
+def _unknown_parts(value: Any) -> Iterable[Any]:
+    raise AttributeError(f"nobody knows what a {type(value).__name__} refers to")
+
+
+def _shape_of(kind: type) -> Shape:
+    """Every type is looked at once."""
+    _shapes[kind] = _can_change(kind), _parts_of(kind)
+    return _shapes[kind]
+
+
+def _can_change(kind: type) -> bool:
+    parameters = getattr(kind, "__dataclass_params__", None)
+    is_frozen = parameters is not None and parameters.frozen
+    return not (is_frozen or issubclass(kind, (*_NEVER_CHANGE, tuple, frozenset)))
+
+
+def _parts_of(kind: type) -> Callable[[Any], Iterable[Any]]:
+    if issubclass(kind, _NEVER_CHANGE):
+        return _no_parts
+    has_dict = bool(kind.__dictoffset__)
+    if issubclass(kind, tuple) and not has_dict:
+        return iter
+    if issubclass(kind, Row) and not has_dict:
+        return attrgetter("_values")
+    classes = kind.__mro__[:-1]
+    slots = [_names(vars(each).get("__slots__", ())) for each in classes]
+    names = tuple(chain.from_iterable(slots))
+    if not all(each.__flags__ & _IS_HEAP_TYPE for each in classes) or not (has_dict or names):
+        return _unknown_parts
+    if not names:
+        return lambda value: vars(value).values()
+    if not has_dict:
+        return lambda value: map(getattr, repeat(value), names)
+    return lambda value: chain(vars(value).values(), map(getattr, repeat(value), names))
+
+
+def _names(slots: str | Iterable[str]) -> list[str]:
+    every = [slots] if isinstance(slots, str) else slots
+    return [name for name in every if name not in ("__dict__", "__weakref__")]
+
+
+_IS_HEAP_TYPE: Final = 1 << 9
+"""The flag of types that a class statement made."""
+_NEVER_CHANGE: Final = (Enum, np.generic, type, FunctionType, BuiltinFunctionType)
+_shapes: Final[dict[type, Shape]] = {
+    tuple: (False, iter),
+    list: (True, iter),
+    dict: (True, dict.values),
+    set: (True, iter),
+    frozenset: (False, iter),
+    bytearray: (True, _no_parts),
+}
+
+
+def declare_immutable(kind: type) -> None:
+    """Values of this type never change, whatever it looks like."""
+    _shapes[kind] = False, _no_parts
+
+
+# How many references an object has that nobody else refers to depends on the interpreter: it is
+# counted, where the functions above are called as they are for records.
+
+
+def _references(value: Any, _: int) -> int:
+    return getrefcount(value)
+
+
+def _references_when_private(value: Any, given: Any = None, held: int = 0) -> int:
+    return _references(value, 0)
+
+
+def _references_of_fresh() -> int:
+    result: list[Any] = []
+    return _references_when_private(result, None)
+
+
+def _references_of_given() -> int:
+    records: list[list[Any]] = [[]]
+    for record in records:
+        result = record
+        return _references_when_private(result, record)
+    raise AssertionError
+
+
+def _references_of_part() -> int:
+    whole: list[list[Any]] = [[]]
+    for part in whole:
+        return _references(part, 0)
+    raise AssertionError
+
+
+def _references_of_zipped() -> int:
+    records: list[list[Any]] = [[]]
+    for _, record in zip([0], records, strict=True):
+        result = record
+        return _references_when_private(result, record, 0)
+    raise AssertionError
+
+
+_FRESH: Final = _references_of_fresh()
+_GIVEN: Final = _references_of_given()
+ZIPPED: Final = _references_of_zipped() - _GIVEN
+"""References that `zip` holds to what it has just returned."""
+_INSIDE: Final = _references_of_part()
