@@ -16,9 +16,11 @@ from tidegate.state.rocksdb_backend import RocksDBBackend
 from tidegate.state.rocksdb_columnar import RocksDBColumnarState
 from tidegate.state.rocksdb_store import DEFAULT_MEMORY
 from tidegate.state.slot_backend import SlotBackend
+from tidegate.types.privacy import shared
 
 _TYPE: Final = "state.backend.type"
 _DIRECTORIES: Final = "state.backend.rocksdb.localdir"
+_OBJECT_REUSE: Final = "pipeline.object-reuse"
 _MEMORY: Final = "state.backend.rocksdb.memory.fixed-per-operator"
 
 
@@ -38,15 +40,16 @@ def create_keyed_backend(
         clock: by which values expire.
         directory: for local files, unless the settings name one; None: among temporary files.
     """
+    backend: SlotBackend
     if settings.get(_TYPE, StateBackendType.HASHMAP) is StateBackendType.HASHMAP:
-        return HashMapBackend(key_groups, max_parallelism, clock)
-    return RocksDBBackend(
-        key_groups,
-        max_parallelism,
-        clock,
-        local_directory(settings, key_groups, directory),
-        database_memory(settings),
-    )
+        backend = HashMapBackend(key_groups, max_parallelism, clock)
+    else:
+        place = local_directory(settings, key_groups, directory)
+        memory = database_memory(settings)
+        backend = RocksDBBackend(key_groups, max_parallelism, clock, place, memory)
+    if settings.get(_OBJECT_REUSE, False):
+        backend.private = shared
+    return backend
 
 
 def create_columnar_state(

@@ -1,8 +1,12 @@
-"""State handles over a list: an access is one look at the place of the current key."""
+"""State handles over a list: an access is one look at the place of the current key.
+
+What is stored is private: it does not change when the function changes the object that it stored.
+What is read is the state itself, to be changed in place while its record is processed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from tidegate.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
@@ -15,23 +19,26 @@ from tidegate.state.handles import (
     ValueState,
 )
 from tidegate.state.tables import Table
+from tidegate.types.privacy import ATOMIC
 
 
 class PlaceHolder(Protocol):
-    """Knows the slot of the key that all handles mean."""
+    """Knows the slot of the key that all handles mean, and how objects become private."""
 
     place: int
+    private: Callable[[Any], Any]
 
 
 class Handle(State):
     """What the handles share: the place of the current key in the table."""
 
-    __slots__ = ("_holder", "_table", "_values")
+    __slots__ = ("_holder", "_private", "_table", "_values")
 
     def __init__(self, holder: PlaceHolder, table: Table) -> None:
         self._holder = holder
         self._table = table
         self._values = table.values
+        self._private = holder.private
 
     def clear(self) -> None:
         self._values[self._holder.place] = None
@@ -43,6 +50,16 @@ class Handle(State):
         if self._table.frozen:
             stored = self._table.owned(place, stored)
         return stored
+
+    def _all_private(self, values: Iterable[Any], known: Iterable[Any] = ()) -> list[Any]:
+        """Values to be stored; those that are known are stored already."""
+        stored = set(map(id, known))
+        added = []
+        for value in values:
+            if type(value) not in ATOMIC and id(value) not in stored:
+                value = self._private(value)
+            added.append(value)
+        return added
 
 
 class HashMapValueState(Handle, ValueState[Any]):
@@ -57,7 +74,10 @@ class HashMapValueState(Handle, ValueState[Any]):
         return value
 
     def update(self, value: Any) -> None:
-        self._values[self._holder.place] = value
+        place = self._holder.place
+        if type(value) not in ATOMIC and value is not self._values[place]:
+            value = self._private(value)
+        self._values[place] = value
 
 
 class HashMapListState(Handle, ListState[Any]):
@@ -71,13 +91,15 @@ class HashMapListState(Handle, ListState[Any]):
 
     def add(self, value: Any) -> None:
         stored = self._owned()
+        if type(value) not in ATOMIC:
+            value = self._private(value)
         if stored is None:
             self._values[self._holder.place] = [value]
         else:
             stored.append(value)
 
     def add_all(self, values: Iterable[Any]) -> None:
-        added = list(values)
+        added = self._all_private(values)
         stored = self._owned()
         if stored is not None:
             stored.extend(added)
@@ -85,7 +107,7 @@ class HashMapListState(Handle, ListState[Any]):
             self._values[self._holder.place] = added
 
     def update(self, values: Iterable[Any]) -> None:
-        replacing = list(values)
+        replacing = self._all_private(values, self._owned() or ())
         if replacing:
             self._values[self._holder.place] = replacing
         else:
@@ -107,17 +129,16 @@ class HashMapMapState(Handle, MapState[Any, Any]):
 
     def put(self, key: Any, value: Any) -> None:
         stored = self._owned()
+        if type(value) not in ATOMIC and not (stored and stored.get(key) is value):
+            value = self._private(value)
         if stored is None:
             self._values[self._holder.place] = {key: value}
         else:
             stored[key] = value
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        stored = self._owned()
-        if stored is not None:
-            stored.update(dict_value)
-        elif dict_value:
-            self._values[self._holder.place] = dict(dict_value)
+        for key, value in dict_value.items():
+            self.put(key, value)
 
     def remove(self, key: Any) -> None:
         stored = self._owned()
@@ -155,8 +176,11 @@ class HashMapReducingState(Handle, ReducingState[Any]):
 
     def add(self, value: Any) -> None:
         stored = self._owned()
-        reduced = value if stored is None else self._reduce(stored, value)
-        self._values[self._holder.place] = reduced
+        if stored is not None:
+            value = self._reduce(stored, value)
+        if type(value) not in ATOMIC and value is not stored:
+            value = self._private(value)
+        self._values[self._holder.place] = value
 
 
 class HashMapAggregatingState(Handle, AggregatingState[Any, Any]):
@@ -175,7 +199,10 @@ class HashMapAggregatingState(Handle, AggregatingState[Any, Any]):
         return None if accumulator is None else self._function.get_result(accumulator)
 
     def add(self, value: Any) -> None:
-        accumulator = self._owned()
-        if accumulator is None:
-            accumulator = self._function.create_accumulator()
-        self._values[self._holder.place] = self._function.add(value, accumulator)
+        stored = self._owned()
+        before = self._function.create_accumulator() if stored is None else stored
+        accumulator = self._function.add(value, before)
+        if type(accumulator) not in ATOMIC and accumulator is not stored:
+            del before
+            accumulator = self._private(accumulator)
+        self._values[self._holder.place] = accumulator

@@ -15,6 +15,7 @@ from tidegate.state.handles import AggregatingState, ListState, MapState, Reduci
 from tidegate.state.hashmap_handles import Handle, PlaceHolder
 from tidegate.state.tables import Table
 from tidegate.state.ttl import StateTtlConfig, StateVisibility, UpdateType
+from tidegate.types.privacy import ATOMIC
 
 Timed = tuple[Any, int]
 """A value and the milliseconds since the epoch at which its life began anew."""
@@ -82,7 +83,11 @@ class _TtlSingle(_TtlHandle):
         return timed[0]
 
     def _write(self, value: Any) -> None:
-        self._values[self._holder.place] = value, self._lifetime.now()
+        place = self._holder.place
+        stored = self._values[place]
+        if type(value) not in ATOMIC and not (stored and stored[0] is value):
+            value = self._private(value)
+        self._values[place] = value, self._lifetime.now()
 
 
 class TtlValueState(_TtlSingle, ValueState[Any]):
@@ -169,7 +174,7 @@ class TtlListState(_TtlHandle, ListState[Any]):
 
     def add_all(self, values: Iterable[Any]) -> None:
         now = self._lifetime.now()
-        timed = [(value, now) for value in values]
+        timed = [(value, now) for value in self._all_private(values)]
         stored = self._owned()
         if stored is None:
             self._store(timed)
@@ -178,7 +183,8 @@ class TtlListState(_TtlHandle, ListState[Any]):
 
     def update(self, values: Iterable[Any]) -> None:
         now = self._lifetime.now()
-        self._store([(value, now) for value in values])
+        known = (value for value, _ in self._owned() or ())
+        self._store([(value, now) for value in self._all_private(values, known)])
 
     def _store(self, timed: list[Timed]) -> None:
         if timed:
@@ -204,8 +210,10 @@ class TtlMapState(_TtlHandle, MapState[Any, Any]):
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         now = self._lifetime.now()
-        timed = {key: (value, now) for key, value in dict_value.items()}
         stored = self._owned()
+        known = (value for value, _ in stored.values()) if stored else ()
+        values = self._all_private(dict_value.values(), known)
+        timed = {key: (value, now) for key, value in zip(dict_value, values, strict=True)}
         if stored is not None:
             stored.update(timed)
         elif timed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tidegate.core.clock import Clock, SystemClock
@@ -40,6 +40,7 @@ from tidegate.state.key_slots import ColumnKeys, ObjectKeys
 from tidegate.state.keys import KeyColumns
 from tidegate.state.tables import Table
 from tidegate.state.timers import TimerQueue
+from tidegate.types.privacy import private
 
 PROCESSING_TIMERS: Final = "_timers/processing-time"
 EVENT_TIMERS: Final = "_timers/event-time"
@@ -62,6 +63,8 @@ class SlotBackend(KeyedStateBackend):
     ) -> None:
         self.key_groups = key_groups
         self.max_parallelism = max_parallelism
+        self.private: Callable[[Any], Any] = private
+        """Makes what is stored the state's own."""
         self.leave_key()
         self.processing_timers = TimerQueue() if processing_timers is None else processing_timers
         self.event_timers = TimerQueue() if event_timers is None else event_timers

@@ -11,6 +11,7 @@ import copy
 import datetime as dt
 import pickle
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from decimal import Decimal
 from enum import Enum
 from itertools import chain, repeat
@@ -22,7 +23,6 @@ from uuid import UUID
 
 import numpy as np
 
-from tidegate.core.errors import UserError, shorten
 from tidegate.types.instant import Instant
 from tidegate.types.row import Row
 
@@ -33,20 +33,6 @@ ATOMIC: Final[frozenset[type]] = frozenset(
     }
 )
 """Types whose values never change, so that two owners may hold one."""
-
-
-class Uncopyable(UserError, TypeError):
-    """An object that somebody else can change, and nobody can copy."""
-
-    def __init__(self, value: str, reason: str) -> None:
-        super().__init__(value, reason)
-
-    def __str__(self) -> str:
-        value, reason = self.args
-        return (
-            f"{value} is still referenced where it was made, and cannot be copied: {reason}. Emit "
-            "and store plain data, or share objects by enable_object_reuse()."
-        )
 
 
 def private(value: Any, given: Any = None, held: int = 0) -> Any:
@@ -110,14 +96,14 @@ def _copied(value: Any) -> Any:
     # One level of the usual containers is copied at the speed of C.
     if (kind is list and never_change(value)) or (kind is dict and never_change(value.values())):
         return value.copy()
-    try:
-        return pickle.loads(pickle.dumps(value, 5))
-    except Exception:
-        # Not everything that can be copied has a name by which pickle finds it again.
-        try:
-            return copy.deepcopy(value)
-        except Exception as failure:
-            raise Uncopyable(shorten(value), str(failure)) from None
+    for copied in (_pickled_copy, copy.deepcopy):  # which pickle cannot find by name, deepcopy can
+        with suppress(Exception):
+            return copied(value)
+    return value  # a lock or a connection: it can be neither stored nor sent anywhere
+
+
+def _pickled_copy(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value, 5))
 
 
 Shape = tuple[bool, Callable[[Any], Iterable[Any]]]

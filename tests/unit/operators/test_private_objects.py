@@ -6,7 +6,6 @@ import pytest
 
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.source import InputStatus
-from tidegate.core.errors import UserFunctionError
 from tidegate.core.modes import StateBackendType
 from tidegate.operators.co import CoMapOperator
 from tidegate.operators.endpoints import SourceOperator
@@ -324,12 +323,10 @@ class KeepsAGenerator(MapFunction):
         return self.kept
 
 
-def test_an_object_that_cannot_be_copied_is_refused():
-    with (
-        OperatorHarness(MapOperator(KeepsAGenerator())) as harness,
-        pytest.raises(UserFunctionError, match="enable_object_reuse"),
-    ):
-        harness.process([1])
+def test_an_object_that_cannot_be_copied_is_handed_on_as_it_is():
+    with OperatorHarness(MapOperator(KeepsAGenerator())) as harness:
+        harness.process([2])
+        assert list(harness.output[0]) == [0, 1]
 
 
 def test_a_collection_keeps_its_records_when_they_are_changed_downstream():

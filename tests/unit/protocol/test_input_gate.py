@@ -4,6 +4,7 @@ from tidegate.core.errors import ProtocolViolation
 from tidegate.core.modes import CheckpointingMode
 from tidegate.protocol.input_gate import (
     AdvanceWatermark,
+    InFlight,
     InputEnded,
     InputGate,
     Records,
@@ -266,3 +267,13 @@ def test_a_watermark_behind_a_barrier_waits_with_the_records(gate):
     gate.feed(A, barrier(1), 0.0)
     assert gate.feed(A, Watermark(4), 0.0) == []
     assert gate.feed(B, barrier(1), 0.0) == [snapshot(1), AdvanceWatermark(Watermark(4))]
+
+
+def test_what_is_logged_stays_as_it_came_while_it_is_processed(gate):
+    unaligned = Barrier(1, 0.0, is_unaligned=True)
+    gate.feed(A, unaligned, 0.0)
+    [delivered] = gate.feed(B, batch({"n": 1}), 0.0)
+    delivered.batch.records[0]["n"] = "changed"
+    [logged] = gate.feed(B, unaligned, 0.0)
+    assert isinstance(logged, InFlight)
+    assert [found.records for _, found in logged.elements] == [[{"n": 1}]]

@@ -65,6 +65,51 @@ def test_updating_with_none_forgets_the_value(a_backend):
     assert list(backend.keys("value")) == []
 
 
+def test_a_list_that_was_read_does_not_grow(a_backend):
+    state = of_key(backend := a_backend(), "a", backend.list_state(LIST))
+    state.add(1)
+    for element in state.get():
+        state.add(element + 1)
+    assert state.get() == [1, 2]
+    state.get().append(3)
+    assert state.get() == [1, 2]
+
+
+def test_what_is_stored_does_not_change_with_the_object_that_was_stored(a_backend):
+    backend = a_backend()
+    value, items, entries = (
+        backend.value_state(ValueStateDescriptor("any")),
+        backend.list_state(LIST),
+        backend.map_state(MAP),
+    )
+    reused = {"n": [0]}
+    for number, key in enumerate("abc"):
+        of_key(backend, key)
+        reused["n"].append(number)
+        value.update(reused)
+        items.add(reused)
+        items.add_all([reused])
+        entries.put("one", reused)
+        entries.put_all({"two": reused})
+    reused.clear()
+    for number, key in enumerate("abc"):
+        of_key(backend, key)
+        expected = {"n": [0, *range(number + 1)]}
+        assert value.value() == expected
+        assert items.get() == [expected, expected]
+        assert dict(entries.items()) == {"one": expected, "two": expected}
+
+
+def test_a_value_that_is_read_and_changed_is_stored_without_a_copy(a_backend):
+    backend = a_backend()
+    value = of_key(backend, "a", backend.value_state(ValueStateDescriptor("any")))
+    value.update([1])
+    stored = value.value()
+    stored.append(2)
+    value.update(stored)
+    assert value.value() is stored
+
+
 def test_a_list_is_appended_to_and_replaced(a_backend):
     backend = a_backend()
     state = of_key(backend, "a", backend.list_state(LIST))

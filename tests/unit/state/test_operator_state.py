@@ -17,6 +17,14 @@ def restored(frozen):
     return store
 
 
+def test_a_list_that_was_read_does_not_grow():
+    state = OperatorStateStore().get_list_state(ListStateDescriptor("list"))
+    state.add(1)
+    for element in state.get():
+        state.add(element + 1)
+    assert state.get() == [1, 2]
+
+
 def test_a_list_keeps_what_is_added():
     state = OperatorStateStore().get_list_state(OFFSETS)
     state.add(1)
