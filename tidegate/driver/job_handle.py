@@ -87,8 +87,8 @@ class JobHandle:
             console.close()
             raise
         self._attendance.begin()
-        self._run()
         console.follow(self.name, self.progress)
+        self._run()
 
     def _run(self) -> None:
         self._master.result.add_done_callback(self._ended)
