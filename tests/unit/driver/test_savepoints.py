@@ -126,11 +126,12 @@ def test_a_stop_that_fails_lets_the_job_run_on(start, watch, settings, target, t
     hold_checkpoints(job, watch, "sums")
     with pytest.raises(SavepointFailed, match="the savepoint was not taken: sums"):
         stop(job, target)
-    wait_until(lambda: not list((tmp_path / "savepoints").rglob("*")))
     watch.on("sums", "snapshot", lambda _: None)
     let(tap, 60)
     job.result()
     assert dict(job.records("sums")) == totals(RECORDS)
+    # What a subtask wrote after the stop had failed goes with the next checkpoint, or at the end.
+    assert not list((tmp_path / "savepoints").rglob("*"))
 
 
 def test_a_failure_between_savepoint_and_end_does_not_bring_the_job_back(
