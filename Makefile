@@ -38,7 +38,8 @@ test: install
 	@$(RUN) $(VENV) -m pytest $(TWO_AT_A_TIME) --junitxml=$(TIMES)
 
 check: install
-	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m pytest $(TWO_AT_A_TIME) -m '$(QUICK)'
+	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m pytest $(TWO_AT_A_TIME) -m '$(QUICK)' \
+	  --ignore=tests/api --ignore=tests/services
 
 prove: install
 	@$(RUN) $(VENV) -m tests.prove --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

@@ -19,9 +19,7 @@ def main(report):
         tests[f"{path}::{case.get('name')}"] += seconds
         folders[folder] += seconds
         numbers[folder] += 1
-    print(
-        f"{sum(numbers.values())} tests took {sum(tests.values()):.0f} s, on all workers together"
-    )
+    print(f"{sum(numbers.values())} tests took {sum(tests.values()):.0f} s on all workers")
     for folder, seconds in folders.most_common():
         print(f"{seconds:8.1f} s  {folder} ({numbers[folder]})")
     print("the slowest:")

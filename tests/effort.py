@@ -28,6 +28,11 @@ def examples(count: int = 40, *, suppress: Iterable[HealthCheck] = (), **more: A
     return settings(max_examples=times(count), suppress_health_check={*_SPEED, *suppress}, **more)
 
 
+def some(*variants: str) -> tuple[str, ...]:
+    """All variants of a test, the first one alone where the effort is little."""
+    return variants if EFFORT >= 1 else variants[:1]
+
+
 def seed() -> int:
     """That of this run, else a fresh one; printed, so that a failure can be repeated."""
     chosen = os.environ.get("TIDEGATE_SEED") or random.randrange(10**6)

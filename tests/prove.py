@@ -43,6 +43,7 @@ CAMPAIGNS = (
     Campaign("tests/spark/test_chaos.py -k hashmap", 6, 150),
     Campaign("tests/spark/test_chaos.py -k rocksdb", 6, 150),
     Campaign("tests/cluster/test_cluster.py", 10, 150),
+    Campaign("tests/services/test_kafka_sink_jobs.py -k away", 2, 100),
     Campaign("tests/spark/test_soak.py", 10, 240),
     Campaign("tests/spark/test_verify.py", 3, 200),
     Campaign("tests/services/test_verify.py -k to_kafka", 6, 200),

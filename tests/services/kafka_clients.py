@@ -20,14 +20,14 @@ def produce(brokers, topic, values, partition=None, **message):
             **({} if partition is None else {"partition": partition}),
             **message,
         )
-    assert producer.flush(30) == 0 and not failures
+    assert producer.flush(120) == 0 and not failures
 
 
 @contextlib.contextmanager
 def transaction(brokers, transactional_id):
     """A producer in a transaction that the test ends itself."""
     producer = Producer({"bootstrap.servers": brokers, "transactional.id": transactional_id})
-    producer.init_transactions(30)
+    producer.init_transactions(120)
     producer.begin_transaction()
     yield producer
 
@@ -68,6 +68,8 @@ def delete_topic(brokers, topic):
 
 def add_partitions(brokers, topic, total):
     _done(brokers, lambda admin: admin.create_partitions([NewPartitions(topic, total)]))
+    admin = AdminClient({"bootstrap.servers": brokers})
+    wait_until(lambda: len(admin.list_topics(timeout=120).topics[topic].partitions) == total)
 
 
 def delete_records(brokers, topic, upto):

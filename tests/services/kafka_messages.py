@@ -20,7 +20,7 @@ def messages(brokers, topic, isolation="read_committed"):
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         unread, found = set(partitions), []
         while unread:
-            message = consumer.poll(30)
+            message = consumer.poll(120)
             assert message is not None, "neither a message nor the end of a partition came"
             if message.error() is None:
                 found.append(message)

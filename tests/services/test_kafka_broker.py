@@ -29,7 +29,7 @@ def test_a_service_that_nobody_knows_is_refused(capsys):
 
 def producer(kafka, transactional_id):
     made = Producer({"bootstrap.servers": kafka, "transactional.id": transactional_id})
-    made.init_transactions(30)
+    made.init_transactions(120)
     return made
 
 
@@ -37,7 +37,7 @@ def write(producer, topic, count):
     producer.begin_transaction()
     for number in range(count):
         producer.produce(topic, str(number))
-    producer.flush(30)
+    producer.flush(120)
 
 
 def visible(kafka, topic):
@@ -67,10 +67,10 @@ def test_open_and_aborted_transactions_are_invisible_and_committed_ones_visible(
     writer = producer(kafka, topic)
     write(writer, topic, 100)
     assert visible(kafka, topic) == 0
-    writer.abort_transaction(30)
+    writer.abort_transaction(120)
     assert visible(kafka, topic) == 0
     write(writer, topic, 100)
-    writer.commit_transaction(30)
+    writer.commit_transaction(120)
     assert visible(kafka, topic) == 100
 
 
@@ -79,8 +79,8 @@ def test_a_second_producer_with_the_same_transactional_id_fences_the_first(kafka
     write(first, topic, 1)
     second = producer(kafka, topic)
     with pytest.raises(KafkaException) as caught:
-        first.commit_transaction(30)
+        first.commit_transaction(120)
     assert caught.value.args[0].code() == confluent_kafka.KafkaError._FENCED
     write(second, topic, 2)
-    second.commit_transaction(30)
+    second.commit_transaction(120)
     assert visible(kafka, topic) == 2

@@ -382,7 +382,7 @@ def test_a_transaction_whose_id_another_producer_took_cannot_be_committed(kafka,
     taken = writer(kafka, topic)
     (committable,) = prepared(taken, "a")
     thief = Producer({"bootstrap.servers": kafka, "transactional.id": committable.transactional_id})
-    thief.init_transactions(30)
+    thief.init_transactions(120)
     with pytest.raises(TransactionLost, match="or when another producer takes its"):
         commit(kafka, topic, [committable])
     taken.close()
@@ -396,7 +396,7 @@ def test_a_transaction_whose_fate_can_no_longer_be_read_is_not_taken_for_committ
     (committable,) = prepared(refused, "a")
     commit(kafka, topic, [committable])
     thief = Producer({"bootstrap.servers": kafka, "transactional.id": committable.transactional_id})
-    thief.init_transactions(30)
+    thief.init_transactions(120)
     commit(kafka, topic, [committable])
     delete_records(kafka, topic, upto=2)
     with pytest.raises(TransactionLost, match="can no longer be read to see whether"):

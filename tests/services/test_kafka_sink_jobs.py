@@ -104,7 +104,11 @@ def own_broker(kafka, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "guarantee", [DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE]
+    "guarantee",
+    [
+        DeliveryGuarantee.EXACTLY_ONCE,
+        pytest.param(DeliveryGuarantee.AT_LEAST_ONCE, marks=pytest.mark.prove),
+    ],
 )
 def test_a_broker_that_is_away_for_a_while_costs_no_message_and_doubles_none(own_broker, guarantee):
     brokers = kafka_service.start(own_broker)

@@ -266,11 +266,11 @@ def test_only_committed_records_are_read_and_their_marks_do_not_hide_the_end(kaf
     topic = new_topic()
     with transaction(kafka, f"{topic}-aborted") as aborted:
         aborted.produce(topic, "aborted")
-        aborted.flush(30)
-        aborted.abort_transaction(30)
+        aborted.flush(120)
+        aborted.abort_transaction(120)
     with transaction(kafka, f"{topic}-committed") as writer:
         writer.produce(topic, "committed")
-        writer.commit_transaction(30)
+        writer.commit_transaction(120)
     assert read(bounded(kafka, topic).build()) == ["committed"]
 
 
@@ -278,7 +278,7 @@ def test_reading_stops_at_the_mark_of_a_transaction_although_records_follow(kafk
     topic = new_topic()
     with transaction(kafka, topic) as writer:
         writer.produce(topic, "committed")
-        writer.commit_transaction(30)
+        writer.commit_transaction(120)
     produce(kafka, topic, texts(1000))
     stop = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2})
     reader = reader_of(builder(kafka, topic).set_bounded(stop).build())
@@ -294,9 +294,9 @@ def test_a_bounded_source_ends_before_an_open_transaction(kafka, new_topic):
     produce(kafka, topic, ["before"])
     with transaction(kafka, topic) as writer:
         writer.produce(topic, "open")
-        writer.flush(30)
+        writer.flush(120)
         assert read(bounded(kafka, topic).build()) == ["before"]
-        writer.abort_transaction(30)
+        writer.abort_transaction(120)
 
 
 # --- checkpoints --------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ def test_the_lag_is_known(kafka, new_topic):
     produce(kafka, topic, texts(100))
     reader = reader_of(builder(kafka, topic).build(), no_more=False)
     wait_until(reader.is_available)
-    taken = len(reader.poll(30).batch)
+    taken = len(reader.poll(120).batch)
     assert reader.pending_records() == 100 - taken
     reader.close()
 

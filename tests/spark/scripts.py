@@ -10,6 +10,8 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 240.0
+"""Seconds after which a process that starts Spark is taken for hung."""
 
 START = """
 import os, sys
@@ -68,7 +70,7 @@ def output_of(script: Path, cluster: str, temporary: Path) -> str:
     """What a script printed; it must end well."""
     with start_script(script, cluster, temporary) as process:
         try:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             end(process)
             raise

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tests.programs import wait_until
+from tests.spark.scripts import PATIENCE
 from tests.spark.shell import Shell
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
@@ -52,8 +53,8 @@ def test_a_job_is_started_watched_rescaled_killed_stopped_moved_and_cancelled(sh
     assert [v["parallelism"] for v in shell.json("info", job)["vertices"]][-1] == 3
 
     os.kill(listed["pid"], signal.SIGKILL)
-    wait_until(lambda: shell.jobs().get(job, listed)["pid"] != listed["pid"])
-    wait_until(lambda: shell.jobs()[job]["state"] == "RUNNING")
+    wait_until(lambda: shell.jobs().get(job, listed)["pid"] != listed["pid"], PATIENCE)
+    wait_until(lambda: shell.jobs()[job]["state"] == "RUNNING", PATIENCE)
     restored = shell.json("info", job)["checkpoints"]["latest"]["restored"]
     assert restored["id"] >= checkpoint["checkpoint"]
     assert "was ended by SIGKILL; it starts again from the latest checkpoint" in shell("logs", job)

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.programs import wait_until
-from tests.spark.scripts import START, end, family_of, start_script
+from tests.spark.scripts import PATIENCE, START, end, family_of, start_script
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_a_driver_and_leaves_nothing(start_endless, program, own_tem
     family = family_of(driver)
     assert list(own_temporary.glob("tidegate-*"))
     os.killpg(driver.pid, signal.SIGINT)
-    _, err = driver.communicate(timeout=120)
+    _, err = driver.communicate(timeout=PATIENCE)
     assert driver.returncode != 0
     # Not always the last line: a worker of Spark's may be cut off in the middle of a traceback.
     assert "KeyboardInterrupt" in err.splitlines(), err
@@ -107,7 +107,7 @@ def test_the_death_of_sparks_jvm_fails_the_job(start_endless):
     family = family_of(driver)
     (jvm,) = [process for process in family if "java" in process.name()]
     jvm.kill()
-    _, err = driver.communicate(timeout=120)
+    _, err = driver.communicate(timeout=PATIENCE)
     assert driver.returncode != 0
     assert err.strip().splitlines()[-1].startswith("tidegate.core.errors."), err
     wait_until(lambda: are_gone(family))
@@ -119,7 +119,7 @@ def test_a_session_that_is_stopped_under_a_job_fails_it(tmp_path, own_temporary)
     script.write_text(ENDLESS.replace("print(pid)", stop))
     driver = start_script(script, "spark", own_temporary)
     try:
-        _, err = driver.communicate(timeout=120)
+        _, err = driver.communicate(timeout=PATIENCE)
     finally:
         end(driver)
     assert err.strip().splitlines()[-1].startswith("tidegate.core.errors."), err

@@ -7,9 +7,10 @@ import pytest
 
 from tests.programs import wait_until
 from tests.spark.moved_program import COUNT, KEYS
+from tests.spark.scripts import PATIENCE
 from tests.spark.shell import Shell
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 PROGRAM = Path(__file__).with_name("moved_program.py")
 EXPECTED = sorted(f"{number % KEYS},{number // KEYS + 1}" for number in range(COUNT))
 
@@ -30,7 +31,7 @@ def lines_in(directory):
 def test_a_copy_in_another_folder_does_when_the_original_is_gone(shell, tmp_path):
     results, checkpoints = tmp_path / "results", tmp_path / "checkpoints"
     slowly = shell("run", "--detached", "-p", 2, PROGRAM, 50, results, checkpoints)
-    wait_until(lambda: lines_in(results))
+    wait_until(lambda: lines_in(results), PATIENCE)
     original = Path(shell("stop", slowly, "-p", "savepoints"))
     before = lines_in(results)
     assert 0 < len(before) < COUNT

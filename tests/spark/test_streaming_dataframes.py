@@ -16,7 +16,7 @@ from pyarrow import parquet as pq
 from tests.api.test_exactly_once_sinks import FailsBehindCheckpoints
 from tests.jobs import open_with_barrier
 from tests.programs import wait_until
-from tests.spark.scripts import end, output_of, start_script
+from tests.spark.scripts import PATIENCE, end, output_of, start_script
 from tidegate.common import RestartStrategies, Types
 from tidegate.connectors.source import EnumeratorContext, ReaderContext
 from tidegate.connectors.staging import StagedReader
@@ -363,7 +363,7 @@ def test_a_driver_that_is_killed_is_succeeded_by_one_that_loses_and_repeats_noth
     with tempfile.TemporaryDirectory(prefix="tg-") as temporary:
         driver = start_script(script, "spark", Path(temporary))
         try:
-            wait_until(lambda: rows() or driver.poll() is not None)
+            wait_until(lambda: rows() or driver.poll() is not None, PATIENCE)
             os.killpg(driver.pid, signal.SIGKILL)
         finally:
             end(driver)

@@ -5,6 +5,7 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
+from tests.effort import some
 from tests.savepoints import stored, use
 from tidegate.checkpoint.metadata import FORMAT_VERSION, decode, encode
 from tidegate.cli.main import app
@@ -63,7 +64,7 @@ def savepoint(intact, tmp_path):
     return shutil.copytree(intact, tmp_path / intact.name)
 
 
-@pytest.fixture(params=["hashmap canonical", "hashmap native", "rocksdb native"])
+@pytest.fixture(params=some("rocksdb native", "hashmap native", "hashmap canonical"))
 def with_files(request, tmp_path):
     """A savepoint with keyed state, and with operator state in a file of its own."""
     backend, _, format = request.param.partition(" ")

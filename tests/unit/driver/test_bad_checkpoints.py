@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import some
 from tests.jobs import (
     RESTARTS,
     checkpoint_after,
@@ -22,7 +23,7 @@ from tidegate.state.snapshot_reader import place_of
 RECORDS = pairs(60)
 
 
-@pytest.fixture(params=["hashmap", "rocksdb"])
+@pytest.fixture(params=some("rocksdb", "hashmap"))
 def settings(request, tmp_path):
     return on_disk(
         tmp_path,

@@ -10,6 +10,7 @@ import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
+from tests.effort import some
 from tests.jobs import (
     RESTARTS,
     NotNow,
@@ -36,7 +37,7 @@ RETAINED = "execution.checkpointing.num-retained"
 TOLERABLE = "execution.checkpointing.tolerable-failed-checkpoints"
 
 
-@pytest.fixture(params=["hashmap", "rocksdb"])
+@pytest.fixture(params=some("rocksdb", "hashmap"))
 def settings(request, tmp_path):
     return on_disk(tmp_path, **{"state.backend.type": request.param, "restart-strategy": "none"})
 

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from tests.effort import some
 from tests.jobs import (
     CHECKPOINTS,
     RESTARTS,
@@ -24,7 +25,7 @@ SETTINGS = {**CHECKPOINTS, **RESTARTS}
 RECORDS = pairs(60)
 
 
-@pytest.fixture(params=["hashmap", "rocksdb"])
+@pytest.fixture(params=some("rocksdb", "hashmap"))
 def settings(request):
     return {**SETTINGS, "state.backend.type": request.param}
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.effort import some
 from tests.jobs import Job, Watch, on_disk, pairs, summed
 from tests.programs import PATIENCE, graph_of, read, wait_until
 from tests.taps import Tap
@@ -24,7 +25,7 @@ def plan(watch, tap, parallelism):
     return graph_of(summed(watch, read(tap)), parallelism=parallelism)
 
 
-@pytest.fixture(params=["hashmap", "rocksdb"])
+@pytest.fixture(params=some("rocksdb", "hashmap"))
 def backend(request):
     return request.param
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import some
 from tests.jobs import (
     checkpoint_after,
     fail_once,
@@ -28,7 +29,7 @@ RECORDS = pairs(60)
 PATH = "execution.state-recovery.path"
 
 
-@pytest.fixture(params=["hashmap", "rocksdb"])
+@pytest.fixture(params=some("rocksdb", "hashmap"))
 def settings(request, tmp_path):
     values = {"state.backend.type": request.param, "execution.checkpointing.incremental": "true"}
     return on_disk(tmp_path / "checkpoints", **values)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import some
 from tests.jobs import (
     RESTARTS,
     SUM,
@@ -43,7 +44,7 @@ from tidegate.types.typeinfo import Types
 RECORDS = pairs(60)
 
 
-@pytest.fixture(params=["hashmap", "rocksdb"])
+@pytest.fixture(params=some("rocksdb", "hashmap"))
 def settings(request, tmp_path):
     return on_disk(
         tmp_path / "checkpoints",

@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 
+from tests.effort import some
 from tests.jobs import checkpoint_after, on_disk, pairs, summed, totals
 from tests.programs import read
 from tests.savepoints import restored, stored, use
@@ -40,7 +41,7 @@ def fill(backend):
             backend.event_timers.register(number * 1000, key, backend.place)
 
 
-@pytest.fixture(params=["hashmap", "rocksdb"])
+@pytest.fixture(params=some("rocksdb", "hashmap"))
 def backend(request):
     return request.param
 
