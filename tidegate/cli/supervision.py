@@ -82,16 +82,25 @@ def _run(argv: Sequence[str]) -> int:
     Raises:
         typer.Exit: the supervisor shall end.
     """
-    process = subprocess.Popen(argv, start_new_session=True)
+    process: subprocess.Popen[bytes] | None = None
     received: list[int] = []
+    interrupts = iter([signal.SIGINT])
+
+    def interrupt() -> None:
+        if process is not None and received:
+            for each in interrupts:
+                process.send_signal(each)
 
     def hand_on(number: int, frame: FrameType | None) -> None:
-        if not received:
-            process.send_signal(signal.SIGINT)
         received.append(number)
+        interrupt()
 
+    # First the handlers: a driver does not inherit them, but it would inherit an ignored SIGINT,
+    # which a shell gives to what it starts in the background.
     before = {each: signal.signal(each, hand_on) for each in _ENDING_SIGNALS}
     try:
+        process = subprocess.Popen(argv, start_new_session=True)
+        interrupt()
         code = process.wait()
     finally:
         for each, handler in before.items():

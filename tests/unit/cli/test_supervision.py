@@ -64,7 +64,12 @@ def test_a_driver_is_started_again_unless_its_end_is_final(tmp_path, quickly, ca
     assert found == (0 if starts == 3 else code)
 
 
-def test_what_ends_the_supervisor_ends_the_driver_first(tmp_path):
+@pytest.mark.parametrize(
+    "before",
+    ["", "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"],
+    ids=["in a terminal", "in the background of a script"],
+)
+def test_what_ends_the_supervisor_ends_the_driver_first(tmp_path, before):
     program = script(
         tmp_path,
         "import pathlib, sys, time\n"
@@ -77,7 +82,7 @@ def test_what_ends_the_supervisor_ends_the_driver_first(tmp_path):
     )
     begun = tmp_path / "state"
     command = (
-        "from tidegate.cli.supervision import supervise\n"
+        f"{before}from tidegate.cli.supervision import supervise\n"
         f"supervise(lambda path: {[*program, str(begun)]!r}, None)\n"
     )
     process = subprocess.Popen(
