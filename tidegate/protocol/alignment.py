@@ -87,6 +87,8 @@ class Alignment(Generic[C]):
     def __init__(self, channels: Iterable[C]) -> None:
         self._highest: dict[C, CheckpointId] = dict.fromkeys(channels, CheckpointId(0))
         """The highest barrier of each channel that has not ended."""
+        self._newest = CheckpointId(0)
+        """The highest barrier that any channel has brought before its end."""
         self._arriving: dict[CheckpointId, Arriving[C]] = {}
         self._logging: dict[CheckpointId, set[C]] = {}
         """Unaligned checkpoints that are taken, and the channels whose records they log."""
@@ -115,9 +117,10 @@ class Alignment(Generic[C]):
             if number <= self._highest[channel]:
                 return rulings
             self._highest[channel] = number
+            self._newest = max(self._newest, number)
             rulings += self._abort_skipped(channel, number)
-        elif any(number <= highest for highest in self._highest.values()):
-            # The channel has ended, and what became of the barrier is known from one that has not.
+        elif number <= self._newest:
+            # The channel has ended, and what became of the barrier is known from one that had not.
             return rulings
         rulings += self._arrived(channel, barrier, now)
         self._forget_aborted()

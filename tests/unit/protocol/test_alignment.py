@@ -77,3 +77,12 @@ def test_a_channel_that_has_ended_is_never_blocked(alignment):
     assert alignment.barrier("a", barrier(1), 0.0) == []
     assert alignment.barrier("b", barrier(1), 1.0) == [Block("b")]
     assert alignment.barrier("c", barrier(1), 2.0) == [Complete(barrier(1), 0.0), Release(("b",))]
+
+
+def test_a_barrier_that_comes_late_on_an_ended_channel_does_not_revive_an_aborted_checkpoint():
+    alignment = Alignment("ab")
+    alignment.ended("a")
+    alignment.abort(2)
+    assert alignment.barrier("b", barrier(2), 0.0) == []
+    alignment.ended("b")
+    assert alignment.barrier("a", barrier(2), 0.0) == []
