@@ -13,7 +13,7 @@ KILLS = times(4)
 """With each backend."""
 
 
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("backend", ["hashmap", pytest.param("rocksdb", marks=pytest.mark.prove)])
 def test_whatever_is_killed_every_record_counts_once(backend, tmp_path):
     rnd = random.Random(seed())
     victims = ["driver", *rnd.choices(["slot", "driver"], [6, 1], k=KILLS - 1)]

@@ -35,6 +35,7 @@ def test_a_sink_that_commits_before_the_checkpoint_is_complete_is_caught(tmp_pat
     assert any(text.startswith("duplicated: ") for text in report["points"][0]["examples"])
 
 
+@pytest.mark.prove
 def test_a_sink_that_forgets_what_it_has_prepared_is_caught(tmp_path):
     code, report = verified(tmp_path, "forgetful", 2, ["pre-committed"])
     assert code == 1
