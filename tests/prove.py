@@ -81,29 +81,33 @@ def prove(minutes: float, seed: int | None, ledger: Path, carry_out: Carry) -> l
     expected |= {p.tests: p.seconds for p in known}
     deadline = time.monotonic() + 60 * minutes
     proofs: list[Proof] = []
-    for number, campaign, own_seed in _plan(seed):
-        left = deadline - time.monotonic()
-        if left < min(expected.values()):
+    for number in count(1):
+        left_out = False
+        for campaign, own_seed in _round(seed, number):
+            if (number, campaign.tests) in done:
+                continue
+            left = deadline - time.monotonic()
+            if left < expected[campaign.tests]:
+                left_out = True
+                continue
+            outcome, seconds = carry_out(campaign, own_seed, left + _GRACE_SECONDS)
+            proof = Proof(
+                seed, number, campaign.tests, campaign.effort, own_seed, outcome, round(seconds, 1)
+            )
+            proofs.append(proof)
+            ledger.parent.mkdir(exist_ok=True)
+            with ledger.open("a") as file:
+                file.write(json.dumps(asdict(proof)) + "\n")
+        if left_out:
             break
-        if (number, campaign.tests) in done or left < expected[campaign.tests]:
-            continue
-        outcome, seconds = carry_out(campaign, own_seed, left + _GRACE_SECONDS)
-        proof = Proof(
-            seed, number, campaign.tests, campaign.effort, own_seed, outcome, round(seconds, 1)
-        )
-        proofs.append(proof)
-        ledger.parent.mkdir(exist_ok=True)
-        with ledger.open("a") as file:
-            file.write(json.dumps(asdict(proof)) + "\n")
     return proofs
 
 
-def _plan(seed: int) -> Iterator[tuple[int, Campaign, int]]:
-    """Rounds without end: each campaign once in each, with a seed of its own."""
-    for number in count(1):
-        rnd = random.Random(f"{seed}/{number}")
-        for campaign in rnd.sample(CAMPAIGNS, len(CAMPAIGNS)):
-            yield number, campaign, rnd.randrange(10**6)
+def _round(seed: int, number: int) -> Iterator[tuple[Campaign, int]]:
+    """Each campaign once, with a seed of its own."""
+    rnd = random.Random(f"{seed}/{number}")
+    for campaign in rnd.sample(CAMPAIGNS, len(CAMPAIGNS)):
+        yield campaign, rnd.randrange(10**6)
 
 
 def run(campaign: Campaign, seed: int, limit: float) -> tuple[str, float]:
