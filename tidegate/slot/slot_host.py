@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from tidegate.core.clock import Clock
 from tidegate.core.errors import InternalError, TidegateError, UserError
@@ -53,6 +53,7 @@ _CONSOLE_LINES_AT_ONCE = 1000
 _LAST_ACTION_SECONDS = 1.0
 """How long a slot that may not act waits for what it does at the moment."""
 Answer = Callable[[UnitAnswer | Stale], None]
+T = TypeVar("T")
 
 
 class SlotHost:
@@ -95,18 +96,15 @@ class SlotHost:
         match message:
             case Accepted(package, lease):
                 self._shipped = package
-                with self._lock:
-                    self._machine.accepted(lease)
+                self.ask(lambda machine, now: machine.accepted(lease))
             case DriverHeartbeat(answers):
-                now = self._now()
-                with self._lock:
-                    self._machine.answered(answers, now)
+                self.ask(lambda machine, now: machine.answered(answers, now))
             case Deploy():
                 self._deploy(message)
             case CheckpointCompleted(pipeline, attempt, checkpoint_id):
-                self._hosted(pipeline, lambda hosted: hosted.complete(attempt, checkpoint_id))
+                self._post(pipeline, lambda hosted: hosted.complete(attempt, checkpoint_id))
             case CheckpointAborted(pipeline, attempt, checkpoint_id):
-                self._hosted(pipeline, lambda hosted: hosted.abort(attempt, checkpoint_id))
+                self._post(pipeline, lambda hosted: hosted.abort(attempt, checkpoint_id))
             case Undeploy(pipeline):
                 self._undeploy(pipeline)
             case Shutdown():
@@ -118,20 +116,15 @@ class SlotHost:
 
     def beat(self) -> None:
         """Ask for the lease to be renewed; a slot whose lease has run out is over."""
-        now = self._now()
-        with self._lock:
-            self._machine.has_lease(now)
-            number = self._machine.beat(now)
+        self._has_lease()
         if self._machine.is_exiting:
             self.is_over.set()
         else:
-            self.send(SlotHeartbeat(number))
+            self.send(SlotHeartbeat(self.ask(lambda machine, now: machine.beat(now))))
 
     def leave(self, reason: str) -> None:
         """Do nothing any more, whatever is under way: another process may serve the slot."""
-        with self._lock:
-            self._machine.exit(reason)
-            self._answer_who_can_be()
+        self.ask(lambda machine, now: machine.exit(reason))
         self.is_over.set()
 
     def run_unit(
@@ -151,7 +144,8 @@ class SlotHost:
             outcome = self._machine.deliver(pipeline, key, packets)
             self._waiting.append((pipeline, key, answer))
             if isinstance(outcome, RunNow):
-                self._pipelines[pipeline].run(key, outcome.packets, marks, request)
+                ordered = outcome.packets
+                self._post(pipeline, lambda hosted: hosted.run(key, ordered, marks, request))
             else:
                 self._answer_who_can_be()
 
@@ -163,45 +157,20 @@ class SlotHost:
         stopped = [hosted.mailbox.stop(patience) for hosted in list(self._pipelines.values())]
         return all(stopped)
 
-    # --- asked by the mailboxes -----------------------------------------------------------------
-
-    def may_open(self, pipeline: PipelineId, attempt: Attempt) -> bool:
+    def ask(self, question: Callable[[SlotMachine[UnitAnswer], float], T]) -> T:
+        """Ask the machine, or tell it something; may be called by any thread."""
         now = self._now()
         with self._lock:
-            return self._machine.open(pipeline, attempt, now)
-
-    def may_act(self, pipeline: PipelineId, attempt: Attempt) -> bool:
-        now = self._now()
-        with self._lock:
-            return self._machine.may_act(pipeline, attempt, now)
-
-    def may_run(self, pipeline: PipelineId, key: UnitKey) -> bool:
-        now = self._now()
-        with self._lock:
-            may_run = self._machine.may_run(pipeline, key, now)
+            outcome = question(self._machine, now)
             self._answer_who_can_be()
-            return may_run
-
-    def seal(self, pipeline: PipelineId, key: UnitKey, answer: UnitAnswer) -> None:
-        with self._lock:
-            self._machine.seal(pipeline, key, answer)
-            self._answer_who_can_be()
-
-    def closed(self, pipeline: PipelineId) -> None:
-        with self._lock:
-            self._machine.closed(pipeline)
-            self._answer_who_can_be()
+        return outcome
 
     def _has_lease(self) -> bool:
-        now = self._now()
-        with self._lock:
-            return self._machine.has_lease(now)
+        return self.ask(lambda machine, now: machine.has_lease(now))
 
-    # --- messages -------------------------------------------------------------------------------
-
-    def _hosted(self, pipeline: PipelineId, act: Callable[[_Hosted], None]) -> None:
+    def _post(self, pipeline: PipelineId, act: Callable[[_Hosted], None]) -> None:
         if (hosted := self._pipelines.get(pipeline)) is not None:
-            act(hosted)
+            hosted.mailbox.post(lambda: act(hosted))
 
     def _deploy(self, order: Deploy) -> None:
         pipeline = order.pipeline
@@ -221,11 +190,9 @@ class SlotHost:
             self._answer_who_can_be()
 
     def _undeploy(self, pipeline: PipelineId) -> None:
-        with self._lock:
-            self._machine.undeploy(pipeline)
-            self._answer_who_can_be()
+        self.ask(lambda machine, now: machine.undeploy(pipeline))
         if pipeline in self._pipelines:
-            self._pipelines[pipeline].undeploy()
+            self._post(pipeline, _Hosted.close)
         else:
             self.send(Undeployed(pipeline))
 
@@ -250,7 +217,7 @@ class SlotHost:
 
 
 class _Hosted:
-    """A pipeline with its mailbox and what is open of it."""
+    """A pipeline with its mailbox, which calls everything but `deploy`, and what is open of it."""
 
     def __init__(self, slot: SlotHost, package: JobPackage, pipeline: PipelineId) -> None:
         self._slot = slot
@@ -279,15 +246,6 @@ class _Hosted:
         watch.start()
         self.mailbox.post(lambda: self._open(order, watch))
 
-    def complete(self, attempt: Attempt, checkpoint_id: CheckpointId) -> None:
-        self.mailbox.post(lambda: self._complete(attempt, checkpoint_id))
-
-    def abort(self, attempt: Attempt, checkpoint_id: CheckpointId) -> None:
-        self.mailbox.post(lambda: self._abort(attempt, checkpoint_id))
-
-    def undeploy(self) -> None:
-        self.mailbox.post(self._close_and_tell)
-
     def run(
         self,
         key: UnitKey,
@@ -295,16 +253,7 @@ class _Hosted:
         marks: Sequence[FailureMark],
         request: StepRequest | None,
     ) -> None:
-        self.mailbox.post(lambda: self._run(key, packets, marks, request))
-
-    def _run(
-        self,
-        key: UnitKey,
-        packets: Sequence[Packet],
-        marks: Sequence[FailureMark],
-        request: StepRequest | None,
-    ) -> None:
-        if not self._slot.may_run(self._pipeline, key):
+        if not self._slot.ask(lambda machine, now: machine.may_run(self._pipeline, key, now)):
             return
         assert self._host is not None
         try:
@@ -312,7 +261,7 @@ class _Hosted:
         except Exception as error:
             answer = self._as_answer(error)
         self._flush_console()
-        self._slot.seal(self._pipeline, key, answer)
+        self._slot.ask(lambda machine, now: machine.seal(self._pipeline, key, answer))
 
     def _as_answer(self, error: Exception) -> UnitAnswer:
         """Whoever waits for a unit that came to nothing gets a mark that fails the region."""
@@ -322,24 +271,24 @@ class _Hosted:
         mark = FailureMark(slot, error)
         return UnitAnswer((), (mark,), SlotReport(slot=slot, marks=(mark,)))
 
-    def _complete(self, attempt: Attempt, checkpoint_id: CheckpointId) -> None:
-        if self._slot.may_act(self._pipeline, attempt):
+    def complete(self, attempt: Attempt, checkpoint_id: CheckpointId) -> None:
+        if self._may_act(attempt):
             assert self._host is not None
             failure = self._host.complete_checkpoint(checkpoint_id)
             self._flush_console()
             self._send(CheckpointNotified(self._pipeline, attempt, checkpoint_id, failure))
 
-    def _abort(self, attempt: Attempt, checkpoint_id: CheckpointId) -> None:
-        if self._slot.may_act(self._pipeline, attempt):
+    def abort(self, attempt: Attempt, checkpoint_id: CheckpointId) -> None:
+        if self._may_act(attempt):
             assert self._host is not None
             self._host.abort_checkpoint(checkpoint_id)
 
     def _open(self, order: Deploy, watch: threading.Timer) -> None:
         watch.cancel()
         attempt = order.attempt
-        if not self._slot.may_open(self._pipeline, attempt):
+        if not self._slot.ask(lambda machine, now: machine.open(self._pipeline, attempt, now)):
             return
-        self._close()
+        self._close_host()
         try:
             host = PipelineHost(
                 self._package,
@@ -353,10 +302,9 @@ class _Hosted:
             )
             host.open()
         except Exception as error:
-            failure = (
-                error if isinstance(error, TidegateError) else _unreadable(self._slot.slot, error)
-            )
-            self._slot.closed(self._pipeline)
+            slot = self._slot.slot
+            failure = error if isinstance(error, TidegateError) else _unreadable(slot, error)
+            self._has_closed()
             self._flush_console()
             self._send(DeployFailed(self._pipeline, attempt, failure))
             return
@@ -364,24 +312,26 @@ class _Hosted:
         self._flush_console()
         self._send(Deployed(self._pipeline, attempt, host.seeks))
 
-    def _close(self) -> TidegateError | None:
+    def _close_host(self) -> TidegateError | None:
         host, self._host = self._host, None
         return None if host is None else host.close()
 
-    def _close_and_tell(self) -> None:
-        failure = self._close()
-        self._slot.closed(self._pipeline)
+    def close(self) -> None:
+        failure = self._close_host()
+        self._has_closed()
         self._flush_console()
         self._send(Undeployed(self._pipeline, failure))
 
     def _look_around(self) -> None:
         host = self._host
-        if (
-            host is not None
-            and self._slot.may_act(self._pipeline, host.attempt)
-            and host.calls_for_step()
-        ):
+        if host is not None and self._may_act(host.attempt) and host.calls_for_step():
             self._send(Wake(self._pipeline))
+
+    def _may_act(self, attempt: Attempt) -> bool:
+        return self._slot.ask(lambda machine, now: machine.may_act(self._pipeline, attempt, now))
+
+    def _has_closed(self) -> None:
+        self._slot.ask(lambda machine, now: machine.closed(self._pipeline))
 
     def _print(self, line: str) -> None:
         self._console.append(line)

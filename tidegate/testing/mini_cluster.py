@@ -61,35 +61,27 @@ class MiniCluster:
         closing_seconds: float = 180.0,
         heartbeat_seconds: float = 1.0,
     ) -> None:
-        self._clock = clock or SystemClock()
-        self._closing_seconds = closing_seconds
-        self._heartbeat_seconds = heartbeat_seconds
+        self.clock = clock or SystemClock()
+        self.closing_seconds = closing_seconds
+        self.heartbeat_seconds = heartbeat_seconds
         self._slots: dict[SlotIndex, _MiniSlot] = {}
         self._lines: dict[Incarnation, _MiniSlot] = {}
         """Of all processes that have not ended, those too that Spark has lost sight of."""
+        self.post: Callable[[ClusterEvent], None] = lambda event: None
         self._directory = tempfile.TemporaryDirectory(prefix="tidegate-mini-")
-        self._post: Callable[[ClusterEvent], None] = lambda event: None
         self._answers: dict[PipelineId, queue.SimpleQueue[UnitAnswer | Stale | None]] = {}
         """What the last step of a pipeline waits for; None when it waits no longer."""
         self._lock = threading.Lock()
 
     def start(self, post: Callable[[ClusterEvent], None]) -> None:
-        self._post = post
+        self.post = post
 
     def shortage(self) -> None:
         """Threads always find room."""
 
     def launch(self, slot: SlotIndex, number: int) -> None:
         incarnation = Incarnation.create(slot, number, 0)
-        started = _MiniSlot(
-            incarnation,
-            self._post,
-            self._clock,
-            Path(self._directory.name),
-            self._closing_seconds,
-            self._heartbeat_seconds,
-            on_end=self._ended,
-        )
+        started = _MiniSlot(self, incarnation, Path(self._directory.name))
         self._slots[slot] = self._lines[incarnation] = started
         started.start()
 
@@ -108,7 +100,7 @@ class MiniCluster:
         else:
             for waiting in list(self._answers.values()):
                 waiting.put(None)
-        self._post(SlotJobEnded(slot, "killed"))
+        self.post(SlotJobEnded(slot, "killed"))
 
     def pause(self, slot: SlotIndex) -> Callable[[], None]:
         """Stop a process before it next looks at its lease or sends; returns what resumes it."""
@@ -123,15 +115,15 @@ class MiniCluster:
             slot.end()
         self._directory.cleanup()
 
-    def _ended(self, slot: _MiniSlot) -> None:
+    def ended(self, slot: _MiniSlot) -> None:
         index = slot.incarnation.slot
         with self._lock:
             had_line = self._lines.pop(slot.incarnation, None) is not None and not slot.is_cut
             had_job = self._slots.get(index) is slot and self._slots.pop(index) is slot
         if had_line:
-            self._post(LineEnded(slot.incarnation))
+            self.post(LineEnded(slot.incarnation))
         if had_job:
-            self._post(SlotJobEnded(index, "it returned"))
+            self.post(SlotJobEnded(index, "it returned"))
 
     # --- the exchange -----------------------------------------------------------------------
 
@@ -190,21 +182,10 @@ class MiniCluster:
 class _MiniSlot:
     """A slot with its control line, both as threads."""
 
-    def __init__(
-        self,
-        incarnation: Incarnation,
-        post: Callable[[ClusterEvent], None],
-        clock: Clock,
-        directory: Path,
-        closing_seconds: float,
-        heartbeat_seconds: float,
-        on_end: Callable[[_MiniSlot], None],
-    ) -> None:
+    def __init__(self, cluster: MiniCluster, incarnation: Incarnation, directory: Path) -> None:
         self.incarnation = incarnation
         self.is_cut = False
-        self._post = post
-        self._heartbeat_seconds = heartbeat_seconds
-        self._on_end = on_end
+        self._cluster = cluster
         self._is_dead = False
         self._runs = threading.Event()
         self._runs.set()
@@ -212,10 +193,10 @@ class _MiniSlot:
         self.host = SlotHost(
             incarnation,
             self._send,
-            clock,
+            cluster.clock,
             directory,
             now=self._now,
-            closing_seconds=closing_seconds,
+            closing_seconds=cluster.closing_seconds,
             on_stuck=self.die,
         )
         name = f"mini-slot-{incarnation.slot}"
@@ -243,7 +224,7 @@ class _MiniSlot:
         self._runs.set()
         self.host.leave("killed")
         self._inbox.put(None)
-        self._on_end(self)
+        self._cluster.ended(self)
 
     def end(self) -> None:
         self._runs.set()
@@ -258,15 +239,15 @@ class _MiniSlot:
     def _send(self, message: SlotMessage) -> None:
         self._runs.wait()
         if not self._is_dead and not self.is_cut:
-            self._post(FromSlot(self.incarnation, pickle.loads(pickle.dumps(message))))
+            self._cluster.post(FromSlot(self.incarnation, pickle.loads(pickle.dumps(message))))
 
     def _run(self) -> None:
-        beat_at = time.monotonic() + self._heartbeat_seconds
+        beat_at = time.monotonic() + self._cluster.heartbeat_seconds
         while not self.host.is_over.is_set():
             patience = beat_at - time.monotonic()
             if patience <= 0:
                 self.host.beat()
-                beat_at = time.monotonic() + self._heartbeat_seconds
+                beat_at = time.monotonic() + self._cluster.heartbeat_seconds
                 continue
             try:
                 message = self._inbox.get(timeout=patience)
@@ -277,7 +258,7 @@ class _MiniSlot:
                 break
             self.host.handle(pickle.loads(message))
         self.host.close(0 if self._is_dead else _CLOSE_SECONDS)
-        self._on_end(self)
+        self._cluster.ended(self)
 
 
 def run(

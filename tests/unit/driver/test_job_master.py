@@ -320,7 +320,7 @@ class FalseStarts(MiniCluster):
 
     def launch(self, slot, number):
         self.launches += 1
-        self._post(SlotJobEnded(slot, "ModuleNotFoundError: No module named 'numpy'"))
+        self.post(SlotJobEnded(slot, "ModuleNotFoundError: No module named 'numpy'"))
 
 
 def test_slots_that_end_before_they_are_ready_fail_the_job_with_their_reason(start):
