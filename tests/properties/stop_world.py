@@ -24,6 +24,7 @@ from tidegate.connectors.source import InputStatus
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.errors import ExternalError
 from tidegate.core.ids import SubtaskId
+from tidegate.core.modes import SavepointFormat
 from tidegate.protocol.coordinator import (
     CheckpointCoordinator,
     GoBack,
@@ -39,9 +40,16 @@ from tidegate.protocol.packet import Channel
 from tidegate.protocol.plan import PipelineFacts, PipelineProgress
 from tidegate.protocol.region import Region, RegionState, RunStep
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, BarrierKind, EndOfInput, SnapshotRequest
+from tidegate.stream.elements import (
+    Barrier,
+    BarrierKind,
+    EndOfInput,
+    SavepointTarget,
+    SnapshotRequest,
+)
 
 TROUBLE = ExternalError("no room")
+TARGET = SavepointTarget("/savepoints", "savepoint-1", SavepointFormat.CANONICAL)
 
 
 class Slot:
@@ -121,18 +129,16 @@ class Slot:
                 self.halted_by = barrier.checkpoint_id
             self.broadcast(barrier)
         subtask = SubtaskId(self.pipeline.source + level, self.index)
+        number = barrier.checkpoint_id
         if self.world.has_trouble():
-            decline = CheckpointDeclined(
-                checkpoint_id=barrier.checkpoint_id,
-                subtask=subtask,
-                attempt=self.attempt,
-                error=TROUBLE,
+            refusal = CheckpointDeclined(
+                checkpoint_id=number, subtask=subtask, attempt=self.attempt, error=TROUBLE
             )
-            self.to_driver.append(("decline", decline))
-            return
-        state = self.position if level == 0 else Counter(self.taken)
-        ack = acknowledgement(barrier.checkpoint_id, subtask, state, attempt=self.attempt)
-        self.to_driver.append(("ack", ack))
+            self.to_driver.append(("decline", refusal))
+        else:
+            state = self.position if level == 0 else Counter(self.taken)
+            written = acknowledgement(number, subtask, state, attempt=self.attempt)
+            self.to_driver.append(("ack", written))
 
     def emit(self, batch: Batch) -> None:
         self.emitted.append((self.world.rnd.randrange(len(self.pipeline.slots)), batch))
@@ -193,7 +199,7 @@ class Pipeline:
     def deploy(self) -> None:
         attempt = self.region.deploy().attempt
         self.step = None
-        self.tell("deploy", attempt, self.world.coordinator.retained.latest)
+        self.tell("deploy", attempt, self.world.coordinator.retained.restore_point)
 
     def tell(self, kind: str, attempt: int, content: Any) -> None:
         for slot in self.slots:
@@ -235,10 +241,10 @@ class Pipeline:
                     self.next_step.deployed()
             case ("wake", _):
                 self.next_step.call()
-            case ("ack", ack):
-                self.world.carry_out(coordinator.acknowledged(ack, now))
-            case ("decline", decline):
-                self.world.carry_out(coordinator.declined(decline, now))
+            case ("ack", written):
+                self.world.carry_out(coordinator.acknowledged(written, now))
+            case ("decline", refusal):
+                self.world.carry_out(coordinator.declined(refusal, now))
 
     def fail(self) -> None:
         if self.region.fail(self.region.attempt, TROUBLE) is not None:
@@ -252,9 +258,9 @@ class Pipeline:
         self.region.restart()
         self.step = None
 
-    def assert_exact(self, completed: Checkpoint) -> None:
+    def assert_exact(self, checkpoint: Checkpoint) -> None:
         """The sinks of a checkpoint hold what its sources have read, each record once."""
-        taken, read, states = Counter(), Counter(), states_of(completed)
+        states, taken, read = states_of(checkpoint), Counter(), Counter()
         for slot in self.slots:
             taken += states[SubtaskId(self.sink, slot.index)]
             position = states[SubtaskId(self.source, slot.index)]
@@ -281,9 +287,8 @@ class World:
             max_concurrent=2,
             tolerable_failures=10**6,
         )
-        numbers = [pipeline.number for pipeline in self.pipelines for _ in range(2)]
-        sources = [pipeline.source for pipeline in self.pipelines]
-        job = played_job([slots] * len(numbers), sources, numbers)
+        vertices = range(2 * pipelines)
+        job = played_job([slots for _ in vertices], vertices[::2], [v // 2 for v in vertices])
         self.coordinator = CheckpointCoordinator(settings, job, now=0.0)
 
     @property
@@ -327,27 +332,28 @@ class World:
         instructions, _ = self.coordinator.look(self.now, self.now, facts)
         self.carry_out(instructions)
 
-    def order(self, kind: BarrierKind, *, drains: bool = False) -> None:
-        self.coordinator.request(SnapshotRequest(kind, drains=drains))
+    def order(self, kind: BarrierKind, *, drains: bool = False, awaits_next: bool = False) -> None:
+        target = None if kind is BarrierKind.CHECKPOINT else TARGET
+        self.coordinator.request(SnapshotRequest(kind, target, drains, awaits_next=awaits_next))
         self.look()
 
     def use_store(self) -> None:
         match self.store.popleft():
-            case Trigger(barrier, _) if self.has_trouble():
+            case Trigger(barrier, pipelines) if self.has_trouble():
                 self.carry_out(self.coordinator.not_begun(barrier.checkpoint_id, TROUBLE, self.now))
             case Trigger(barrier, pipelines):
                 if self.coordinator.begun(barrier.checkpoint_id):
                     for number in pipelines:
                         self.pipelines[number].next_step.trigger(barrier)
-            case Publish(_, barrier) if self.has_trouble() or not self._has_room_for(barrier):
-                number = barrier.checkpoint_id
+            case Publish(checkpoint, barrier) if self.has_trouble() or not self._has_room(barrier):
+                number = checkpoint.checkpoint_id
                 self.carry_out(self.coordinator.not_published(number, TROUBLE, self.now))
-            case Publish(completed):
+            case Publish(checkpoint):
                 for pipeline in self.pipelines:
-                    pipeline.assert_exact(completed)
-                self.carry_out(self.coordinator.published(completed, self.now))
+                    pipeline.assert_exact(checkpoint)
+                self.carry_out(self.coordinator.published(checkpoint, self.now))
 
-    def _has_room_for(self, barrier: Barrier) -> bool:
+    def _has_room(self, barrier: Barrier) -> bool:
         return self.can_stop or barrier.kind is not BarrierKind.STOP
 
     def carry_out(self, instructions: list) -> None:
@@ -365,8 +371,8 @@ class World:
                         if self.pipelines[number].is_running:
                             self.pipelines[number].reset()
                     self.carry_out(self.coordinator.region_failed(self.now))
-                case NotifyComplete(completed, barrier) if barrier.kind is BarrierKind.STOP:
-                    self.stopped_with = completed
+                case NotifyComplete(checkpoint, barrier) if barrier.kind is BarrierKind.STOP:
+                    self.stopped_with = checkpoint
 
     # --- the end --------------------------------------------------------------------------------
 

@@ -36,9 +36,14 @@ class Stops(RuleBasedStateMachine):
         self.world.order(BarrierKind.STOP, drains=drains)
         self.world.advance(then)
 
-    @rule(kind=st.sampled_from([BarrierKind.CHECKPOINT, BarrierKind.SAVEPOINT]), then=AFTERWARDS)
-    def a_snapshot_is_asked_for(self, kind, then):
-        self.world.order(kind)
+    @rule(then=AFTERWARDS)
+    def a_checkpoint_is_asked_for(self, then):
+        self.world.order(BarrierKind.CHECKPOINT)
+        self.world.advance(then)
+
+    @rule(awaits_next=st.booleans(), then=AFTERWARDS)
+    def a_savepoint_is_asked_for(self, awaits_next, then):
+        self.world.order(BarrierKind.SAVEPOINT, awaits_next=awaits_next)
         self.world.advance(then)
 
     @rule(after=st.integers(1, 6), then=AFTERWARDS)
