@@ -76,11 +76,9 @@ class Slow:
     def __add__(self, other):
         return Slow(self.number + other)
 
-    def __deepcopy__(self, memory):
-        return self
-
     def __reduce__(self):
-        self.gate.wait(PATIENCE)
+        if threading.current_thread().name == "tidegate-snapshots":
+            self.gate.wait(PATIENCE)
         return Slow, (self.number,)
 
 

@@ -1,7 +1,5 @@
 """Going back past a checkpoint that cannot be read: never unasked where sinks have committed."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.jobs import RESTARTS, checkpoint_after, on_disk, pairs, summed
@@ -122,8 +120,9 @@ def test_a_job_that_is_told_to_starts_from_before_a_damaged_checkpoint(
 def test_an_older_checkpoint_that_is_damaged_is_in_nobodys_way(running, begin, watch, tmp_path):
     cancelled(running)
     watch.actions.clear()
-    older = [path for path in running.directory.glob("chk-*") if path != running.second]
-    for checkpoint in older:
-        damage_metadata(Path(checkpoint))
+    complete = [path.parent for path in running.directory.glob("chk-*/_metadata")]
+    older = [path for path in complete if path != running.second]
+    assert len(older) == 1
+    damage_metadata(older[0])
     begin(Tap(RECORDS, is_open=True), **{"execution.state-recovery.path": "latest"}).result()
     assert committed(tmp_path) == lines(RECORDS)
