@@ -121,7 +121,10 @@ class SourceReader(ABC):
 
     @abstractmethod
     def poll(self, max_records: int) -> Poll:
-        """Return what can be had without waiting, at most `max_records` records."""
+        """Return what can be had without waiting, at most `max_records` records.
+
+        The batch is given away, with its list of records; the records may be used again.
+        """
 
     def is_available(self) -> bool:
         """Cheap: would `poll` return records, or the end, now? Asked while the job is idle."""

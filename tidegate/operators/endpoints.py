@@ -36,6 +36,7 @@ from tidegate.operators.user_code import USER_FAILURES, FunctionOperator, UserCo
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, BarrierKind, Watermark
 from tidegate.types.arrow import ArrowFormat
+from tidegate.types.privacy import shared
 
 _LARGEST_POLL = 1 << 18
 """Larger batches gain nothing and leave the processor's caches."""
@@ -119,8 +120,13 @@ class SourceOperator(Operator):
                 self._bytes_per_record = size_of(poll.batch) / len(poll.batch)
                 size += size_of(poll.batch)
                 records += len(poll.batch)
-                self.output.emit(poll.batch.owned(self._user_code.private))
+                self.output.emit(self._owned(poll.batch))
         return SliceReport(records, size, status)
+
+    def _owned(self, batch: Batch) -> Batch:
+        """The batch with records that the reader cannot change any more."""
+        private = self._user_code.private
+        return batch if private is shared else batch.owned(private)
 
     def _how_many(self, records: int, size: int) -> int:
         if self._bytes_per_record is None:

@@ -105,6 +105,7 @@ class KeyedOperator(FunctionOperator):
         keyed, no_key = self._keyed(batch, self.keys[input_index])
         results, stamps, failure = self.run(keyed, input_index)
         self.backend.leave_key()
+        self.user_code.expect(results)
         self.emit(Outcome(results, stamps, failure or no_key))
         self.backend.clean_up(len(batch))
 
@@ -168,14 +169,14 @@ class KeyedMapOperator(KeyedOperator):
         places, keys, records, stamps = keyed
         backend, function = self.backend, self._functions[input_index]
         results: list[Any] = []
-        append, plain, private = results.append, self.user_code.plain, self.user_code.private
+        append, usual, private = results.append, self.user_code.usual, self.user_code.private
         failure = record = None
         try:
             for backend.place, backend.current_key, record in zip(
                 places, keys, records, strict=True
             ):
                 result = function(record)
-                append(result if type(result) in plain else private(result, record, ZIPPED))
+                append(result if type(result) is usual else private(result, record, ZIPPED))
         except USER_FAILURES as error:
             failure = self.user_code.failure(error, record, len(results))
         return Outcome(results, None if stamps is None else stamps[: len(results)], failure)
@@ -200,7 +201,7 @@ class KeyedFlatMapOperator(KeyedOperator):
         results: list[Any] = []
         ends: list[int] = []
         has_ends = stamps is not None or self.user_code.drops_partial_results
-        append, plain, private = results.append, self.user_code.plain, self.user_code.private
+        append, usual, private = results.append, self.user_code.usual, self.user_code.private
         failure = record = None
         rest = iter(records)
         try:
@@ -208,7 +209,7 @@ class KeyedFlatMapOperator(KeyedOperator):
                 found = function(record)
                 if found is not None:
                     for result in found:
-                        append(result if type(result) in plain else private(result))
+                        append(result if type(result) is usual else private(result))
                 if has_ends:
                     ends.append(len(results))
         except USER_FAILURES as error:
@@ -228,7 +229,7 @@ class KeyedFilterOperator(KeyedOperator):
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         places, keys, records, stamps = keyed
         backend, keeps = self.backend, self._keeps
-        plain, private = self.user_code.plain, self.user_code.private
+        usual, private = self.user_code.usual, self.user_code.private
         verdicts: list[bool] = []
         judged: list[Any] = []
         append = judged.append
@@ -239,7 +240,7 @@ class KeyedFilterOperator(KeyedOperator):
             ):
                 verdicts.append(bool(keeps(record)))
                 result = record
-                append(result if type(result) in plain else private(result, record, ZIPPED))
+                append(result if type(result) is usual else private(result, record, ZIPPED))
         except USER_FAILURES as error:
             failure = self.user_code.failure(error, record, len(judged))
             del verdicts[len(judged) :]
@@ -336,7 +337,7 @@ class KeyedProcessOperator(KeyedOperator):
         backend, context = self.backend, self._context
         function = self._functions[input_index]
         results: list[Any] = []
-        append, plain, private = results.append, self.user_code.plain, self.user_code.private
+        append, usual, private = results.append, self.user_code.usual, self.user_code.private
         ends: list[int] = []
         failure = record = None
         rest = iter(records)
@@ -348,7 +349,7 @@ class KeyedProcessOperator(KeyedOperator):
                     found = function(record, context)
                     if found is not None:
                         for result in found:
-                            append(result if type(result) in plain else private(result))
+                            append(result if type(result) is usual else private(result))
             else:
                 for backend.place, backend.current_key, record, context.current in zip(
                     places, keys, rest, times_of(stamps), strict=False
@@ -356,7 +357,7 @@ class KeyedProcessOperator(KeyedOperator):
                     found = function(record, context)
                     if found is not None:
                         for result in found:
-                            append(result if type(result) in plain else private(result))
+                            append(result if type(result) is usual else private(result))
                     ends.append(len(results))
         except USER_FAILURES as error:
             failure = self.user_code.failure(error, record, place_of_last(records, rest))
@@ -383,7 +384,7 @@ class KeyedProcessOperator(KeyedOperator):
         backend, context, on_timer = self.backend, self._timer_context, self.function.on_timer
         context.domain = domain
         results: list[Any] = []
-        append, plain, private = results.append, self.user_code.plain, self.user_code.private
+        append, usual, private = results.append, self.user_code.usual, self.user_code.private
         stamps: list[int] = []
         failure, fired = None, 0
         while failure is None and (due := timers.next_due()) is not None and due <= now:
@@ -396,7 +397,7 @@ class KeyedProcessOperator(KeyedOperator):
                     found = on_timer(timestamp, context)
                     if found is not None:
                         for result in found:
-                            append(result if type(result) in plain else private(result))
+                            append(result if type(result) is usual else private(result))
                 except USER_FAILURES as error:
                     failure = self.user_code.failure(error)
                 stamps.extend([timestamp] * (len(results) - len(stamps)))

@@ -24,7 +24,7 @@ from tidegate.operators.user_code import USER_FAILURES, FunctionOperator
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Watermark
 from tidegate.types.arrow import ArrowFormat
-from tidegate.types.privacy import never_change
+from tidegate.types.privacy import shared
 from tidegate.types.typeinfo import TupleTypeInfo
 
 
@@ -59,7 +59,7 @@ class FilterOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         records = batch.records
-        if never_change(records, batch.plain):
+        if self.user_code.private is shared or batch.never_changes:
             verdicts, failure = self.user_code.call_until_failure(self._keeps, records)
         else:
             verdicts, records, failure = self._judge(records)

@@ -73,7 +73,7 @@ class TimestampedContext(Protocol):
 class UserCode:
     """The user code of one operator of one subtask: tells what failed, where, on which record."""
 
-    def __init__(self, context: OperatorContext, plain: frozenset[type] = ATOMIC) -> None:
+    def __init__(self, context: OperatorContext, usual: type | None = None) -> None:
         self._name = context.name
         self._uid = context.uid
         self._operator_id = context.operator_id
@@ -81,8 +81,8 @@ class UserCode:
         self.drops_partial_results = context.poison is not None and context.poison.may_skip
         """Whether what a function has returned for a record is held back until it is through with
         it: only where the record may be left out then."""
-        self.plain = plain
-        """Classes of results that are emitted without a look: they never change."""
+        self.usual = usual
+        """The class of most results, which never change: they are emitted without a look."""
         self.private = shared if context.reuses_objects else private
         """Makes any other result the stream's own, at the moment when it is emitted."""
         self.kept = shared if context.reuses_objects else private_copy
@@ -134,6 +134,11 @@ class UserCode:
         if self.drops_partial_results:
             del results[ends[-1] if ends else 0 :]
 
+    def expect(self, results: list[Any]) -> None:
+        """The next results are probably like the last one of these."""
+        if results and type(results[-1]) in ATOMIC:
+            self.usual = type(results[-1])
+
     def call_until_failure(
         self, function: Callable[[Any], Any], records: list[Any]
     ) -> tuple[list[Any], TidegateError | None]:
@@ -157,14 +162,15 @@ class UserCode:
     ) -> Outcome:
         """One result per record."""
         results: list[Any] = []
-        append, plain, private = results.append, self.plain, self.private
+        append, usual, private = results.append, self.usual, self.private
         failure = record = None
         try:
             for record in records:
                 result = function(record)
-                append(result if type(result) in plain else private(result, record))
+                append(result if type(result) is usual else private(result, record))
         except USER_FAILURES as error:
             failure = self.failure(error, record, len(results))
+        self.expect(results)
         return Outcome(results, None if timestamps is None else timestamps[: len(results)], failure)
 
     def flat_map_until_failure(
@@ -175,7 +181,7 @@ class UserCode:
     ) -> Outcome:
         """Any number of results per record; those of the failing record before it failed too."""
         results: list[Any] = []
-        append, plain, private = results.append, self.plain, self.private
+        append, usual, private = results.append, self.usual, self.private
         ends: list[int] = []
         failure = record = None
         rest = iter(records)
@@ -185,17 +191,18 @@ class UserCode:
                     found = function(record)
                     if found is not None:
                         for result in found:
-                            append(result if type(result) in plain else private(result))
+                            append(result if type(result) is usual else private(result))
             else:
                 for record in rest:
                     found = function(record)
                     if found is not None:
                         for result in found:
-                            append(result if type(result) in plain else private(result))
+                            append(result if type(result) is usual else private(result))
                     ends.append(len(results))
         except USER_FAILURES as error:
             failure = self.failure(error, record, place_of_last(records, rest))
             self.drop_partial(results, ends)
+        self.expect(results)
         return Outcome(results, _repeated(timestamps, ends, len(results)), failure)
 
     def process_until_failure(
@@ -207,7 +214,7 @@ class UserCode:
     ) -> Outcome:
         """Like `flat_map_until_failure`, with a context that knows the record's timestamp."""
         results: list[Any] = []
-        append, plain, private = results.append, self.plain, self.private
+        append, usual, private = results.append, self.usual, self.private
         ends: list[int] = []
         failure = record = None
         rest = iter(records)
@@ -217,17 +224,18 @@ class UserCode:
                     found = function(record, context)
                     if found is not None:
                         for result in found:
-                            append(result if type(result) in plain else private(result))
+                            append(result if type(result) is usual else private(result))
             else:
                 for record, context.current in zip(rest, times_of(timestamps), strict=False):
                     found = function(record, context)
                     if found is not None:
                         for result in found:
-                            append(result if type(result) in plain else private(result))
+                            append(result if type(result) is usual else private(result))
                     ends.append(len(results))
         except USER_FAILURES as error:
             failure = self.failure(error, record, place_of_last(records, rest))
             self.drop_partial(results, ends)
+        self.expect(results)
         return Outcome(results, _repeated(timestamps, ends, len(results)), failure)
 
 
@@ -264,7 +272,7 @@ class FunctionOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        self.user_code = UserCode(context, self.plain_results())
+        self.user_code = UserCode(context, self.usual_result())
         told = self.runtime_context(context)
         with self.user_code.guard():
             if isinstance(self.function, CheckpointedFunction):
@@ -274,11 +282,11 @@ class FunctionOperator(Operator):
                 self.function.open(told)
         self._opened = True
 
-    def plain_results(self) -> frozenset[type]:
-        """Classes of results that never change."""
+    def usual_result(self) -> type | None:
+        """The class of most results, if it is known and they never change."""
         # A tuple may be meant for a side output, whose type is another.
         has_side_outputs = bool(getattr(self, "side_formats", None))
-        return ATOMIC if self.format is None or has_side_outputs else self.format.plain
+        return None if self.format is None or has_side_outputs else self.format.plain_class
 
     @property
     def users_function(self) -> Any:

@@ -63,7 +63,7 @@ class Handle(State):
 
 
 class HashMapValueState(Handle, ValueState[Any]):
-    """One value per key."""
+    """One value per key, of a type whose values never change."""
 
     __slots__ = ()
 
@@ -72,6 +72,15 @@ class HashMapValueState(Handle, ValueState[Any]):
         if self._table.frozen:
             return self._table.owned(self._holder.place, value)
         return value
+
+    def update(self, value: Any) -> None:
+        self._values[self._holder.place] = value
+
+
+class HashMapObjectState(HashMapValueState):
+    """One value per key that may be an object which can be changed."""
+
+    __slots__ = ()
 
     def update(self, value: Any) -> None:
         place = self._holder.place

@@ -23,6 +23,7 @@ from tidegate.state.hashmap_handles import (
     HashMapAggregatingState,
     HashMapListState,
     HashMapMapState,
+    HashMapObjectState,
     HashMapReducingState,
     HashMapValueState,
 )
@@ -41,6 +42,7 @@ from tidegate.state.keys import KeyColumns
 from tidegate.state.tables import Table
 from tidegate.state.timers import TimerQueue
 from tidegate.types.privacy import private
+from tidegate.types.typeinfo import BasicTypeInfo
 
 PROCESSING_TIMERS: Final = "_timers/processing-time"
 EVENT_TIMERS: Final = "_timers/event-time"
@@ -100,7 +102,8 @@ class SlotBackend(KeyedStateBackend):
         table = self.table(descriptor)
         if table.ttl is not None:
             return TtlValueState(self, table, Lifetime(table.ttl, self._clock))
-        return HashMapValueState(self, table)
+        is_basic = isinstance(descriptor.type_info, BasicTypeInfo)
+        return (HashMapValueState if is_basic else HashMapObjectState)(self, table)
 
     def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         table = self.table(descriptor)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.types.arrow import ArrowFormat
-from tidegate.types.privacy import ATOMIC, never_change, private_copy
+from tidegate.types.privacy import never_change, private_copy
 
 _MOST_BYTES: Final = 1 << 30
 
@@ -69,16 +69,19 @@ class Batch:
         return self._columns
 
     @property
-    def plain(self) -> frozenset[type]:
-        """Classes of records of this stream that never change."""
-        return ATOMIC if self.format is None else self.format.plain
+    def never_changes(self) -> bool:
+        """Whether none of the records, which are Python objects already, can be changed."""
+        assert self._records is not None
+        plain_class = None if self.format is None else self.format.plain_class
+        is_known = plain_class is not None and self.is_columnar
+        return is_known or never_change(self._records, plain_class)
 
     def branched(self) -> Batch:
         """The same records for another consumer: neither sees what the other changes in them."""
         if self._records is None:
             # What is decoded from columns is remembered, for one of them alone.
             return Batch(columns=self._columns, format=self.format, timestamps=self.timestamps)
-        if never_change(self._records, self.plain):
+        if self.never_changes:
             return self
         copies = None if self.is_columnar else list(map(private_copy, self._records))
         return Batch(
@@ -90,7 +93,7 @@ class Batch:
 
     def owned(self, private: Callable[[Any, Any], Any]) -> Batch:
         """The same records, each made `private` where who made it still has it."""
-        if self._records is None or never_change(self._records, self.plain):
+        if self._records is None or self.never_changes:
             return self
         owned = []
         for record in self._records:

@@ -26,7 +26,6 @@ from tidegate.types.columns import (
     ZonelessTimeCodec,
 )
 from tidegate.types.nested import ListCodec, MapCodec, StructCodec
-from tidegate.types.privacy import ATOMIC
 from tidegate.types.records import (
     DataclassShape,
     NamedTupleShape,
@@ -67,7 +66,15 @@ class ArrowFormat:
     unlike in `RowTypeInfo`, the names of fields count.
     """
 
-    __slots__ = ("_codec", "_hash", "field_names", "is_scalar", "plain", "schema", "type_info")
+    __slots__ = (
+        "_codec",
+        "_hash",
+        "field_names",
+        "is_scalar",
+        "plain_class",
+        "schema",
+        "type_info",
+    )
 
     def __init__(self, type_info: TypeInformation, codec: ColumnCodec) -> None:
         self.type_info = type_info
@@ -81,8 +88,8 @@ class ArrowFormat:
             self.field_names = (VALUE_COLUMN,)
             self.schema = pa.schema([pa.field(VALUE_COLUMN, codec.arrow_type)])
         self._hash = hash(codec.layout)
-        self.plain = ATOMIC | _plain_classes(codec)
-        """Classes of records of this type that never change, nor does anything in them."""
+        self.plain_class = _plain_class(codec)
+        """The class of the records if they never change, nor does anything in them."""
 
     def encode(self, records: Sequence[Any]) -> pa.RecordBatch:
         """Return the records as columns; raises TypeMismatch for the first that does not fit."""
@@ -182,19 +189,19 @@ class ArrowFormat:
         return arrow_format, (self.type_info,)
 
 
-def _plain_classes(codec: ColumnCodec) -> set[type]:
+def _plain_class(codec: ColumnCodec) -> type | None:
     if not isinstance(codec, StructCodec):
-        return set()
+        return None
     # Bytes may still be a bytearray.
     if not all(field.is_immutable and not isinstance(field, BytesCodec) for field in codec.fields):
-        return set()
+        return None
     match codec.shape:
         case TupleShape():
-            return {tuple}
+            return tuple
         case NamedTupleShape(record_class=record_class):
-            return {record_class}
+            return record_class
         case _:
-            return set()
+            return None
 
 
 def _is_text(arrow_type: Any) -> bool:

@@ -42,11 +42,14 @@ def private(value: Any, given: Any = None, held: int = 0) -> Any:
     if it is the record `given` to a function, in a list and in a second variable as well. `held`
     are other references of the caller's to that record.
     """
-    if type(value) is tuple:
+    kind = type(value)
+    if kind is tuple:
         # The usual record: most of the time that a look takes is to call somebody who looks.
         for part in value:
             if type(part) not in ATOMIC and _is_exposed(part, _INSIDE):
                 return _copied(value)
+        return value
+    if kind in ATOMIC:
         return value
     exposed = _is_exposed(value, _GIVEN + held if value is given else _FRESH)
     return _copied(value) if exposed else value
@@ -62,12 +65,13 @@ def private_copy(value: Any) -> Any:
     return _copied(value) if _is_exposed(value, 0) else value
 
 
-def never_change(values: Collection[Any], kinds: frozenset[type] = ATOMIC) -> bool:
-    """Whether all values are of types whose values never change, or tuples of such."""
-    found = set(map(type, values))
-    if found == {tuple} and tuple not in kinds:
-        found, kinds = set(map(type, chain.from_iterable(values))), ATOMIC
-    return kinds.issuperset(found)
+def never_change(values: Collection[Any], plain_class: type | None = None) -> bool:
+    """Whether no value can change: all are of such a type, of `plain_class`, or tuples of such."""
+    found = set(map(type, values)) - {plain_class}
+    if found == {tuple}:
+        values = values if plain_class is None else [v for v in values if type(v) is tuple]
+        found = set(map(type, chain.from_iterable(values)))
+    return ATOMIC.issuperset(found)
 
 
 def _is_exposed(value: Any, references: int) -> bool:
