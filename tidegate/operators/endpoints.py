@@ -68,11 +68,6 @@ class SourceOperator(Operator):
     def keeps_state(self) -> bool:
         return self.source.replay().is_possible
 
-    @property
-    def is_halted(self) -> bool:
-        """Whether it emits nothing more: it is behind the barrier that the job stops with."""
-        return self._halted_by is not None
-
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._user_code = UserCode(context)

@@ -41,7 +41,7 @@ from tidegate.slot.outbox import ChannelWriter
 from tidegate.state.backend import FrozenState
 from tidegate.state.operator_state import FrozenOperatorState
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, EndOfInput, StreamElement, Watermark
+from tidegate.stream.elements import Barrier, BarrierKind, EndOfInput, StreamElement, Watermark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +159,8 @@ class Subtask:
         self._gate = gate
         self._checkpoints = checkpoints
         self._opened: list[tuple[Operator, OperatorContext]] = []
+        self._halted_by: CheckpointId | None = None
+        """The checkpoint that the job stops with: nothing is emitted behind it."""
         self._unfinished: dict[CheckpointId, FrozenSubtask] = {}
         """Unaligned snapshots that wait for what is in flight."""
         self._outputs = self._wire()
@@ -247,7 +249,7 @@ class Subtask:
             self._end_again()
             for barrier in barriers:
                 self._deliver(self._gate.feed(REQUESTS, barrier, time.monotonic()))
-            if not self.is_finished and source.is_halted:
+            if not self.is_finished and self._halted_by is not None:
                 status = InputStatus.NOTHING_AVAILABLE
             elif not self.is_finished:
                 report = source.run_slice(max_records, max_bytes)
@@ -280,6 +282,8 @@ class Subtask:
     def abort(self, checkpoint_id: CheckpointId) -> None:
         """The coordinator gave a checkpoint up."""
         self._drop_snapshot(checkpoint_id)
+        if checkpoint_id == self._halted_by:
+            self._halted_by = None
         try:
             self._deliver(self._gate.abort(checkpoint_id, time.monotonic()))
             for operator, _ in reversed(self._opened):
@@ -301,7 +305,7 @@ class Subtask:
     def end_slice(self, now: float) -> None:
         """Fire due timers and emit what is held back: the unit is about to be sealed."""
         self._end_again()
-        if self.failure is not None or self.is_finished:
+        if self.failure is not None or self._rests:
             return
         try:
             for operator in self._operators:
@@ -312,8 +316,13 @@ class Subtask:
         except USER_FAILURES as error:
             self.failure = self._as_failure(error)
 
+    @property
+    def _rests(self) -> bool:
+        """Whether it emits nothing more, for good or unless the stop is aborted."""
+        return self.is_finished or self._halted_by is not None
+
     def next_timer(self) -> float | None:
-        if self.is_finished:
+        if self._rests:
             return None
         due = [
             timer for operator in self._operators if (timer := operator.next_timer()) is not None
@@ -323,7 +332,7 @@ class Subtask:
     def is_available(self) -> bool:
         """Whether a step would find input in this source, or has to report its failure."""
         source = self.source
-        if source is None or self.is_finished or source.is_halted or self.failure is not None:
+        if source is None or self._rests or self.failure is not None:
             return False
         try:
             return source.is_available()
@@ -393,6 +402,8 @@ class Subtask:
         barrier = order.barrier
         if barrier.drains and self.source is not None and not self.is_finished:
             self._finish()
+        if barrier.kind is BarrierKind.STOP:
+            self._halted_by = barrier.checkpoint_id
         for operator, _ in reversed(self._opened):
             operator.flush()
         start_delay = time.time() - barrier.triggered_at - order.alignment_seconds

@@ -8,6 +8,7 @@ import pytest
 from tests.effort import some
 from tests.jobs import (
     checkpoint_after,
+    checkpoints_in,
     fail_once,
     hold_checkpoints,
     on_disk,
@@ -304,7 +305,7 @@ def test_disposing_of_a_checkpoint_spares_what_others_share(start, watch, tmp_pa
     job.wait_for_checkpoints(3)
     job.cancel()
     directory = tmp_path / "checkpoints" / job.master.job_id
-    older, newer = sorted(directory.glob("chk-*"), key=lambda path: int(path.name[4:]))
+    older, newer = (directory / f"chk-{number}" for number in checkpoints_in(directory))
     dispose(str(older))
     assert not older.exists()
     goes_on(start, watch, tap, settings, str(newer))

@@ -21,7 +21,13 @@ from tidegate.protocol.packet import Channel
 from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into
 from tidegate.slot.subtask import Subtask
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, EndOfInput, Watermark
+from tidegate.stream.elements import (
+    Barrier,
+    BarrierKind,
+    EndOfInput,
+    SnapshotRequest,
+    Watermark,
+)
 from tidegate.testing.harness import OperatorHarness
 
 ALL_RECORDS = (1000, 1 << 20, ())
@@ -376,3 +382,29 @@ def test_a_source_that_cannot_say_whether_it_has_records_fails_in_the_next_step(
     assert subject.subtask.is_available(), "a step is needed to tell"
     assert subject.subtask.failure.cause == "OSError: no broker"
     assert not subject.subtask.is_available()
+
+
+class Timed(Noting):
+    """Has one timer, which is due at once."""
+
+    due = 0.0
+
+    def next_timer(self):
+        return self.due
+
+    def fire_timers(self, now):
+        self.due = None
+        self.note("timer")
+
+
+def test_behind_a_stop_no_timer_fires_until_it_is_aborted(tested, notes):
+    subject = tested(chain_of_notes(Timed("timed")))
+    subject.subtask.open()
+    subject.run(1, [Barrier(7, 0.0, SnapshotRequest(BarrierKind.STOP))])
+    subject.subtask.end_slice(1.0)
+    assert "timed timer" not in notes
+    assert subject.subtask.next_timer() is None
+    subject.subtask.abort(7)
+    assert subject.subtask.next_timer() == 0.0
+    subject.subtask.end_slice(1.0)
+    assert "timed timer" in notes
