@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from tidegate.core.ids import CheckpointId
@@ -12,9 +12,9 @@ from tidegate.storage.locations import below
 METADATA: Final = "_metadata"
 SHARED: Final = "shared"
 TASK_OWNED: Final = "taskowned"
-LAST_ID: Final = "last-id"
 _CHECKPOINT: Final = re.compile(r"chk-(\d+)")
 _OWNER: Final = re.compile(r"owner-(\d+)")
+_LAST_ID: Final = re.compile(r"last-id(-\d+)?")
 _CLOSED: Final = re.compile(r"closed-(\d+)-(\d+)-(\d+)")
 _PART: Final = re.compile(r"[0-9a-f]{32}|(state|timers|taskowned)/.+")
 _TEMPORARY: Final = re.compile(r"(.*/)?[^/]*\.[0-9a-f]{16}\.tmp")
@@ -42,6 +42,16 @@ def epoch_of(path: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def last_id_of(epoch: int) -> str:
+    """The name of the file that has the highest checkpoint id of an owner."""
+    return f"last-id-{epoch}"
+
+
+def is_last_id(path: str) -> bool:
+    """Whether a blob has the highest checkpoint id of some owner."""
+    return _LAST_ID.fullmatch(path) is not None
+
+
 def closed_by(epoch: int, seen: int, begun: int) -> str:
     """The name of the file by which a driver says what it found, and that nothing is to be added.
 
@@ -54,6 +64,13 @@ def closed_by(epoch: int, seen: int, begun: int) -> str:
 def is_closing(path: str) -> bool:
     """Whether a blob says which checkpoints are void."""
     return _CLOSED.fullmatch(path) is not None
+
+
+def highest_in(paths: Collection[str]) -> CheckpointId:
+    """The highest checkpoint id that the names of the blobs of a job tell of; 0 for none."""
+    ids = [id_of(path.partition("/")[0]) or 0 for path in paths]
+    begun = [int(found[3]) for path in paths if (found := _CLOSED.fullmatch(path))]
+    return CheckpointId(max([*ids, *begun], default=0))
 
 
 def published(paths: Iterable[str]) -> list[CheckpointId]:
@@ -81,7 +98,7 @@ def is_ours(path: str) -> bool:
     directory, _, inner = path.partition("/")
     if inner:
         return directory in (SHARED, TASK_OWNED) or id_of(directory) is not None
-    is_book = path == LAST_ID or epoch_of(path) is not None or is_closing(path)
+    is_book = is_last_id(path) or epoch_of(path) is not None or is_closing(path)
     return is_book or is_temporary(path)
 
 

@@ -48,11 +48,13 @@ class Ownership:
 
     def is_held(self, store: BlobStore) -> bool:
         """Whether no other driver has taken the directory over."""
+        # In this order: the file of the next owner may be gone again, but only after this one's.
+        if store.exists(owner_of(self.epoch + 1)):
+            return False
         try:
-            proof = store.read(owner_of(self.epoch))
+            return store.read(owner_of(self.epoch)) == self.proof
         except BlobNotFound:
             return False
-        return proof == self.proof and not store.exists(owner_of(self.epoch + 1))
 
     def check(self, store: BlobStore) -> None:
         """Raise DirectoryTaken if another driver has taken the directory over."""

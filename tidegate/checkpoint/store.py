@@ -4,7 +4,7 @@
                chk-<n>/<file>        state of this checkpoint alone
                shared/<file>         state that several checkpoints may name
                taskowned/            files of sources, which clean up themselves
-               last-id               the highest checkpoint id that was ever begun
+               last-id-<epoch>       the highest checkpoint id that this driver has begun
                owner-<epoch>         the driver that may write here
                closed-<e>-<m>-<n>    what the driver of epoch e found: after m, up to n, nothing
 """
@@ -19,15 +19,17 @@ from typing import Final
 from xxhash import xxh3_64_intdigest
 
 from tidegate.checkpoint.layout import (
-    LAST_ID,
     METADATA,
     SHARED,
     closed_by,
     directory_of,
+    highest_in,
     id_of,
     is_closing,
+    is_last_id,
     is_ours,
     is_temporary,
+    last_id_of,
     published,
 )
 from tidegate.checkpoint.metadata import CheckpointMetadata, decode, encode
@@ -89,13 +91,11 @@ class CheckpointStore:
         self._attempted: dict[CheckpointId, int] = {}
         """The checksum of the metadata that this driver has tried to publish."""
         self._ownership, present = Ownership.claim(store, job_name)
-        ids = (id_of(path.partition("/")[0]) for path in present)
-        self._highest = max((id for id in ids if id is not None), default=_NO_ID)
-        if LAST_ID in present:
-            self._highest = max(self._highest, _parsed_id(store.read(LAST_ID)))
+        noted = [path for path in present if is_last_id(path)]
+        self._highest = max([highest_in(present), *map(self._noted_in, noted)])
         found = published(present)
         store.put(closed_by(self._ownership.epoch, max(found, default=_NO_ID), self._highest), b"")
-        for path in filter(is_closing, present):
+        for path in [*filter(is_closing, present), *noted]:
             store.delete(path)
         self._retained = self._read_all(reversed(found))
         for metadata in self._retained.checkpoints:
@@ -149,7 +149,8 @@ class CheckpointStore:
                 self._shared.hold(checkpoint_id, base)
             self._highest = max(self._highest, checkpoint_id)
         try:
-            self._store.put(LAST_ID, str(self._highest).encode())
+            # A file of its own: an owner that was replaced meanwhile takes no id back.
+            self._store.put(last_id_of(self._ownership.epoch), str(self._highest).encode())
         except StorageError:
             self._settle(checkpoint_id)
             raise
@@ -271,6 +272,14 @@ class CheckpointStore:
         """The path or URL of a checkpoint, without credentials."""
         return shown(below(self._store.url, directory_of(checkpoint_id)))
 
+    def _noted_in(self, path: str) -> CheckpointId:
+        try:
+            data = self._store.read(path)
+        except BlobNotFound:
+            # A newer owner has seen and deleted it.
+            return _NO_ID
+        return CheckpointId(int(data)) if data.isdigit() else _NO_ID
+
     def _read_all(self, ids: Iterable[CheckpointId]) -> Retained:
         readable: list[CheckpointMetadata] = []
         unreadable: list[Unreadable] = []
@@ -310,7 +319,3 @@ class CheckpointStore:
 
 def _metadata_path(checkpoint_id: CheckpointId) -> str:
     return f"{directory_of(checkpoint_id)}/{METADATA}"
-
-
-def _parsed_id(data: bytes) -> CheckpointId:
-    return CheckpointId(int(data)) if data.isdigit() else _NO_ID

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 
 from tests.checkpoint_store_contract import (
@@ -100,11 +102,30 @@ def test_what_could_not_be_deleted_is_deleted_later(blobs):
 
 
 class WatchedStore(MemoryStore):
-    """Lets something happen once, right after a listing or right before a creation."""
+    """Lets something happen once, right after a listing or right before another call."""
 
     def __init__(self):
         super().__init__()
-        self.after_listing = self.before_creating = lambda: None
+        self.after_listing = self.before_creating = self.before_putting = lambda: None
+        self.calls = 0
+        self.before_call: dict[int, Callable[[], object]] = {}
+
+    def read(self, path, offset=0, size=None):
+        self._called()
+        return super().read(path, offset, size)
+
+    def exists(self, path):
+        self._called()
+        return super().exists(path)
+
+    def _called(self):
+        self.calls += 1
+        self.before_call.pop(self.calls, lambda: None)()
+
+    def put(self, path, data):
+        act, self.before_putting = self.before_putting, lambda: None
+        act()
+        super().put(path, data)
 
     def list(self, path=""):
         found = list(super().list(path))
@@ -152,6 +173,35 @@ def test_a_claim_that_took_long_counts_from_its_end():
     slow = CheckpointStore(blobs)
     owners = [each for each in (*others, slow) if each.still_owned()]
     assert owners == [slow]
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_an_owner_that_is_replaced_twice_while_it_asks_is_none(call):
+    blobs = WatchedStore()
+    oldest = CheckpointStore(blobs)
+    blobs.before_call = {blobs.calls + call: lambda: [CheckpointStore(blobs) for _ in range(2)]}
+    assert not oldest.still_owned()
+
+
+def test_a_driver_that_wakes_up_does_not_take_back_the_ids_that_are_used():
+    blobs = WatchedStore()
+    oldest = CheckpointStore(blobs)
+    others = []
+
+    def another_goes_on():
+        others.append(CheckpointStore(blobs))
+        take(others[0], blobs, 1)
+        others[0].begin(CheckpointId(2))
+
+    blobs.before_putting = another_goes_on
+    oldest.begin(CheckpointId(1))
+    # The third one has not seen checkpoint 2 and aborts what is prepared for it.
+    blobs.before_creating = lambda: others.append(CheckpointStore(blobs))
+    with pytest.raises(DirectoryTaken):
+        others[0].publish(metadata_of(2))
+    assert others[1].highest_id == 2
+    found = CheckpointStore(blobs).retained().checkpoints
+    assert [each.checkpoint_id for each in found] == [1]
 
 
 def test_a_checkpoint_in_memory_is_kept_until_it_is_discarded():

@@ -128,7 +128,7 @@ def test_what_somebody_else_has_put_there_is_left_alone(start, watch, settings, 
 
 def beginning(directory, job):
     """Nothing can be noted in the directory of the job."""
-    place = directory / "last-id"
+    place = directory / "last-id-1"
 
     def block():
         while not place.is_dir():  # the job writes the file again and again
@@ -192,7 +192,7 @@ def test_a_job_whose_checkpoints_fail_too_often_fails_with_the_reason(
     failure = job.fails(CheckpointFailed)
     assert job.history.counts.failed - failed_before == 3
     assert failure.args[2] == 2
-    assert "last-id: Is a directory" in str(failure)
+    assert "last-id-1: Is a directory" in str(failure)
 
 
 def test_checkpoints_that_fail_too_often_are_a_failure_to_restart_from(
