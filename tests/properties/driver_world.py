@@ -11,7 +11,7 @@ from contextlib import suppress
 from tests.checkpoint_store_contract import metadata_of, own, shared, snapshot_of
 from tidegate.checkpoint.checkpoint import Checkpoint, CheckpointLocation
 from tidegate.checkpoint.layout import METADATA, directory_of, published
-from tidegate.checkpoint.metadata import CheckpointMetadata, decode
+from tidegate.checkpoint.metadata import decode
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import DirectoryTaken, StorageError
 from tidegate.core.ids import CheckpointId
@@ -20,7 +20,7 @@ from tidegate.state.snapshot import FileScope, path_of
 from tidegate.storage.memory import MemoryStore
 from tidegate.stream.elements import Barrier
 
-RECORDS = 8
+RECORDS = 5
 PATIENCE = 60.0
 
 
@@ -69,18 +69,18 @@ class SeenStore(MemoryStore):
         return super().list(path)
 
     def put(self, path, data):
-        return self._attempt(super().put, path, data)
+        self._attempt(super().put, path, data)
 
     def create_if_absent(self, path, data):
         return self._attempt(super().create_if_absent, path, data)
 
     def delete(self, path):
-        return self._attempt(super().delete, path)
+        self._attempt(super().delete, path)
 
     def _attempt(self, write, *arguments):
         """It may be done although it seems to have failed."""
-        self._driver.pause()
         world = self._driver.world
+        self._driver.pause(world.haste_to_write)
         fails = world.chance(world.trouble)
         if not fails or world.chance(0.5):
             answer = write(*arguments)
@@ -100,12 +100,11 @@ class Driver:
         self.is_dead = False
         self.has_finished = False
         self._count = 0
-        self._thread = threading.Thread(target=self._live, daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._live, daemon=True).start()
 
-    def pause(self) -> None:
+    def pause(self, haste: float = 0.0) -> None:
         """Let others act; nothing that a dead driver does happens."""
-        self.world.choose_next(self)
+        self.world.choose_next(self, haste)
         if self.is_dead:
             raise DirectoryTaken("killed", 0)
 
@@ -161,7 +160,11 @@ class Driver:
         start, self._position = self._position, min(self._position + 1, RECORDS)
         self.world.outside.prepared[name] = range(start, self._position)
         self._pending.append(name)
-        metadata = self._written(number, name, base)
+        state = shared(name) if self.world.chance(0.5) else own(name)
+        content = json.dumps([self._position, self._pending]).encode()
+        self._blobs.put(path_of(state, directory_of(number)), content)
+        earlier = [] if base is None else [base.file_segments[0].file]
+        metadata = metadata_of(number, state, *(f for f in earlier if f.scope is FileScope.SHARED))
         location = CheckpointLocation(self._store.directory, directory_of(number))
         barrier = Barrier(number, triggered_at=0.0)
         self._publisher.publish(Checkpoint(metadata, location), barrier)
@@ -182,15 +185,6 @@ class Driver:
         if self.world.chance(0.2):
             self._restart()
 
-    def _written(
-        self, number: CheckpointId, name: str, base: CheckpointMetadata | None
-    ) -> CheckpointMetadata:
-        state = shared(name) if self.world.chance(0.5) else own(name)
-        first = [] if base is None else [base.file_segments[0].file]
-        content = json.dumps([self._position, self._pending]).encode()
-        self._blobs.put(path_of(state, directory_of(number)), content)
-        return metadata_of(number, state, *(f for f in first if f.scope is FileScope.SHARED))
-
 
 class World:
     """One driver acts at a time; chance decides before each call of the store who is next."""
@@ -202,8 +196,10 @@ class World:
         self.completed: set[CheckpointId] = set()
         self.failure: BaseException | None = None
         self.retained = self._random.choice([1, 2])
-        self.trouble = self._random.choice([0.0, 0.03])
-        self._haste = self._random.choice([0.02, 0.1, 0.3])
+        self.trouble = self._random.choice([0.0, 0.05, 0.15])
+        self._haste = self._random.choice([0.01, 0.05, 0.3])
+        self.haste_to_write = self._random.choice([0.0, 0.1, 0.3])
+        """It matters most who comes between a question and what is done then."""
         self._mortality = self._random.choice([0.0, 0.01])
         self._has_stopped = threading.Semaphore(0)
         self._living = [Driver(self, f"driver-{number}") for number in range(drivers)]
@@ -213,25 +209,23 @@ class World:
 
     def run(self) -> None:
         """Until every record is committed, if need be by one more driver that is undisturbed."""
-        self._living[0].turn.release()
-        self._await()
+        self._until_all_have_ended()
         self.trouble = self._mortality = 0.0
-        last = Driver(self, "last")
-        self._living = [last]
-        last.turn.release()
-        self._await()
+        self._living = [last] = [Driver(self, "last")]
+        self._until_all_have_ended()
         assert last.has_finished
         assert self.outside.records == set(range(RECORDS))
         assert not self.outside.prepared
 
-    def _await(self) -> None:
+    def _until_all_have_ended(self) -> None:
+        self._living[0].turn.release()
         assert self._has_stopped.acquire(timeout=PATIENCE)
         if self.failure is not None:
             raise self.failure
 
-    def choose_next(self, driver: Driver) -> None:
+    def choose_next(self, driver: Driver, haste: float) -> None:
         driver.is_dead = driver.is_dead or self.failure is not None or self.chance(self._mortality)
-        if not driver.is_dead and self.chance(self._haste):
+        if not driver.is_dead and self.chance(max(haste, self._haste)):
             chosen = self._random.choice(self._living)
             if chosen is not driver:
                 chosen.turn.release()
