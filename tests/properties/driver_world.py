@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 
 from tests.checkpoint_store_contract import metadata_of, own, shared, snapshot_of
-from tidegate.checkpoint.checkpoint import Checkpoint, CheckpointLocation
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.layout import METADATA, directory_of, published
 from tidegate.checkpoint.metadata import decode
 from tidegate.checkpoint.store import CheckpointStore
@@ -98,8 +98,6 @@ class Driver:
         self.name = name
         self.turn = threading.Semaphore(0)
         self.is_dead = False
-        self.has_finished = False
-        self._count = 0
         threading.Thread(target=self._live, daemon=True).start()
 
     def pause(self, haste: float = 0.0) -> None:
@@ -134,7 +132,6 @@ class Driver:
                     self._checkpoint()
                 except StorageError:
                     self._restart()
-            self.has_finished = True
         finally:
             self._publisher.close()
 
@@ -155,8 +152,7 @@ class Driver:
         base = self._completed[-1] if self._completed else None
         self._store.begin(number, None if base is None else base.checkpoint_id)
         self.pause()
-        self._count += 1
-        name = f"{self.name}-{self._count}"
+        name = f"{self.name}-{number}"
         start, self._position = self._position, min(self._position + 1, RECORDS)
         self.world.outside.prepared[name] = range(start, self._position)
         self._pending.append(name)
@@ -165,9 +161,7 @@ class Driver:
         self._blobs.put(path_of(state, directory_of(number)), content)
         earlier = [] if base is None else [base.file_segments[0].file]
         metadata = metadata_of(number, state, *(f for f in earlier if f.scope is FileScope.SHARED))
-        location = CheckpointLocation(self._store.directory, directory_of(number))
-        barrier = Barrier(number, triggered_at=0.0)
-        self._publisher.publish(Checkpoint(metadata, location), barrier)
+        self._publisher.publish(Checkpoint(metadata, None), Barrier(number, triggered_at=0.0))
         if (error := self._settled.get(timeout=PATIENCE).error) is not None:
             with suppress(StorageError):
                 self._store.abandon(number, [snapshot_of(*metadata.files)])
@@ -211,9 +205,8 @@ class World:
         """Until every record is committed, if need be by one more driver that is undisturbed."""
         self._until_all_have_ended()
         self.trouble = self._mortality = 0.0
-        self._living = [last] = [Driver(self, "last")]
+        self._living = [Driver(self, "last")]
         self._until_all_have_ended()
-        assert last.has_finished
         assert self.outside.records == set(range(RECORDS))
         assert not self.outside.prepared
 
