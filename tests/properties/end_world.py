@@ -163,18 +163,22 @@ class Account(Found, SupportsCommitter):
 
 class Clerk(CommittingWriter):
     def __init__(self, ledger):
-        self.ledger, self.records = ledger, []
+        self.ledger = ledger
+        self.begin()
+
+    def begin(self):
+        self.transaction = uuid.uuid4().hex
+        self.ledger.open[self.transaction] = []
 
     def write(self, batch):
         self.ledger.fail_at("record")
-        self.records += batch.records
+        self.ledger.open[self.transaction] += batch.records
 
     def prepare_commit(self):
-        transaction = uuid.uuid4().hex
-        self.ledger.open[transaction] = self.records
-        self.ledger.prepare(transaction)
-        self.records = []
-        return [transaction]
+        prepared = self.transaction
+        self.ledger.prepare(prepared)
+        self.begin()
+        return [prepared]
 
 
 class Cashier(Committer):
@@ -261,11 +265,9 @@ class Slot(CheckpointPort):
         self.subtask.open(None if restored is None else restored.snapshots(self.id.vertex))
 
     def step(self) -> None:
-        """Read a little, behind the barriers that were asked for."""
-        records = self.world.rnd.randint(1, 3)
-        barriers = [*self.barriers]
-        self.barriers.clear()
-        self.subtask.run_slice(records, 1 << 20, barriers, self.assignment)
+        """Read a record, behind a barrier if one was asked for."""
+        barriers = [self.barriers.popleft()] if self.barriers else []
+        self.subtask.run_slice(1, 1 << 20, barriers, self.assignment)
         self.subtask.end_slice(0.0)
         self.assignment = None
         self._check()
@@ -441,6 +443,8 @@ class World:
         self.next_id = 1
         self.durable: list[Checkpoint] = []
         self.savepoints: list[Checkpoint] = []
+        self.surprises: deque[Callable[[], None]] = deque()
+        """What happens right after something was published."""
         self.origins = [] if origin is None else [origin]
         self.start_driver(width)
 
@@ -547,6 +551,8 @@ class World:
             case Publish(checkpoint):
                 self._keep(checkpoint)
                 self.carry_out(self.coordinator.published(checkpoint, self.now))
+                if self.surprises:
+                    self.surprises.popleft()()
 
     def carry_out(self, instructions: list) -> None:
         for instruction in instructions:
@@ -574,10 +580,7 @@ class World:
     # --- the end --------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """No misfortune any more: the job ends, and everything that it read is visible once."""
-        self.trouble = 0
-        for outside in self.work.outsides:
-            outside.troubles.clear()
+        """No further misfortune: the job ends, and everything that it read is visible once."""
         for _ in range(100):
             self.advance(20)
             self.now += 1.0

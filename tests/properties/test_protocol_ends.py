@@ -17,7 +17,7 @@ CHOICES = st.integers(0, 1_000_000)
 WIDTHS = st.integers(1, 3)
 AFTERWARDS = st.sampled_from([0, 4, 12, 40])
 """How much happens by itself before the next thing that somebody wants, or that goes wrong."""
-STREAMS = st.lists(st.sampled_from([0, 2, 6, 30]), min_size=1, max_size=3)
+STREAMS = st.lists(st.sampled_from([0, 2, 10, 40]), min_size=2, max_size=3)
 
 
 class Ends(RuleBasedStateMachine):
@@ -26,7 +26,7 @@ class Ends(RuleBasedStateMachine):
     @initialize(
         sink=st.sampled_from(list(SINKS)),
         lengths=st.lists(STREAMS, min_size=1, max_size=2),
-        width=WIDTHS,
+        width=st.integers(2, 3),
         failover=st.sampled_from(FailoverStrategy),
         seed=CHOICES,
     )
@@ -59,8 +59,16 @@ class Ends(RuleBasedStateMachine):
 
     @rule(choice=CHOICES, then=AFTERWARDS)
     def a_pipeline_fails(self, choice, then):
-        self.world.pipelines[choice % len(self.world.pipelines)].fail(TROUBLE)
+        self.fail(choice)
         self.world.advance(then)
+
+    @rule(choice=CHOICES, then=AFTERWARDS)
+    def a_pipeline_will_fail_when_something_is_published(self, choice, then):
+        self.world.surprises.append(lambda: self.fail(choice))
+        self.world.advance(then)
+
+    def fail(self, choice):
+        self.world.pipelines[choice % len(self.world.pipelines)].fail(TROUBLE)
 
     @rule(width=WIDTHS, then=AFTERWARDS)
     def another_driver_goes_on(self, width, then):
@@ -79,7 +87,7 @@ class Ends(RuleBasedStateMachine):
                 self.world.go_on_from(savepoint, self.world.rnd.randint(1, 3))
 
 
-Ends.TestCase.settings = examples(40, stateful_step_count=20, phases=[Phase.generate])
+Ends.TestCase.settings = examples(60, stateful_step_count=20, phases=[Phase.generate])
 TestEnds = Ends.TestCase
 
 
