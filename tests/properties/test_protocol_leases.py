@@ -123,6 +123,9 @@ class Leases(RuleBasedStateMachine):
                 case "deploy", attempt:
                     if process.state.deploy(PIPELINE, attempt):
                         process.is_open = process.state.open(PIPELINE, attempt, local)
+                        # To open is to act: sinks commit and abort what they find.
+                        others = {*self.acting(), *self.pool.ready().values()}
+                        assert not process.is_open or others <= {process.state.incarnation}
                 case "dismiss", reason:
                     process.state.exit(reason)
                     process.is_alive = False
@@ -160,9 +163,12 @@ class Leases(RuleBasedStateMachine):
         has_lease = process.is_alive and process.state.has_lease(self.now * process.speed)
         return has_lease and process.is_open
 
+    def acting(self):
+        return [p.state.incarnation for p in self.processes if self.may_act(p)]
+
     @invariant()
     def at_most_one_process_acts_for_the_slot(self):
-        acting = [p.state.incarnation for p in self.processes if self.may_act(p)]
+        acting = self.acting()
         ready = [*self.pool.ready().values()]
         assert len({*acting, *ready}) <= 1, f"{acting} may act, {ready} is ready"
 
