@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def temporary() -> Iterator[Path]:
     """Where driver, slots and Spark put temporary files; short, for sockets have names too."""
     directory = Path(tempfile.mkdtemp(prefix="tg-"))
+    directory.chmod(0o711)  # PostgreSQL runs as a user of its own
     before = tempfile.tempdir, os.environ.get("TMPDIR")
     tempfile.tempdir = os.environ["TMPDIR"] = str(directory)
     yield directory

@@ -13,7 +13,7 @@ from tidegate.common import RestartStrategies
 from tidegate.connectors.durable_log import DurableLog
 from tidegate.connectors.file_encodings import Encoder
 from tidegate.connectors.file_sink import FileSink
-from tidegate.core.errors import ConfigError, GraphError, NotAccepted
+from tidegate.core.errors import ConfigError, GraphError, NotAccepted, StorageError
 from tidegate.core.ids import SlotIndex
 from tidegate.datastream import CheckpointedFunction, MapFunction, SourceFunction
 from tidegate.datastream.connectors import CallbackSource, SocketSource, durable
@@ -80,8 +80,9 @@ def logged_below(directory):
     for log in logs_below(directory):
         numbers = log.numbers()
         try:
-            return [record for n in numbers for record in log.read(n).batch(None).records]
-        except Exception:  # it was deleted meanwhile
+            batches = [batch for n in numbers for batch in log.read(n).batches(None)]
+            return [record for batch in batches for record in batch.records]
+        except StorageError:  # it was deleted meanwhile
             return []
     return []
 

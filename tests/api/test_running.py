@@ -9,6 +9,7 @@ from tidegate.common import JobStatus, RestartStrategies, Types
 from tidegate.core.errors import GraphError, JobCanceled, NotSerializable, UserFunctionError
 from tidegate.datastream import JobManagerCheckpointStorage, MapFunction
 from tidegate.datastream.connectors import DataGeneratorSource
+from tidegate.testing import environments
 from tidegate.testing.environments import mini_environment
 
 
@@ -127,7 +128,8 @@ def test_chaining_changes_nothing_but_the_number_of_vertices():
         assert sorted(collect(stream.map(str))) == ["10", "6", "8"]
 
 
-def test_a_session_of_spark_is_needed_for_dataframes_only(env):
+def test_a_session_of_spark_is_needed_for_dataframes_only(env, monkeypatch):
+    monkeypatch.setattr(environments, "active_session", lambda: None)
     with pytest.raises(GraphError, match="DataFrames need Spark"):
         env.from_collection([1], Types.LONG()).to_dataframe()
 

@@ -346,7 +346,7 @@ def checkpoints_on(directory: Path) -> list[Checkpoint]:
 
 def named_files(found: Sequence[Checkpoint]) -> set[str]:
     """Every file that these checkpoints are made of, below the directory of their job."""
-    files = {f"{each.name}/_metadata" for each in found}
+    files = {f"{each.location.name}/_metadata" for each in found}
     return files | {each.resolver()(file)[1] for each in found for file in each.metadata.files}
 
 

@@ -88,7 +88,7 @@ def test_a_checkpoint_is_the_effect_of_exactly_the_records_before_its_positions(
         found = checkpoints_on(place / running.job.master.job_id)
         assert found
         for each in found:
-            assert state_of(program, each) == due(running, each.metadata), each.name
+            assert state_of(program, each) == due(running, each.metadata), each.path
 
     in_a_directory(example)
 

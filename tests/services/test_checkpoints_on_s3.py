@@ -27,6 +27,6 @@ def test_checkpoints_are_found_by_url_and_by_name(s3_url):
     assert found.location == (job, "chk-1")
     assert open_checkpoint(job).location.name == "chk-2"
     latest = find_latest(open_store(s3_url), job_name="job")
-    assert (latest.directory, latest.name) == (job, "chk-2")
+    assert latest.location == (job, "chk-2")
     store, path = latest.location.resolver()(shared("s"))
     assert store.read(path) == b"x"
