@@ -150,6 +150,7 @@ def main(directory: Path, backend: str, master: str) -> None:
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": 1000,
         "restart-strategy.fixed-delay.delay": "1 ms",
+        "tidegate.slot.start-timeout": "10 min",
     }
     env = StreamExecutionEnvironment.get_execution_environment(
         Configuration.from_dict(settings), spark=spark
