@@ -217,7 +217,7 @@ class Watched(MapFunction, CheckpointedFunction, CheckpointListener):
 
 
 class NotNow(Exception):
-    """Raised for a checkpoint that a `WatchedMap` shall decline."""
+    """Raised for a checkpoint that a `WatchedMap` must decline."""
 
 
 class WatchedMap(KeyedMapOperator):

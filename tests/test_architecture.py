@@ -184,7 +184,7 @@ def imports_beyond_the_standard_library(package: Path) -> list[str]:
 
 
 def decisions_of_slot_shells(package: Path) -> list[str]:
-    """Who is current is decided by the slot machine: nobody else compares what that is told by."""
+    """Only the slot machine decides who is current: no shell compares attempts or leases."""
     return [
         f"{file.relative_to(package)}:{node.lineno} compares {name!r}"
         for shells in SLOT_SHELLS

@@ -82,7 +82,7 @@ SETTINGS = CheckpointSettings(
 
 
 class Outside(Ledger):
-    """The outside system of one pipeline, which refuses what it is told to."""
+    """The outside system of one pipeline; it can be made to refuse a request."""
 
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex

@@ -24,7 +24,7 @@ from tidegate.types.typeinfo import Types
 
 KEYS, RECORDS = 3, 24
 TROUBLES: dict[tuple[str, str], Exception] = {}
-"""What functions of a run shall fail at, once."""
+"""Where functions of a run must fail, once each."""
 
 
 class Count(KeyedProcessFunction, CheckpointedFunction):
@@ -151,7 +151,7 @@ class Run:
 
 
 @given(st.data())
-# What fails may depend on the moment: it is told as it was found.
+# A failure may depend on timing, so it is reported without shrinking.
 @examples(4, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_however_often_a_job_is_stopped_for_nothing_it_has_its_result(data):
     pipelines = data.draw(st.integers(1, 2))

@@ -217,7 +217,7 @@ def begin(program, place):
 @given(programs(), journeys())
 @examples(
     6,
-    # What fails may depend on the moment: it is told as it was found.
+    # A failure may depend on timing, so it is reported without shrinking.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 def test_interrupted_and_carried_on_a_job_has_the_result_of_an_undisturbed_one(program, legs):

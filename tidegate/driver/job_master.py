@@ -404,7 +404,7 @@ class JobMaster:
         elif (reason := self.checkpoints.give_up(restored_from, error)) is None:
             region.restart()
         else:
-            # Another attempt would begin anew, or repeat what sinks have committed.
+            # A restart would start fresh, or repeat what sinks have committed.
             self._fail(reason)
 
     def _start_due_steps(self) -> None:

@@ -382,7 +382,7 @@ class CheckpointCoordinator:
         if goes_back:
             instructions.append(GoBack(self._triggered_by(pending.plan)))
         assert pending.abort_reason is not None
-        # What fails of what somebody asked for is told to them, and is no failure of the job.
+        # Whoever asked for it gets the error; it is no failure of the job.
         counts = pending.abort_reason.counts and pending.barrier.kind is BarrierKind.CHECKPOINT
         if counts and self._tolerance.failed(number):
             failed = CheckpointFailed(number, reason, self._settings.tolerable_failures)

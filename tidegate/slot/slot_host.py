@@ -79,7 +79,7 @@ class SlotHost:
         self.work_directory = work_directory
         self.permit = Permit(self._has_lease)
         self.is_over = threading.Event()
-        """Set when the process shall end."""
+        """Set when the process must end."""
         self._machine: SlotMachine[UnitAnswer] = SlotMachine(incarnation, now())
         self._lock = threading.Lock()
         """Held for every call of the machine."""

@@ -152,7 +152,7 @@ class FrozenState(KeyedStateImage):
 
 
 class NoKey:
-    """Stands where the place of a key's state would: whoever uses it is told why it is not."""
+    """Takes the place of a key's state where there is no key: using it raises an error."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
