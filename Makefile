@@ -3,8 +3,9 @@ PYTHON ?= python3
 
 VENV := .venv/bin/python
 RUN = JAVA_HOME="$$(.venv/bin/tidegate doctor --java-home)" PATH="$(CURDIR)/.venv/bin:$$PATH" PYTHONDONTWRITEBYTECODE=
-TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
-QUICK := not (slow or spark or cluster or soak)
+AT_A_TIME := --dist loadfile --no-loadscope-reorder -n
+QUICK := -m 'not (slow or spark or cluster or soak)' --ignore=tests/api --ignore=tests/services \
+  --ignore=tests/unit/cli --ignore=tests/unit/web
 TIMES := artifacts/tests.xml
 MINUTES ?= 60
 
@@ -35,11 +36,10 @@ demo: install
 	@$(RUN) $(VENV) examples/word_count.py
 
 test: install
-	@$(RUN) $(VENV) -m pytest $(TWO_AT_A_TIME) --junitxml=$(TIMES)
+	@$(RUN) $(VENV) -m pytest $(AT_A_TIME) 2 --junitxml=$(TIMES)
 
 check: install
-	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m pytest $(TWO_AT_A_TIME) -m '$(QUICK)' \
-	  --ignore=tests/api --ignore=tests/services
+	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m pytest $(AT_A_TIME) 4 $(QUICK)
 
 prove: install
 	@$(RUN) $(VENV) -m tests.prove --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

@@ -23,7 +23,7 @@ from tidegate.state.snapshot_reader import place_of
 RECORDS = pairs(60)
 
 
-@pytest.fixture(params=some("rocksdb", "hashmap"))
+@pytest.fixture(params=some("hashmap", "rocksdb"))
 def settings(request, tmp_path):
     return on_disk(
         tmp_path,

@@ -37,7 +37,7 @@ RETAINED = "execution.checkpointing.num-retained"
 TOLERABLE = "execution.checkpointing.tolerable-failed-checkpoints"
 
 
-@pytest.fixture(params=some("rocksdb", "hashmap"))
+@pytest.fixture(params=some("hashmap", "rocksdb"))
 def settings(request, tmp_path):
     return on_disk(tmp_path, **{"state.backend.type": request.param, "restart-strategy": "none"})
 

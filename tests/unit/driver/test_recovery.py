@@ -25,7 +25,7 @@ SETTINGS = {**CHECKPOINTS, **RESTARTS}
 RECORDS = pairs(60)
 
 
-@pytest.fixture(params=some("rocksdb", "hashmap"))
+@pytest.fixture(params=some("hashmap", "rocksdb"))
 def settings(request):
     return {**SETTINGS, "state.backend.type": request.param}
 

@@ -25,7 +25,7 @@ def plan(watch, tap, parallelism):
     return graph_of(summed(watch, read(tap)), parallelism=parallelism)
 
 
-@pytest.fixture(params=some("rocksdb", "hashmap"))
+@pytest.fixture(params=some("hashmap", "rocksdb"))
 def backend(request):
     return request.param
 

@@ -31,7 +31,7 @@ RECORDS = pairs(60)
 PATH = "execution.state-recovery.path"
 
 
-@pytest.fixture(params=some("rocksdb", "hashmap"))
+@pytest.fixture(params=some("hashmap", "rocksdb"))
 def settings(request, tmp_path):
     values = {"state.backend.type": request.param, "execution.checkpointing.incremental": "true"}
     return on_disk(tmp_path / "checkpoints", **values)

@@ -44,7 +44,7 @@ from tidegate.types.typeinfo import Types
 RECORDS = pairs(60)
 
 
-@pytest.fixture(params=some("rocksdb", "hashmap"))
+@pytest.fixture(params=some("hashmap", "rocksdb"))
 def settings(request, tmp_path):
     return on_disk(
         tmp_path / "checkpoints",

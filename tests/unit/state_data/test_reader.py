@@ -41,7 +41,7 @@ def fill(backend):
             backend.event_timers.register(number * 1000, key, backend.place)
 
 
-@pytest.fixture(params=some("rocksdb", "hashmap"))
+@pytest.fixture(params=some("hashmap", "rocksdb"))
 def backend(request):
     return request.param
 

@@ -79,9 +79,8 @@ def test_a_job_is_stopped_with_a_savepoint(served, drain):
     done = served.order("/stop", {"drain": drain})
     assert "failure-cause" not in done, done
     assert Path(done["location"], "_metadata").is_file()
-    wait_until(lambda: served.job.status() is JobStatus.FINISHED)
-    (record,) = known_jobs()
-    (outcome,) = record.operations.values()
+    wait_until(lambda: known_jobs()[0].state == JobStatus.FINISHED.name)
+    (outcome,) = known_jobs()[0].operations.values()
     assert outcome["operation"] == {"location": done["location"]}
 
 
