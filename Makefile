@@ -4,8 +4,7 @@ PYTHON ?= python3
 VENV := .venv/bin/python
 RUN = JAVA_HOME="$$(.venv/bin/tidegate doctor --java-home)" PATH="$(CURDIR)/.venv/bin:$$PATH" PYTHONDONTWRITEBYTECODE=
 AT_A_TIME := --dist loadfile --no-loadscope-reorder -n
-QUICK := -m 'not (slow or spark or cluster or soak)' --ignore=tests/api --ignore=tests/services \
-  --ignore=tests/unit/cli --ignore=tests/unit/web
+QUICK := -m 'not (slow or spark)' tests/*.py tests/properties tests/unit --ignore=tests/unit/cli --ignore=tests/unit/web
 TIMES := artifacts/tests.xml
 MINUTES ?= 60
 

@@ -12,13 +12,15 @@ import pytest
 from services.__main__ import HOME
 from tests.effort import EFFORT
 
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SLOWEST_LAST = ("slow", "spark", "cluster", "soak")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Jobs of tests are not written down among those of the user."""
+    """Jobs of tests are not written down among those of the user; JVMs live for a short time."""
     if not _is_worker(config):
         os.environ["TIDEGATE_HOME"] = tempfile.mkdtemp(prefix="tidegate-tests-")
+        os.environ.setdefault("JAVA_TOOL_OPTIONS", _SHORT_LIVED)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
