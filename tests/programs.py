@@ -91,7 +91,9 @@ def graph_of(
 
 def settings_of(values: Mapping[str, object] | None = None) -> Settings:
     """Restarts do not wait, unless the test says so."""
-    return Settings.of({"restart-strategy.exponential-delay.initial-backoff": "1 ms", **(values or {})})
+    return Settings.of(
+        {"restart-strategy.exponential-delay.initial-backoff": "1 ms", **(values or {})}
+    )
 
 
 def results_of(handle: JobHandle, *names: str) -> list[list[Any]]:

@@ -64,9 +64,9 @@ PURE = ("protocol",)
 IMPURE = ("asyncio", "os", "queue", "socket", "subprocess", "tempfile", "threading", "time")
 """What code that only decides has no use for: threads, sockets, files, clocks."""
 ONLY_STANDARD_LIBRARY = ("prerequisites",)
-SLOT_SHELLS = ("slot/**/*.py", "testing/mini_cluster.py")
+SHELLS = ("driver/**/*.py", "slot/**/*.py", "testing/mini_cluster.py")
 NOT_COMPARED = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
-DECIDED_BY_THE_MACHINE = {"attempt", "incarnation", "lease", "lease_seconds", "deployed"}
+DECIDED_BY_THE_PROTOCOL = {"attempt", "incarnation", "lease", "lease_seconds", "deployed"}
 
 PACKAGE = Path(tidegate.__file__).parent
 HEIGHT = {room: -number for number, tier in enumerate(TIERS) for room in tier}
@@ -183,15 +183,15 @@ def imports_beyond_the_standard_library(package: Path) -> list[str]:
     ]
 
 
-def decisions_of_slot_shells(package: Path) -> list[str]:
-    """Only the slot machine decides who is current: no shell compares attempts or leases."""
+def decisions_of_shells(package: Path) -> list[str]:
+    """Only the protocol decides who is current: no shell compares attempts or leases."""
     return [
         f"{file.relative_to(package)}:{node.lineno} compares {name!r}"
-        for shells in SLOT_SHELLS
+        for shells in SHELLS
         for file in sorted(package.glob(shells))
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Compare) and not isinstance(node.ops[0], NOT_COMPARED)
-        for name in sorted(DECIDED_BY_THE_MACHINE & names_in(node))
+        for name in sorted(DECIDED_BY_THE_PROTOCOL & names_in(node))
     ]
 
 
@@ -204,7 +204,7 @@ def names_in(node: ast.AST) -> set[str]:
 
 RULES = (
     breaches_of_the_import_order,
-    decisions_of_slot_shells,
+    decisions_of_shells,
     imports_of_testing,
     imports_of_the_slot,
     impure_imports,
@@ -264,7 +264,7 @@ def test_the_package_keeps_the_rule(rule):
             "protocol/region.py:2 imports time",
         ),
         (
-            decisions_of_slot_shells,
+            decisions_of_shells,
             "slot/slot_host.py",
             "def is_stale(self, key):\n    return self._host.attempt != key.attempt",
             "slot/slot_host.py:2 compares 'attempt'",

@@ -86,7 +86,7 @@ class CheckpointNotices:
         slot: SlotIndex,
     ) -> None:
         """A slot knows that a checkpoint is complete."""
-        if attempt == self._drivers[pipeline].region.attempt:
+        if self._drivers[pipeline].region.is_current(attempt):
             self._ends.heard(pipeline, checkpoint_id, slot)
 
     def deployed(self, driver: PipelineDriver) -> None:

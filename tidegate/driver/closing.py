@@ -43,7 +43,7 @@ class Closing:
     def close(self, driver: PipelineDriver, *, hurry: bool) -> None:
         """Close the subtasks of a pipeline wherever they are deployed."""
         deployed = self._slots.ready().keys() & driver.region.slots
-        if driver.region.attempt > 0:
+        if driver.region.was_deployed:
             self._open.update((driver.pipeline.id, slot) for slot in deployed)
             self._slots.tell(deployed, Undeploy(driver.pipeline.id))
         if hurry:

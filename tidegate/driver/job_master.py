@@ -389,7 +389,7 @@ class JobMaster:
     def _deploy_failed(self, pipeline: PipelineId, attempt: Attempt, error: TidegateError) -> None:
         driver = self._drivers[pipeline]
         region = driver.region
-        is_current = region.state is RegionState.DEPLOYING and region.attempt == attempt
+        is_current = region.is_opening(attempt)
         restored_from = driver.restored_from
         is_final = isinstance(error, UserError | DirectoryTaken) and not isinstance(
             error, UserFunctionError
@@ -422,7 +422,7 @@ class JobMaster:
 
     def _step_through(self, event: StepThrough) -> None:
         driver = self._drivers[event.pipeline]
-        if (event.attempt, event.step) != (driver.region.attempt, driver.region.step_in_flight):
+        if not driver.region.runs(event.attempt, event.step):
             return
         failures = driver.observe(event, self._clock.time())
         for failure in failures:

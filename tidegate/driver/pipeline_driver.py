@@ -136,7 +136,7 @@ class PipelineDriver:
 
     def deployed(self, slot: SlotIndex, attempt: Attempt) -> None:
         """A slot opened its subtasks; when all have, the first step is due."""
-        if self.restoring is not None and attempt == self.region.attempt:
+        if self.restoring is not None and self.region.is_current(attempt):
             self.restoring.opened(slot)
         if not self.region.deployed(slot, attempt):
             return
@@ -146,7 +146,7 @@ class PipelineDriver:
 
     def state_read(self, slot: SlotIndex, attempt: Attempt, size: int) -> None:
         """A slot that opens its subtasks has read so much more."""
-        if self.restoring is not None and attempt == self.region.attempt:
+        if self.restoring is not None and self.region.is_current(attempt):
             self.restoring.read(slot, size)
 
     @property
@@ -265,7 +265,7 @@ class PipelineDriver:
     ) -> StepRequest:
         """The same request again when the step is repeated: its splits are assigned already."""
         request = self._request
-        if request is None or (request.attempt, request.step) != (order.attempt, order.step):
+        if request is None or order.tries == 1:
             if not assigner.is_open:
                 assigner.open()
             request = StepRequest(

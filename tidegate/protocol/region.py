@@ -112,7 +112,6 @@ class Region:
         self._awaited: set[SlotIndex] = set()
         self._last_step = StepNumber(0)
         self._tries = 0
-        self._cause: TidegateError | None = None
 
     @property
     def state(self) -> RegionState:
@@ -133,14 +132,20 @@ class Region:
         return self._last_step if self._tries else None
 
     @property
-    def cause(self) -> TidegateError | None:
-        """Why the region failed last."""
-        return self._cause
+    def was_deployed(self) -> bool:
+        return self._attempt > 0
 
-    @property
-    def awaited_slots(self) -> frozenset[SlotIndex]:
-        """The slots that have not said yet that they opened the current attempt."""
-        return frozenset(self._awaited)
+    def is_current(self, attempt: Attempt) -> bool:
+        """Whether this attempt was deployed last."""
+        return attempt == self._attempt
+
+    def is_opening(self, attempt: Attempt) -> bool:
+        """Whether some slots have not said yet that they opened this attempt."""
+        return self._state is RegionState.DEPLOYING and self.is_current(attempt)
+
+    def runs(self, attempt: Attempt, step: StepNumber) -> bool:
+        """Whether this step is in flight."""
+        return self._is_running(attempt) and step == self.step_in_flight
 
     def deploy(self) -> DeployTo:
         """Begin a new attempt; all its slots are ready."""
@@ -151,7 +156,7 @@ class Region:
 
     def deployed(self, slot: SlotIndex, attempt: Attempt) -> bool:
         """A slot opened its subtasks; True when it was the last one and steps may begin."""
-        if self._state is not RegionState.DEPLOYING or attempt != self._attempt:
+        if not self.is_opening(attempt):
             return False
         self._awaited.discard(slot)
         if self._awaited:
@@ -174,7 +179,7 @@ class Region:
         self, attempt: Attempt, step: StepNumber, failures: Sequence[TidegateError] = ()
     ) -> StepDone | RegionFails | None:
         """The Spark job of a step succeeded; `failures` are the marks that came through it."""
-        if not self._runs(attempt, step):
+        if not self.runs(attempt, step):
             return None
         self._tries = 0
         if failures:
@@ -185,7 +190,7 @@ class Region:
         self, attempt: Attempt, step: StepNumber, reason: str
     ) -> RunStep | RegionFails | None:
         """The Spark job of a step failed for Spark's own reasons: again, under the same number."""
-        if not self._runs(attempt, step):
+        if not self.runs(attempt, step):
             return None
         if self._tries < self._max_step_tries:
             self._tries += 1
@@ -201,14 +206,10 @@ class Region:
 
     def fail(self, attempt: Attempt, cause: TidegateError) -> RegionFails | None:
         """Something of this attempt failed; None if that is over or failing already."""
-        if attempt != self._attempt or self._state not in (
-            RegionState.DEPLOYING,
-            RegionState.RUNNING,
-        ):
+        if not (self.is_opening(attempt) or self._is_running(attempt)):
             return None
         abandoned = self.step_in_flight
         self._end_attempt(RegionState.FAILING)
-        self._cause = cause
         return RegionFails(attempt, cause, abandoned)
 
     def restart(self) -> StepNumber | None:
@@ -241,12 +242,8 @@ class Region:
         """All slots have closed its subtasks, or are gone."""
         self._move(RegionState.CANCELED)
 
-    def _runs(self, attempt: Attempt, step: StepNumber) -> bool:
-        return (
-            self._state is RegionState.RUNNING
-            and attempt == self._attempt
-            and step == self.step_in_flight
-        )
+    def _is_running(self, attempt: Attempt) -> bool:
+        return self._state is RegionState.RUNNING and self.is_current(attempt)
 
     def _end_attempt(self, state: RegionState) -> None:
         self._move(state)

@@ -11,6 +11,7 @@ from tidegate.core.errors import InternalError, StateMisuse, StateNotClaimed
 from tidegate.core.ids import OperatorId, SubtaskIndex
 from tidegate.graph.job_graph import Vertex
 from tidegate.state.backend import check_max_parallelism_unchanged
+from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.redistribution import Part, share_of
 from tidegate.state.snapshot import ChannelHandle, FileSegment, KeyedStateHandle, Segment
 
@@ -33,6 +34,11 @@ class OperatorRestore:
     def is_empty(self) -> bool:
         """Whether there is nothing to commit and nothing to hand on."""
         return not (self.parts or self.source_splits or any(k.segments for k in self.keyed))
+
+    def unsplit(self, key_groups: KeyGroupRange) -> KeyedStateHandle | None:
+        """The keyed state of just these key groups, if it is: later snapshots share its files."""
+        is_theirs = len(self.keyed) == 1 and self.keyed[0].key_groups == key_groups
+        return self.keyed[0] if is_theirs else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

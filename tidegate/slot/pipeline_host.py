@@ -262,16 +262,11 @@ class PipelineHost:
             return None
         subtask = SubtaskIndex(self._slot)
         own = vertex.key_groups_of(subtask)
-        is_same_directory = self._restored_directory == self._job_directory is not None
-        for operator_id, found in restored.subtask(vertex.id).operators.items():
-            is_whole = len(found.keyed) == 1 and found.keyed[0].key_groups == own
-            if self._snapshotter is not None and is_same_directory and is_whole:
-                self._snapshotter.remember(
-                    restored.checkpoint_id,
-                    SubtaskId(vertex.id, subtask),
-                    operator_id,
-                    found.keyed[0],
-                )
+        if self._snapshotter is not None and self._restored_directory == self._job_directory:
+            id = SubtaskId(vertex.id, subtask)
+            for operator_id, found in restored.subtask(vertex.id).operators.items():
+                if (handle := found.unsplit(own)) is not None:
+                    self._snapshotter.remember(restored.checkpoint_id, id, operator_id, handle)
         restored.verify_owned(vertex.id)
         return restored.snapshots(vertex.id)
 
