@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyarrow import fs
+from xxhash import xxh3_64
 
 from tidegate.connectors.file_system import find_files
 from tidegate.connectors.parquet import RowGroupCursor, RowGroupSplit, open_parquet
 from tidegate.connectors.source import ReaderContext
 from tidegate.connectors.splits import Cursor, SequentialReader
-from tidegate.core.errors import UnreadableInput
+from tidegate.core.errors import CorruptCheckpoint, UnreadableInput
 from tidegate.core.ids import CheckpointId
 from tidegate.storage.locations import below, is_url, parent_and_name, resolve
 from tidegate.stream.batch import Batch
@@ -32,7 +33,7 @@ from tidegate.types.arrow import ArrowFormat
 
 _BATCH = re.compile(r"batch-(\d+)")
 _STREAM, _ADOPTED = "stream", "adopted"
-_COPIED_AT_ONCE = 4 << 20
+_READ_AT_ONCE = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class StagedFile:
     owner: str
     retained: int
     """After how many checkpoints without it."""
+    checksum: int | None = None
+    """Of its bytes as the first reader found them."""
 
     @property
     def place(self) -> tuple[str, str, str, str]:
@@ -185,7 +188,7 @@ class StagedReader(SequentialReader):
     def add_splits(self, splits: Sequence[StagedRows | ReadFile]) -> None:
         for split in splits:
             if isinstance(split, StagedRows):
-                file = self._at_hand(split.file)
+                file = _verified(self._at_hand(split.file))
                 rows = replace(split.rows, path=file.path)
                 super().add_splits([StagedRows(file, rows)])
             elif self._is_own(split.file):
@@ -208,7 +211,8 @@ class StagedReader(SequentialReader):
         _, run, batch, name = file.place
         copy = below(directory, f"{_ADOPTED}/{self._run}/{run}-{batch}/{name}")
         _copy(found, copy)
-        return StagedFile(copy, self._context.job_id, self._context.retained_checkpoints)
+        context = self._context
+        return StagedFile(copy, context.job_id, context.retained_checkpoints, file.checksum)
 
     def files_of(self, splits: Sequence[StagedRows | ReadFile]) -> dict[str, str]:
         files = [split.file for split in splits if isinstance(split, StagedRows)]
@@ -276,16 +280,37 @@ class _StagedCursor(Cursor):
 
 
 def _copy(found: str, copy: str) -> None:
-    file_system, inner = resolve(found)
     target, place = resolve(copy)
     target.create_dir(place.rpartition("/")[0], recursive=True)
+    with target.open_output_stream(place) as copying:
+        for block in _blocks(found):
+            copying.write(block)
+
+
+def _verified(file: StagedFile) -> StagedFile:
+    """The file with its checksum.
+
+    Raises:
+        CorruptCheckpoint: it has changed since it was read first.
+    """
+    digest = xxh3_64()
+    for block in _blocks(file.path):
+        digest.update(block)
+    found = digest.intdigest()
+    if file.checksum not in (None, found):
+        raise CorruptCheckpoint(file.path, f"the checksum {file.checksum:x}", f"{found:x}")
+    return replace(file, checksum=found)
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    file_system, inner = resolve(path)
     try:
         source = file_system.open_input_stream(inner)
     except FileNotFoundError:
-        raise _gone(found) from None
-    with source, target.open_output_stream(place) as copying:
-        while block := source.read(_COPIED_AT_ONCE):
-            copying.write(block)
+        raise _gone(path) from None
+    with source:
+        while block := source.read(_READ_AT_ONCE):
+            yield block
 
 
 def _gone(path: str) -> UnreadableInput:

@@ -10,7 +10,7 @@ from tidegate.connectors.query_log import copy_of_log, write_log
 from tidegate.connectors.source import ReaderContext
 from tidegate.connectors.staging import ReadFile, StagedFile, StagedReader, StagedRows, Staging
 from tidegate.core.clock import ManualClock
-from tidegate.core.errors import LeaseEnded, UnreadableInput
+from tidegate.core.errors import CorruptCheckpoint, LeaseEnded, UnreadableInput
 from tidegate.core.permit import Permit
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import Types
@@ -171,6 +171,25 @@ def test_a_file_that_a_checkpoint_counts_on_and_that_is_gone_is_named(staging):
     Path(rows.path).unlink()
     with pytest.raises(UnreadableInput, match="that a checkpoint counts on, are gone"):
         reader(*splits([rows])).poll(1)
+
+
+def test_every_bit_that_has_changed_since_the_checkpoint_is_found(staging):
+    (rows,) = stage(staging, 0, list(range(40)))
+    reading = reader(*splits([rows]))
+    reading.poll(5)
+    saved = reading.snapshot()
+    file = Path(rows.path)
+    whole = file.read_bytes()
+    for position in range(0, len(whole), 3):
+        file.write_bytes(flipped(whole, position))
+        with pytest.raises(CorruptCheckpoint, match=r"part-0\.parquet is corrupt"):
+            reader(*saved)
+    file.write_bytes(whole)
+    assert numbers(read_all(reader(*saved))) == list(range(5, 40))
+
+
+def flipped(data, position):
+    return data[:position] + bytes([data[position] ^ 1 << position % 8]) + data[position + 1 :]
 
 
 def test_what_lost_attempts_staged_is_removed_and_what_counts_is_not(staging, tmp_path):
