@@ -373,7 +373,7 @@ def test_an_idle_topic_holds_up_nobody(kafka, new_topic):
     for _ in range(100):
         assert not reader.is_available()
         assert reader.poll(1000).status is InputStatus.NOTHING_AVAILABLE
-    assert time.perf_counter() - began < 1
+    assert time.perf_counter() - began < 5
     reader.close()
 
 

@@ -180,14 +180,13 @@ def test_cancel_before_the_slots_are_there(start):
 
 
 def test_cancel_does_not_wait_for_user_code_that_never_returns(start, watched):
-    release = threading.Event()
-    watched.behaviour["watched", "map"] = lambda value: release.wait(PATIENCE)
+    release, returned = threading.Event(), []
+    watched.behaviour["watched", "map"] = lambda value: returned.append(release.wait(PATIENCE))
     job = start(exchanged(read(ENDLESS)), settings={"task.cancellation.timeout": "50 ms"})
     wait_until(lambda: watched.calls["watched", "map"])
-    started = time.monotonic()
     job.master.cancel()
     job.fails(JobCanceled)
-    assert time.monotonic() - started < 20
+    assert not returned
     release.set()
 
 
@@ -389,6 +388,7 @@ def test_a_fault_of_the_driver_itself_ends_the_job(start):
     assert str(failure) == "RuntimeError: no network"
 
 
+@pytest.mark.slow
 def test_a_job_outlives_the_lease_of_its_slots(start, watched):
     """The slots of the mini cluster beat once a second."""
     job = start(

@@ -1,5 +1,3 @@
-import time
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -115,15 +113,12 @@ def test_another_max_parallelism_is_refused(a_state):
         a_state(groups=32).restore([a_state().freeze()])
 
 
-def test_a_million_keys_stay_below_100_megabytes_and_freeze_in_100_milliseconds():
+def test_a_million_keys_stay_below_100_megabytes():
     keys = KeyIndex([pa.string()], is_tuple=False)
     state = ColumnarState("s", "sums", keys, {"sum": NumberColumn(np.int64)}, ALL, GROUPS)
     for start in range(0, 1_000_000, 250_000):
         state.slots_of([pa.array([f"key-{i}" for i in range(start, start + 250_000)])])
     assert state.nbytes < 100_000_000
-    begin = time.thread_time()
-    state.freeze()
-    assert time.thread_time() - begin < 0.1
 
 
 @pytest.fixture
