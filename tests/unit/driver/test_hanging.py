@@ -1,6 +1,7 @@
 """What the driver waits for that never comes: every wait has an end, and says what hung."""
 
 import queue
+import re
 import threading
 
 import pytest
@@ -53,8 +54,7 @@ def hung_publication(monkeypatch, gate):
 def test_a_job_whose_storage_hangs_fails_and_says_so(start, watch, settings, hung_publication):
     job = start(summed(watch, read(Tap(RECORDS))), settings={**settings, **SOON})
     failure = job.fails(StorageError)
-    assert "checkpoint 1" in str(failure)
-    assert "0.2 s" in str(failure)
+    assert re.search(r"has not said for 0\.2 s whether checkpoint \d+ is written", str(failure))
 
 
 def test_a_job_whose_storage_hangs_can_be_cancelled(start, watch, settings, hung_publication):
