@@ -166,7 +166,7 @@ class Running:
         def saved() -> CheckpointMetadata | None:
             if self.job.master.result.done():
                 self.job.result()
-            point = self.job.master.checkpoints.restore_point()
+            point = self.job.master.checkpoints.retained.restore_point
             if point is None or point.metadata.job_id != self.job.master.job_id:
                 return None
             there = {n: positions(point.metadata, n, tap) for n, tap in self.taps.items()}

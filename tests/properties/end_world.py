@@ -43,9 +43,12 @@ from tidegate.operators.two_phase_commit import TwoPhaseCommitOperator
 from tidegate.protocol.assembly import CheckpointedJob
 from tidegate.protocol.coordinator import (
     CheckpointCoordinator,
+    FailJob,
+    Finish,
     NotifyAborted,
     NotifyComplete,
     Publish,
+    StopJob,
     Trigger,
 )
 from tidegate.protocol.failover import regions_to_reset
@@ -56,8 +59,6 @@ from tidegate.protocol.messages import (
     RestoreOrder,
     SplitAssignment,
 )
-from tidegate.protocol.pipeline_ends import PipelineEnds
-from tidegate.protocol.plan import PipelineFacts, PipelineProgress
 from tidegate.protocol.region import Region, RegionState
 from tidegate.protocol.restore_orders import restore_orders
 from tidegate.protocol.retained import RetainedCheckpoints
@@ -74,7 +75,7 @@ TROUBLE = ExternalError("no room")
 TARGET = SavepointTarget("/savepoints", "savepoint-1", SavepointFormat.CANONICAL)
 CONTEXT = OperatorHarness(MapOperator(abs)).context
 SETTINGS = CheckpointSettings(
-    interval=None,
+    interval=timedelta(days=1),
     timeout=timedelta(seconds=60),
     max_concurrent=2,
     tolerable_failures=10**6,
@@ -279,7 +280,9 @@ class Slot(CheckpointPort):
             case ("complete", number):
                 self.subtask.complete(number)
                 if self.subtask.failure is None:
-                    self.world.ends.heard(self.pipeline.number, number, self.index)
+                    self.world.coordinator.heard(
+                        self.pipeline.number, self.attempt, number, self.index
+                    )
         self._check()
 
     def _check(self) -> None:
@@ -390,7 +393,6 @@ class Pipeline:
                 slot.subtask.close()
         self.slots = []
         self.region.restart()
-        self.world.ends.remove(self.number)
 
     @property
     def expected(self) -> Counter[Any]:
@@ -453,7 +455,6 @@ class World:
         graph = self.work.graph(width)
         self.to_driver: deque[CheckpointAcknowledged | CheckpointDeclined] = deque()
         self.store: deque[Trigger | Publish] = deque()
-        self.ends = PipelineEnds()
         retained = RetainedCheckpoints(SETTINGS.num_retained, self.durable, self.origins)
         self.coordinator = CheckpointCoordinator(
             SETTINGS,
@@ -505,26 +506,14 @@ class World:
             self.look()
 
     def look(self) -> None:
-        for number in self.ends.known_to_all():
-            awaited = [each for p in self.coordinator.pending for each in p.missing]
-            if all(each.vertex != self.pipelines[number].vertex.id for each in awaited):
-                self.ends.remove(number)
-                self.pipelines[number].region.finish()
-        if self.coordinator.is_idle and any(
-            each.has_ended and each.number not in self.ends for each in self.pipelines
-        ):
-            self.coordinator.request(SnapshotRequest())
-        facts = {each.number: self._facts(each) for each in self.pipelines}
-        instructions, _ = self.coordinator.look(self.now, self.now, facts)
+        for pipeline in self.pipelines:
+            pipeline.region.all_ended = pipeline.has_ended
+        instructions, _ = self.coordinator.look(self.now, self.now, self.regions)
         self.carry_out(instructions)
 
-    def _facts(self, pipeline: Pipeline) -> PipelineFacts:
-        progress = PipelineProgress.UNAVAILABLE
-        if pipeline.region.state is RegionState.FINISHED:
-            progress = PipelineProgress.FINISHED
-        elif pipeline.is_running and pipeline.number not in self.ends:
-            progress = PipelineProgress.RUNNING
-        return PipelineFacts(progress, pipeline.region.attempt)
+    @property
+    def regions(self) -> dict[int, Region]:
+        return {each.number: each.region for each in self.pipelines}
 
     def order(self, kind: BarrierKind) -> None:
         is_savepoint = kind is BarrierKind.SAVEPOINT
@@ -550,7 +539,7 @@ class World:
                 self.carry_out(self.coordinator.not_published(number, TROUBLE, self.now))
             case Publish(checkpoint):
                 self._keep(checkpoint)
-                self.carry_out(self.coordinator.published(checkpoint, self.now))
+                self.carry_out(self.coordinator.published(checkpoint, self.now, self.regions))
                 if self.surprises:
                     self.surprises.popleft()()
 
@@ -561,16 +550,15 @@ class World:
                     self.store.append(instruction)
                 case NotifyAborted(number):
                     self._tell("aborted", number)
-                case NotifyComplete(checkpoint, barrier) if barrier.kind is BarrierKind.CHECKPOINT:
-                    self._completed(checkpoint)
-
-    def _completed(self, checkpoint: Checkpoint) -> None:
-        number = checkpoint.checkpoint_id
-        for pipeline in self.pipelines:
-            record = checkpoint.metadata.operators[pipeline.vertex.chain[0].operator_id]
-            if pipeline.has_ended and len(record.finished) == pipeline.width:
-                self.ends.add(pipeline.number, number, range(pipeline.width), float("inf"))
-        self._tell("complete", number)
+                case NotifyComplete(checkpoint):
+                    self._tell("complete", checkpoint.checkpoint_id)
+                case Finish(number):
+                    self.pipelines[number].region.finish()
+                case FailJob(cause):
+                    for pipeline in self.pipelines:
+                        pipeline.fail(cause)
+                case StopJob():
+                    self.lose_driver(self.pipelines[0].width)
 
     def _tell(self, what: str, number: int) -> None:
         for pipeline in self.pipelines:

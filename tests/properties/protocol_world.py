@@ -31,13 +31,7 @@ from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import CheckpointAcknowledged
 from tidegate.protocol.packet import FailureMark, Packet
 from tidegate.protocol.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
-from tidegate.protocol.plan import (
-    CheckpointPlan,
-    PipelineFacts,
-    PipelineProgress,
-    VertexFacts,
-    plan_checkpoint,
-)
+from tidegate.protocol.plan import CheckpointPlan, plan_checkpoint
 from tidegate.protocol.region import Region, RegionFails, RegionState, RunStep, StepDone
 from tidegate.protocol.slot_pool import (
     CancelLaunch,
@@ -310,11 +304,7 @@ class World:
     # --- checkpoints ------------------------------------------------------------------------
 
     def plan(self) -> CheckpointPlan:
-        vertices = [VertexFacts(v, PIPELINE, self.slots, v == SOURCE) for v in (SOURCE, SUM, SINK)]
-        facts = PipelineFacts(PipelineProgress.RUNNING, self.region.attempt)
-        plan = plan_checkpoint(vertices, {PIPELINE: facts})
-        assert isinstance(plan, CheckpointPlan)
-        return plan
+        return plan_checkpoint(self.checkpointed.graph.vertices, {PIPELINE: self.region})
 
     def trigger(self) -> None:
         number, self.next_checkpoint = self.next_checkpoint, self.next_checkpoint + 1

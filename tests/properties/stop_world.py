@@ -37,7 +37,6 @@ from tidegate.protocol.input_gate import REQUESTS, InputEnded, InputGate, Record
 from tidegate.protocol.messages import CheckpointDeclined, SlotReport, SourceReport
 from tidegate.protocol.pacing import NextStep, StepCaller
 from tidegate.protocol.packet import Channel
-from tidegate.protocol.plan import PipelineFacts, PipelineProgress
 from tidegate.protocol.region import Region, RegionState, RunStep
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import (
@@ -291,6 +290,8 @@ class World:
         job = played_job([slots for _ in vertices], vertices[::2], [v // 2 for v in vertices])
         self.coordinator = CheckpointCoordinator(settings, job, now=0.0)
 
+        self.regions = {pipeline.number: pipeline.region for pipeline in self.pipelines}
+
     @property
     def slots(self) -> list[Slot]:
         return [slot for pipeline in self.pipelines for slot in pipeline.slots]
@@ -322,14 +323,7 @@ class World:
             self.look()
 
     def look(self) -> None:
-        facts = {
-            pipeline.number: PipelineFacts(
-                PipelineProgress.RUNNING if pipeline.is_running else PipelineProgress.UNAVAILABLE,
-                pipeline.region.attempt,
-            )
-            for pipeline in self.pipelines
-        }
-        instructions, _ = self.coordinator.look(self.now, self.now, facts)
+        instructions, _ = self.coordinator.look(self.now, self.now, self.regions)
         self.carry_out(instructions)
 
     def order(self, kind: BarrierKind, *, drains: bool = False, awaits_next: bool = False) -> None:
@@ -351,7 +345,7 @@ class World:
             case Publish(checkpoint):
                 for pipeline in self.pipelines:
                     pipeline.assert_exact(checkpoint)
-                self.carry_out(self.coordinator.published(checkpoint, self.now))
+                self.carry_out(self.coordinator.published(checkpoint, self.now, self.regions))
 
     def _has_room(self, barrier: Barrier) -> bool:
         return self.can_stop or barrier.kind is not BarrierKind.STOP
@@ -371,8 +365,8 @@ class World:
                         if self.pipelines[number].is_running:
                             self.pipelines[number].reset()
                     self.carry_out(self.coordinator.region_failed(self.now))
-                case NotifyComplete(checkpoint, barrier) if barrier.kind is BarrierKind.STOP:
-                    self.stopped_with = checkpoint
+                case NotifyComplete():
+                    self.stopped_with = self.coordinator.retained.stop_point
 
     # --- the end --------------------------------------------------------------------------------
 

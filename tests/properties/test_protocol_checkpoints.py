@@ -14,7 +14,8 @@ from tidegate.core.errors import ProtocolViolation
 from tidegate.core.modes import SavepointFormat
 from tidegate.protocol.messages import CheckpointAcknowledged
 from tidegate.protocol.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
-from tidegate.protocol.plan import PipelineFacts, PipelineProgress, VertexFacts, plan_checkpoint
+from tidegate.protocol.plan import plan_checkpoint
+from tidegate.protocol.region import Region, RegionState
 from tidegate.protocol.retained import RetainedCheckpoints
 from tidegate.stream.elements import Barrier, BarrierKind, SavepointTarget, SnapshotRequest
 
@@ -40,7 +41,6 @@ class Checkpoints(RuleBasedStateMachine):
     def begin(self, parallelism, retained):
         self.now, self.attempt, self.number = 0.0, 1, 0
         self.job = played_job(parallelism)
-        self.vertices = [VertexFacts(v, 0, p, v == 0) for v, p in enumerate(parallelism)]
         self.retained = RetainedCheckpoints(retained)
         self.limit = retained
         self.pending: dict[int, PendingCheckpoint] = {}
@@ -61,8 +61,9 @@ class Checkpoints(RuleBasedStateMachine):
 
     @rule(request=REQUESTS)
     def trigger(self, request):
-        facts = PipelineFacts(PipelineProgress.RUNNING, self.attempt)
-        plan = plan_checkpoint(self.vertices, {0: facts})
+        region = Region(0, [0])
+        region.state, region.attempt = RegionState.RUNNING, self.attempt
+        plan = plan_checkpoint(self.job.graph.vertices, {0: region})
         self.number += 1
         self.said[self.number] = set()
         self.pending[self.number] = PendingCheckpoint(

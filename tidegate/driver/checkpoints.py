@@ -18,9 +18,9 @@ from tidegate.connectors.source import EnumeratorContext
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
-from tidegate.core.errors import DirectoryTaken, RepeatsCommitted, StorageError, TidegateError
+from tidegate.core.errors import DirectoryTaken, RepeatsCommitted, TidegateError
 from tidegate.core.fault_points import FaultPoint, Victim, passing
-from tidegate.core.ids import CheckpointId, JobId, PipelineId, VertexId
+from tidegate.core.ids import CheckpointId, PipelineId
 from tidegate.core.modes import (
     ExternalizedCheckpointRetention,
     RestoreMode,
@@ -43,11 +43,13 @@ from tidegate.protocol.coordinator import (
     Discard,
     Dispose,
     FailJob,
+    Finish,
     GoBack,
     Instruction,
     NotifyAborted,
     NotifyComplete,
     Publish,
+    StopJob,
     Trigger,
 )
 from tidegate.protocol.job_status import JobStatus
@@ -56,23 +58,14 @@ from tidegate.protocol.messages import (
     CheckpointDeclined,
     SnapshotPlace,
 )
-from tidegate.protocol.pending import PendingState
-from tidegate.protocol.plan import PipelineFacts
+from tidegate.protocol.region import Region
 from tidegate.protocol.restore import check_all_claimed
 from tidegate.protocol.restore_orders import with_restored_max_parallelism
 from tidegate.protocol.retained import RetainedCheckpoints
-from tidegate.storage.locations import below, shown
-from tidegate.stream.elements import BarrierKind, SavepointTarget, SnapshotRequest
+from tidegate.storage.locations import below
+from tidegate.stream.elements import BarrierKind, SavepointTarget
 
 _log = logging.getLogger("tidegate.checkpoint")
-_FINAL_RETRY_SECONDS = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class StopJob:
-    """No restart can help: another driver goes on with the job, or the storage hangs."""
-
-    cause: TidegateError
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +73,7 @@ class CancelJob:
     """The savepoint that was to precede it is there."""
 
 
-Effect = CancelJob | Trigger | NotifyComplete | NotifyAborted | GoBack | FailJob | StopJob
+Effect = CancelJob | Trigger | NotifyComplete | NotifyAborted | GoBack | Finish | FailJob | StopJob
 """What the job master has to carry out; everything else is done here."""
 
 
@@ -97,31 +90,33 @@ class JobCheckpoints:
     ) -> None:
         self._transfer_threads = transfer_threads
         self.history = CheckpointHistory()
-        self._home = home
-        self._retained = RetainedCheckpoints(
+        self.home = home
+        """Where the checkpoints are, for whom the job is handed over to."""
+        self.job_id = home.job_id
+        self.retained = RetainedCheckpoints(
             settings.num_retained,
             home.retained,
             home.origins,
             claims=settings.restore_mode is RestoreMode.CLAIM,
         )
-        point = self._retained.restore_point
+        point = self.retained.restore_point
         self.graph = (
             graph if point is None else with_restored_max_parallelism(graph, point.metadata)
         )
         """The job as it runs: with as many key groups as its restored state has."""
         self._settings = settings
         self._clock = clock
-        self._coordinator: CheckpointCoordinator = CheckpointCoordinator(
+        self.coordinator = CheckpointCoordinator(
             self._settings,
             CheckpointedJob(home.job_id, self.graph, home.directory),
             now=clock.monotonic(),
-            retained=self._retained,
+            retained=self.retained,
             next_id=home.next_id,
         )
         self._orders = SnapshotOrders()
         self.successor: JobGraph | None = None
         """The plan under which another master goes on from it, once it is complete."""
-        self._final_not_before = 0.0
+        self._regions: Mapping[PipelineId, Region] = {}
         self._store = StoreThread(home.store, settings.timeout.total_seconds())
         self._is_hurried = False
         guarantees = end_to_end(graph, settings)
@@ -170,137 +165,61 @@ class JobCheckpoints:
             raise
 
     @property
-    def job_id(self) -> JobId:
-        return self._home.job_id
-
-    @property
-    def is_enabled(self) -> bool:
-        return self._settings.is_enabled
-
-    @property
-    def include_ended_subtasks(self) -> bool:
-        """Whether a checkpoint can be taken when some subtasks have ended."""
-        return self._settings.after_tasks_finish
-
-    @property
-    def outlives_subtasks(self) -> bool:
-        """Whether checkpoints go on when subtasks have ended, and one precedes the job's end."""
-        return self.is_enabled and self._settings.after_tasks_finish
-
-    @property
-    def patience(self) -> float:
-        """Seconds in which a checkpoint is taken, and its notice taken in."""
-        return self._settings.timeout.total_seconds()
-
-    @property
     def place(self) -> SnapshotPlace:
         """Where subtasks write their state."""
         return SnapshotPlace(
-            directory=self._home.directory,
-            ownership=self._home.store.ownership,
+            directory=self.home.directory,
+            ownership=self.home.store.ownership,
             inline_threshold=self._settings.inline_threshold.get_bytes(),
             limit=self._settings.max_state_in_memory.get_bytes(),
             transfer_threads=self._transfer_threads,
-            is_regular=self.is_enabled,
+            is_regular=self._settings.is_enabled,
         )
 
     @property
     def for_enumerators(self) -> EnumeratorContext:
         """What the sources of the job may count on."""
-        directory = self._home.directory
+        directory = self.home.directory
         return EnumeratorContext(
             job_id=self.job_id,
-            is_checkpointed=self.is_enabled,
+            is_checkpointed=self._settings.is_enabled,
             retained_checkpoints=self._settings.num_retained,
             directory=None if directory is None else below(directory, TASK_OWNED),
         )
 
-    def start(self, post: Callable[[CheckpointEvent], None]) -> None:
+    def start(
+        self, post: Callable[[CheckpointEvent], None], regions: Mapping[PipelineId, Region]
+    ) -> None:
+        """Begin to take checkpoints of these pipelines; what happens to them is posted."""
+        self._regions = regions
         self._store.start(post)
-        for surplus in self._retained.trim():
+        for surplus in self.retained.trim():
             # Its driver died after it had published the next one.
             self._store.discard(surplus.checkpoint_id)
 
     # --- from trigger to completion -------------------------------------------------------------
 
-    def look(
-        self, pipelines: Mapping[PipelineId, PipelineFacts]
-    ) -> tuple[list[Effect], float | None]:
-        """Start what is due, give up what is late; and when to look again."""
-        if (hung := self._hung_publication()) is not None:
-            self.hurry()
-            return [StopJob(hung)], None
-        instructions, again = self._coordinator.look(
-            self._clock.monotonic(), self._clock.time(), pipelines
+    def look(self) -> tuple[list[Effect], float | None]:
+        """What is due, late or ended by now; and when to look again."""
+        instructions, again = self.coordinator.look(
+            self._clock.monotonic(), self._clock.time(), self._regions
         )
         return self._carry_out(instructions), again
-
-    def _hung_publication(self) -> StorageError | None:
-        """As long as its result is unknown, no other can begin and no region can be restored."""
-        timeout, now = self._settings.timeout.total_seconds(), self._clock.monotonic()
-        for pending in self._coordinator.pending:
-            is_publishing = pending.state is PendingState.PUBLISHING
-            if is_publishing and now >= pending.deadline + timeout:
-                target = pending.barrier.savepoint
-                place = self._home.directory if target is None else target.directory
-                return StorageError(
-                    shown(place or "the memory of the driver"),
-                    f"it has not said for {timeout:g} s whether checkpoint "
-                    f"{pending.checkpoint_id} is written",
-                    "start the job again when the storage answers",
-                )
-        return None
-
-    def request_final(self) -> None:
-        """A pipeline has ended: a checkpoint that says so shall follow soon."""
-        now = self._clock.monotonic()
-        if self._coordinator.is_idle and now >= self._final_not_before:
-            self._final_not_before = now + _FINAL_RETRY_SECONDS
-            self._coordinator.request(SnapshotRequest())
 
     def order(self, order: SnapshotOrder) -> None:
         """Take a checkpoint or savepoint soon; the order is answered when it is there."""
         request = order.request
         if self._commits and request.kind is BarrierKind.SAVEPOINT and not order.cancels:
             request = replace(request, awaits_next=True)
-        if self._coordinator.request(request):
+        if self.coordinator.request(request):
             self._orders.add(order)
         else:
             order.refuse("too many are asked for")
 
-    @property
-    def home(self) -> CheckpointHome:
-        """Where the checkpoints are, for whom the job is handed over to."""
-        return self._home
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether somebody has asked for the job's end with a savepoint that is not there yet."""
-        return self._orders.is_stop_among_them
-
-    @property
-    def stop_point(self) -> Checkpoint | None:
-        """The savepoint that the job ends with, once it is complete."""
-        return self._retained.stop_point
-
     def _refuse_orders(self, reason: str) -> None:
         """Those that have not begun never will."""
-        for request in self._coordinator.withdraw_requests():
+        for request in self.coordinator.withdraw_requests():
             self._orders.refuse(request.name, reason)
-
-    def awaits(self, pipeline: PipelineId) -> bool:
-        """Whether some checkpoint waits for a subtask of this pipeline."""
-        vertices = {v.id for v in self.graph.vertices if v.pipeline == pipeline}
-        return any(
-            subtask.vertex in vertices
-            for pending in self._coordinator.pending
-            for subtask in pending.missing
-        )
-
-    def sources_triggered(
-        self, checkpoint_id: CheckpointId, enumerators: Mapping[VertexId, bytes]
-    ) -> None:
-        self._coordinator.enumerated(checkpoint_id, enumerators)
 
     def acknowledged(self, message: CheckpointAcknowledged) -> list[Effect]:
         passing(FaultPoint.SNAPSHOT, Victim.DRIVER)
@@ -310,22 +229,22 @@ class JobCheckpoints:
             message.subtask,
             replace(message.statistics, acknowledged_at=wall),
         )
-        return self._carry_out(self._coordinator.acknowledged(message, wall))
+        return self._carry_out(self.coordinator.acknowledged(message, wall))
 
     def declined(self, message: CheckpointDeclined) -> list[Effect]:
-        return self._carry_out(self._coordinator.declined(message, self._clock.monotonic()))
+        return self._carry_out(self.coordinator.declined(message, self._clock.monotonic()))
 
     def handle(self, event: CheckpointEvent) -> list[Effect]:
         """Something that took long is done."""
         match event:
             case CheckpointBegun(trigger, None):
                 passing(FaultPoint.BARRIER, Victim.DRIVER)
-                is_wanted = self._coordinator.begun(trigger.barrier.checkpoint_id)
+                is_wanted = self.coordinator.begun(trigger.barrier.checkpoint_id)
                 return [trigger] if is_wanted else []
             case CheckpointBegun(trigger, error):
                 assert error is not None
                 number, now = trigger.barrier.checkpoint_id, self._clock.monotonic()
-                instructions = self._coordinator.not_begun(number, error, now)
+                instructions = self.coordinator.not_begun(number, error, now)
                 return self._not_stored(error, instructions)
             case PublicationSettled():
                 return self._publication_settled(event)
@@ -334,7 +253,7 @@ class JobCheckpoints:
         now = self._clock.monotonic()
         number = event.checkpoint.checkpoint_id
         if event.error is not None:
-            instructions = self._coordinator.not_published(number, event.error, now)
+            instructions = self.coordinator.not_published(number, event.error, now)
             return self._not_stored(event.error, instructions)
         passing(FaultPoint.PRE_COMMITTED, Victim.DRIVER)
         order = self._orders.of(number)
@@ -352,7 +271,7 @@ class JobCheckpoints:
                 1000 * record.duration,
                 1000 * event.seconds,
             )
-        effects = self._carry_out(self._coordinator.published(event.checkpoint, now))
+        effects = self._carry_out(self.coordinator.published(event.checkpoint, now, self._regions))
         self._orders.taken(number, path)
         return [*effects, CancelJob()] if order is not None and order.cancels else effects
 
@@ -364,20 +283,15 @@ class JobCheckpoints:
 
     def region_failed(self) -> list[Effect]:
         """Some region lost its state."""
-        self._final_not_before = 0.0
         self._refuse_orders("a part of the job restarted before it began; ask again when it runs")
-        return self._carry_out(self._coordinator.region_failed(self._clock.monotonic()))
+        return self._carry_out(self.coordinator.region_failed(self._clock.monotonic()))
 
     # --- recovery -------------------------------------------------------------------------------
 
     @property
     def is_settled(self) -> bool:
         """Whether it is known which checkpoint is the latest, or nobody can wait for that."""
-        return self._is_hurried or not self._coordinator.is_publishing
-
-    def restore_point(self) -> Checkpoint | None:
-        """Where to continue from."""
-        return self._retained.restore_point
+        return self._is_hurried or not self.coordinator.is_publishing
 
     def restored(self, point: Checkpoint) -> None:
         """A region is being deployed from this checkpoint."""
@@ -402,18 +316,18 @@ class JobCheckpoints:
 
     def give_up(self, checkpoint_id: CheckpointId, error: TidegateError) -> TidegateError | None:
         """A checkpoint cannot be read; why the job cannot use the one before it, if it cannot."""
-        tried = self.restore_point()
+        tried = self.retained.restore_point
         if tried is None or tried.checkpoint_id != checkpoint_id:
             # Another region has found out before.
             return error if tried is None else None
-        self._retained.drop(checkpoint_id)
+        self.retained.drop(checkpoint_id)
         return self._go_back_past(checkpoint_id, tried.path, error)
 
     def _go_back_past(
         self, checkpoint_id: CheckpointId, path: str, error: TidegateError
     ) -> TidegateError | None:
         """Note that a checkpoint cannot be read; returns why the job must not go on before it."""
-        older = self.restore_point()
+        older = self.retained.restore_point
         if older is None:
             return error
         if self._committing and not self._settings.skip_damaged:
@@ -432,7 +346,7 @@ class JobCheckpoints:
     def stop(self) -> None:
         """The job ends: take no checkpoint any more."""
         self._refuse_orders("the job ends")
-        self._carry_out(self._coordinator.stop(self._clock.monotonic()))
+        self._carry_out(self.coordinator.stop(self._clock.monotonic()))
 
     def hurry(self) -> None:
         """The job has to end: what is not known to be published by now is taken for not."""
@@ -442,7 +356,7 @@ class JobCheckpoints:
     def close(self, status: JobStatus) -> None:
         """Keep or delete what there is, as the settings say of a job that ends like this."""
         if self._settings.is_enabled and status.is_terminal and not self._is_kept(status):
-            self._store.remove(each.checkpoint_id for each in self._retained.own)
+            self._store.remove(each.checkpoint_id for each in self.retained.own)
         self._store.close()
         reason = "the job has ended" if status.is_terminal else "the job restarts; ask again then"
         self._orders.refuse_all(reason)
@@ -492,6 +406,9 @@ class JobCheckpoints:
                     self.history.failed(number, self._clock.time(), reason)
                     self._orders.not_taken(number, reason)
                     effects.append(instruction)
-                case NotifyComplete() | GoBack() | FailJob():
+                case StopJob():
+                    self.hurry()
+                    effects.append(instruction)
+                case NotifyComplete() | GoBack() | Finish() | FailJob():
                     effects.append(instruction)
         return effects

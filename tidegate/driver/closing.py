@@ -42,7 +42,7 @@ class Closing:
 
     def close(self, driver: PipelineDriver, *, hurry: bool) -> None:
         """Close the subtasks of a pipeline wherever they are deployed."""
-        deployed = self._slots.ready().keys() & driver.region.slots
+        deployed = self._slots.pool.ready().keys() & driver.region.slots
         if driver.region.was_deployed:
             self._open.update((driver.pipeline.id, slot) for slot in deployed)
             self._slots.tell(deployed, Undeploy(driver.pipeline.id))

@@ -27,21 +27,15 @@ from tidegate.core.errors import (
 from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import (
     Attempt,
+    CheckpointId,
     JobId,
     PipelineId,
     SlotIndex,
 )
-from tidegate.driver.checkpoint_notices import CheckpointNotices
-from tidegate.driver.checkpoints import (
-    CancelJob,
-    Effect,
-    JobCheckpoints,
-    StopJob,
-)
+from tidegate.driver.checkpoints import CancelJob, Effect, JobCheckpoints
 from tidegate.driver.chronicle import Chronicle
 from tidegate.driver.closing import Closing
 from tidegate.driver.cluster import Cluster, ClusterEvent, FromSlot, LineEnded, SlotJobEnded
-from tidegate.driver.deployment import Deployment
 from tidegate.driver.pipeline_driver import (
     EnumerationFailed,
     PipelineDriver,
@@ -65,16 +59,28 @@ from tidegate.driver.store_thread import (
     PublicationSettled,
 )
 from tidegate.exchange.contract import Exchange
-from tidegate.protocol.coordinator import FailJob, GoBack, NotifyAborted, NotifyComplete, Trigger
+from tidegate.graph.exchanges import exchanges_of
+from tidegate.protocol.coordinator import (
+    FailJob,
+    Finish,
+    GoBack,
+    NotifyAborted,
+    NotifyComplete,
+    StopJob,
+    Trigger,
+)
 from tidegate.protocol.failover import regions_to_reset
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.job_status import JobStatus, status_of
 from tidegate.protocol.messages import (
+    CheckpointAborted,
     CheckpointAcknowledged,
+    CheckpointCompleted,
     CheckpointDeclined,
     CheckpointNotified,
     Collected,
     ConsoleLines,
+    Deploy,
     Deployed,
     DeployFailed,
     Register,
@@ -85,6 +91,8 @@ from tidegate.protocol.messages import (
 )
 from tidegate.protocol.region import RegionFails, RegionState, RunStep
 from tidegate.protocol.restart_strategy import GiveUp, create_strategy
+from tidegate.protocol.restore import check_in_flight
+from tidegate.protocol.restore_orders import restore_orders, restored_enumerators
 
 _log = logging.getLogger("tidegate.job")
 _LONGEST_WAIT = 1.0
@@ -154,6 +162,7 @@ class JobMaster:
             )
             for pipeline in graph.pipelines
         }
+        self._regions = {id: driver.region for id, driver in self._drivers.items()}
         self._restart = create_strategy(
             settings.restart,
             checkpointing=settings.checkpointing.interval is not None,
@@ -164,13 +173,13 @@ class JobMaster:
             settings.restart, checkpointing=settings.checkpointing.interval is not None
         )
         self._failover = settings.restart.failover
-        self._deployment = Deployment(self._drivers, self._slots, checkpoints, self._poison, clock)
-        self._notices = CheckpointNotices(self._drivers, self._slots, checkpoints, clock)
         patience = settings.engine.cancellation_timeout.total_seconds()
         self._closing = Closing(self._drivers, self._slots, clock, patience)
         self._look_again_at: float | None = None
         self._failure: TidegateError | None = None
         self._is_canceled = False
+        self._is_ending = False
+        """Whether it has failed or is cancelled: everything is being closed."""
         self._is_successor = False
         self._thread = threading.Thread(target=self._run, name="tidegate-job", daemon=True)
 
@@ -214,7 +223,7 @@ class JobMaster:
             return JobStatus.FAILED if self.result.done() else JobStatus.FAILING
         if self._is_handed_over:
             return JobStatus.RESTARTING
-        status = status_of(driver.region.state for driver in self._drivers.values())
+        status = status_of(region.state for region in self._regions.values())
         if status.is_terminal and not self.result.done():
             return JobStatus.CANCELLING if self._is_canceled else JobStatus.RUNNING
         if status is JobStatus.CREATED and self._is_successor:
@@ -238,7 +247,7 @@ class JobMaster:
 
     def _run(self) -> None:
         try:
-            self.checkpoints.start(self._inbox.put)
+            self.checkpoints.start(self._inbox.put, self._regions)
             self._cluster.start(self._inbox.put)
             self._slots.start()
             while not self._is_over():
@@ -255,11 +264,8 @@ class JobMaster:
         finally:
             self._end()
 
-    def _now(self) -> float:
-        return self._clock.monotonic()
-
     def _patience(self) -> float:
-        wall, now = self._clock.time(), self._now()
+        wall, now = self._clock.time(), self._clock.monotonic()
         waits = [_LONGEST_WAIT]
         shortest = 0.0 if self._outputs.has_room() else _ROOM_SECONDS
         waits += [
@@ -267,20 +273,21 @@ class JobMaster:
             for driver in self._drivers.values()
             if driver.next_step.due is not None and driver.region.step_in_flight is None
         ]
-        waits += [at - now for at in self._deployment.times]
-        if self._look_again_at is not None:
-            waits.append(self._look_again_at - now)
-        if (tick := self._slots.next_tick()) is not None:
-            waits.append(tick - now)
-        return max(0.0, min(waits))
+        times = [driver.deploy_at for driver in self._drivers.values() if driver.deploy_at > now]
+        if self._look_again_at is not None and not self._is_ending:
+            times.append(self._look_again_at)
+        if (tick := self._slots.pool.next_tick()) is not None:
+            times.append(tick)
+        return max(0.0, min(waits + [at - now for at in times]))
 
     def _look_at_the_clock(self) -> None:
         self._slots.tick()
         self._deploy_what_can_be()
-        self._look_at_checkpoints()
-        self._finish_what_has_ended()
-        self._start_due_steps()
-        if self._closing.is_overdue:
+        if not self._is_ending:
+            effects, self._look_again_at = self.checkpoints.look()
+            self._apply(effects)
+            self._start_due_steps()
+        elif self._closing.is_overdue:
             self.checkpoints.hurry()
             self._closing.give_up()
 
@@ -289,23 +296,26 @@ class JobMaster:
             case FromSlot(incarnation, message):
                 if isinstance(message, Register):
                     self._slots.register(message)
-                elif self._slots.is_current(incarnation):
+                elif self._slots.pool.is_current(incarnation):
                     self._handle_slot(incarnation, message)
             case LineEnded(incarnation, is_certain):
                 self._slots.line_ended(incarnation, is_certain=is_certain)
             case SlotJobEnded(slot, reason):
                 self._slots.job_ended(slot, reason)
-            case StepThrough():
-                self._step_through(event)
-            case StepBroke(pipeline, attempt, step, reason):
-                action = self._drivers[pipeline].region.step_broke(attempt, step, reason)
-                if action is not None:
-                    _log.warning("step %s of pipeline %s broke: %s", step, pipeline, reason)
+            case StepThrough(pipeline, attempt):
+                failures, action = self._drivers[pipeline].step_through(event, self._clock.time())
+                for failure in failures:
+                    self._poison.failed(attempt, failure)
                 self._act(pipeline, action)
+            case StepBroke(pipeline, attempt, step, reason):
+                again = self._regions[pipeline].step_broke(attempt, step, reason)
+                if again is not None:
+                    _log.warning("step %s of pipeline %s broke: %s", step, pipeline, reason)
+                self._act(pipeline, again)
             case EnumerationFailed(pipeline, attempt, error):
-                self._act(pipeline, self._drivers[pipeline].region.fail(attempt, error))
+                self._act(pipeline, self._regions[pipeline].fail(attempt, error))
             case SourcesTriggered(checkpoint_id, enumerators):
-                self.checkpoints.sources_triggered(checkpoint_id, enumerators)
+                self.checkpoints.coordinator.enumerated(checkpoint_id, enumerators)
             case CheckpointBegun() | PublicationSettled():
                 self._apply(self.checkpoints.handle(event))
             case SnapshotOrder():
@@ -322,7 +332,6 @@ class JobMaster:
                 for seek in seeks:
                     _log.info("%s", seek)
                 self._drivers[pipeline].deployed(slot, attempt)
-                self._notices.deployed(self._drivers[pipeline])
             case StateRead(pipeline, attempt, size):
                 self._drivers[pipeline].state_read(slot, attempt, size)
             case DeployFailed(pipeline, attempt, error):
@@ -333,9 +342,9 @@ class JobMaster:
                 self._apply(self.checkpoints.declined(message))
             case CheckpointNotified(pipeline, attempt, checkpoint_id, failure):
                 if failure is not None:
-                    self._act(pipeline, self._drivers[pipeline].region.fail(attempt, failure))
+                    self._act(pipeline, self._regions[pipeline].fail(attempt, failure))
                 else:
-                    self._notices.heard(pipeline, attempt, checkpoint_id, slot)
+                    self.checkpoints.coordinator.heard(pipeline, attempt, checkpoint_id, slot)
             case Undeployed(pipeline, failure):
                 if failure is not None:
                     self._fail(failure)
@@ -357,34 +366,75 @@ class JobMaster:
         self._regions_failed(
             {
                 pipeline: failure
-                for pipeline, driver in self._drivers.items()
-                if (failure := driver.region.slot_gone(slot, reason)) is not None
+                for pipeline, region in self._regions.items()
+                if (failure := region.slot_gone(slot, reason)) is not None
             }
         )
 
     def _slots_missing(self, cause: TidegateError) -> None:
         """Slots cannot be started again: the restart strategy decides whether to go on trying."""
-        if self._failure is not None or self._is_canceled:
+        if self._is_ending:
             return
-        decision = self._restart.failed(self._now())
+        decision = self._restart.failed(self._clock.monotonic())
         if isinstance(decision, GiveUp):
             self._fail(cause)
             return
         _log.warning("the job goes on waiting for its slots: %s", cause)
-        states = {id: driver.region.state for id, driver in self._drivers.items()}
-        waiting = tuple(id for id, state in states.items() if state is RegionState.RESTARTING)
+        waiting = tuple(
+            id for id, region in self._regions.items() if region.state is RegionState.RESTARTING
+        )
         self.chronicle.restarted(self._clock.time(), cause, waiting)
         for id in waiting:
-            self._deployment.postpone(id, decision.at)
+            self._drivers[id].deploy_at = decision.at
 
     # --- pipelines --------------------------------------------------------------------------
 
     def _deploy_what_can_be(self) -> None:
-        if self._failure is None and self.checkpoints.is_settled:
-            try:
-                self._deployment.deploy_what_can_be()
-            except TidegateError as error:
-                self._fail(error)
+        """Those that wait for it and have all their slots."""
+        now = self._clock.monotonic()
+        waiting = [
+            driver
+            for driver in self._drivers.values()
+            if driver.region.state in (RegionState.CREATED, RegionState.RESTARTING)
+            and now >= driver.deploy_at
+        ]
+        if not waiting or not self.checkpoints.is_settled:
+            return
+        ready = self._slots.pool.ready().keys()
+        try:
+            for driver in waiting:
+                if driver.region.slots <= ready:
+                    self._deploy(driver)
+        except TidegateError as error:
+            self._fail(error)
+
+    def _deploy(self, driver: PipelineDriver) -> None:
+        """Send a pipeline to its slots, with what it goes on from.
+
+        Raises:
+            TidegateError: the checkpoint does not fit the job.
+        """
+        point = self.checkpoints.retained.restore_point
+        if point is None:
+            orders, order = {}, driver.deploy(None, {}, {})
+        else:
+            check_in_flight(point.metadata, exchanges_of(self._graph))
+            orders = restore_orders(driver.pipeline, point)
+            self.checkpoints.restored(point)
+            order = driver.deploy(
+                point.checkpoint_id,
+                restored_enumerators(driver.pipeline, point),
+                {slot: each.size for slot, each in orders.items()},
+            )
+        for slot in sorted(order.slots):
+            message = Deploy(
+                driver.pipeline.id,
+                order.attempt,
+                self.checkpoints.place,
+                orders.get(slot),
+                self._poison.orders(),
+            )
+            self._slots.tell([slot], message)
 
     def _deploy_failed(self, pipeline: PipelineId, attempt: Attempt, error: TidegateError) -> None:
         driver = self._drivers[pipeline]
@@ -420,15 +470,6 @@ class JobMaster:
             ):
                 driver.start_step(region.begin_step(), self._slots.addresses)
 
-    def _step_through(self, event: StepThrough) -> None:
-        driver = self._drivers[event.pipeline]
-        if not driver.region.runs(event.attempt, event.step):
-            return
-        failures = driver.observe(event, self._clock.time())
-        for failure in failures:
-            self._poison.failed(event.attempt, failure)
-        self._act(event.pipeline, driver.region.step_through(event.attempt, event.step, failures))
-
     def _act(self, pipeline: PipelineId, decision: object) -> None:
         match decision:
             case RunStep():
@@ -447,46 +488,36 @@ class JobMaster:
         self._apply(self.checkpoints.region_failed())
         cause = next(iter(failures.values())).cause
         names = ", ".join(str(pipeline) for pipeline in failures)
-        decision = self._restart.failed(self._now())
+        decision = self._restart.failed(self._clock.monotonic())
         if isinstance(decision, GiveUp):
             _log.info("pipeline %s failed, and so does the job: %s", names, decision.reason)
             self._fail(cause, tuple(failures))
             return
         _log.warning("pipeline %s failed, restarting: %s", names, cause)
         self.chronicle.restarted(self._clock.time(), cause, tuple(failures))
-        states = {id: driver.region.state for id, driver in self._drivers.items()}
+        states = {id: region.state for id, region in self._regions.items()}
         for id in {
             each for failed in failures for each in regions_to_reset(self._failover, failed, states)
         }:
             self._reset(id)
-            self._deployment.postpone(id, decision.at)
+            self._drivers[id].deploy_at = decision.at
 
     def _reset(self, pipeline: PipelineId) -> None:
-        driver = self._drivers[pipeline]
-        if driver.region.restart() is not None:
-            driver.cancel_step()
-        self._notices.restarted(pipeline)
+        if self._regions[pipeline].restart() is not None:
+            self._drivers[pipeline].cancel_step()
 
     def _go_back(self, pipelines: Iterable[PipelineId]) -> None:
         """A drain is aborted: no failure, so the restart strategy is not asked."""
         for pipeline in pipelines:
-            if self._drivers[pipeline].region.state is RegionState.RUNNING:
+            if self._regions[pipeline].state is RegionState.RUNNING:
                 _log.warning("the drain of pipeline %s was aborted, restarting", pipeline)
                 self._reset(pipeline)
         self._apply(self.checkpoints.region_failed())
 
     # --- checkpoints ------------------------------------------------------------------------
 
-    def _look_at_checkpoints(self) -> None:
-        if self._failure is not None or self._is_canceled:
-            self._look_again_at = None
-            self._notices.stop()
-            return
-        effects, self._look_again_at = self._notices.look()
-        self._apply(effects)
-
     def _ordered(self, order: SnapshotOrder) -> None:
-        if self.status is JobStatus.RUNNING and self.checkpoints.stop_point is None:
+        if self.status is JobStatus.RUNNING and self.checkpoints.retained.stop_point is None:
             self.checkpoints.order(order)
         else:
             self._refuse(order)
@@ -500,22 +531,28 @@ class JobMaster:
     def _apply(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Trigger():
-                    self._notices.trigger(effect)
-                case NotifyComplete():
-                    self._notices.completed(effect)
+                case Trigger(barrier, pipelines):
+                    for pipeline in pipelines:
+                        self._drivers[pipeline].next_step.trigger(barrier)
+                case NotifyComplete(checkpoint):
+                    self._tell_running(CheckpointCompleted, checkpoint.checkpoint_id)
                     passing(FaultPoint.COMMIT, Victim.DRIVER)
                 case NotifyAborted(checkpoint_id):
-                    self._notices.aborted(checkpoint_id)
+                    for driver in self._drivers.values():
+                        driver.next_step.abort(checkpoint_id)
+                    self._tell_running(CheckpointAborted, checkpoint_id)
+                case Finish(pipeline):
+                    self._regions[pipeline].finish()
+                    self._close_subtasks(self._drivers[pipeline])
                 case GoBack(pipelines):
                     self._go_back(pipelines)
                 case FailJob(cause):
                     self._regions_failed(
                         {
                             pipeline: failure
-                            for pipeline, driver in self._drivers.items()
-                            if driver.region.state is RegionState.RUNNING
-                            and (failure := driver.region.fail(driver.region.attempt, cause))
+                            for pipeline, region in self._regions.items()
+                            if region.state is RegionState.RUNNING
+                            and (failure := region.fail(region.attempt, cause))
                         }
                     )
                 case StopJob(cause):
@@ -525,25 +562,31 @@ class JobMaster:
                 case _:
                     assert_never(effect)
 
-    def _finish_what_has_ended(self) -> None:
-        for driver in self._notices.take_ended():
-            driver.region.finish()
-            self._close_subtasks(driver)
+    def _tell_running(
+        self,
+        message: type[CheckpointCompleted] | type[CheckpointAborted],
+        checkpoint_id: CheckpointId,
+    ) -> None:
+        for region in self._regions.values():
+            if region.state is RegionState.RUNNING:
+                notice = message(region.pipeline, region.attempt, checkpoint_id)
+                self._slots.tell(region.slots, notice)
 
     # --- the end ----------------------------------------------------------------------------
 
     def _fail(self, cause: TidegateError, pipelines: tuple[PipelineId, ...] = ()) -> None:
-        if self._failure is None and not self._is_canceled:
+        if not self._is_ending:
             self._failure = cause
             self.chronicle.failed(self._clock.time(), cause, pipelines)
             self._stop_everything()
 
     def _cancel(self) -> None:
-        if self._failure is None and not self._is_canceled:
+        if not self._is_ending:
             self._is_canceled = True
             self._stop_everything()
 
     def _stop_everything(self) -> None:
+        self._is_ending = True
         self.checkpoints.stop()
         self._slots.stop_launching()
         for driver in self._drivers.values():
@@ -555,12 +598,12 @@ class JobMaster:
         self._closing.settle()
 
     def _close_subtasks(self, driver: PipelineDriver) -> None:
-        self._closing.close(driver, hurry=self._failure is not None or self._is_canceled)
+        self._closing.close(driver, hurry=self._is_ending)
 
     def _is_over(self) -> bool:
         return (
-            self._closing.is_done
-            and all(driver.region.state.is_terminal for driver in self._drivers.values())
+            all(region.state.is_terminal for region in self._regions.values())
+            and self._closing.is_done
             and self.checkpoints.is_settled
         )
 

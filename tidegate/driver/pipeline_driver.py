@@ -30,7 +30,7 @@ from tidegate.graph.job_graph import Pipeline
 from tidegate.protocol.messages import SlotReport, StepOutcome, StepRequest
 from tidegate.protocol.pacing import NextStep, SliceSize
 from tidegate.protocol.packet import FailureMark, SlotOutOfReach
-from tidegate.protocol.region import DeployTo, Region, RunStep
+from tidegate.protocol.region import DeployTo, Region, RegionFails, RunStep, StepDone
 from tidegate.stream.elements import Barrier
 
 _log = logging.getLogger("tidegate.job")
@@ -97,6 +97,8 @@ class PipelineDriver:
             max_step_tries=settings.engine.step_attempts,
         )
         self.next_step = NextStep()
+        self.deploy_at = 0.0
+        """Not before is it deployed again, by the monotonic clock."""
         self.reports: dict[SlotIndex, SlotReport] = {}
         self.step_seconds: float | None = None
         self.restored_from: CheckpointId | None = None
@@ -105,6 +107,7 @@ class PipelineDriver:
         self._position = ReadPosition()
         self._exchange = exchange
         self._engine = settings.engine
+        self._slice_bytes = settings.engine.max_slice_bytes.get_bytes()
         self._post = post
         self._assigner: SplitAssigner | None = None
         self._request: StepRequest | None = None
@@ -173,9 +176,13 @@ class PipelineDriver:
     def cancel_step(self) -> None:
         self._exchange.cancel_step(self.pipeline)
 
-    def observe(self, event: StepThrough, now: float) -> list[TidegateError]:
-        """Take in a step that is through; returns why the region must fail, if it must."""
+    def step_through(
+        self, event: StepThrough, now: float
+    ) -> tuple[list[TidegateError], StepDone | RegionFails | None]:
+        """Take in a step that is through; returns what failed in it, and what follows."""
         failures: list[TidegateError] = []
+        if not self.region.runs(event.attempt, event.step):
+            return failures, None
         marks: dict[SlotIndex, FailureMark] = {}
         for outcome in event.outcomes:
             if isinstance(outcome, SlotOutOfReach):
@@ -197,25 +204,15 @@ class PipelineDriver:
             now=now,
             discovery_seconds=_DISCOVERY_SECONDS if self._assigner.may_find_more else None,
         )
-        return failures
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether every subtask of every vertex has ended."""
-        return (
-            all(
-                vertex.id in report.finished
-                for vertex in self.pipeline.vertices
-                for slot in range(vertex.parallelism)
-                if (report := self.reports.get(SlotIndex(slot))) is not None
-            )
-            and len(self.reports) == self.pipeline.slots
+        finished = [report.finished for report in self.reports.values()]
+        subtasks = sum(vertex.parallelism for vertex in self.pipeline.vertices)
+        return failures, self.region.step_through(
+            event.attempt,
+            event.step,
+            failures,
+            some_ended=any(finished),
+            all_ended=sum(map(len, finished)) == subtasks,
         )
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether some subtask has ended."""
-        return any(report.finished for report in self.reports.values())
 
     def close(self) -> None:
         """Close the enumerators; what does not return is left to itself."""
@@ -273,7 +270,7 @@ class PipelineDriver:
                 attempt=order.attempt,
                 step=order.step,
                 slice_records=self._slice.records,
-                slice_bytes=self._engine.max_slice_bytes.get_bytes(),
+                slice_bytes=self._slice_bytes,
                 barriers=barriers,
                 assignments=assigner.assign(),
             )

@@ -64,7 +64,7 @@ class Slots:
         self._were_all_there = False
         self._lease = engine.heartbeat_timeout.total_seconds()
         self._patience = engine.slot_start_timeout.total_seconds()
-        self._pool = SlotPool(number, lease=self._lease, now=clock.monotonic())
+        self.pool = SlotPool(number, lease=self._lease, now=clock.monotonic())
         self._to_launch: deque[Launch] = deque()
         self._look_for_room_at = 0.0
         self._shortage: TidegateError | None = None
@@ -73,41 +73,35 @@ class Slots:
         """When it is too late for slots that are missing."""
 
     def start(self) -> None:
-        self._deadline = self._now() + self._patience
-        self._carry_out(self._pool.start(self._now()))
+        self._deadline = self._clock.monotonic() + self._patience
+        self._carry_out(self.pool.start(self._clock.monotonic()))
         self._launch_what_can_be()
-
-    def ready(self) -> dict[SlotIndex, Incarnation]:
-        """The slots in which pipelines can be deployed."""
-        return self._pool.ready()
-
-    def is_current(self, incarnation: Incarnation) -> bool:
-        """Whether what this process says counts."""
-        return self._pool.is_current(incarnation)
 
     def tell(self, slots: Iterable[SlotIndex], message: DriverMessage) -> None:
         """Send a message to those of the slots that are there."""
-        ready = self._pool.ready()
+        ready = self.pool.ready()
         for slot in slots:
             if slot in ready:
                 self._cluster.send(ready[slot], message)
 
-    def next_tick(self) -> float | None:
-        """When `tick` has something to do, if nothing happens before."""
-        return self._pool.next_tick()
-
     def tick(self) -> None:
         """Time has passed."""
-        self._carry_out(self._pool.tick(self._now()))
-        self._launch_what_can_be()
-        missing = self._pool.missing()
+        if instructions := self.pool.tick(self._clock.monotonic()):
+            self._carry_out(instructions)
+        if self._to_launch:
+            self._launch_what_can_be()
+        if self._deadline is not None:
+            self._look_for_missing(self._deadline)
+
+    def _look_for_missing(self, deadline: float) -> None:
+        missing = self.pool.missing()
         if not missing:
             self._were_all_there = True
             self._deadline = None
-        elif self._deadline is not None and self._now() >= self._deadline:
+        elif self._clock.monotonic() >= deadline:
             names = ", ".join(f"slot {m.slot}: {m.reason.value}" for m in missing)
             waited = ExternalError(f"waited too long for resources ({names})")
-            self._deadline = self._now() + self._patience
+            self._deadline = self._clock.monotonic() + self._patience
             self._miss(self._shortage or waited)
 
     def register(self, message: Register) -> None:
@@ -118,22 +112,24 @@ class Slots:
                 ExternalError(f"slot {incarnation.slot} cannot serve this job: {difference}")
             )
             return
-        self._carry_out(self._pool.registered(incarnation, self._now()))
-        if self._pool.is_current(incarnation):
+        self._carry_out(self.pool.registered(incarnation, self._clock.monotonic()))
+        if self.pool.is_current(incarnation):
             self.addresses[incarnation.slot] = message.address
             self._cluster.send(incarnation, Accepted(self._package, self._lease))
 
     def beat(self, incarnation: Incarnation, number: int) -> None:
-        if self._pool.beat(incarnation, self._now()):
+        if self.pool.beat(incarnation, self._clock.monotonic()):
             self._cluster.send(incarnation, DriverHeartbeat(number))
 
     def line_ended(self, incarnation: Incarnation, *, is_certain: bool) -> None:
-        self._carry_out(self._pool.line_ended(incarnation, self._now(), is_certain=is_certain))
+        self._carry_out(
+            self.pool.line_ended(incarnation, self._clock.monotonic(), is_certain=is_certain)
+        )
 
     def job_ended(self, slot: SlotIndex, reason: str) -> None:
         _log.debug("the Spark job of slot %s ended: %s", slot, reason)
-        self._carry_out(self._pool.job_ended(slot, self._now()))
-        for missing in self._pool.missing():
+        self._carry_out(self.pool.job_ended(slot, self._clock.monotonic()))
+        for missing in self.pool.missing():
             if missing.slot == slot and missing.failed_starts >= _MOST_FAILED_STARTS:
                 self._miss(ExternalError(f"slot {slot} cannot be started: {reason}"))
 
@@ -151,21 +147,18 @@ class Slots:
 
     def shut_down(self) -> None:
         """Send home who is there."""
-        self._pool.shut_down()
-        self.tell(list(self._pool.ready()), Shutdown())
-
-    def _now(self) -> float:
-        return self._clock.monotonic()
+        self.pool.shut_down()
+        self.tell(list(self.pool.ready()), Shutdown())
 
     def _launch_what_can_be(self) -> None:
         """Start slots only while there is room for all of them and the steps between them."""
-        if self._is_stopped or not self._to_launch or self._now() < self._look_for_room_at:
+        if self._is_stopped or self._clock.monotonic() < self._look_for_room_at:
             return
         self._shortage = self._cluster.shortage()
         if self._shortage is not None:
             if self._look_for_room_at > 0:
                 _log.info("waiting for resources: %s", self._shortage)
-            self._look_for_room_at = self._now() + _LOOK_FOR_ROOM_SECONDS
+            self._look_for_room_at = self._clock.monotonic() + _LOOK_FOR_ROOM_SECONDS
             return
         while self._to_launch:
             order = self._to_launch.popleft()
@@ -184,7 +177,7 @@ class Slots:
                     _log.debug("%s is ready", incarnation)
                 case SlotGone(incarnation, reason):
                     self.addresses.pop(incarnation.slot, None)
-                    self._deadline = self._now() + self._patience
+                    self._deadline = self._clock.monotonic() + self._patience
                     self._on_gone(incarnation.slot, reason)
                 case _:
                     assert_never(instruction)

@@ -57,10 +57,6 @@ class SnapshotOrders:
         self._by_request: dict[str, SnapshotOrder] = {}
         self._requests: dict[CheckpointId, str] = {}
 
-    @property
-    def is_stop_among_them(self) -> bool:
-        return any(order.request.kind is BarrierKind.STOP for order in self._by_request.values())
-
     def add(self, order: SnapshotOrder) -> None:
         self._by_request[order.request.name] = order
 

@@ -13,14 +13,6 @@ MAX_QUEUED = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """Take this checkpoint now."""
-
-    request: SnapshotRequest
-    periodic: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Wait:
     """Nothing to start before this time, unless something happens; None: whatever the time."""
 
@@ -42,18 +34,20 @@ class CheckpointSchedule:
             self._interval = max(settings.interval.total_seconds(), self._min_pause)
         self._next_periodic = None if self._interval is None else now + self._interval
         self._earliest = now
-        self._queue: list[SnapshotRequest] = []
+        self.queue: list[SnapshotRequest] = []
+        """Those that wait, the next one first."""
 
     def submit(self, request: SnapshotRequest) -> bool:
         """Queue a request; False if too many wait already."""
-        if len(self._queue) >= MAX_QUEUED:
+        if len(self.queue) >= MAX_QUEUED:
             return False
-        bisect.insort(self._queue, request, key=_rank)
+        # Savepoints and stops come before checkpoints, then whoever asked first.
+        bisect.insort(self.queue, request, key=lambda each: each.kind is BarrierKind.CHECKPOINT)
         return True
 
     def withdraw_all(self) -> tuple[SnapshotRequest, ...]:
         """The job ends or restarts: return those who wait, to be told."""
-        withdrawn, self._queue = tuple(self._queue), []
+        withdrawn, self.queue = tuple(self.queue), []
         return withdrawn
 
     def ended(self, now: float) -> None:
@@ -64,12 +58,12 @@ class CheckpointSchedule:
         """No periodic checkpoints from here on: the job is being stopped or restarted."""
         self._next_periodic = None
 
-    def decide(self, now: float, *, under_way: int) -> Start | Wait:
-        """What to do now, with so many checkpoints triggered and not yet decided."""
-        if self._queue:
-            first = self._queue[0]
+    def decide(self, now: float, *, under_way: int) -> SnapshotRequest | Wait:
+        """What to start now, with so many checkpoints triggered and not yet decided."""
+        if self.queue:
+            first = self.queue[0]
             if first.kind is not BarrierKind.CHECKPOINT or under_way < self._max_concurrent:
-                return Start(self._queue.pop(0))
+                return self.queue.pop(0)
         if self._next_periodic is None or self._interval is None:
             return Wait(None)
         due = max(self._next_periodic, self._earliest)
@@ -78,12 +72,7 @@ class CheckpointSchedule:
         if under_way >= self._max_concurrent:
             return Wait(None)
         self._next_periodic = now + self._interval
-        return Start(SnapshotRequest(), periodic=True)
-
-
-def _rank(request: SnapshotRequest) -> bool:
-    """Savepoints and stops come before checkpoints, then whoever asked first."""
-    return request.kind is BarrierKind.CHECKPOINT
+        return SnapshotRequest()
 
 
 class FailureTolerance:

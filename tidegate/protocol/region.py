@@ -106,53 +106,42 @@ class Region:
     ) -> None:
         self.pipeline = pipeline
         self.slots = frozenset(slots)
+        self.state = RegionState.CREATED
+        self.attempt = Attempt(0)
+        """The attempt deployed last; 0 before the first."""
+        self.last_step = StepNumber(0)
+        """The step that began last; 0 before the first."""
+        self.step_in_flight: StepNumber | None = None
+        self.some_ended = False
+        """Whether some subtask of the attempt has processed its last record."""
+        self.all_ended = False
         self._max_step_tries = max_step_tries
-        self._state = RegionState.CREATED
-        self._attempt = Attempt(0)
         self._awaited: set[SlotIndex] = set()
-        self._last_step = StepNumber(0)
         self._tries = 0
 
     @property
-    def state(self) -> RegionState:
-        return self._state
-
-    @property
-    def attempt(self) -> Attempt:
-        """The attempt deployed last; 0 before the first."""
-        return self._attempt
-
-    @property
-    def last_step(self) -> StepNumber:
-        """The step that began last; 0 before the first."""
-        return self._last_step
-
-    @property
-    def step_in_flight(self) -> StepNumber | None:
-        return self._last_step if self._tries else None
-
-    @property
     def was_deployed(self) -> bool:
-        return self._attempt > 0
+        return self.attempt > 0
 
     def is_current(self, attempt: Attempt) -> bool:
         """Whether this attempt was deployed last."""
-        return attempt == self._attempt
+        return attempt == self.attempt
 
     def is_opening(self, attempt: Attempt) -> bool:
         """Whether some slots have not said yet that they opened this attempt."""
-        return self._state is RegionState.DEPLOYING and self.is_current(attempt)
+        return self.state is RegionState.DEPLOYING and attempt == self.attempt
 
     def runs(self, attempt: Attempt, step: StepNumber) -> bool:
         """Whether this step is in flight."""
-        return self._is_running(attempt) and step == self.step_in_flight
+        return attempt == self.attempt and step == self.step_in_flight
 
     def deploy(self) -> DeployTo:
         """Begin a new attempt; all its slots are ready."""
         self._move(RegionState.DEPLOYING)
-        self._attempt = Attempt(self._attempt + 1)
+        self.attempt = Attempt(self.attempt + 1)
+        self.some_ended = self.all_ended = False
         self._awaited = set(self.slots)
-        return DeployTo(self._attempt, self.slots)
+        return DeployTo(self.attempt, self.slots)
 
     def deployed(self, slot: SlotIndex, attempt: Attempt) -> bool:
         """A slot opened its subtasks; True when it was the last one and steps may begin."""
@@ -166,22 +155,29 @@ class Region:
 
     def begin_step(self) -> RunStep:
         """Start the next step; the one before it is through."""
-        if self._state is not RegionState.RUNNING or self._tries:
+        if self.state is not RegionState.RUNNING or self.step_in_flight is not None:
             raise ProtocolViolation(
                 f"a step of pipeline {self.pipeline} was to begin while the region is "
-                f"{self._state.name} and step {self._last_step} is tried {self._tries} time(s)"
+                f"{self.state.name} and step {self.step_in_flight} is in flight"
             )
-        self._last_step = StepNumber(self._last_step + 1)
+        self.last_step = self.step_in_flight = StepNumber(self.last_step + 1)
         self._tries = 1
-        return RunStep(self._attempt, self._last_step, self._tries)
+        return RunStep(self.attempt, self.last_step, self._tries)
 
     def step_through(
-        self, attempt: Attempt, step: StepNumber, failures: Sequence[TidegateError] = ()
+        self,
+        attempt: Attempt,
+        step: StepNumber,
+        failures: Sequence[TidegateError] = (),
+        *,
+        some_ended: bool = False,
+        all_ended: bool = False,
     ) -> StepDone | RegionFails | None:
         """The Spark job of a step succeeded; `failures` are the marks that came through it."""
         if not self.runs(attempt, step):
             return None
-        self._tries = 0
+        self.step_in_flight = None
+        self.some_ended, self.all_ended = some_ended, all_ended
         if failures:
             return self.fail(attempt, failures[0])
         return StepDone(step)
@@ -195,18 +191,19 @@ class Region:
         if self._tries < self._max_step_tries:
             self._tries += 1
             return RunStep(attempt, step, self._tries)
-        tries, self._tries = self._tries, 0
-        return self.fail(attempt, StepFailed(self.pipeline, step, tries, reason))
+        self.step_in_flight = None
+        return self.fail(attempt, StepFailed(self.pipeline, step, self._tries, reason))
 
     def slot_gone(self, slot: SlotIndex, reason: str) -> RegionFails | None:
         """A slot of the region is lost, with everything in it."""
         if slot not in self.slots:
             return None
-        return self.fail(self._attempt, SlotLost(slot, reason))
+        return self.fail(self.attempt, SlotLost(slot, reason))
 
     def fail(self, attempt: Attempt, cause: TidegateError) -> RegionFails | None:
         """Something of this attempt failed; None if that is over or failing already."""
-        if not (self.is_opening(attempt) or self._is_running(attempt)):
+        is_live = self.state in (RegionState.DEPLOYING, RegionState.RUNNING)
+        if attempt != self.attempt or not is_live:
             return None
         abandoned = self.step_in_flight
         self._end_attempt(RegionState.FAILING)
@@ -224,15 +221,15 @@ class Region:
 
     def finish(self) -> None:
         """All subtasks have ended, and the final checkpoint, if there is one, is complete."""
-        if self._tries:
+        if self.step_in_flight is not None:
             raise ProtocolViolation(
-                f"pipeline {self.pipeline} was to finish while step {self._last_step} runs"
+                f"pipeline {self.pipeline} was to finish while step {self.step_in_flight} runs"
             )
         self._move(RegionState.FINISHED)
 
     def cancel(self) -> StepNumber | None:
         """Stop for good; returns a step that must be cancelled. Nothing if the region has ended."""
-        if self._state.is_terminal or self._state is RegionState.CANCELLING:
+        if self.state.is_terminal or self.state is RegionState.CANCELLING:
             return None
         abandoned = self.step_in_flight
         self._end_attempt(RegionState.CANCELLING)
@@ -242,17 +239,14 @@ class Region:
         """All slots have closed its subtasks, or are gone."""
         self._move(RegionState.CANCELED)
 
-    def _is_running(self, attempt: Attempt) -> bool:
-        return self._state is RegionState.RUNNING and self.is_current(attempt)
-
     def _end_attempt(self, state: RegionState) -> None:
         self._move(state)
-        self._tries = 0
+        self.step_in_flight = None
         self._awaited.clear()
 
     def _move(self, state: RegionState) -> None:
-        if state not in LEGAL_MOVES[self._state]:
+        if state not in LEGAL_MOVES[self.state]:
             raise ProtocolViolation(
-                f"pipeline {self.pipeline} cannot go from {self._state.name} to {state.name}"
+                f"pipeline {self.pipeline} cannot go from {self.state.name} to {state.name}"
             )
-        self._state = state
+        self.state = state

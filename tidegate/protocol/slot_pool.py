@@ -204,15 +204,18 @@ class SlotPool:
                 instructions.append(Dismiss(slot.current, reason))
                 instructions += self._give_up(slot, reason, now, may_act=False)
                 instructions.append(CancelLaunch(slot.index))
-            instructions += self._ready_if_alone(slot, now)
-            instructions += self._launch_if_due(slot, now)
+            if slot.phase is _Phase.WAITING:
+                instructions += self._ready_if_alone(slot, now)
+            elif slot.phase is _Phase.ABSENT:
+                instructions += self._launch_if_due(slot, now)
         return instructions
 
     def next_tick(self) -> float | None:
         """When `tick` would do something, if nothing else happens before."""
         times: list[float] = []
         for slot in self._slots.values():
-            times += slot.old_leases.values()
+            if slot.phase is _Phase.WAITING:
+                times += slot.old_leases.values()
             if slot.current is not None:
                 times.append(slot.leased_until)
             if slot.phase is _Phase.ABSENT and not self._shut_down:

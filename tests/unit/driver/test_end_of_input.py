@@ -45,7 +45,8 @@ def test_one_checkpoint_precedes_the_end_of_a_bounded_job(start, watch):
 def test_the_final_checkpoint_holds_every_subtask_as_finished(start, watch):
     kept = []
     job = start(summed(watch, read(RECORDS)), settings=ONLY_AT_THE_END)
-    watch.on("sums", "complete", lambda _: kept.append(job.master.checkpoints.restore_point()))
+    retained = job.master.checkpoints.retained
+    watch.on("sums", "complete", lambda _: kept.append(retained.restore_point))
     job.result()
     for record in kept[0].metadata.operators.values():
         assert record.finished == {0, 1}, record.name

@@ -342,7 +342,7 @@ def test_keyed_state_of_an_ended_subtask_is_in_every_later_checkpoint(start, wat
         tap.let(10 * restarts)
         wait_until(lambda count=2 + restarts: watch.count("others", "open") == count)
     job.wait_for_checkpoint()
-    records = job.master.checkpoints.restore_point().metadata.operators.values()
+    records = job.master.checkpoints.retained.restore_point.metadata.operators.values()
     (stored,) = [record for record in records if record.uid == "sums"]
     assert stored.finished == {0, 1}
     entries = [

@@ -12,22 +12,33 @@ from tidegate.protocol.coordinator import (
     CheckpointCoordinator,
     Discard,
     FailJob,
+    Finish,
     GoBack,
     NotifyAborted,
     NotifyComplete,
     Publish,
+    StopJob,
     Trigger,
 )
 from tidegate.protocol.messages import CheckpointDeclined
-from tidegate.protocol.plan import PipelineFacts, PipelineProgress
+from tidegate.protocol.region import Region, RegionState
 from tidegate.stream.elements import Barrier, BarrierKind, SavepointTarget, SnapshotRequest
 
 JOB = played_job([1, 2])
 EVERYBODY = [SubtaskId(0, 0), SubtaskId(1, 0), SubtaskId(1, 1)]
 TARGET = SavepointTarget("/savepoints", "savepoint-1", SavepointFormat.CANONICAL)
-RUNNING = {0: PipelineFacts(PipelineProgress.RUNNING, 1)}
-BUSY = {0: PipelineFacts(PipelineProgress.UNAVAILABLE, 1)}
 LOST = ExternalError("the disk is full")
+
+
+def region(state=RegionState.RUNNING, *, attempt=1, ended=False, pipeline=0):
+    found = Region(pipeline, [0, 1])
+    found.state, found.attempt = state, attempt
+    found.some_ended = found.all_ended = ended
+    return found
+
+
+RUNNING = {0: region()}
+BUSY = {0: region(RegionState.RESTARTING)}
 
 
 def coordinator(**settings):
@@ -63,7 +74,7 @@ def acknowledge_all(subject, number):
 def complete(subject, now):
     number = trigger(subject, now).barrier.checkpoint_id
     (publish,) = acknowledge_all(subject, number)
-    return subject.published(publish.checkpoint, now)
+    return subject.published(publish.checkpoint, now, RUNNING)
 
 
 def test_a_checkpoint_is_triggered_when_it_is_due_and_not_before():
@@ -115,11 +126,11 @@ def test_past_its_timeout_a_checkpoint_is_given_up_with_all_it_wrote():
     trigger(subject, 10.0)
     subject.acknowledged(ack(1, EVERYBODY[0]), 0.0)
     instructions, _ = subject.look(70.0, 0.0, RUNNING)
-    aborted, abandon, following = instructions
+    aborted, abandon = instructions
     assert isinstance(aborted, NotifyAborted)
     assert "timeout of 60 s" in aborted.reason
     assert abandon == Abandon(1, wrote(1, EVERYBODY[0]), is_whole=True)
-    assert following.barrier.checkpoint_id == 2
+    assert trigger(subject, 70.0).barrier.checkpoint_id == 2
 
 
 def test_what_is_acknowledged_too_late_is_deleted():
@@ -179,7 +190,7 @@ def test_a_newer_checkpoint_that_completes_subsumes_the_older_one():
     trigger(subject, 10.0)
     trigger(subject, 20.0)
     (publish,) = acknowledge_all(subject, 2)
-    notify, aborted, _ = subject.published(publish.checkpoint, 21.0)
+    notify, aborted, _ = subject.published(publish.checkpoint, 21.0, RUNNING)
     assert isinstance(notify, NotifyComplete)
     assert aborted == NotifyAborted(1, "checkpoint 2 completed before it")
 
@@ -192,7 +203,7 @@ def test_a_failed_region_aborts_what_is_not_being_published():
     aborted, _ = subject.region_failed(21.0)
     assert aborted.checkpoint_id == 2
     assert subject.is_publishing
-    subject.published(publish.checkpoint, 22.0)
+    subject.published(publish.checkpoint, 22.0, RUNNING)
     assert not subject.is_publishing
     assert subject.retained.latest.checkpoint_id == 1
 
@@ -207,10 +218,10 @@ def test_what_certainly_was_not_published_counts_as_failed():
     assert isinstance(failure, FailJob)
 
 
-@pytest.mark.parametrize("progress", [PipelineProgress.UNAVAILABLE, PipelineProgress.FINISHED])
-def test_none_is_taken_while_no_pipeline_can_take_part(progress):
+@pytest.mark.parametrize("state", [RegionState.RESTARTING, RegionState.FINISHED])
+def test_none_is_taken_while_no_pipeline_can_take_part(state):
     subject = coordinator()
-    assert subject.look(50.0, 0.0, {0: PipelineFacts(progress, 1)}) == ([], None)
+    assert subject.look(50.0, 0.0, {0: region(state)}) == ([], None)
     assert trigger(subject, 51.0).barrier.checkpoint_id == 1
 
 
@@ -221,7 +232,7 @@ def test_a_request_is_answered_without_waiting_for_the_interval():
     assert not subject.is_idle
     assert trigger(subject, 1.0).barrier.checkpoint_id == 1
     acknowledge = acknowledge_all(subject, 1)
-    subject.published(acknowledge[0].checkpoint, 1.5)
+    subject.published(acknowledge[0].checkpoint, 1.5, RUNNING)
     assert subject.is_idle
 
 
@@ -247,14 +258,14 @@ def test_a_savepoint_is_published_when_the_checkpoint_behind_it_is_complete():
     savepoint, checkpoint = begun_savepoint(subject, 1.0)
     assert acknowledge_all(subject, savepoint) == []
     (publish,) = acknowledge_all(subject, checkpoint)
-    assert published_ids(subject.published(publish.checkpoint, 2.0)) == [savepoint]
+    assert published_ids(subject.published(publish.checkpoint, 2.0, RUNNING)) == [savepoint]
 
 
 def test_a_savepoint_that_is_slower_than_the_checkpoint_behind_it_is_not_given_up():
     subject = coordinator()
     savepoint, checkpoint = begun_savepoint(subject, 1.0)
     (publish,) = acknowledge_all(subject, checkpoint)
-    (notify,) = subject.published(publish.checkpoint, 2.0)
+    (notify,) = subject.published(publish.checkpoint, 2.0, RUNNING)
     assert isinstance(notify, NotifyComplete)
     assert published_ids(acknowledge_all(subject, savepoint)) == [savepoint]
 
@@ -343,3 +354,96 @@ def test_a_drain_that_was_not_sent_has_ended_nothing():
     number = stop(subject, drains=True)
     instructions = subject.not_begun(number, LOST, 2.0)
     assert [type(each) for each in instructions] == [NotifyAborted, Abandon]
+
+
+# --- pipelines that have ended ------------------------------------------------------------------
+
+
+def saved_end(subject, regions, now=1.0):
+    """All subtasks have ended, and a checkpoint that says so is complete."""
+    (asked,), _ = subject.look(now, 0.0, regions)
+    number = asked.barrier.checkpoint_id
+    for each in EVERYBODY:
+        last = acknowledgement(number, each, number, attempt=1, is_finished=True)
+        instructions = subject.acknowledged(last, 0.0)
+    subject.published(instructions[0].checkpoint, now, regions)
+    return number
+
+
+def test_a_pipeline_that_has_ended_is_finished_once_all_its_slots_know_that_it_is_saved():
+    subject, regions = coordinator(), {0: region(ended=True)}
+    number = saved_end(subject, regions)
+    assert subject.look(2.0, 0.0, regions) == ([], None)
+    subject.heard(0, 1, number, 0)
+    subject.heard(0, 0, number, 1)
+    assert subject.look(2.0, 0.0, regions) == ([], None), "slot 1 was heard of an older attempt"
+    subject.heard(0, 1, number, 1)
+    assert subject.look(2.0, 0.0, regions) == ([Finish(0)], 2.0)
+
+
+def test_the_end_of_an_older_attempt_is_forgotten():
+    subject, regions = coordinator(), {0: region(ended=True)}
+    number = saved_end(subject, regions)
+    regions[0].attempt = 2
+    for slot in (0, 1):
+        subject.heard(0, 1, number, slot)
+    (again,), _ = subject.look(9.0, 0.0, regions)
+    assert isinstance(again, Trigger)
+
+
+def test_the_final_checkpoint_is_asked_for_again_after_a_pause():
+    subject, regions = coordinator(tolerable_failures=9), {0: region(ended=True)}
+    (asked,), _ = subject.look(1.0, 0.0, regions)
+    subject.declined(decline(asked.barrier.checkpoint_id, EVERYBODY[0]), 1.0)
+    assert subject.look(1.4, 0.0, regions)[0] == []
+    assert isinstance(subject.look(1.5, 0.0, regions)[0][0], Trigger)
+
+
+def test_slots_that_do_not_commit_the_end_in_time_fail_the_job():
+    subject, regions = coordinator(), {0: region(ended=True)}
+    number = saved_end(subject, regions)
+    subject.heard(0, 1, number, 0)
+    assert subject.look(60.9, 0.0, regions)[0] == []
+    ((failure,), _) = subject.look(61.0, 0.0, regions)
+    assert "slot 1: functions and sinks have not done within 60 s" in str(failure.cause)
+
+
+def test_without_checkpoints_a_pipeline_is_finished_when_its_last_step_is_through():
+    subject, regions = coordinator(interval=None), {0: region(ended=True)}
+    regions[0].step_in_flight = 7
+    assert subject.look(1.0, 0.0, regions) == ([], None)
+    regions[0].step_in_flight = None
+    assert subject.look(1.0, 0.0, regions) == ([Finish(0)], 1.0)
+
+
+def test_a_pipeline_that_drains_is_not_finished_before_its_savepoint_is_there():
+    subject, regions = coordinator(interval=None), {0: region()}
+    stop(subject, drains=True)
+    regions[0].all_ended = True
+    assert subject.look(2.0, 0.0, regions)[0] == []
+
+
+def test_a_stop_that_cannot_begin_because_subtasks_have_ended_keeps_nobody_from_finishing():
+    subject = coordinator(after_tasks_finish=False)
+    subject.request(SnapshotRequest(BarrierKind.STOP, name="stop"))
+    assert subject.look(1.0, 0.0, {0: region(ended=True)}) == ([Finish(0)], 1.0)
+
+
+def test_a_pipeline_that_is_restored_from_the_stop_has_ended():
+    subject, regions = coordinator(), {0: region()}
+    number = stop(subject)
+    (publish,) = acknowledge_all(subject, number)
+    subject.published(publish.checkpoint, 2.0, regions)
+    assert subject.look(3.0, 0.0, regions)[0] == [], "its slots have not committed"
+    regions[0].attempt = 2
+    assert subject.look(3.0, 0.0, regions)[0] == [Finish(0)]
+
+
+def test_a_publication_whose_result_stays_unknown_stops_the_job_and_is_not_asked_for_before():
+    subject = coordinator()
+    trigger(subject, 10.0)
+    acknowledge_all(subject, 1)
+    assert subject.look(70.0, 0.0, RUNNING) == ([], 130.0)
+    ((stopped,), _) = subject.look(130.0, 0.0, RUNNING)
+    assert isinstance(stopped, StopJob)
+    assert "whether checkpoint 1 is written" in str(stopped.cause)

@@ -7,7 +7,6 @@ from tidegate.protocol.policy import (
     MAX_QUEUED,
     CheckpointSchedule,
     FailureTolerance,
-    Start,
     Wait,
 )
 from tidegate.stream.elements import BarrierKind, SnapshotRequest
@@ -26,7 +25,7 @@ def request(kind=BarrierKind.CHECKPOINT, name=""):
     return SnapshotRequest(kind, name=name)
 
 
-PERIODIC = Start(request(), periodic=True)
+PERIODIC = request()
 
 
 def test_periodic_checkpoints_start_at_every_interval():
@@ -41,7 +40,7 @@ def test_without_an_interval_only_what_is_asked_for_starts():
     plan = schedule(interval=None)
     assert plan.decide(1e9, under_way=0) == Wait(None)
     plan.submit(request())
-    assert plan.decide(1e9, under_way=0) == Start(request())
+    assert plan.decide(1e9, under_way=0) == request()
 
 
 def test_no_more_checkpoints_are_under_way_than_allowed():
@@ -68,9 +67,9 @@ def test_a_savepoint_overtakes_a_queued_checkpoint_and_waits_for_nobody():
     plan.submit(request())
     plan.submit(request(BarrierKind.SAVEPOINT))
     plan.ended(3.0)
-    assert plan.decide(3.0, under_way=1) == Start(request(BarrierKind.SAVEPOINT))
+    assert plan.decide(3.0, under_way=1) == request(BarrierKind.SAVEPOINT)
     assert plan.decide(3.0, under_way=1) == Wait(63.0)
-    assert plan.decide(3.0, under_way=0) == Start(request())
+    assert plan.decide(3.0, under_way=0) == request()
 
 
 def test_requests_of_one_kind_start_in_the_order_they_were_made():
@@ -78,7 +77,7 @@ def test_requests_of_one_kind_start_in_the_order_they_were_made():
     wanted = [request(BarrierKind.SAVEPOINT, name) for name in "cab"]
     for each in wanted:
         plan.submit(each)
-    assert [plan.decide(5.0, under_way=9).request for _ in wanted] == wanted
+    assert [plan.decide(5.0, under_way=9) for _ in wanted] == wanted
 
 
 def test_too_many_requests_are_refused():

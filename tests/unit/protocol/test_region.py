@@ -53,7 +53,7 @@ def test_a_slot_that_opened_an_older_attempt_does_not_count(region):
 
 def test_steps_are_numbered_from_one_and_run_one_at_a_time(running):
     assert running.begin_step() == RunStep(1, 1, tries=1)
-    with pytest.raises(ProtocolViolation, match="step 1 is tried 1 time"):
+    with pytest.raises(ProtocolViolation, match="step 1 is in flight"):
         running.begin_step()
     assert running.step_through(1, 1) == StepDone(1)
     assert running.begin_step() == RunStep(1, 2, tries=1)
