@@ -254,8 +254,8 @@ def test_the_package_keeps_the_rule(rule):
         (
             imports_of_the_slot,
             "driver/job_master.py",
-            "from tidegate.slot import mailbox",
-            "driver/job_master.py:1 imports tidegate.slot.mailbox",
+            "from tidegate.slot import slot_host",
+            "driver/job_master.py:1 imports tidegate.slot.slot_host",
         ),
         (
             impure_imports,

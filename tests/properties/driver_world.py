@@ -16,6 +16,7 @@ from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import DirectoryTaken, StorageError
 from tidegate.core.ids import CheckpointId
 from tidegate.driver.store_thread import PublicationSettled, StoreThread
+from tidegate.protocol.coordinator import Publish
 from tidegate.state.snapshot import FileScope, path_of
 from tidegate.storage.memory import MemoryStore
 from tidegate.stream.elements import Barrier
@@ -161,7 +162,7 @@ class Driver:
         self._blobs.put(path_of(state, directory_of(number)), content)
         earlier = [] if base is None else [base.file_segments[0].file]
         metadata = metadata_of(number, state, *(f for f in earlier if f.scope is FileScope.SHARED))
-        self._publisher.publish(Checkpoint(metadata, None), Barrier(number, triggered_at=0.0))
+        self._publisher.carry_out(Publish(Checkpoint(metadata, None), Barrier(number, 0.0)))
         if (error := self._settled.get(timeout=PATIENCE).error) is not None:
             with suppress(StorageError):
                 self._store.abandon(number, [snapshot_of(*metadata.files)])

@@ -51,7 +51,6 @@ from tidegate.protocol.coordinator import (
     StopJob,
     Trigger,
 )
-from tidegate.protocol.failover import regions_to_reset
 from tidegate.protocol.input_gate import REQUESTS, InputGate
 from tidegate.protocol.messages import (
     CheckpointAcknowledged,
@@ -60,10 +59,12 @@ from tidegate.protocol.messages import (
     SplitAssignment,
 )
 from tidegate.protocol.region import Region, RegionState
+from tidegate.protocol.restart_strategy import regions_to_reset
 from tidegate.protocol.restore_orders import restore_orders
 from tidegate.protocol.retained import RetainedCheckpoints
 from tidegate.slot.restored_state import RestoredState
-from tidegate.slot.subtask import CheckpointPort, FrozenSubtask, Subtask
+from tidegate.slot.snapshotter import FrozenSubtask
+from tidegate.slot.subtask import Subtask
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.state.operator_state import OperatorStateStore
 from tidegate.state.snapshot import OperatorHandle, SubtaskSnapshot
@@ -220,7 +221,7 @@ SINKS = {
 }
 
 
-class Slot(CheckpointPort):
+class Slot:
     """The subtask of one pipeline in one slot, with a control line that delivers in order."""
 
     def __init__(self, pipeline: Pipeline, index: int, order: RestoreOrder | None) -> None:
@@ -287,17 +288,17 @@ class Slot(CheckpointPort):
 
     def _check(self) -> None:
         while self.frozen:
-            self.write(self.frozen.popleft())
+            self._write(self.frozen.popleft())
         if self.subtask.failure is not None:
             self.pipeline.fail(self.subtask.failure)
 
-    def snapshot(self, frozen: FrozenSubtask) -> None:
+    def write(self, frozen: FrozenSubtask) -> None:
         self.frozen.append(frozen)
 
-    def write(self, frozen: FrozenSubtask) -> None:
+    def _write(self, frozen: FrozenSubtask) -> None:
         number = frozen.barrier.checkpoint_id
         if self.world.has_trouble():
-            self._decline(number, is_skipped=False)
+            self.decline(self.id, number, TROUBLE)
             return
         writer = SnapshotWriter(MemoryTarget(1 << 20))
         handles = [
@@ -319,15 +320,14 @@ class Slot(CheckpointPort):
         )
         self.world.to_driver.append(acknowledged)
 
-    def skip(self, checkpoint_id: int, reason: str) -> None:
-        self._decline(checkpoint_id, is_skipped=True)
-
-    def _decline(self, number: int, *, is_skipped: bool) -> None:
+    def decline(
+        self, subtask: SubtaskId, number: int, error: TidegateError, *, is_skipped: bool = False
+    ) -> None:
         declined = CheckpointDeclined(
             checkpoint_id=number,
-            subtask=self.id,
+            subtask=subtask,
             attempt=self.attempt,
-            error=TROUBLE,
+            error=error,
             is_skipped=is_skipped,
         )
         self.world.to_driver.append(declined)

@@ -63,7 +63,7 @@ from tidegate.protocol.restore import check_all_claimed
 from tidegate.protocol.restore_orders import with_restored_max_parallelism
 from tidegate.protocol.retained import RetainedCheckpoints
 from tidegate.storage.locations import below
-from tidegate.stream.elements import BarrierKind, SavepointTarget
+from tidegate.stream.elements import BarrierKind
 
 _log = logging.getLogger("tidegate.checkpoint")
 
@@ -195,7 +195,7 @@ class JobCheckpoints:
         self._store.start(post)
         for surplus in self.retained.trim():
             # Its driver died after it had published the next one.
-            self._store.discard(surplus.checkpoint_id)
+            self._store.carry_out(Discard(surplus.checkpoint_id))
 
     # --- from trigger to completion -------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class JobCheckpoints:
             instructions = self.coordinator.not_published(number, event.error, now)
             return self._not_stored(event.error, instructions)
         passing(FaultPoint.PRE_COMMITTED, Victim.DRIVER)
-        order = self._orders.of(number)
+        order = self._orders.taken(number)
         if order is not None:
             self.successor = order.successor
         path = event.checkpoint.path
@@ -272,8 +272,10 @@ class JobCheckpoints:
                 1000 * event.seconds,
             )
         effects = self._carry_out(self.coordinator.published(event.checkpoint, now, self._regions))
-        self._orders.taken(number, path)
-        return [*effects, CancelJob()] if order is not None and order.cancels else effects
+        if order is not None:
+            order.answer.set_result(path)
+            effects += [CancelJob()] if order.cancels else []
+        return effects
 
     def _not_stored(
         self, error: TidegateError, instructions: Iterable[Instruction]
@@ -385,20 +387,15 @@ class JobCheckpoints:
                         self.job_id,
                     )
                     self.history.triggered(barrier, awaited)
-                    self._store.begin(instruction)
-                case Publish(checkpoint, barrier):
+                    self._store.carry_out(instruction)
+                case Publish():
                     passing(FaultPoint.ACKNOWLEDGED, Victim.DRIVER)
-                    self._store.publish(checkpoint, barrier)
+                    self._store.carry_out(instruction)
                 case Discard(number):
                     self.history.discarded(number)
-                    self._store.discard(number)
-                case Dispose(claimed):
-                    self._store.dispose(claimed)
-                case Abandon(number, _, is_whole, SavepointTarget() as target):
-                    if is_whole:
-                        self._store.remove_savepoint(number, target)
-                case Abandon(number, snapshots, is_whole):
-                    self._store.abandon(number, snapshots, is_whole=is_whole)
+                    self._store.carry_out(instruction)
+                case Dispose() | Abandon():
+                    self._store.carry_out(instruction)
                 case NotifyAborted(number, reason):
                     _log.info(
                         "Checkpoint %d of job %s was given up: %s", number, self.job_id, reason

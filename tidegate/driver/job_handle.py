@@ -12,6 +12,7 @@ from typing import Any
 
 from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.checkpoint.statistics import CheckpointHistory
+from tidegate.connectors.driver_side import DriverSide
 from tidegate.core.config import Settings
 from tidegate.core.errors import (
     ConfigError,
@@ -22,7 +23,6 @@ from tidegate.core.errors import (
 )
 from tidegate.core.ids import JobId
 from tidegate.core.modes import SavepointFormat
-from tidegate.driver.attendance import Attendance
 from tidegate.driver.checkpoint_home import CheckpointHome
 from tidegate.driver.chronicle import Chronicle
 from tidegate.driver.collectors import Collectors
@@ -32,6 +32,7 @@ from tidegate.driver.progress import Progress, VertexProgress
 from tidegate.driver.snapshot_orders import SnapshotOrder
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.rescaling import checked_plan
+from tidegate.operators.endpoints import SinkOperator
 from tidegate.protocol.job_status import JobStatus
 from tidegate.stream.elements import BarrierKind, SavepointTarget
 from tidegate.types.arrow import ArrowFormat
@@ -76,7 +77,7 @@ class JobHandle:
         self._collectors = collectors
         self._result: Future[None] = Future()
         self._console = console
-        self._attendance = Attendance(graph, collectors)
+        self._attendance = _Attendance(graph, collectors)
         self._changing = threading.Lock()
         """Held where it is decided which master hears what."""
         self._is_canceled = False
@@ -276,3 +277,40 @@ def _as_tidegate_error(error: Exception) -> TidegateError:
     if isinstance(error, TidegateError):
         return error
     return InternalError(f"{type(error).__name__}: {error}")
+
+
+class _Attendance:
+    """Looks after the sinks of a job that have something to do in the driver."""
+
+    def __init__(self, graph: JobGraph, collectors: Collectors) -> None:
+        operators = [chained.operator for vertex in graph.vertices for chained in vertex.chain]
+        self._sides = [
+            operator.sink
+            for operator in operators
+            if isinstance(operator, SinkOperator) and isinstance(operator.sink, DriverSide)
+        ]
+        self._collectors = collectors
+        self._threads: list[threading.Thread] = []
+
+    def prepare(self) -> None:
+        """The job is about to be sent to the slots; what a sink raises is raised."""
+        for side in self._sides:
+            side.before_start()
+
+    def begin(self) -> None:
+        for side in self._sides:
+            thread = threading.Thread(
+                target=self._attend, args=(side,), name="tidegate-sink", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def wait(self) -> None:
+        """Until all have done their part; the collectors must have ended."""
+        for thread in self._threads:
+            thread.join()
+
+    def _attend(self, side: DriverSide) -> None:
+        for record in self._collectors.records(side.collector, None):
+            side.delivered(record)
+        side.ended()

@@ -69,7 +69,6 @@ from tidegate.protocol.coordinator import (
     StopJob,
     Trigger,
 )
-from tidegate.protocol.failover import regions_to_reset
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.job_status import JobStatus, status_of
 from tidegate.protocol.messages import (
@@ -90,7 +89,7 @@ from tidegate.protocol.messages import (
     Wake,
 )
 from tidegate.protocol.region import RegionFails, RegionState, RunStep
-from tidegate.protocol.restart_strategy import GiveUp, create_strategy
+from tidegate.protocol.restart_strategy import GiveUp, create_strategy, regions_to_reset
 from tidegate.protocol.restore import check_in_flight
 from tidegate.protocol.restore_orders import restore_orders, restored_enumerators
 

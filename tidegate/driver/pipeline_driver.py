@@ -22,7 +22,6 @@ from tidegate.core.ids import (
     StepNumber,
     VertexId,
 )
-from tidegate.driver.read_position import ReadPosition
 from tidegate.driver.restoring import Restoring
 from tidegate.driver.split_enumerator import SplitAssigner
 from tidegate.exchange.contract import Exchange, StepBroken
@@ -35,6 +34,8 @@ from tidegate.stream.elements import Barrier
 
 _log = logging.getLogger("tidegate.job")
 _DISCOVERY_SECONDS = 1.0
+_MOST_POSITIONS = 100
+"""Checkpoints whose position is known: many more than are ever retained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +264,6 @@ class PipelineDriver:
         """The same request again when the step is repeated: its splits are assigned already."""
         request = self._request
         if request is None or order.tries == 1:
-            if not assigner.is_open:
-                assigner.open()
             request = StepRequest(
                 pipeline=self.pipeline.id,
                 attempt=order.attempt,
@@ -286,3 +285,30 @@ class PipelineDriver:
         if self._assigner is not None:
             self._steps.put(self._assigner.close)
             self._assigner = None
+
+
+class ReadPosition:
+    """How far the sources of a pipeline have read, over all its attempts.
+
+    It counts from where the first attempt began; an attempt tells what it has read itself.
+    """
+
+    def __init__(self) -> None:
+        self._base = 0
+        self._furthest = 0
+        self._at: dict[CheckpointId, int] = {}
+
+    def triggered(self, checkpoint_id: CheckpointId, read: int) -> None:
+        """A checkpoint holds what the present attempt has read until now."""
+        self._at[checkpoint_id] = self._base + read
+        for oldest in sorted(self._at)[:-_MOST_POSITIONS]:
+            del self._at[oldest]
+
+    def restarted(self, checkpoint_id: CheckpointId | None, read: int) -> None:
+        """An attempt that has read so much is followed by one that begins at a checkpoint."""
+        self._furthest = max(self._furthest, self._base + read)
+        self._base = 0 if checkpoint_id is None else self._at.get(checkpoint_id, 0)
+
+    def to_repeat(self, read: int) -> int:
+        """Records that the present attempt has still to read until it is where another was."""
+        return max(0, self._furthest - self._base - read)

@@ -66,16 +66,9 @@ class SnapshotOrders:
             self._requests[checkpoint_id] = request
             self._by_request[request].begun.set_result(checkpoint_id)
 
-    def of(self, checkpoint_id: CheckpointId) -> SnapshotOrder | None:
-        """Who asked for a checkpoint; None: nobody, it was due."""
-        return self._by_request.get(self._requests.get(checkpoint_id, ""))
-
-    def taken(self, checkpoint_id: CheckpointId, path: str) -> SnapshotOrder | None:
-        """Tell who asked for it, if somebody did; returns the order."""
-        order = self._by_request.pop(self._requests.pop(checkpoint_id, ""), None)
-        if order is not None:
-            order.answer.set_result(path)
-        return order
+    def taken(self, checkpoint_id: CheckpointId) -> SnapshotOrder | None:
+        """Who asked for a checkpoint, to be answered; None: nobody, it was due."""
+        return self._by_request.pop(self._requests.pop(checkpoint_id, ""), None)
 
     def not_taken(self, checkpoint_id: CheckpointId, reason: str) -> None:
         self.refuse(self._requests.pop(checkpoint_id, ""), reason)

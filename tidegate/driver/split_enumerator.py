@@ -29,7 +29,7 @@ class SplitAssigner:
         self._enumerators: dict[VertexId, SplitEnumerator] = {}
         self._told_all: set[VertexId] = set()
 
-    def open(self) -> None:
+    def _open(self) -> None:
         for vertex in self._vertices:
             assert vertex.source is not None
             enumerator = vertex.source.create_enumerator()
@@ -40,16 +40,14 @@ class SplitAssigner:
                 enumerator.restore(pickle.loads(self._restored[vertex.id]))
 
     @property
-    def is_open(self) -> bool:
-        return len(self._enumerators) == len(self._vertices)
-
-    @property
     def may_find_more(self) -> bool:
         """Whether asking again can make a difference."""
         return len(self._told_all) < len(self._vertices)
 
     def assign(self) -> Assignments:
         """Splits that were found since the last call, and who has got its last one."""
+        if len(self._enumerators) < len(self._vertices):
+            self._open()
         assignments: Assignments = {}
         for vertex in self._vertices:
             if vertex.id in self._told_all:

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 
 from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.memory_store import MemoryCheckpointStore
@@ -16,9 +15,8 @@ from tidegate.checkpoint.savepoints import dispose, publish_savepoint, remove_sa
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import DirectoryTaken, InternalError, StorageError, TidegateError
 from tidegate.core.ids import CheckpointId
-from tidegate.protocol.coordinator import Trigger
-from tidegate.state.snapshot import SubtaskSnapshot
-from tidegate.stream.elements import Barrier, SavepointTarget
+from tidegate.protocol.coordinator import Abandon, Discard, Dispose, Publish, Trigger
+from tidegate.stream.elements import SavepointTarget
 
 _log = logging.getLogger("tidegate.checkpoint")
 _READ_BACK_SECONDS = 1.0
@@ -41,13 +39,14 @@ class PublicationSettled:
     """It is certain whether a checkpoint is durable."""
 
     checkpoint: Checkpoint
-    barrier: Barrier
     error: TidegateError | None = None
     """Why it is not."""
     seconds: float = 0.0
 
 
 CheckpointEvent = CheckpointBegun | PublicationSettled
+StoreOrder = Trigger | Publish | Discard | Dispose | Abandon
+"""What the coordinator wants done in the store; the first two are answered by an event."""
 
 
 class StoreThread:
@@ -59,7 +58,8 @@ class StoreThread:
         """Seconds after which `close` waits no longer for something that is being done."""
         self._busy_since = 0.0
         self._post: Callable[[CheckpointEvent], None] = lambda event: None
-        self._tasks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[StoreOrder | Callable[[], object] | None]
+        self._orders = queue.SimpleQueue()
         self._is_hurried = threading.Event()
         self._given_up: dict[CheckpointId, SavepointTarget] = {}
         """Savepoints that were deleted while subtasks may still have written to them."""
@@ -73,38 +73,15 @@ class StoreThread:
         self._busy_since = time.monotonic()
         self._thread.start()
 
-    def begin(self, trigger: Trigger) -> None:
-        """Get ready for a checkpoint; CheckpointBegun tells how it went."""
-        self._tasks.put(partial(self._begin, trigger))
-
-    def publish(self, checkpoint: Checkpoint, barrier: Barrier) -> None:
-        """Make a checkpoint durable; PublicationSettled tells how it went."""
-        self._tasks.put(partial(self._publish, checkpoint, barrier))
-
-    def discard(self, checkpoint_id: CheckpointId) -> None:
-        """Delete a completed checkpoint."""
-        self._tasks.put(partial(self._store.discard, checkpoint_id))
-
-    def abandon(
-        self, checkpoint_id: CheckpointId, snapshots: Iterable[SubtaskSnapshot], *, is_whole: bool
-    ) -> None:
-        """Delete what was written for a checkpoint that will never be."""
-        self._tasks.put(partial(self._store.abandon, checkpoint_id, snapshots, is_whole=is_whole))
-
-    def remove_savepoint(self, checkpoint_id: CheckpointId, target: SavepointTarget) -> None:
-        """Delete what was written of a savepoint that will never be, and what still will be."""
-        self._tasks.put(partial(self._remove_savepoint, checkpoint_id, target))
-
-    def dispose(self, claimed: Checkpoint) -> None:
-        """Delete a checkpoint or savepoint that the job has taken over."""
-        if claimed.url is not None:
-            self._tasks.put(partial(self._dispose, claimed.url))
+    def carry_out(self, order: StoreOrder) -> None:
+        """Do this when everything before it is done."""
+        self._orders.put(order)
 
     def remove(self, checkpoints: Iterable[CheckpointId]) -> None:
         """Delete these checkpoints, and the directory with them, unless a newer driver has it."""
         for checkpoint_id in checkpoints:
-            self.discard(checkpoint_id)
-        self._tasks.put(self._store.remove_if_empty)
+            self._orders.put(Discard(checkpoint_id))
+        self._orders.put(self._store.remove_if_empty)
 
     def hurry(self) -> None:
         """What is not known to be published by now is taken for not; nobody waits for long."""
@@ -114,8 +91,8 @@ class StoreThread:
     def close(self) -> None:
         """Wait until everything is done that was asked for, unless the storage hangs."""
         self._is_hurried.set()
-        self._tasks.put(self._remove_again)
-        self._tasks.put(None)
+        self._orders.put(self._remove_again)
+        self._orders.put(None)
         while self._thread.is_alive():
             left = self._busy_since + self._patience - time.monotonic()
             if left <= 0:
@@ -124,15 +101,35 @@ class StoreThread:
             self._thread.join(left)
 
     def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
+        while (order := self._orders.get()) is not None:
             self._busy_since = time.monotonic()
             try:
-                task()
+                self._do(order)
             except StorageError as error:
                 # What could not be deleted stays until the next start.
                 _log.warning("%s", error)
             except Exception:
                 _log.exception("something went wrong with the store of the checkpoints")
+
+    def _do(self, order: StoreOrder | Callable[[], object]) -> None:
+        match order:
+            case Trigger():
+                self._begin(order)
+            case Publish(checkpoint, barrier):
+                self._publish(checkpoint, barrier.savepoint)
+            case Discard(number):
+                self._store.discard(number)
+            case Dispose(claimed):
+                if claimed.url is not None and self._store.still_owned():
+                    dispose(claimed.url)
+            case Abandon(number, _, is_whole, SavepointTarget() as target):
+                if is_whole:
+                    self._given_up[number] = target
+                    remove_savepoint(target)
+            case Abandon(number, snapshots, is_whole):
+                self._store.abandon(number, snapshots, is_whole=is_whole)
+            case _:
+                order()
 
     def _begin(self, trigger: Trigger) -> None:
         error: TidegateError | None = None
@@ -142,10 +139,9 @@ class StoreThread:
             error = _as_ours(failure)
         self._post(CheckpointBegun(trigger, error))
 
-    def _publish(self, checkpoint: Checkpoint, barrier: Barrier) -> None:
+    def _publish(self, checkpoint: Checkpoint, target: SavepointTarget | None) -> None:
         started = time.monotonic()
         error: TidegateError | None = None
-        target = barrier.savepoint
         try:
             if target is None:
                 self._store.publish(checkpoint.metadata)
@@ -160,15 +156,7 @@ class StoreThread:
         if error is None:
             self._remove_again(checkpoint.checkpoint_id)
         seconds = time.monotonic() - started
-        self._post(PublicationSettled(checkpoint, barrier, error, seconds))
-
-    def _dispose(self, path: str) -> None:
-        if self._store.still_owned():
-            dispose(path)
-
-    def _remove_savepoint(self, checkpoint_id: CheckpointId, target: SavepointTarget) -> None:
-        self._given_up[checkpoint_id] = target
-        remove_savepoint(target)
+        self._post(PublicationSettled(checkpoint, error, seconds))
 
     def _remove_again(self, before: CheckpointId | None = None) -> None:
         """Subtasks that have written a later checkpoint, or have ended, write to none before it."""

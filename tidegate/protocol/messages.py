@@ -214,8 +214,7 @@ class Deploy:
 
     pipeline: PipelineId
     attempt: Attempt
-    snapshots: SnapshotPlace | None = None
-    """Where to write state; None: nobody will ever ask for it."""
+    snapshots: SnapshotPlace
     restore: RestoreOrder | None = None
     """What to go on from; None: from nothing."""
     poison: PoisonOrders | None = None

@@ -1,4 +1,4 @@
-"""Whether and when a failed job runs again: Flink's four strategies.
+"""Whether, when and what of a failed job runs again: Flink's four strategies, and failover.
 
 A strategy is told of every failure of a region and counts for the whole job. Times are readings of
 one clock, in seconds.
@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, assert_never
 
-from tidegate.core.modes import RestartStrategyType
+from tidegate.core.ids import PipelineId
+from tidegate.core.modes import FailoverStrategy, RestartStrategyType
 from tidegate.core.setting_groups import RestartSettings
+from tidegate.protocol.region import RegionState
+
+_DEPLOYED = (
+    RegionState.DEPLOYING,
+    RegionState.RUNNING,
+    RegionState.FAILING,
+    RegionState.FINISHED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +156,16 @@ class ExponentialDelay:
             return self._longest
         offset = self._randomness.uniform(-1, 1) * self._jitter * backoff
         return max(self._initial, min(backoff + offset, self._longest))
+
+
+def regions_to_reset(
+    strategy: FailoverStrategy, failed: PipelineId, regions: Mapping[PipelineId, RegionState]
+) -> frozenset[PipelineId]:
+    """The regions that go back to the last checkpoint; those that wait to do so are left out.
+
+    `full` takes finished regions along: the checkpoint may be older than their end, and it says
+    which of their subtasks need not run again.
+    """
+    if strategy is FailoverStrategy.REGION:
+        return frozenset({failed})
+    return frozenset(pipeline for pipeline, state in regions.items() if state in _DEPLOYED)

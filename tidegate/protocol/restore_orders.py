@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tidegate.checkpoint.checkpoint import Checkpoint
@@ -10,7 +11,8 @@ from tidegate.core.ids import SlotIndex, SubtaskIndex, VertexId
 from tidegate.graph.job_graph import JobGraph, Pipeline, Vertex
 from tidegate.protocol.messages import RestoreOrder
 from tidegate.protocol.restore import Feeding, SubtaskRestore, restore_subtask
-from tidegate.protocol.restore_size import bytes_to_read
+from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.snapshot import FileSegment, KeyedStateHandle, Segment
 
 
 def restore_orders(pipeline: Pipeline, point: Checkpoint) -> dict[SlotIndex, RestoreOrder]:
@@ -46,13 +48,48 @@ def _restore_order(
             senders = feeding if vertex.source is None else Feeding.SAME
             found = restore_subtask(point.metadata, vertex, subtask, senders)
             subtasks[vertex.id] = found
-            size += bytes_to_read(found, vertex.key_groups_of(subtask))
+            size += _bytes_to_read(found, vertex.key_groups_of(subtask))
     return RestoreOrder(
         checkpoint_id=point.metadata.checkpoint_id,
         location=point.location,
         subtasks=subtasks,
         size=size,
     )
+
+
+def _bytes_to_read(restore: SubtaskRestore, key_groups: KeyGroupRange) -> int:
+    """The bytes in files that a subtask with these key groups reads; small state is in none."""
+    found = [
+        *(channel.content for channel in restore.in_flight),
+        *(
+            segment
+            for operator in restore.operators.values()
+            for segment in (*operator.operator.values(), *operator.owned)
+        ),
+        *(
+            segment
+            for operator in restore.operators.values()
+            for keyed in operator.keyed
+            for segment in _of_groups(keyed, key_groups)
+        ),
+    ]
+    return sum(segment.size for segment in found if isinstance(segment, FileSegment))
+
+
+def _of_groups(handle: KeyedStateHandle, wanted: KeyGroupRange) -> Iterator[Segment]:
+    """A database is read whole, chunks and tables only where they hold something wanted."""
+    yield from (file.content for file in handle.native_files)
+    for chunk in handle.chunks:
+        if any(group in wanted for group, _ in chunk.groups):
+            yield chunk.payload
+    for table in handle.tables:
+        parts = [
+            part.content
+            for part in table.row_groups
+            if any(group in wanted for group, _ in part.groups)
+        ]
+        if parts:
+            yield from (*parts, table.footer)
 
 
 def with_restored_max_parallelism(graph: JobGraph, metadata: CheckpointMetadata) -> JobGraph:

@@ -126,15 +126,13 @@ class SlotMachine(Generic[A]):
 
     def may_act(self, pipeline: PipelineId, attempt: Attempt, now: float) -> bool:
         """Whether the subtasks of this attempt are open, and may do something now."""
-        return self._open.get(pipeline) == attempt == self._units[
-            pipeline
-        ].attempt and self.has_lease(now)
+        is_open = self._open.get(pipeline) == attempt == self._units[pipeline].attempt
+        return is_open and self.has_lease(now)
 
     def may_run(self, pipeline: PipelineId, key: UnitKey, now: float) -> bool:
         """Whether somebody still waits for this unit, and it may run now."""
-        return self.may_act(pipeline, key.attempt, now) and isinstance(
-            self.ask(pipeline, key), Pending
-        )
+        may_act = self.may_act(pipeline, key.attempt, now)
+        return may_act and isinstance(self.ask(pipeline, key), Pending)
 
     def closed(self, pipeline: PipelineId) -> None:
         """The subtasks of the pipeline are closed, or could not be opened."""

@@ -67,29 +67,25 @@ class WorkUnits(Generic[A]):
     """The units of one pipeline in one slot; `A` is the type of an answer."""
 
     def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
+        self.attempt = attempt
         self._step = StepNumber(0)
         self._running: set[Level] = set()
         self._answers: dict[Level, A] = {}
         self._is_closed = False
 
     @property
-    def attempt(self) -> Attempt:
-        return self._attempt
-
-    @property
     def deployed(self) -> Attempt | None:
         """The attempt whose units may run; None when the pipeline was undeployed."""
-        return None if self._is_closed else self._attempt
+        return None if self._is_closed else self.attempt
 
     def reset(self, attempt: Attempt) -> None:
         """Begin a newer attempt: everything of older ones is stale, also what is still running."""
-        if attempt <= self._attempt:
+        if attempt <= self.attempt:
             raise ProtocolViolation(
-                f"attempt {attempt} was to follow attempt {self._attempt}; attempts only grow"
+                f"attempt {attempt} was to follow attempt {self.attempt}; attempts only grow"
             )
         self._forget()
-        self._attempt = attempt
+        self.attempt = attempt
         self._step = StepNumber(0)
         self._is_closed = False
 
@@ -153,9 +149,9 @@ class WorkUnits(Generic[A]):
 
     def _staleness(self, key: UnitKey) -> Stale | None:
         if self._is_closed:
-            return Stale(key, f"attempt {self._attempt} was closed")
-        if key.attempt != self._attempt:
-            return Stale(key, f"attempt {self._attempt} is deployed, not {key.attempt}")
+            return Stale(key, f"attempt {self.attempt} was closed")
+        if key.attempt != self.attempt:
+            return Stale(key, f"attempt {self.attempt} is deployed, not {key.attempt}")
         if key.step < self._step:
             return Stale(key, f"step {self._step} has begun, step {key.step} is over")
         return None

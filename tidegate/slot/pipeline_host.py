@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tidegate.checkpoint.layout import TASK_OWNED, home_of
 from tidegate.core.clock import Clock
-from tidegate.core.errors import InternalError, TidegateError, shorten
+from tidegate.core.errors import TidegateError, shorten
 from tidegate.core.ids import (
     Attempt,
     CheckpointId,
@@ -46,8 +47,7 @@ from tidegate.protocol.restore import SubtaskRestore
 from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into
 from tidegate.slot.restored_state import RestoredState
 from tidegate.slot.snapshotter import Snapshotter
-from tidegate.slot.subtask import CheckpointPort, FrozenSubtask, Subtask
-from tidegate.state.key_groups import KeyGroupRange
+from tidegate.slot.subtask import Subtask
 from tidegate.state.operator_state import OperatorStateStore
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below
@@ -72,7 +72,7 @@ class HostServices:
 
     clock: Clock
     console: Callable[[str], None]
-    deliver: Callable[[str, SubtaskIndex, Batch], None]
+    deliver: Callable[[SubtaskIndex, str, Batch], None]
     directory: Path
     """For files that need not outlive the slot."""
     spill_threshold: int
@@ -90,7 +90,7 @@ class PipelineHost:
         attempt: Attempt,
         slot: SlotIndex,
         services: HostServices,
-        snapshots: SnapshotPlace | None = None,
+        snapshots: SnapshotPlace,
         restore: RestoreOrder | None = None,
         poison: PoisonOrders | None = None,
     ) -> None:
@@ -107,19 +107,13 @@ class PipelineHost:
                 restore, lambda size: services.send(StateRead(pipeline, attempt, size))
             )
         )
-        self._snapshotter = (
-            None
-            if snapshots is None
-            else Snapshotter(attempt, snapshots, services.send, services.permit)
-        )
+        self._snapshotter = Snapshotter(attempt, snapshots, services.send, services.permit)
         self._place = snapshots
-        self._is_checkpointed = snapshots is not None and snapshots.is_regular
-        self._job_directory = None if snapshots is None else snapshots.directory
         location = None if restore is None else restore.location
         self._restored_directory = None if location is None else location.job_directory
         self._origin = None if location is None else home_of(location.job_directory, location.name)
         """Beside what the files of operators are that are restored."""
-        self._caller = StepCaller()
+        self.caller = StepCaller()
         self._spill = SpillStore(services.directory, services.spill_threshold)
         self._outbox = Outbox(slot, attempt, self._spill)
         self._parked: dict[Level, list[Packet]] = {}
@@ -144,10 +138,6 @@ class PipelineHost:
         restored = SubtaskRestore()
         if self._restored is not None:
             restored = self._restored.subtask(vertex.id)
-
-        def deliver(collector: str, batch: Batch) -> None:
-            services.deliver(collector, subtask, batch)
-
         contexts = [
             OperatorContext(
                 name=chained.name,
@@ -160,18 +150,18 @@ class PipelineHost:
                 attempt=self.attempt,
                 job_name=graph.name,
                 job_id=package.job_id,
-                is_checkpointed=self._is_checkpointed,
+                is_checkpointed=self._place.is_regular,
                 settings=package.settings,
                 clock=services.clock,
                 console=services.console,
-                deliver=deliver,
+                deliver=partial(services.deliver, subtask),
                 operator_state=self._operator_state(vertex, chained.operator_id),
                 has_ended=restored.is_finished,
                 directory=services.directory,
-                owned_directory=_owned_by(chained.operator_id, self._job_directory),
+                owned_directory=_owned_by(chained.operator_id, self._place.directory),
                 origin_directory=(
                     None
-                    if self._origin == self._job_directory
+                    if self._origin == self._place.directory
                     else _owned_by(chained.operator_id, self._origin)
                 ),
                 poison=self._poison_orders(vertex, chained),
@@ -193,7 +183,7 @@ class PipelineHost:
             contexts,
             writers,
             _gate_of(vertex, graph, slot, restored.ended_inputs),
-            _Port(self._snapshotter, SubtaskId(vertex.id, subtask), contexts[0].key_groups),
+            self._snapshotter,
         )
 
     def _poison_orders(self, vertex: Vertex, chained: ChainedOperator) -> PoisonOrders | None:
@@ -232,7 +222,7 @@ class PipelineHost:
 
     def _check_owned(self) -> None:
         place = self._place
-        if place is not None and place.directory is not None and place.ownership is not None:
+        if place.directory is not None and place.ownership is not None:
             place.ownership.check(open_store(place.directory))
 
     @property
@@ -262,7 +252,7 @@ class PipelineHost:
             return None
         subtask = SubtaskIndex(self._slot)
         own = vertex.key_groups_of(subtask)
-        if self._snapshotter is not None and self._restored_directory == self._job_directory:
+        if self._restored_directory == self._place.directory:
             id = SubtaskId(vertex.id, subtask)
             for operator_id, found in restored.subtask(vertex.id).operators.items():
                 if (handle := found.unsplit(own)) is not None:
@@ -295,11 +285,16 @@ class PipelineHost:
             for channel, overtaken in self._in_flight.pop(vertex.id, ()):
                 subtask.feed(channel, overtaken)
             if subtask.source is not None and request is not None:
-                self._run_source(subtask, request)
+                self._sources[vertex.id] = subtask.run_slice(
+                    request.slice_records,
+                    request.slice_bytes,
+                    request.barriers,
+                    request.assignments.get((vertex.id, SubtaskIndex(self._slot))),
+                )
             for channel, elements in self._inputs_of(vertex.id, arrived.get(vertex.id, {})):
                 subtask.feed(channel, elements)
             subtask.end_slice(now)
-        self._caller.ran()
+        self.caller.ran()
         packets = tuple(self._outbox.take_packets())
         self._busy_seconds += time.monotonic() - started
         return UnitAnswer(packets, tuple(self._marks.values()), self._report())
@@ -310,7 +305,7 @@ class PipelineHost:
         self._spill.end_step()
         self._outbox.begin_step(step)
         self._sources.clear()
-        for checkpoint_id in self._caller.begin():
+        for checkpoint_id in self.caller.begin():
             for subtask in self._subtasks.values():
                 subtask.abort(checkpoint_id)
 
@@ -329,11 +324,7 @@ class PipelineHost:
                 by_channel.setdefault(packet.header.channel, []).append(packet)
         return arrived
 
-    def calls_for_step(self) -> bool:
-        """Whether to tell the driver, once, that a step would find something to do."""
-        return self._caller.calls(self._is_available)
-
-    def _is_available(self) -> bool:
+    def is_available(self) -> bool:
         """Whether there is input, or a timer that is due."""
         now = self._clock.time()
         for subtask in self._subtasks.values():
@@ -344,14 +335,12 @@ class PipelineHost:
 
     def abort_checkpoint(self, checkpoint_id: CheckpointId) -> None:
         """It is given up: what was held back for it goes on with the next step."""
-        if self._snapshotter is not None:
-            self._snapshotter.abort(checkpoint_id)
-        self._caller.abort(checkpoint_id)
+        self._snapshotter.abort(checkpoint_id)
+        self.caller.abort(checkpoint_id)
 
     def complete_checkpoint(self, checkpoint_id: CheckpointId) -> TidegateError | None:
         """It is durable; returns what failed in doing what was to be done then."""
-        if self._snapshotter is not None:
-            self._snapshotter.complete(checkpoint_id)
+        self._snapshotter.complete(checkpoint_id)
         for subtask in self._subtasks.values():
             subtask.complete(checkpoint_id)
         failures = [subtask.failure for subtask in self._subtasks.values()]
@@ -362,21 +351,11 @@ class PipelineHost:
 
         Without a lease they stay as they are: user code that closes may write, or roll back.
         """
-        if self._snapshotter is not None:
-            self._snapshotter.close()
+        self._snapshotter.close()
         if not self._permit.is_valid():
             return None
         failures = [self._subtasks[vertex.id].close() for vertex in self._vertices]
         return next((failure for failure in failures if failure is not None), None)
-
-    def _run_source(self, subtask: Subtask, request: StepRequest) -> None:
-        vertex = subtask.vertex.id
-        self._sources[vertex] = subtask.run_slice(
-            request.slice_records,
-            request.slice_bytes,
-            request.barriers,
-            request.assignments.get((vertex, SubtaskIndex(self._slot))),
-        )
 
     def _inputs_of(
         self, vertex: VertexId, packets: Mapping[Channel, list[Packet]]
@@ -411,26 +390,6 @@ class PipelineHost:
 def _owned_by(operator_id: OperatorId, job_directory: str | None) -> str | None:
     """Where the files of one operator are, beside the checkpoints of a job."""
     return None if job_directory is None else below(job_directory, f"{TASK_OWNED}/{operator_id}")
-
-
-class _Port(CheckpointPort):
-    """The way of one subtask to whoever writes its state."""
-
-    def __init__(
-        self, snapshotter: Snapshotter | None, subtask: SubtaskId, key_groups: KeyGroupRange
-    ) -> None:
-        self._snapshotter = snapshotter
-        self._subtask = subtask
-        self._key_groups = key_groups
-
-    def snapshot(self, frozen: FrozenSubtask) -> None:
-        assert self._snapshotter is not None, "a barrier came although no checkpoints are taken"
-        self._snapshotter.write(self._subtask, self._key_groups, frozen)
-
-    def skip(self, checkpoint_id: CheckpointId, reason: str) -> None:
-        assert self._snapshotter is not None, "a barrier came although no checkpoints are taken"
-        error = InternalError(reason)
-        self._snapshotter.decline(self._subtask, checkpoint_id, error, skipped=True)
 
 
 def _gate_of(

@@ -6,6 +6,7 @@ mailbox of its pipeline alone. What may be done is decided by the slot machine.
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -43,7 +44,6 @@ from tidegate.protocol.messages import (
 from tidegate.protocol.packet import FailureMark, Packet
 from tidegate.protocol.slot_machine import SlotMachine
 from tidegate.protocol.units import Pending, RunNow, Sealed, Stale, UnitKey
-from tidegate.slot.mailbox import Mailbox
 from tidegate.slot.pipeline_host import HostServices, PipelineHost, UnitAnswer
 from tidegate.stream.batch import Batch
 from tidegate.transport.shipping import JobPackage, unpack
@@ -324,7 +324,9 @@ class _Hosted:
 
     def _look_around(self) -> None:
         host = self._host
-        if host is not None and self._may_act(host.attempt) and host.calls_for_step():
+        if host is None or not self._may_act(host.attempt):
+            return
+        if host.caller.calls(host.is_available):
             self._send(Wake(self._pipeline))
 
     def _may_act(self, attempt: Attempt) -> bool:
@@ -343,8 +345,43 @@ class _Hosted:
             lines, self._console = tuple(self._console), []
             self._send(ConsoleLines(lines))
 
-    def _deliver(self, collector: str, subtask: SubtaskIndex, batch: Batch) -> None:
+    def _deliver(self, subtask: SubtaskIndex, collector: str, batch: Batch) -> None:
         self._send(Collected(collector, subtask, bytes(encode(batch))))
+
+
+class Mailbox:
+    """The one thread that runs the operator code of a pipeline: what is posted, in order.
+
+    It calls `on_idle` now and then while there is nothing.
+    """
+
+    def __init__(self, name: str, on_idle: Callable[[], None], idle_seconds: float) -> None:
+        self._actions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._on_idle = on_idle
+        self._idle_seconds = idle_seconds
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Run this after everything that was posted before. Callable[[], None]s must not raise."""
+        self._actions.put(action)
+
+    def stop(self, timeout: float) -> bool:
+        """Let what was posted finish, then end; False when user code did not return in time."""
+        self._actions.put(None)
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                action = self._actions.get(timeout=self._idle_seconds)
+            except queue.Empty:
+                self._on_idle()
+                continue
+            if action is None:
+                return
+            action()
 
 
 def _unreadable(slot: SlotIndex, error: Exception) -> UserError:

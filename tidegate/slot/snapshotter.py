@@ -15,6 +15,7 @@ from tidegate.core.errors import CheckpointAborted, InternalError, TidegateError
 from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskId
 from tidegate.core.permit import Permit
+from tidegate.operators.base import NeededFiles
 from tidegate.protocol.messages import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -22,8 +23,9 @@ from tidegate.protocol.messages import (
     SnapshotPlace,
 )
 from tidegate.protocol.packet import Channel
-from tidegate.slot.subtask import FrozenOperator, FrozenSubtask
+from tidegate.state.backend import FrozenState
 from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.operator_state import FrozenOperatorState
 from tidegate.state.owned_files import copy_owned
 from tidegate.state.snapshot import (
     ChannelHandle,
@@ -47,11 +49,46 @@ _Shared = Mapping[str, FileSegment]
 """Files of a database that are stored already, by their own names."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    subtask: SubtaskId
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenOperator:
+    """The state of one operator at a barrier."""
+
+    operator_id: OperatorId
+    uid: str | None = None
+    keyed: FrozenState | None
+    states: tuple[FrozenOperatorState, ...]
+    source_splits: tuple[bytes, ...]
+    files: NeededFiles | None = None
+
+    def release(self) -> None:
+        """Nobody will read it any more."""
+        if self.keyed is not None:
+            self.keyed.release()
+        if self.files is not None:
+            self.files.release()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenSubtask:
+    """The state of a subtask at a barrier, and what it took to get there. Times in seconds."""
+
+    id: SubtaskId
     key_groups: KeyGroupRange
-    frozen: FrozenSubtask
+    barrier: Barrier
+    operators: tuple[FrozenOperator, ...]
+    ended_inputs: frozenset[int]
+    is_finished: bool
+    start_delay: float
+    alignment: float
+    alignment_bytes: int
+    sync: float
+    in_flight: tuple[tuple[Channel, bytes], ...] = ()
+    """Elements that came before the barrier on channels that were behind it, encoded."""
+
+    def release(self) -> None:
+        """Nobody will read it any more."""
+        for operator in self.operators:
+            operator.release()
 
 
 class Snapshotter:
@@ -69,27 +106,35 @@ class Snapshotter:
         self._place = place
         self._send = send
         self._store = None if place.directory is None else open_store(place.directory)
-        self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[FrozenSubtask | None] = queue.SimpleQueue()
         self._aborted: set[CheckpointId] = set()
         self._stored: dict[CheckpointId, dict[tuple[SubtaskId, OperatorId], _Shared]] = {}
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="tidegate-snapshots", daemon=True)
         self._thread.start()
 
-    def write(self, subtask: SubtaskId, key_groups: KeyGroupRange, frozen: FrozenSubtask) -> None:
+    def write(self, frozen: FrozenSubtask) -> None:
         """Write this when everything before it is written, then acknowledge."""
-        self._orders.put(_Order(subtask, key_groups, frozen))
+        self._orders.put(frozen)
 
     def decline(
-        self, subtask: SubtaskId, checkpoint_id: CheckpointId, error: TidegateError, skipped: bool
+        self,
+        subtask: SubtaskId,
+        checkpoint_id: CheckpointId,
+        error: Exception,
+        *,
+        is_skipped: bool = False,
     ) -> None:
+        """The subtask takes no part; `is_skipped`: because a newer barrier overtook this one's."""
+        if not isinstance(error, TidegateError):
+            error = InternalError(f"{type(error).__name__}: {error}")
         self._send(
             CheckpointDeclined(
                 checkpoint_id=checkpoint_id,
                 subtask=subtask,
                 attempt=self._attempt,
                 error=error,
-                is_skipped=skipped,
+                is_skipped=is_skipped,
             )
         )
 
@@ -113,14 +158,13 @@ class Snapshotter:
         self._thread.join(_PATIENCE_WITH_STORAGE)
 
     def _run(self) -> None:
-        while (order := self._orders.get()) is not None:
+        while (frozen := self._orders.get()) is not None:
             try:
-                self._write(order)
+                self._write(frozen)
             finally:
-                order.frozen.release()
+                frozen.release()
 
-    def _write(self, order: _Order) -> None:
-        frozen = order.frozen
+    def _write(self, frozen: FrozenSubtask) -> None:
         number = frozen.barrier.checkpoint_id
 
         def is_canceled() -> bool:
@@ -132,13 +176,13 @@ class Snapshotter:
         try:
             target = self._target(frozen.barrier)
         except Exception as error:
-            self._decline_for(order, error)
+            self.decline(frozen.id, number, error)
             return
         writer = SnapshotWriter(target, is_canceled, transfer_threads=self._place.transfer_threads)
         try:
             base = self._stored.get(frozen.barrier.base or CheckpointId(0), {})
             handles = [
-                self._write_operator(writer, operator, order, base) for operator in frozen.operators
+                _write_operator(writer, operator, frozen, base) for operator in frozen.operators
             ]
             if frozen.in_flight:
                 handles[0] = replace(
@@ -151,16 +195,16 @@ class Snapshotter:
             return
         except Exception as error:
             writer.discard()
-            self._decline_for(order, error)
+            self.decline(frozen.id, number, error)
             return
         snapshot = SubtaskSnapshot(operators=tuple(handles), ended_inputs=frozen.ended_inputs)
         for handle in handles:
             if handle.keyed is not None and frozen.barrier.savepoint is None:
-                self.remember(number, order.subtask, handle.operator_id, handle.keyed)
+                self.remember(number, frozen.id, handle.operator_id, handle.keyed)
         self._send(
             CheckpointAcknowledged(
                 checkpoint_id=number,
-                subtask=order.subtask,
+                subtask=frozen.id,
                 attempt=self._attempt,
                 snapshot=snapshot,
                 is_finished=frozen.is_finished,
@@ -177,11 +221,6 @@ class Snapshotter:
         )
         passing(FaultPoint.ACKNOWLEDGED, Victim.SLOT)
 
-    def _decline_for(self, order: _Order, error: Exception) -> None:
-        if not isinstance(error, TidegateError):
-            error = InternalError(f"{type(error).__name__}: {error}")
-        self.decline(order.subtask, order.frozen.barrier.checkpoint_id, error, skipped=False)
-
     def _target(self, barrier: Barrier) -> FileTarget | MemoryTarget:
         threshold = self._place.inline_threshold
         if barrier.savepoint is not None:
@@ -197,34 +236,6 @@ class Snapshotter:
             return MemoryTarget(self._place.limit)
         return FileTarget(self._store, directory_of(barrier.checkpoint_id), threshold)
 
-    @staticmethod
-    def _write_operator(
-        writer: SnapshotWriter,
-        operator: FrozenOperator,
-        order: _Order,
-        base: Mapping[tuple[SubtaskId, OperatorId], _Shared],
-    ) -> OperatorHandle:
-        id = operator.operator_id
-        keyed: KeyedStateHandle | None = None
-        if operator.keyed is not None:
-            reusable = base.get((order.subtask, id), {})
-            place = TablePlace(operator.uid or id, order.subtask.subtask)
-            keyed = writer.write_keyed(operator.keyed, order.key_groups, reusable, place)
-        states = None
-        if operator.states:
-            states = writer.write(pickle.dumps(operator.states, protocol=5))
-        owned: tuple[FileSegment, ...] = ()
-        if operator.files is not None:
-            owned = copy_owned(writer, f"{TASK_OWNED}/{id}", operator.files.urls)
-        return OperatorHandle(
-            operator_id=id,
-            keyed=keyed,
-            operator=states,
-            operator_states=tuple(state.facts for state in operator.states),
-            source_splits=operator.source_splits,
-            owned=owned,
-        )
-
     def remember(
         self,
         number: CheckpointId,
@@ -235,6 +246,34 @@ class Snapshotter:
         """The files of the operator's database as they are stored in this checkpoint."""
         if handle.native_form is not None:
             self._stored.setdefault(number, {})[(subtask, operator_id)] = _shared_files(handle)
+
+
+def _write_operator(
+    writer: SnapshotWriter,
+    operator: FrozenOperator,
+    subtask: FrozenSubtask,
+    base: Mapping[tuple[SubtaskId, OperatorId], _Shared],
+) -> OperatorHandle:
+    id = operator.operator_id
+    keyed: KeyedStateHandle | None = None
+    if operator.keyed is not None:
+        reusable = base.get((subtask.id, id), {})
+        place = TablePlace(operator.uid or id, subtask.id.subtask)
+        keyed = writer.write_keyed(operator.keyed, subtask.key_groups, reusable, place)
+    states = None
+    if operator.states:
+        states = writer.write(pickle.dumps(operator.states, protocol=5))
+    owned: tuple[FileSegment, ...] = ()
+    if operator.files is not None:
+        owned = copy_owned(writer, f"{TASK_OWNED}/{id}", operator.files.urls)
+    return OperatorHandle(
+        operator_id=id,
+        keyed=keyed,
+        operator=states,
+        operator_states=tuple(state.facts for state in operator.states),
+        source_splits=operator.source_splits,
+        owned=owned,
+    )
 
 
 def _write_channels(

@@ -6,8 +6,8 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from typing import Protocol, assert_never
+from dataclasses import replace
+from typing import assert_never
 
 from tidegate.connectors.source import InputStatus
 from tidegate.core.errors import (
@@ -17,10 +17,10 @@ from tidegate.core.errors import (
     UserFunctionError,
 )
 from tidegate.core.fault_points import FaultPoint, Victim, during, passing
-from tidegate.core.ids import CheckpointId, OperatorId
+from tidegate.core.ids import CheckpointId, OperatorId, SubtaskId
 from tidegate.exchange.codec import encode
 from tidegate.graph.job_graph import Vertex
-from tidegate.operators.base import NeededFiles, Operator, OperatorContext, OperatorSnapshot
+from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
 from tidegate.operators.endpoints import SourceOperator
 from tidegate.operators.poison import guarded
 from tidegate.operators.user_code import USER_FAILURES, user_traceback
@@ -38,61 +38,10 @@ from tidegate.protocol.input_gate import (
 from tidegate.protocol.messages import SourceReport, SplitAssignment
 from tidegate.protocol.packet import Channel
 from tidegate.slot.outbox import ChannelWriter
+from tidegate.slot.snapshotter import FrozenOperator, FrozenSubtask, Snapshotter
 from tidegate.state.backend import FrozenState
-from tidegate.state.operator_state import FrozenOperatorState
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, BarrierKind, EndOfInput, StreamElement, Watermark
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenOperator:
-    """The state of one operator at a barrier."""
-
-    operator_id: OperatorId
-    uid: str | None = None
-    keyed: FrozenState | None
-    states: tuple[FrozenOperatorState, ...]
-    source_splits: tuple[bytes, ...]
-    files: NeededFiles | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenSubtask:
-    """The state of a subtask at a barrier, and what it took to get there. Times in seconds."""
-
-    barrier: Barrier
-    operators: tuple[FrozenOperator, ...]
-    ended_inputs: frozenset[int]
-    is_finished: bool
-    start_delay: float
-    alignment: float
-    alignment_bytes: int
-    sync: float
-    in_flight: tuple[tuple[Channel, bytes], ...] = ()
-    """Elements that came before the barrier on channels that were behind it, encoded."""
-
-    def release(self) -> None:
-        """Nobody will read it any more."""
-        release(self.operators)
-
-
-def release(operators: Iterable[FrozenOperator]) -> None:
-    """Nobody will read these any more."""
-    for operator in operators:
-        if operator.keyed is not None:
-            operator.keyed.release()
-        if operator.files is not None:
-            operator.files.release()
-
-
-class CheckpointPort(Protocol):
-    """Where a subtask hands over its part of a checkpoint."""
-
-    def snapshot(self, frozen: FrozenSubtask) -> None:
-        """Write the state, then acknowledge."""
-
-    def skip(self, checkpoint_id: CheckpointId, reason: str) -> None:
-        """The subtask takes no part: a newer barrier overtook this one's."""
 
 
 class ChainOutput:
@@ -147,9 +96,10 @@ class Subtask:
         contexts: Sequence[OperatorContext],
         writers: Sequence[tuple[int, str | None, ChannelWriter]],
         gate: InputGate,
-        checkpoints: CheckpointPort,
+        snapshotter: Snapshotter,
     ) -> None:
         self.vertex = vertex
+        self.source = operators[0] if isinstance(operators[0], SourceOperator) else None
         self.failure: TidegateError | None = None
         self.is_finished = self._owes_end = contexts[0].has_ended
         self.records_in = 0
@@ -157,7 +107,8 @@ class Subtask:
         self._contexts = contexts
         self._writers = writers
         self._gate = gate
-        self._checkpoints = checkpoints
+        self._snapshotter = snapshotter
+        self._id = SubtaskId(vertex.id, contexts[0].subtask)
         self._opened: list[tuple[Operator, OperatorContext]] = []
         self._halted_by: CheckpointId | None = None
         """The checkpoint that the job stops with: nothing is emitted behind it."""
@@ -188,11 +139,6 @@ class Subtask:
     def _position(self) -> str | None:
         """How far the source of this chain has read, if it has one."""
         return None if self.source is None else self.source.position()
-
-    @property
-    def source(self) -> SourceOperator | None:
-        head = self._operators[0]
-        return head if isinstance(head, SourceOperator) else None
 
     @property
     def records_out(self) -> int:
@@ -368,7 +314,8 @@ class Subtask:
                     self._complete_snapshot(checkpoint_id, elements)
                 case SnapshotAborted(checkpoint_id, reason):
                     self._drop_snapshot(checkpoint_id)
-                    self._checkpoints.skip(checkpoint_id, reason)
+                    error = InternalError(reason)
+                    self._snapshotter.decline(self._id, checkpoint_id, error, is_skipped=True)
                 case AdvanceWatermark(watermark):
                     head.on_watermark(watermark)
                 case InputEnded(input_index, is_last):
@@ -413,11 +360,14 @@ class Subtask:
             for operator, context in reversed(self._opened):
                 frozen.append(_frozen(operator, context, barrier))
         except USER_FAILURES:
-            release(frozen)
+            for each in frozen:
+                each.release()
             raise
         for _, _, writer in self._writers:
             writer.broadcast(barrier)
         subtask = FrozenSubtask(
+            id=self._id,
+            key_groups=self._contexts[0].key_groups,
             barrier=barrier,
             operators=tuple(frozen),
             ended_inputs=order.ended_inputs,
@@ -428,7 +378,7 @@ class Subtask:
             sync=time.monotonic() - started,
         )
         if order.is_whole:
-            self._checkpoints.snapshot(subtask)
+            self._snapshotter.write(subtask)
         else:
             self._unfinished[barrier.checkpoint_id] = subtask
 
@@ -439,7 +389,7 @@ class Subtask:
         taken = self._unfinished.pop(checkpoint_id, None)
         if taken is not None:
             in_flight = tuple((channel, encode(element)) for channel, element in elements)
-            self._checkpoints.snapshot(replace(taken, in_flight=in_flight))
+            self._snapshotter.write(replace(taken, in_flight=in_flight))
 
     def _drop_snapshot(self, checkpoint_id: CheckpointId) -> None:
         taken = self._unfinished.pop(checkpoint_id, None)

@@ -16,6 +16,7 @@ from tidegate.connectors.splits import KnownSplits
 from tidegate.core.errors import DirectoryTaken, ExternalError, JobCanceled, StorageError
 from tidegate.core.ids import CheckpointId
 from tidegate.driver.store_thread import StoreThread
+from tidegate.protocol.coordinator import Publish
 from tidegate.storage.memory import MemoryStore
 from tidegate.stream.elements import Barrier
 from tidegate.testing.mini_cluster import MiniCluster
@@ -127,6 +128,6 @@ def test_what_was_published_when_another_driver_had_taken_over_is_not_announced(
     store = CheckpointStore(Forgetful())
     thread = StoreThread(store, PATIENCE)
     thread.start(events.put)
-    thread.publish(Checkpoint(metadata_of(1), None), Barrier(CheckpointId(1), 0.0))
+    thread.carry_out(Publish(Checkpoint(metadata_of(1), None), Barrier(CheckpointId(1), 0.0)))
     assert isinstance(events.get(timeout=PATIENCE).error, DirectoryTaken)
     thread.close()

@@ -9,7 +9,7 @@ from tests.taps import Tap
 from tidegate.checkpoint.locate import open_checkpoint
 from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.core.modes import SavepointFormat
-from tidegate.driver.read_position import ReadPosition
+from tidegate.driver.pipeline_driver import ReadPosition
 from tidegate.driver.restoring import Restoring, together
 from tidegate.driver.snapshot_orders import SnapshotOrder
 from tidegate.protocol.restore_orders import restore_orders

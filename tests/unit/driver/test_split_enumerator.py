@@ -39,6 +39,10 @@ class Scripted(Source):
         raise NotImplementedError
 
 
+def assigner_of(*sources):
+    return SplitAssigner(pipeline(*sources), {})
+
+
 def pipeline(*sources, parallelism=2):
     streams = [read(source) for source in sources]
     job = graph_of(collected(apply(MapOperator(abs), *streams)), parallelism=parallelism)
@@ -46,29 +50,17 @@ def pipeline(*sources, parallelism=2):
     return only
 
 
-@pytest.fixture
-def opened():
-    def create(*sources):
-        assigner = SplitAssigner(pipeline(*sources), {})
-        assert not assigner.is_open
-        assigner.open()
-        assert assigner.is_open
-        return assigner
-
-    return create
-
-
-def test_splits_go_to_the_subtasks_that_the_enumerator_names(opened):
-    assigner = opened(Scripted({0: ["a", "b"], 1: ["c"]}))
+def test_splits_go_to_the_subtasks_that_the_enumerator_names():
+    assigner = assigner_of(Scripted({0: ["a", "b"], 1: ["c"]}))
     assert assigner.assign() == {
         (0, 0): SplitAssignment(splits=("a", "b"), no_more=True),
         (0, 1): SplitAssignment(splits=("c",), no_more=True),
     }
 
 
-def test_every_subtask_is_told_once_that_no_more_will_come(opened):
+def test_every_subtask_is_told_once_that_no_more_will_come():
     source = Scripted({1: ["a"]}, {})
-    assigner = opened(source)
+    assigner = assigner_of(source)
     assert assigner.assign() == {(0, 1): SplitAssignment(splits=("a",))}
     assert assigner.may_find_more
     assert assigner.assign() == {
@@ -80,8 +72,8 @@ def test_every_subtask_is_told_once_that_no_more_will_come(opened):
     assert source.enumerator.events == ["open", 2, 2]
 
 
-def test_sources_are_asked_apart(opened):
-    assigner = opened(Scripted({0: ["a"]}), Scripted({0: ["b"]}, {1: ["c"]}))
+def test_sources_are_asked_apart():
+    assigner = assigner_of(Scripted({0: ["a"]}), Scripted({0: ["b"]}, {1: ["c"]}))
     first = assigner.assign()
     assert first[0, 0] == SplitAssignment(splits=("a",), no_more=True)
     assert first[1, 0] == SplitAssignment(splits=("b",))
@@ -91,19 +83,20 @@ def test_sources_are_asked_apart(opened):
     }
 
 
-def test_enumerators_are_closed_with_the_attempt(opened):
+def test_enumerators_are_closed_with_the_attempt():
     source = Scripted({})
-    assigner = opened(source)
+    assigner = assigner_of(source)
+    assigner.assign()
     assigner.close()
-    assert source.enumerator.events == ["open", "close"]
+    assert source.enumerator.events == ["open", 2, "close"]
 
 
 def test_all_that_were_created_are_closed_even_if_one_could_not_be_opened():
     good, bad = Scripted({}), Scripted({})
     bad.enumerator.open = lambda: (_ for _ in ()).throw(OSError("no broker"))
-    assigner = SplitAssigner(pipeline(good, bad), {})
+    assigner = assigner_of(good, bad)
     with pytest.raises(OSError, match="no broker"):
-        assigner.open()
+        assigner.assign()
     assigner.close()
     assert good.enumerator.events[-1] == "close"
     assert bad.enumerator.events == ["close"]

@@ -1,6 +1,6 @@
 from tidegate.core.modes import FailoverStrategy
-from tidegate.protocol.failover import regions_to_reset
 from tidegate.protocol.region import RegionState
+from tidegate.protocol.restart_strategy import regions_to_reset
 
 REGIONS = {
     0: RegionState.FAILING,

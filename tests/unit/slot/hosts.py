@@ -26,7 +26,6 @@ class Requests:
         self._pipeline = job.pipelines[0]
         self._attempt = attempt
         self._assigner = SplitAssigner(self._pipeline, {})
-        self._assigner.open()
 
     def make(self, step: int = 1, *, records: int = 1000, barriers: Any = ()) -> StepRequest:
         return StepRequest(
@@ -50,7 +49,7 @@ class Surroundings:
         self.delivered: list[tuple[str, int, list[Any]]] = []
         self.sent: list[SlotMessage] = []
 
-    def deliver(self, collector: str, subtask: int, batch: Any) -> None:
+    def deliver(self, subtask: int, collector: str, batch: Any) -> None:
         self.delivered.append((collector, subtask, list(batch.records)))
 
     def records(self, collector: str = "results") -> list[Any]:

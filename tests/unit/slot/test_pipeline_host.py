@@ -247,9 +247,9 @@ def test_each_subtask_has_a_function_of_its_own(pipeline):
 def test_an_idle_host_knows_whether_a_step_would_find_something(pipeline):
     subject = pipeline(collected(read(range(4))))
     subject.step(1, records=1)
-    assert all(host.calls_for_step() for host in subject.hosts)
+    assert all(host.caller.calls(host.is_available) for host in subject.hosts)
     subject.step(2)
-    assert not any(host.calls_for_step() for host in subject.hosts)
+    assert not any(host.caller.calls(host.is_available) for host in subject.hosts)
 
 
 def test_what_was_in_flight_is_taken_in_before_anything_else(pipeline):
@@ -302,6 +302,7 @@ def test_a_stop_that_some_slots_know_to_be_aborted_holds_nobody_up(pipeline):
     subject.hosts[0].abort_checkpoint(7)
     subject.step(1, records=1, barriers=[STOP])
     subject.hosts[1].abort_checkpoint(7)
-    assert subject.hosts[1].calls_for_step(), "its source is halted until it is stepped"
+    aborted = subject.hosts[1]
+    assert aborted.caller.calls(aborted.is_available), "its source is halted until it is stepped"
     subject.step(2)
     assert sorted(subject.outside.records()) == [0, 1, 2, 3]

@@ -54,6 +54,7 @@ from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, BarrierKind, SnapshotRequest
 
 WAIT = 20.0
+PLACE = SnapshotPlace(directory=None, inline_threshold=0, limit=1 << 20)
 LEASE = 10.0
 NAME = "slot 0 (start 1.0, nonce)"
 
@@ -93,7 +94,7 @@ class Slot:
             if isinstance(message, kind):
                 return message
 
-    def deployed(self, job, attempt=1, snapshots=None):
+    def deployed(self, job, attempt=1, snapshots=PLACE):
         self.job = job
         self.hears(Accepted(shipped(job), LEASE), Deploy(0, attempt, snapshots))
         assert self.says((Deployed, DeployFailed)) == Deployed(0, attempt)
@@ -213,9 +214,6 @@ def transactional_job():
     return graph_of(apply(TwoPhaseCommitOperator(Transactional()), read(range(5))))
 
 
-PLACE = SnapshotPlace(directory=None, inline_threshold=0, limit=1 << 20)
-
-
 def begun(slot, barriers=1):
     """A transaction for each of so many barriers is prepared."""
     slot.job = transactional_job()
@@ -231,13 +229,14 @@ def begun(slot, barriers=1):
 
 def test_a_slot_without_a_lease_opens_begins_and_aborts_nothing(slot, notes):
     slot.hears(Accepted(shipped(transactional_job()), LEASE)).loses_its_lease()
-    slot.hears(Deploy(0, 1)).has_settled()
+    slot.hears(Deploy(0, 1, PLACE)).has_settled()
     assert slot.host.close(WAIT)
     assert notes == []
 
 
 @pytest.mark.parametrize(
-    "message", [CheckpointCompleted(0, 1, 1), CheckpointAborted(0, 1, 1), Deploy(0, 2), Undeploy(0)]
+    "message",
+    [CheckpointCompleted(0, 1, 1), CheckpointAborted(0, 1, 1), Deploy(0, 2, PLACE), Undeploy(0)],
 )
 def test_a_slot_without_a_lease_carries_out_nothing_that_it_is_told(slot, notes, message):
     begun(slot).loses_its_lease()
@@ -327,7 +326,7 @@ def test_who_waits_for_a_unit_is_sent_away_when_the_pipeline_is_undeployed(tmp_p
 
 def test_a_newer_attempt_begins_anew(slot):
     slot.deployed(simple_job()).step()
-    slot.hears(Deploy(0, 2))
+    slot.hears(Deploy(0, 2, PLACE))
     assert slot.says(Deployed) == Deployed(0, 2)
     assert isinstance(slot.run(2, attempt=1), Stale)
     slot.requests = Requests(slot.job, attempt=2)
@@ -339,7 +338,7 @@ def test_a_closed_pipeline_runs_nothing_until_it_is_deployed_again(slot):
     slot.hears(Undeploy(0))
     assert slot.says(Undeployed) == Undeployed(0)
     assert isinstance(slot.step(), Stale)
-    slot.hears(Deploy(0, 2))
+    slot.hears(Deploy(0, 2, PLACE))
     assert slot.says(Deployed) == Deployed(0, 2)
 
 
@@ -357,7 +356,7 @@ class CannotOpen(MapFunction):
 
 
 def test_a_function_that_cannot_be_opened_fails_the_deployment(slot):
-    slot.hears(Accepted(shipped(simple_job(CannotOpen())), 10.0), Deploy(0, 1))
+    slot.hears(Accepted(shipped(simple_job(CannotOpen())), 10.0), Deploy(0, 1, PLACE))
     failed = slot.says((Deployed, DeployFailed))
     assert (failed.pipeline, failed.attempt) == (0, 1)
     assert isinstance(failed.error, UserFunctionError)
@@ -378,14 +377,14 @@ def missing_here():
 
 
 def test_an_operator_that_cannot_be_read_fails_the_deployment(slot):
-    slot.hears(Accepted(shipped(simple_job(Unreadable())), 10.0), Deploy(0, 1))
+    slot.hears(Accepted(shipped(simple_job(Unreadable())), 10.0), Deploy(0, 1, PLACE))
     failed = slot.says((Deployed, DeployFailed))
     assert isinstance(failed.error, UserError)
     assert "slot 0: ModuleNotFoundError: No module named 'only_on_the_driver'" in str(failed.error)
 
 
 def test_a_job_that_cannot_be_read_fails_the_deployment(slot):
-    slot.hears(Accepted(b"not a job", 10.0), Deploy(0, 1))
+    slot.hears(Accepted(b"not a job", 10.0), Deploy(0, 1, PLACE))
     assert "the job cannot be read in slot 0" in str(slot.says(DeployFailed).error)
 
 

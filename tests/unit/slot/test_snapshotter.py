@@ -12,8 +12,7 @@ from tidegate.protocol.messages import (
     SnapshotPlace,
 )
 from tidegate.protocol.packet import Channel
-from tidegate.slot.snapshotter import Snapshotter
-from tidegate.slot.subtask import FrozenOperator, FrozenSubtask
+from tidegate.slot.snapshotter import FrozenOperator, FrozenSubtask, Snapshotter
 from tidegate.state.backend import FrozenState
 from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.operator_state import FrozenOperatorState, Redistribution
@@ -46,6 +45,8 @@ def frozen(number=1, keyed=None, **facts):
     )
     return FrozenSubtask(
         **{
+            "id": SUBTASK,
+            "key_groups": GROUPS,
             "barrier": Barrier(number, 0.0),
             "operators": (operator,),
             "ended_inputs": frozenset({1}),
@@ -70,7 +71,7 @@ def snapshotter():
 
 
 def test_what_is_written_is_acknowledged_with_what_it_took(snapshotter):
-    snapshotter.write(SUBTASK, GROUPS, frozen(is_finished=True))
+    snapshotter.write(frozen(is_finished=True))
     ack = snapshotter.messages.get(timeout=PATIENCE)
     assert isinstance(ack, CheckpointAcknowledged)
     assert (ack.checkpoint_id, ack.subtask, ack.attempt, ack.is_finished) == (1, SUBTASK, 7, True)
@@ -86,7 +87,7 @@ def test_what_is_written_is_acknowledged_with_what_it_took(snapshotter):
 
 def test_elements_in_flight_are_stored_by_channel_in_their_order(snapshotter):
     elements = ((Channel(1, 0), b"a"), (Channel(2, 1), b"x"), (Channel(1, 0), b"b"))
-    snapshotter.write(SUBTASK, GROUPS, frozen(in_flight=elements))
+    snapshotter.write(frozen(in_flight=elements))
     (handle,) = snapshotter.messages.get(timeout=PATIENCE).snapshot.operators
     stored = {(each.edge, each.source): each.content.data for each in handle.in_flight}
     assert stored == {(1, 0): b"ab", (2, 1): b"x"}
@@ -94,7 +95,7 @@ def test_elements_in_flight_are_stored_by_channel_in_their_order(snapshotter):
 
 def test_state_that_cannot_be_stored_is_declined_and_released(snapshotter):
     keyed = Unstorable()
-    snapshotter.write(SUBTASK, GROUPS, frozen(keyed=keyed))
+    snapshotter.write(frozen(keyed=keyed))
     declined = snapshotter.messages.get(timeout=PATIENCE)
     assert isinstance(declined, CheckpointDeclined)
     assert "a lock is in the state" in str(declined.error)
@@ -106,20 +107,18 @@ def test_a_savepoint_to_a_place_that_cannot_be_opened_is_declined_and_the_next_i
     snapshotter,
 ):
     nowhere = SavepointTarget("nosuchscheme://bucket", "savepoint-1", SavepointFormat.CANONICAL)
-    snapshotter.write(
-        SUBTASK, GROUPS, frozen(barrier=Barrier(1, 0.0, SnapshotRequest(savepoint=nowhere)))
-    )
+    snapshotter.write(frozen(barrier=Barrier(1, 0.0, SnapshotRequest(savepoint=nowhere))))
     declined = snapshotter.messages.get(timeout=PATIENCE)
     assert isinstance(declined, CheckpointDeclined)
     assert "nosuchscheme" in str(declined.error)
-    snapshotter.write(SUBTASK, GROUPS, frozen(2))
+    snapshotter.write(frozen(2))
     assert isinstance(snapshotter.messages.get(timeout=PATIENCE), CheckpointAcknowledged)
 
 
 def test_nothing_is_written_of_a_checkpoint_that_was_given_up(snapshotter):
     keyed = Unstorable()
     snapshotter.abort(1)
-    snapshotter.write(SUBTASK, GROUPS, frozen(1, keyed=keyed))
-    snapshotter.write(SUBTASK, GROUPS, frozen(2))
+    snapshotter.write(frozen(1, keyed=keyed))
+    snapshotter.write(frozen(2))
     assert snapshotter.messages.get(timeout=PATIENCE).checkpoint_id == 2
     assert keyed.is_released

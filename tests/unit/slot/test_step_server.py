@@ -17,13 +17,21 @@ from tidegate.exchange.unit_protocol import Frame
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
 from tidegate.protocol.incarnation import Incarnation
-from tidegate.protocol.messages import Accepted, Collected, Deploy, Deployed, SlotReport
+from tidegate.protocol.messages import (
+    Accepted,
+    Collected,
+    Deploy,
+    Deployed,
+    SlotReport,
+    SnapshotPlace,
+)
 from tidegate.protocol.packet import SlotOutOfReach
 from tidegate.slot.slot_host import SlotHost
 from tidegate.slot.step_server import StepServer
 from tidegate.transport.wire import Listener, dial
 
 SECRET = b"s" * 32
+PLACE = SnapshotPlace(directory=None, inline_threshold=0, limit=1 << 20)
 
 
 class Slots:
@@ -40,7 +48,7 @@ class Slots:
             listener = Listener(unix_path=str(directory / f"{slot}.sock"))
             listener.serve(SECRET, StepServer(host).serve)
             host.handle(Accepted(shipped(job), 600.0))
-            host.handle(Deploy(0, 1))
+            host.handle(Deploy(0, 1, PLACE))
             assert self.said.get(timeout=120) == Deployed(0, 1)
             self.hosts.append(host)
             self.listeners.append(listener)

@@ -115,11 +115,12 @@ class Subject:
             self,
         )
 
-    def snapshot(self, frozen):
+    def write(self, frozen):
         self.snapshots.append(frozen)
 
-    def skip(self, checkpoint_id, reason):
-        self.skipped.append((checkpoint_id, reason))
+    def decline(self, subtask, checkpoint_id, error, *, is_skipped):
+        assert is_skipped
+        self.skipped.append((checkpoint_id, str(error)))
 
     def sent(self, vertex=1):
         elements = self.outbox.take_local(vertex)
