@@ -19,11 +19,7 @@ class MemoryCheckpointStore:
 
     def __init__(self) -> None:
         self._kept: dict[CheckpointId, CheckpointMetadata] = {}
-        self._highest = CheckpointId(0)
-
-    @property
-    def highest_id(self) -> CheckpointId:
-        return self._highest
+        self.highest_id = CheckpointId(0)
 
     def retained(self) -> Retained:
         return Retained(tuple(self._kept[id] for id in sorted(self._kept)), ())
@@ -35,7 +31,7 @@ class MemoryCheckpointStore:
         """Nobody else can have it."""
 
     def begin(self, checkpoint_id: CheckpointId, base: CheckpointId | None = None) -> None:
-        self._highest = max(self._highest, checkpoint_id)
+        self.highest_id = max(self.highest_id, checkpoint_id)
 
     def publish(self, metadata: CheckpointMetadata) -> str:
         self._kept[metadata.checkpoint_id] = metadata

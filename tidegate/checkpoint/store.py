@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -34,7 +35,6 @@ from tidegate.checkpoint.layout import (
 )
 from tidegate.checkpoint.metadata import CheckpointMetadata, decode, encode
 from tidegate.checkpoint.ownership import Ownership
-from tidegate.checkpoint.shared_files import SharedFiles
 from tidegate.core.errors import (
     BlobNotFound,
     CorruptCheckpoint,
@@ -85,16 +85,18 @@ class CheckpointStore:
     def __init__(self, store: BlobStore, job_name: str = "") -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._shared = SharedFiles()
+        self._shared = _SharedFiles()
         self._garbage: set[str] = set()
         """Paths that nobody needs but that could not be deleted yet."""
         self._attempted: dict[CheckpointId, int] = {}
         """The checksum of the metadata that this driver has tried to publish."""
-        self._ownership, present = Ownership.claim(store, job_name)
+        self.ownership, present = Ownership.claim(store, job_name)
+        """By which slots see whether this driver still owns the directory."""
         noted = [path for path in present if is_last_id(path)]
-        self._highest = max([highest_in(present), *map(self._noted_in, noted)])
+        self.highest_id = max([highest_in(present), *map(self._noted_in, noted)])
+        """The highest checkpoint id that was ever used in the directory; 0 for none."""
         found = published(present)
-        store.put(closed_by(self._ownership.epoch, max(found, default=_NO_ID), self._highest), b"")
+        store.put(closed_by(self.ownership.epoch, max(found, default=_NO_ID), self.highest_id), b"")
         for path in [*filter(is_closing, present), *noted]:
             store.delete(path)
         self._retained = self._read_all(reversed(found))
@@ -105,19 +107,9 @@ class CheckpointStore:
             self._shared.register(_UNREADABLE, known)
 
     @property
-    def ownership(self) -> Ownership:
-        """By which slots see whether this driver still owns the directory."""
-        return self._ownership
-
-    @property
     def directory(self) -> str:
         """The path or URL of the job's directory, for `open_store` in the slots."""
         return self._store.url
-
-    @property
-    def highest_id(self) -> CheckpointId:
-        """The highest checkpoint id that was ever used in the directory; 0 for none."""
-        return self._highest
 
     def retained(self) -> Retained:
         """The checkpoints that were there when the directory was taken over."""
@@ -128,11 +120,11 @@ class CheckpointStore:
 
         It is asked before anything is deleted: it may be the other one's.
         """
-        return self._ownership.is_held(self._store)
+        return self.ownership.is_held(self._store)
 
     def check_owned(self) -> None:
         """Raise DirectoryTaken if another driver has taken the directory over."""
-        self._ownership.check(self._store)
+        self.ownership.check(self._store)
 
     def begin(self, checkpoint_id: CheckpointId, base: CheckpointId | None = None) -> None:
         """A checkpoint is about to be triggered: its id is used up from now on.
@@ -147,10 +139,10 @@ class CheckpointStore:
         with self._lock:
             if base is not None:
                 self._shared.hold(checkpoint_id, base)
-            self._highest = max(self._highest, checkpoint_id)
+            self.highest_id = max(self.highest_id, checkpoint_id)
         try:
             # A file of its own: an owner that was replaced meanwhile takes no id back.
-            self._store.put(last_id_of(self._ownership.epoch), str(self._highest).encode())
+            self._store.put(last_id_of(self.ownership.epoch), str(self.highest_id).encode())
         except StorageError:
             self._settle(checkpoint_id)
             raise
@@ -171,7 +163,7 @@ class CheckpointStore:
             self._attempted[checkpoint_id] = xxh3_64_intdigest(data)
         is_new = self._store.create_if_absent(_metadata_path(checkpoint_id), data)
         if not is_new and not self.is_published(checkpoint_id):
-            raise DirectoryTaken(shown(self._store.url), self._ownership.epoch)
+            raise DirectoryTaken(shown(self._store.url), self.ownership.epoch)
         # Who claims the directory from here on finds it; who has claimed it before may not have.
         self.check_owned()
         self._settle(checkpoint_id)
@@ -315,6 +307,51 @@ class CheckpointStore:
                     self._garbage.discard(path)
         if failure is not None:
             raise failure
+
+
+class _SharedFiles:
+    """Counts who needs a file: completed checkpoints, and pending ones that build on them."""
+
+    def __init__(self) -> None:
+        self._named: dict[CheckpointId, frozenset[str]] = {}
+        self._held: dict[CheckpointId, frozenset[str]] = {}
+        self._counts: Counter[str] = Counter()
+
+    def hold(self, pending: CheckpointId, base: CheckpointId) -> None:
+        """A checkpoint that is being taken may name files of another: they stay till `settle`."""
+        self._replace(self._held, pending, self._named.get(base, frozenset()))
+
+    def settle(self, pending: CheckpointId) -> frozenset[str]:
+        """The checkpoint has been published or given up; returns the files nobody needs now."""
+        return self._replace(self._held, pending, frozenset())
+
+    def register(self, checkpoint_id: CheckpointId, files: Iterable[str]) -> None:
+        """A checkpoint names these files."""
+        self._replace(self._named, checkpoint_id, frozenset(files))
+
+    def release(self, checkpoint_id: CheckpointId) -> frozenset[str]:
+        """A checkpoint is gone; returns the files nobody needs now."""
+        return self._replace(self._named, checkpoint_id, frozenset())
+
+    def unneeded(self, files: Iterable[str]) -> frozenset[str]:
+        """Those of the files that nobody needs."""
+        return frozenset(name for name in files if name not in self._counts)
+
+    def _replace(
+        self,
+        owners: dict[CheckpointId, frozenset[str]],
+        checkpoint_id: CheckpointId,
+        files: frozenset[str],
+    ) -> frozenset[str]:
+        self._counts.update(files)
+        before = owners.pop(checkpoint_id, frozenset())
+        if files:
+            owners[checkpoint_id] = files
+        for name in before:
+            self._counts[name] -= 1
+            if not self._counts[name]:
+                del self._counts[name]
+        return self.unneeded(before)
 
 
 def _metadata_path(checkpoint_id: CheckpointId) -> str:

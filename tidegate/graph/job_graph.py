@@ -111,7 +111,7 @@ class JobGraph:
         return tuple(edge for edge in self.edges if edge.source == vertex)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pipeline:
     """A connected component: it steps, fails and restarts on its own."""
 
@@ -120,14 +120,14 @@ class Pipeline:
     sinks: frozenset[VertexId]
     """Vertices that send to no other."""
 
-    @property
+    @cached_property
     def levels(self) -> int:
         return 1 + max(vertex.level for vertex in self.vertices)
 
-    @property
+    @cached_property
     def slots(self) -> int:
         return max(vertex.parallelism for vertex in self.vertices)
 
-    @property
+    @cached_property
     def sources(self) -> tuple[Vertex, ...]:
         return tuple(vertex for vertex in self.vertices if vertex.source is not None)

@@ -112,8 +112,9 @@ class SourceOperator(Operator):
                 poll = self._reader.poll(self._how_many(max_records - records, max_bytes - size))
             status = poll.status
             if poll.batch is not None and len(poll.batch):
-                self._bytes_per_record = size_of(poll.batch) / len(poll.batch)
-                size += size_of(poll.batch)
+                bytes_read = size_of(poll.batch)
+                self._bytes_per_record = bytes_read / len(poll.batch)
+                size += bytes_read
                 records += len(poll.batch)
                 self.output.emit(self._owned(poll.batch))
         return SliceReport(records, size, status)

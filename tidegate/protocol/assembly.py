@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.layout import directory_of
@@ -16,7 +17,7 @@ from tidegate.state.snapshot_reader import CheckpointLocation
 from tidegate.stream.elements import Barrier, BarrierKind
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CheckpointedJob:
     """The job that takes checkpoints, and where they go."""
 
@@ -24,6 +25,10 @@ class CheckpointedJob:
     graph: JobGraph
     directory: str | None
     """The URL of its directory; None: the driver's memory."""
+
+    @cached_property
+    def exchanges(self) -> str:
+        return exchanges_of(self.graph)
 
 
 def assemble(
@@ -48,7 +53,7 @@ def assemble(
             for vertex in job.graph.vertices
             for chained in vertex.chain
         },
-        exchanges=exchanges_of(job.graph),
+        exchanges=job.exchanges,
     )
     return Checkpoint(metadata, _location(job, barrier))
 

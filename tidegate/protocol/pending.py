@@ -76,22 +76,14 @@ class PendingCheckpoint:
         self.deadline = deadline
         self.awaits_next = barrier.request.awaits_next
         """Whether a checkpoint behind it has to complete before it is published."""
-        self._state = PendingState.COLLECTING
-        self._abort_reason: AbortReason | None = None
+        self.state = PendingState.COLLECTING
+        self.abort_reason: AbortReason | None = None
         self._acknowledged: dict[SubtaskId, CheckpointAcknowledged] = {}
         self._enumerators: dict[VertexId, bytes] = {}
 
     @property
     def checkpoint_id(self) -> CheckpointId:
         return self.barrier.checkpoint_id
-
-    @property
-    def state(self) -> PendingState:
-        return self._state
-
-    @property
-    def abort_reason(self) -> AbortReason | None:
-        return self._abort_reason
 
     @property
     def missing(self) -> frozenset[SubtaskId]:
@@ -101,7 +93,7 @@ class PendingCheckpoint:
     @property
     def is_ready(self) -> bool:
         """Whether publication can begin."""
-        is_whole = self._state is PendingState.COLLECTING and not self.missing
+        is_whole = self.state is PendingState.COLLECTING and not self.missing
         return is_whole and not self.awaits_next
 
     def enumerated(self, states: Mapping[VertexId, bytes]) -> None:
@@ -146,13 +138,13 @@ class PendingCheckpoint:
 
     def not_published(self) -> tuple[SubtaskSnapshot, ...]:
         """It is certain that the metadata is not there; returns what can be deleted."""
-        if self._state is not PendingState.PUBLISHING:
-            raise ProtocolViolation(f"checkpoint {self.checkpoint_id} is {self._state.name}")
+        if self.state is not PendingState.PUBLISHING:
+            raise ProtocolViolation(f"checkpoint {self.checkpoint_id} is {self.state.name}")
         return self._abort(AbortReason.STORAGE)
 
     def abort(self, reason: AbortReason) -> tuple[SubtaskSnapshot, ...] | None:
         """Give the checkpoint up; returns what can be deleted, None if nothing may be any more."""
-        if self._state is not PendingState.COLLECTING:
+        if self.state is not PendingState.COLLECTING:
             return None
         return self._abort(reason)
 
@@ -162,12 +154,12 @@ class PendingCheckpoint:
 
     def _abort(self, reason: AbortReason) -> tuple[SubtaskSnapshot, ...]:
         self._move(PendingState.ABORTED)
-        self._abort_reason = reason
+        self.abort_reason = reason
         return tuple(ack.snapshot for ack in self._acknowledged.values())
 
     def _move(self, state: PendingState) -> None:
-        if state not in LEGAL_MOVES[self._state]:
+        if state not in LEGAL_MOVES[self.state]:
             raise ProtocolViolation(
-                f"checkpoint {self.checkpoint_id} cannot go from {self._state.name} to {state.name}"
+                f"checkpoint {self.checkpoint_id} cannot go from {self.state.name} to {state.name}"
             )
-        self._state = state
+        self.state = state
