@@ -314,6 +314,23 @@ def test_a_job_does_not_wait_for_ever_for_its_slots(start):
     assert "slot 0: Spark has not started its task" in failure
 
 
+class StartsOnce(MiniCluster):
+    def launch(self, slot, number):
+        if number == 1:
+            super().launch(slot, number)
+
+
+def test_a_job_that_waits_for_a_slot_keeps_no_core_busy(start):
+    job = start(exchanged(read(ENDLESS)), cluster=StartsOnce(), settings=RESTARTS)
+    wait_until(lambda: job.status is JobStatus.RUNNING)
+    job.cluster.kill(0)
+    wait_until(lambda: job.status is JobStatus.RESTARTING)
+    turns = []
+    job.master.chronicle.is_now = lambda *_: turns.append(1)
+    threading.Event().wait(0.2)
+    assert len(turns) < 50
+
+
 class FalseStarts(MiniCluster):
     launches = 0
 

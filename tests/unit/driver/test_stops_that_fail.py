@@ -250,3 +250,18 @@ def test_a_rescaling_whose_checkpoint_fails_is_no_failure_of_the_job(start, watc
     with pytest.raises(SavepointFailed, match="the checkpoint to rescale from was not taken"):
         answer.result(PATIENCE)
     has_whole_result(job, "sums", tap)
+
+
+def test_a_stop_that_cannot_begin_does_not_keep_the_job_from_finishing(start, watch, tmp_path):
+    short, tap = Tap(RECORDS, is_open=True), Tap(RECORDS)
+    no_more = {"execution.checkpointing.checkpoints-after-tasks-finish": "false"}
+    job = start(
+        summed(watch, read(short), "short"),
+        summed(watch, read(tap), "long"),
+        settings={**on_disk(tmp_path / "checkpoints", **RARELY), **no_more},
+    )
+    wait_until(lambda: watch.count("short", "close") == 2)
+    stopped = order_stop(job, tmp_path / "savepoints")
+    tap.open()
+    job.result()
+    is_refused(stopped, "the job has ended")
