@@ -16,7 +16,9 @@ from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import DirectoryTaken, StorageError
 from tidegate.core.ids import CheckpointId
 from tidegate.driver.store_thread import PublicationSettled, StoreThread
-from tidegate.protocol.coordinator import Publish
+from tidegate.protocol.instructions import (
+    Publish,
+)
 from tidegate.state.snapshot import FileScope, path_of
 from tidegate.storage.memory import MemoryStore
 from tidegate.stream.elements import Barrier

@@ -41,8 +41,9 @@ from tidegate.operators.functions import MapFunction
 from tidegate.operators.stateless import MapOperator
 from tidegate.operators.two_phase_commit import TwoPhaseCommitOperator
 from tidegate.protocol.assembly import CheckpointedJob
-from tidegate.protocol.coordinator import (
-    CheckpointCoordinator,
+from tidegate.protocol.coordinator import CheckpointCoordinator
+from tidegate.protocol.input_gate import REQUESTS, InputGate
+from tidegate.protocol.instructions import (
     FailJob,
     Finish,
     NotifyAborted,
@@ -51,7 +52,6 @@ from tidegate.protocol.coordinator import (
     StopJob,
     Trigger,
 )
-from tidegate.protocol.input_gate import REQUESTS, InputGate
 from tidegate.protocol.messages import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -363,7 +363,7 @@ class Pipeline:
                 yield slot.hear
 
     def deploy(self) -> None:
-        attempt = self.region.deploy().attempt
+        attempt = self.region.deploy()
         point = self.world.coordinator.retained.restore_point
         orders = {} if point is None else restore_orders(self.graph, replace(point, location=None))
         self.slots = []

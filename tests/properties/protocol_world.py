@@ -204,10 +204,10 @@ class World:
         ready = self.pool.ready()
         waits = self.region.state in (RegionState.CREATED, RegionState.RESTARTING)
         if waits and ready.keys() == self.region.slots:
-            order = self.region.deploy()
+            attempt = self.region.deploy()
             self.triggers.clear()
             for incarnation in ready.values():
-                message = ("deploy", (order.attempt, self.restore_point))
+                message = ("deploy", (attempt, self.restore_point))
                 self.by_incarnation[incarnation].to_slot.append(message)
                 self.deployments.append((self.by_incarnation[incarnation], message))
 

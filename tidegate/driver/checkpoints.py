@@ -37,9 +37,9 @@ from tidegate.driver.store_thread import (
 from tidegate.graph.guarantees import end_to_end
 from tidegate.graph.job_graph import JobGraph
 from tidegate.protocol.assembly import CheckpointedJob
-from tidegate.protocol.coordinator import (
+from tidegate.protocol.coordinator import CheckpointCoordinator
+from tidegate.protocol.instructions import (
     Abandon,
-    CheckpointCoordinator,
     Discard,
     Dispose,
     FailJob,

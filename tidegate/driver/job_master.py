@@ -60,7 +60,8 @@ from tidegate.driver.store_thread import (
 )
 from tidegate.exchange.contract import Exchange
 from tidegate.graph.exchanges import exchanges_of
-from tidegate.protocol.coordinator import (
+from tidegate.protocol.incarnation import Incarnation
+from tidegate.protocol.instructions import (
     FailJob,
     Finish,
     GoBack,
@@ -69,7 +70,6 @@ from tidegate.protocol.coordinator import (
     StopJob,
     Trigger,
 )
-from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.job_status import JobStatus, status_of
 from tidegate.protocol.messages import (
     CheckpointAborted,
@@ -79,7 +79,6 @@ from tidegate.protocol.messages import (
     CheckpointNotified,
     Collected,
     ConsoleLines,
-    Deploy,
     Deployed,
     DeployFailed,
     Register,
@@ -91,7 +90,6 @@ from tidegate.protocol.messages import (
 from tidegate.protocol.region import RegionFails, RegionState, RunStep
 from tidegate.protocol.restart_strategy import GiveUp, create_strategy, regions_to_reset
 from tidegate.protocol.restore import check_in_flight
-from tidegate.protocol.restore_orders import restore_orders, restored_enumerators
 
 _log = logging.getLogger("tidegate.job")
 _LONGEST_WAIT = 1.0
@@ -414,26 +412,13 @@ class JobMaster:
             TidegateError: the checkpoint does not fit the job.
         """
         point = self.checkpoints.retained.restore_point
-        if point is None:
-            orders, order = {}, driver.deploy(None, {}, {})
-        else:
+        if point is not None:
             check_in_flight(point.metadata, exchanges_of(self._graph))
-            orders = restore_orders(driver.pipeline, point)
+        orders = driver.deploy(point, self.checkpoints.place, self._poison.orders())
+        if point is not None:
             self.checkpoints.restored(point)
-            order = driver.deploy(
-                point.checkpoint_id,
-                restored_enumerators(driver.pipeline, point),
-                {slot: each.size for slot, each in orders.items()},
-            )
-        for slot in sorted(order.slots):
-            message = Deploy(
-                driver.pipeline.id,
-                order.attempt,
-                self.checkpoints.place,
-                orders.get(slot),
-                self._poison.orders(),
-            )
-            self._slots.tell([slot], message)
+        for slot, order in orders.items():
+            self._slots.tell([slot], order)
 
     def _deploy_failed(self, pipeline: PipelineId, attempt: Attempt, error: TidegateError) -> None:
         driver = self._drivers[pipeline]

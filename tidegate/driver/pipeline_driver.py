@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.connectors.source import EnumeratorContext
 from tidegate.core.config import Settings
 from tidegate.core.errors import TidegateError, UserError
@@ -22,14 +23,22 @@ from tidegate.core.ids import (
     StepNumber,
     VertexId,
 )
+from tidegate.core.poison import PoisonOrders
 from tidegate.driver.restoring import Restoring
 from tidegate.driver.split_enumerator import SplitAssigner
 from tidegate.exchange.contract import Exchange, StepBroken
 from tidegate.graph.job_graph import Pipeline
-from tidegate.protocol.messages import SlotReport, StepOutcome, StepRequest
+from tidegate.protocol.messages import (
+    Deploy,
+    SlotReport,
+    SnapshotPlace,
+    StepOutcome,
+    StepRequest,
+)
 from tidegate.protocol.pacing import NextStep, SliceSize
 from tidegate.protocol.packet import FailureMark, SlotOutOfReach
-from tidegate.protocol.region import DeployTo, Region, RegionFails, RunStep, StepDone
+from tidegate.protocol.region import Region, RegionFails, RunStep, StepDone
+from tidegate.protocol.restore_orders import restore_orders, restored_enumerators
 from tidegate.stream.elements import Barrier
 
 _log = logging.getLogger("tidegate.job")
@@ -121,22 +130,29 @@ class PipelineDriver:
         self._thread.start()
 
     def deploy(
-        self,
-        restored_from: CheckpointId | None,
-        enumerators: Mapping[VertexId, bytes],
-        sizes: Mapping[SlotIndex, int],
-    ) -> DeployTo:
-        """Begin a new attempt, from a checkpoint and what its split enumerators knew.
+        self, point: Checkpoint | None, place: SnapshotPlace, poison: PoisonOrders | None
+    ) -> dict[SlotIndex, Deploy]:
+        """Begin a new attempt, from a checkpoint; returns what its slots have to be told.
 
-        `sizes` are the bytes that slots read of it.
+        Raises:
+            TidegateError: the checkpoint does not fit the pipeline.
         """
-        self._position.restarted(restored_from, self.records_in)
-        self.restored_from = restored_from
-        self.restoring = None if restored_from is None else Restoring(restored_from, sizes)
+        orders = {} if point is None else restore_orders(self.pipeline, point)
+        enumerators = {} if point is None else restored_enumerators(self.pipeline, point)
+        self.restored_from = None if point is None else point.checkpoint_id
+        self.restoring = None
+        if self.restored_from is not None:
+            sizes = {slot: order.size for slot, order in orders.items()}
+            self.restoring = Restoring(self.restored_from, sizes)
+        self._position.restarted(self.restored_from, self.records_in)
         self.reports.clear()
         self._close_assigner()
         self._assigner = SplitAssigner(self.pipeline, enumerators, self._job)
-        return self.region.deploy()
+        attempt = self.region.deploy()
+        return {
+            slot: Deploy(self.pipeline.id, attempt, place, orders.get(slot), poison)
+            for slot in sorted(self.region.slots)
+        }
 
     def deployed(self, slot: SlotIndex, attempt: Attempt) -> None:
         """A slot opened its subtasks; when all have, the first step is due."""

@@ -15,7 +15,13 @@ from tidegate.checkpoint.savepoints import dispose, publish_savepoint, remove_sa
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import DirectoryTaken, InternalError, StorageError, TidegateError
 from tidegate.core.ids import CheckpointId
-from tidegate.protocol.coordinator import Abandon, Discard, Dispose, Publish, Trigger
+from tidegate.protocol.instructions import (
+    Abandon,
+    Discard,
+    Dispose,
+    Publish,
+    Trigger,
+)
 from tidegate.stream.elements import SavepointTarget
 
 _log = logging.getLogger("tidegate.checkpoint")

@@ -21,6 +21,20 @@ from tidegate.core.errors import CheckpointFailed, ExternalError, StorageError, 
 from tidegate.core.ids import Attempt, CheckpointId, PipelineId, SlotIndex, VertexId
 from tidegate.core.modes import CheckpointingMode
 from tidegate.protocol.assembly import CheckpointedJob
+from tidegate.protocol.instructions import (
+    Abandon,
+    Discard,
+    Dispose,
+    FailJob,
+    Finish,
+    GoBack,
+    Instruction,
+    NotifyAborted,
+    NotifyComplete,
+    Publish,
+    StopJob,
+    Trigger,
+)
 from tidegate.protocol.messages import CheckpointAcknowledged, CheckpointDeclined
 from tidegate.protocol.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
 from tidegate.protocol.plan import CheckpointPlan, plan_checkpoint
@@ -35,108 +49,6 @@ _FIRST_ID = CheckpointId(1)
 _REMEMBERED_ABORTS = 1000
 """Aborted checkpoints whose late acknowledgements are still recognised."""
 _FINAL_RETRY_SECONDS = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Trigger:
-    """Send this barrier down the sources of these pipelines."""
-
-    barrier: Barrier
-    pipelines: frozenset[PipelineId]
-    awaited: int
-    """How many subtasks have to acknowledge."""
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Everything is written: make the checkpoint durable, then report what came of it."""
-
-    checkpoint: Checkpoint
-    barrier: Barrier
-
-
-@dataclass(frozen=True, slots=True)
-class NotifyComplete:
-    """Tell everybody that the checkpoint is durable."""
-
-    checkpoint: Checkpoint
-
-
-@dataclass(frozen=True, slots=True)
-class NotifyAborted:
-    """Tell everybody that the checkpoint will never complete."""
-
-    checkpoint_id: CheckpointId
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Discard:
-    """A completed checkpoint of the job is no longer needed."""
-
-    checkpoint_id: CheckpointId
-
-
-@dataclass(frozen=True, slots=True)
-class Dispose:
-    """What the job was started from, and has claimed, is no longer needed."""
-
-    checkpoint: Checkpoint
-
-
-@dataclass(frozen=True, slots=True)
-class Abandon:
-    """What these snapshots name will never be used: delete it."""
-
-    checkpoint_id: CheckpointId
-    snapshots: tuple[SubtaskSnapshot, ...]
-    is_whole: bool
-    """The checkpoint is aborted: all that is its own goes, also what nobody acknowledged."""
-    savepoint: SavepointTarget | None = None
-    """Where it was written, if not where checkpoints are."""
-
-
-@dataclass(frozen=True, slots=True)
-class GoBack:
-    """A drain is aborted: what it ended in these pipelines runs on only from a checkpoint."""
-
-    pipelines: frozenset[PipelineId]
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """The pipeline has ended, and nothing of it is left to save or to commit."""
-
-    pipeline: PipelineId
-
-
-@dataclass(frozen=True, slots=True)
-class FailJob:
-    """More checkpoints failed in a row than are tolerated, or slots do not commit one."""
-
-    cause: TidegateError
-
-
-@dataclass(frozen=True, slots=True)
-class StopJob:
-    """No restart can help: another driver goes on with the job, or the storage hangs."""
-
-    cause: TidegateError
-
-
-Instruction = (
-    Trigger
-    | Publish
-    | NotifyComplete
-    | NotifyAborted
-    | Discard
-    | Dispose
-    | Abandon
-    | GoBack
-    | Finish
-    | FailJob
-    | StopJob
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,13 +158,13 @@ class CheckpointCoordinator:
                 end = self._ends[pipeline]
                 if end.unaware and now >= end.deadline:
                     return [FailJob(_hung(end, self._timeout))]
-                is_done = not end.unaware and not self._is_awaited(pipeline)
+                is_done = not end.unaware
             elif region.all_ended and self._saves_ends:
                 self._request_final(now)
                 continue
             else:
                 is_done = region.all_ended and not self._is_stopping()
-            if is_done and region.step_in_flight is None:
+            if is_done and region.step_in_flight is None and not self._is_awaited(pipeline):
                 finished.append(Finish(pipeline))
         return finished
 

@@ -66,14 +66,6 @@ LEGAL_MOVES: dict[RegionState, set[RegionState]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class DeployTo:
-    """Send this attempt to these slots."""
-
-    attempt: Attempt
-    slots: frozenset[SlotIndex]
-
-
-@dataclass(frozen=True, slots=True)
 class RunStep:
     """Run this step as a Spark job; `tries` counts the jobs for it, from 1."""
 
@@ -135,13 +127,13 @@ class Region:
         """Whether this step is in flight."""
         return attempt == self.attempt and step == self.step_in_flight
 
-    def deploy(self) -> DeployTo:
-        """Begin a new attempt; all its slots are ready."""
+    def deploy(self) -> Attempt:
+        """Begin a new attempt, to be sent to all its slots, which are ready."""
         self._move(RegionState.DEPLOYING)
         self.attempt = Attempt(self.attempt + 1)
         self.some_ended = self.all_ended = False
         self._awaited = set(self.slots)
-        return DeployTo(self.attempt, self.slots)
+        return self.attempt
 
     def deployed(self, slot: SlotIndex, attempt: Attempt) -> bool:
         """A slot opened its subtasks; True when it was the last one and steps may begin."""

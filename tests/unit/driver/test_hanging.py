@@ -16,7 +16,9 @@ from tidegate.connectors.splits import KnownSplits
 from tidegate.core.errors import DirectoryTaken, ExternalError, JobCanceled, StorageError
 from tidegate.core.ids import CheckpointId
 from tidegate.driver.store_thread import StoreThread
-from tidegate.protocol.coordinator import Publish
+from tidegate.protocol.instructions import (
+    Publish,
+)
 from tidegate.storage.memory import MemoryStore
 from tidegate.stream.elements import Barrier
 from tidegate.testing.mini_cluster import MiniCluster

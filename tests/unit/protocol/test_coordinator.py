@@ -7,9 +7,9 @@ from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.errors import ExternalError
 from tidegate.core.ids import CheckpointId, SubtaskId
 from tidegate.core.modes import SavepointFormat
-from tidegate.protocol.coordinator import (
+from tidegate.protocol.coordinator import CheckpointCoordinator
+from tidegate.protocol.instructions import (
     Abandon,
-    CheckpointCoordinator,
     Discard,
     FailJob,
     Finish,
@@ -414,6 +414,16 @@ def test_without_checkpoints_a_pipeline_is_finished_when_its_last_step_is_throug
     assert subject.look(1.0, 0.0, regions) == ([], None)
     regions[0].step_in_flight = None
     assert subject.look(1.0, 0.0, regions) == ([Finish(0)], 1.0)
+
+
+def test_a_pipeline_is_not_finished_while_a_savepoint_waits_for_it():
+    subject, regions = coordinator(interval=None), {0: region()}
+    subject.request(SnapshotRequest(BarrierKind.SAVEPOINT, TARGET))
+    number = trigger(subject, 1.0).barrier.checkpoint_id
+    regions[0].all_ended = True
+    assert subject.look(2.0, 0.0, regions)[0] == []
+    acknowledge_all(subject, number)
+    assert subject.look(2.0, 0.0, regions)[0] == [Finish(0)]
 
 
 def test_a_pipeline_that_drains_is_not_finished_before_its_savepoint_is_there():

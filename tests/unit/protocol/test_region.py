@@ -3,7 +3,6 @@ import pytest
 from tidegate.core.errors import ExternalError, ProtocolViolation, SlotLost, StepFailed
 from tidegate.protocol.region import (
     LEGAL_MOVES,
-    DeployTo,
     Region,
     RegionFails,
     RegionState,
@@ -28,7 +27,7 @@ def running(region):
 
 
 def test_a_region_runs_when_all_its_slots_have_opened_it(region):
-    assert region.deploy() == DeployTo(1, frozenset({0, 1}))
+    assert region.deploy() == 1
     assert region.deployed(1, 1) is False
     assert region.deployed(0, 1) is True
     assert region.state is RegionState.RUNNING
@@ -123,7 +122,7 @@ def test_a_healthy_region_can_be_reset_with_the_others(running):
     running.begin_step()
     assert running.restart() == 1
     assert running.state is RegionState.RESTARTING
-    assert running.deploy().attempt == 2
+    assert running.deploy() == 2
 
 
 def test_a_finished_region_ignores_lost_slots_and_can_be_reset(running):
