@@ -112,7 +112,7 @@ def test_a_savepoint_that_fails_says_why_and_leaves_nothing(serve, tmp_path):
     done = served.order("/savepoints")
     assert "the savepoint was not taken: sums" in done["failure-cause"]["stack-trace"]
     assert done["failure-cause"]["class"].endswith("SavepointFailed")
-    wait_until(lambda: not any((tmp_path / "savepoints").iterdir()))
+    wait_until(lambda: not any((tmp_path / "savepoints").glob("*")))
     assert served.job.status() is JobStatus.RUNNING
 
 
