@@ -428,8 +428,10 @@ def test_a_pipeline_is_not_finished_while_a_savepoint_waits_for_it():
 
 def test_a_pipeline_that_drains_is_not_finished_before_its_savepoint_is_there():
     subject, regions = coordinator(interval=None), {0: region()}
-    stop(subject, drains=True)
+    number = stop(subject, drains=True)
     regions[0].all_ended = True
+    assert subject.look(2.0, 0.0, regions)[0] == []
+    assert published_ids(acknowledge_all(subject, number)) == [number]
     assert subject.look(2.0, 0.0, regions)[0] == []
 
 
