@@ -59,12 +59,20 @@ The facts of an error are its `args`, so that it pickles and arrives whole in an
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tidegate.core.ids import OperatorId
 from tidegate.core.poison import PoisonRecord
 
 
 class TidegateError(Exception):
     """Base of all errors of Tidegate."""
+
+    sentence: ClassVar[str | None] = None
+    """What it says, with `{}` for each of its facts. None: its only fact is what it says."""
+
+    def __str__(self) -> str:
+        return super().__str__() if self.sentence is None else self.sentence.format(*self.args)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuilt, (type(self), self.args, self.__dict__)
@@ -99,12 +107,10 @@ class InternalError(TidegateError):
 class ConfigError(UserError, ValueError):
     """A setting that makes no sense: its key, its value, and what to give instead."""
 
+    sentence = "{} = {!r}: {}"
+
     def __init__(self, key: str, value: object, advice: str) -> None:
         super().__init__(key, value, advice)
-
-    def __str__(self) -> str:
-        key, value, advice = self.args
-        return f"{key} = {value!r}: {advice}"
 
 
 class GraphError(UserError, ValueError):
@@ -114,12 +120,10 @@ class GraphError(UserError, ValueError):
 class TypeMismatch(UserError, TypeError):
     """A record is not of the type that its stream declares."""
 
+    sentence = "record {1} does not fit the declared type {0}: {2}"
+
     def __init__(self, declared: str, found: object, reason: str) -> None:
         super().__init__(declared, shorten(found), reason)
-
-    def __str__(self) -> str:
-        declared, found, reason = self.args
-        return f"record {found} does not fit the declared type {declared}: {reason}"
 
 
 class MissingField(UserError, LookupError):
@@ -137,30 +141,26 @@ class MissingField(UserError, LookupError):
 class NotSerializable(UserError, TypeError):
     """A function or value that cannot be sent to a slot."""
 
+    sentence = (
+        "{} cannot be sent to the slots: {}. Create connections, locks and other live objects in "
+        "open() instead of capturing them."
+    )
+
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(what, reason)
-
-    def __str__(self) -> str:
-        what, reason = self.args
-        return (
-            f"{what} cannot be sent to the slots: {reason}. Create connections, locks and other "
-            "live objects in open() instead of capturing them."
-        )
 
 
 class UnsupportedKey(UserError, TypeError):
     """A key whose hash would not be the same in every process."""
 
+    sentence = (
+        "{} cannot be a key: {}. Return a supported key from the key selector (text, number, "
+        "bytes, bool, date, time, UUID, Enum, None, or a tuple or frozen dataclass of these), or "
+        "declare a key_type that has columns."
+    )
+
     def __init__(self, key: object, reason: str) -> None:
         super().__init__(shorten(key), reason)
-
-    def __str__(self) -> str:
-        key, reason = self.args
-        return (
-            f"{key} cannot be a key: {reason}. Return a supported key from the key selector "
-            "(text, number, bytes, bool, date, time, UUID, Enum, None, or a tuple or frozen "
-            "dataclass of these), or declare a key_type that has columns."
-        )
 
 
 class StateTypeChanged(UserError, TypeError):
@@ -220,38 +220,32 @@ class UnknownState(UserError, LookupError):
 class StateTooLarge(UserError):
     """More state of a subtask than the memory of the driver takes in a checkpoint."""
 
+    sentence = (
+        "a subtask has at least {} bytes of state, but checkpoints in the memory of the driver "
+        "take {} of a subtask: write them to files (execution.checkpointing.dir), or raise "
+        "tidegate.checkpoint.max-state-in-memory"
+    )
+
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(size, limit)
-
-    def __str__(self) -> str:
-        size, limit = self.args
-        return (
-            f"a subtask has at least {size} bytes of state, but checkpoints in the memory of the "
-            f"driver take {limit} of a subtask: write them to files "
-            "(execution.checkpointing.dir), or raise tidegate.checkpoint.max-state-in-memory"
-        )
 
 
 class NoCheckpoint(UserError, LookupError):
     """There is no checkpoint at the place from which a job shall start."""
 
+    sentence = "{}: {}; {}"
+
     def __init__(self, place: str, found: str, advice: str) -> None:
         super().__init__(place, found, advice)
-
-    def __str__(self) -> str:
-        place, found, advice = self.args
-        return f"{place}: {found}; {advice}"
 
 
 class NotNow(UserError):
     """The job is not in a state for what is asked of it: what, its state, and what to do."""
 
+    sentence = "no {} now: the job is {}; {}"
+
     def __init__(self, what: str, state: str, advice: str) -> None:
         super().__init__(what, state, advice)
-
-    def __str__(self) -> str:
-        what, state, advice = self.args
-        return f"no {what} now: the job is {state}; {advice}"
 
 
 class UnknownJob(UserError, LookupError):
@@ -276,40 +270,34 @@ class OrderRefused(UserError):
 class UnreadableInput(UserError, ValueError):
     """What a source found cannot be read: its place, what is wrong there, and the way out."""
 
+    sentence = "{}: {}; {}"
+
     def __init__(self, place: str, problem: str, advice: str) -> None:
         super().__init__(place, problem, advice)
-
-    def __str__(self) -> str:
-        place, problem, advice = self.args
-        return f"{place}: {problem}; {advice}"
 
 
 class UndecodableRecord(UserError, ValueError):
     """A record that a source cannot decode: where it is, its bytes, and why."""
 
+    sentence = (
+        "{}: the record {} cannot be decoded: {}; correct the schema of the source, or let "
+        "env.on_poison_record() leave such records out"
+    )
+
     def __init__(self, position: str, raw: bytes, reason: str) -> None:
         super().__init__(position, shorten(raw), reason)
-
-    def __str__(self) -> str:
-        position, raw, reason = self.args
-        return (
-            f"{position}: the record {raw} cannot be decoded: {reason}; correct the schema of the "
-            "source, or let env.on_poison_record() leave such records out"
-        )
 
 
 class UnencodableRecord(UserError, ValueError):
     """A record that the schema of a sink cannot encode, and why."""
 
+    sentence = (
+        "the record {} cannot be encoded: {}; correct the schema of the sink, or let "
+        "env.on_poison_record() leave such records out"
+    )
+
     def __init__(self, record: object, reason: str) -> None:
         super().__init__(shorten(record), reason)
-
-    def __str__(self) -> str:
-        record, reason = self.args
-        return (
-            f"the record {record} cannot be encoded: {reason}; correct the schema of the sink, or "
-            "let env.on_poison_record() leave such records out"
-        )
 
 
 class TableMismatch(UserError):
@@ -345,37 +333,31 @@ class RowRefused(UserError, ValueError):
 class UnsuitableServer(UserError):
     """A setting of a server with which a connector cannot work, and what to set instead."""
 
+    sentence = "{} runs with {} = {}: {}"
+
     def __init__(self, server: str, setting: str, value: str, advice: str) -> None:
         super().__init__(server, setting, value, advice)
-
-    def __str__(self) -> str:
-        server, setting, value, advice = self.args
-        return f"{server} runs with {setting} = {value}: {advice}"
 
 
 class UnknownTopic(UserError, LookupError):
     """A Kafka topic that does not exist, and that the brokers do not create by themselves."""
 
+    sentence = "Kafka at {1} has no topic {0!r}: create it, or correct its name"
+
     def __init__(self, topic: str, brokers: str) -> None:
         super().__init__(topic, brokers)
-
-    def __str__(self) -> str:
-        topic, brokers = self.args
-        return f"Kafka at {brokers} has no topic {topic!r}: create it, or correct its name"
 
 
 class KafkaRefused(UserError):
     """Kafka does not let the job in: its brokers, and what they said."""
 
+    sentence = (
+        "Kafka at {} refuses the job: {}; check security.protocol, sasl.mechanism and the user's "
+        "name, password and rights"
+    )
+
     def __init__(self, brokers: str, reason: str) -> None:
         super().__init__(brokers, reason)
-
-    def __str__(self) -> str:
-        brokers, reason = self.args
-        return (
-            f"Kafka at {brokers} refuses the job: {reason}; check security.protocol, "
-            "sasl.mechanism and the user's name, password and rights"
-        )
 
 
 class UserFunctionError(UserError):
@@ -407,11 +389,10 @@ class UserFunctionError(UserError):
 class JobCanceled(UserError):
     """The job was cancelled before it had a result."""
 
+    sentence = "job {!r} was cancelled"
+
     def __init__(self, job: str) -> None:
         super().__init__(job)
-
-    def __str__(self) -> str:
-        return f"job {self.args[0]!r} was cancelled"
 
 
 class NotEnoughTaskSlots(ExternalError):
@@ -432,92 +413,77 @@ class NotEnoughTaskSlots(ExternalError):
 class UnsuitableSpark(ExternalError):
     """A Spark setting under which slots cannot live."""
 
+    sentence = "Spark runs with {}={}: {}"
+
     def __init__(self, setting: str, value: str, advice: str) -> None:
         super().__init__(setting, value, advice)
-
-    def __str__(self) -> str:
-        setting, value, advice = self.args
-        return f"Spark runs with {setting}={value}: {advice}"
 
 
 class LocalStateFailed(ExternalError):
     """The local database of a state backend failed: its directory, the reason, and the way out."""
 
+    sentence = "state on local disk in {}: {}; {}"
+
     def __init__(self, directory: str, reason: str, advice: str) -> None:
         super().__init__(directory, reason, advice)
-
-    def __str__(self) -> str:
-        directory, reason, advice = self.args
-        return f"state on local disk in {directory}: {reason}; {advice}"
 
 
 class SlotLost(ExternalError):
     """The process of a slot ended before its job did."""
 
+    sentence = "slot {} was lost: {}"
+
     def __init__(self, slot: int, reason: str) -> None:
         super().__init__(slot, reason)
-
-    def __str__(self) -> str:
-        slot, reason = self.args
-        return f"slot {slot} was lost: {reason}"
 
 
 class LeaseEnded(ExternalError):
     """A slot has not heard from its driver for its lease, so another may act in its place."""
 
-    def __str__(self) -> str:
-        return (
-            "the slot has lost its lease: the driver was not heard of for heartbeat.timeout; what "
-            "is left undone is done by the process that replaces it"
-        )
+    sentence = (
+        "the slot has lost its lease: the driver was not heard of for heartbeat.timeout; what is "
+        "left undone is done by the process that replaces it"
+    )
 
 
 class StepFailed(ExternalError):
     """Spark could not run a step, however often it was tried."""
 
+    sentence = "step {1} of pipeline {0} failed {2} time(s) in Spark: {3}"
+
     def __init__(self, pipeline: int, step: int, tries: int, reason: str) -> None:
         super().__init__(pipeline, step, tries, reason)
-
-    def __str__(self) -> str:
-        pipeline, step, tries, reason = self.args
-        return f"step {step} of pipeline {pipeline} failed {tries} time(s) in Spark: {reason}"
 
 
 class SavepointFailed(ExternalError):
     """What was asked for could not be taken: what, and why; nothing of it is left."""
 
+    sentence = "the {} was not taken: {}"
+
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(what, reason)
-
-    def __str__(self) -> str:
-        what, reason = self.args
-        return f"the {what} was not taken: {reason}"
 
 
 class CheckpointFailed(ExternalError):
     """More checkpoints failed in a row than are tolerated; the last one and why."""
 
+    sentence = (
+        "checkpoint {} failed: {}\n"
+        "{} failed checkpoint(s) in a row are tolerated "
+        "(execution.checkpointing.tolerable-failed-checkpoints)"
+    )
+
     def __init__(self, checkpoint_id: int, reason: str, tolerated: int) -> None:
         super().__init__(checkpoint_id, reason, tolerated)
-
-    def __str__(self) -> str:
-        checkpoint_id, reason, tolerated = self.args
-        return (
-            f"checkpoint {checkpoint_id} failed: {reason}\n"
-            f"{tolerated} failed checkpoint(s) in a row are tolerated "
-            "(execution.checkpointing.tolerable-failed-checkpoints)"
-        )
 
 
 class StorageError(ExternalError):
     """The storage of checkpoints fails: where, why, and the way out."""
 
+    sentence = "{}: {}; {}"
+
     def __init__(self, place: str, problem: str, advice: str) -> None:
         super().__init__(place, problem, advice)
-
-    def __str__(self) -> str:
-        place, problem, advice = self.args
-        return f"{place}: {problem}; {advice}"
 
 
 class BlobNotFound(StorageError):
@@ -530,15 +496,13 @@ class BlobNotFound(StorageError):
 class CorruptCheckpoint(ExternalError):
     """What was stored is not what is found."""
 
+    sentence = (
+        "{} is corrupt: expected {}, found {}; another copy of it can be used in its place, or an "
+        "older checkpoint or savepoint of the job"
+    )
+
     def __init__(self, place: str, expected: str, found: str) -> None:
         super().__init__(place, expected, found)
-
-    def __str__(self) -> str:
-        place, expected, found = self.args
-        return (
-            f"{place} is corrupt: expected {expected}, found {found}; another copy of it can be "
-            "used in its place, or an older checkpoint or savepoint of the job"
-        )
 
 
 class RepeatsCommitted(ExternalError):
@@ -560,15 +524,13 @@ class RepeatsCommitted(ExternalError):
 class UnsupportedFormat(ExternalError):
     """A checkpoint in a format that only a newer Tidegate knows."""
 
+    sentence = (
+        "{} has the checkpoint format {}, this Tidegate reads up to {}: use the version of "
+        "Tidegate that wrote it, or a newer one"
+    )
+
     def __init__(self, place: str, version: int, supported: int) -> None:
         super().__init__(place, version, supported)
-
-    def __str__(self) -> str:
-        place, version, supported = self.args
-        return (
-            f"{place} has the checkpoint format {version}, this Tidegate reads up to {supported}: "
-            "use the version of Tidegate that wrote it, or a newer one"
-        )
 
 
 class CheckpointAborted(ExternalError):
@@ -578,63 +540,52 @@ class CheckpointAborted(ExternalError):
 class DirectoryTaken(ExternalError):
     """Another driver has taken over the directory of the job."""
 
+    sentence = (
+        "{} is no longer owned by this driver (epoch {}): another one runs the same job and goes "
+        "on with its checkpoints; stop one of the two"
+    )
+
     def __init__(self, directory: str, epoch: int) -> None:
         super().__init__(directory, epoch)
-
-    def __str__(self) -> str:
-        directory, epoch = self.args
-        return (
-            f"{directory} is no longer owned by this driver (epoch {epoch}): another one runs the "
-            "same job and goes on with its checkpoints; stop one of the two"
-        )
 
 
 class UnwritableOutput(ExternalError):
     """A file that a sink cannot write or give its name: the place, what is wrong, what to do."""
 
+    sentence = "{} cannot be written: {}; {}"
+
     def __init__(self, place: str, problem: str, advice: str) -> None:
         super().__init__(place, problem, advice)
-
-    def __str__(self) -> str:
-        place, problem, advice = self.args
-        return f"{place} cannot be written: {problem}; {advice}"
 
 
 class DatabaseFailed(ExternalError):
     """A database does not answer, or gave up: which, what was asked of it, and what it said."""
 
+    sentence = "{} failed while {}: {}"
+
     def __init__(self, server: str, doing: str, reason: str) -> None:
         super().__init__(server, doing, reason)
-
-    def __str__(self) -> str:
-        server, doing, reason = self.args
-        return f"{server} failed while {doing}: {reason}"
 
 
 class KafkaFailed(ExternalError):
     """Kafka does not answer, or gave up: its brokers, what was asked of them, what they said."""
 
+    sentence = "Kafka at {} failed while {}: {}"
+
     def __init__(self, brokers: str, doing: str, reason: str) -> None:
         super().__init__(brokers, doing, reason)
-
-    def __str__(self) -> str:
-        brokers, doing, reason = self.args
-        return f"Kafka at {brokers} failed while {doing}: {reason}"
 
 
 class TransactionLost(ExternalError):
     """A prepared transaction that a checkpoint holds is gone, and was not committed."""
 
+    sentence = (
+        "transaction {1!r}, which a checkpoint holds, cannot be committed on {0}: {2}; its "
+        "records are lost unless the job goes on from an earlier checkpoint"
+    )
+
     def __init__(self, server: str, transaction: str, found: str) -> None:
         super().__init__(server, transaction, found)
-
-    def __str__(self) -> str:
-        server, transaction, found = self.args
-        return (
-            f"transaction {transaction!r}, which a checkpoint holds, cannot be committed on "
-            f"{server}: {found}; its records are lost unless the job goes on from an earlier "
-            "checkpoint"
-        )
 
 
 class NotAccepted(ExternalError):
@@ -644,12 +595,10 @@ class NotAccepted(ExternalError):
 class JobOutOfReach(ExternalError):
     """The driver of a job does not answer: the job, where it should, and what happens instead."""
 
+    sentence = "the driver of job {} does not answer at {}: {}"
+
     def __init__(self, job: str, url: str, reason: str) -> None:
         super().__init__(job, url, reason)
-
-    def __str__(self) -> str:
-        job, url, reason = self.args
-        return f"the driver of job {job} does not answer at {url}: {reason}"
 
 
 class LineClosed(ExternalError):
