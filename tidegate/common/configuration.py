@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from tidegate.common.config_options import ConfigOption
 from tidegate.core.config import OPTIONS
@@ -41,7 +41,7 @@ class Configuration:
         """The parts of text like "a;b"."""
         return [part.strip() for part in value.split(";") if part.strip()] if value else []
 
-    def set(self, key: str | ConfigOption[Any], value: Any) -> Configuration:
+    def set(self, key: str | ConfigOption[Any], value: Any) -> Self:
         self._values[key.key if isinstance(key, ConfigOption) else key] = value
         return self
 
@@ -55,32 +55,32 @@ class Configuration:
         fallback = known.default if known is not None and default is None else default
         return self._values.get(key, fallback)
 
-    def set_string(self, key: str, value: str) -> Configuration:
+    def set_string(self, key: str, value: str) -> Self:
         return self.set(key, value)
 
     def get_string(self, key: str, default_value: str | None = None) -> str | None:
         value = self._values.get(key)
         return default_value if value is None else _as_text(value)
 
-    def set_integer(self, key: str, value: int) -> Configuration:
+    def set_integer(self, key: str, value: int) -> Self:
         return self.set(key, value)
 
     def get_integer(self, key: str, default_value: int) -> int:
         return self._converted(key, default_value, int, "a whole number")
 
-    def set_float(self, key: str, value: float) -> Configuration:
+    def set_float(self, key: str, value: float) -> Self:
         return self.set(key, float(value))
 
     def get_float(self, key: str, default_value: float) -> float:
         return self._converted(key, default_value, float, "a number")
 
-    def set_boolean(self, key: str, value: bool) -> Configuration:
+    def set_boolean(self, key: str, value: bool) -> Self:
         return self.set(key, value)
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
         return self._converted(key, default_value, BOOLEAN.parse, "true or false")
 
-    def set_bytearray(self, key: str, value: bytearray) -> Configuration:
+    def set_bytearray(self, key: str, value: bytearray) -> Self:
         return self.set(key, value)
 
     def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
@@ -92,7 +92,7 @@ class Configuration:
     def contains_key(self, key: str) -> bool:
         return key in self._values
 
-    def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
+    def add_all(self, other: Configuration, prefix: str | None = None) -> Self:
         self._values.update({f"{prefix or ''}{key}": v for key, v in other._values.items()})
         return self
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from tidegate.common.restart_strategy import RestartStrategyConfiguration
 from tidegate.core.durations import DurationLike, as_milliseconds
@@ -21,30 +21,28 @@ class ExecutionConfig:
     def __init__(self, environment: EnvironmentSettings) -> None:
         self._environment = environment
 
-    def set_parallelism(self, parallelism: int) -> ExecutionConfig:
+    def set_parallelism(self, parallelism: int) -> Self:
         self._environment.set_parallelism(parallelism)
         return self
 
     def get_parallelism(self) -> int:
         return self._environment.get_parallelism()
 
-    def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
         self._environment.set_max_parallelism(max_parallelism)
         return self
 
     def get_max_parallelism(self) -> int:
         return self._environment.get_max_parallelism()
 
-    def set_restart_strategy(self, strategy: RestartStrategyConfiguration) -> ExecutionConfig:
+    def set_restart_strategy(self, strategy: RestartStrategyConfiguration) -> Self:
         self._environment.set_restart_strategy(strategy)
         return self
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration:
         return self._environment.get_restart_strategy()
 
-    def set_global_job_parameters(
-        self, global_job_parameters_dict: Mapping[str, Any]
-    ) -> ExecutionConfig:
+    def set_global_job_parameters(self, global_job_parameters_dict: Mapping[str, Any]) -> Self:
         """Parameters of the program, read by `RuntimeContext.get_job_parameter`."""
         self._environment._configuration.set(
             "pipeline.global-job-parameters", global_job_parameters_dict
@@ -54,7 +52,7 @@ class ExecutionConfig:
     def get_global_job_parameters(self) -> dict[str, str]:
         return dict(self._environment._configuration.get("pipeline.global-job-parameters"))
 
-    def set_task_cancellation_timeout(self, timeout: DurationLike) -> ExecutionConfig:
+    def set_task_cancellation_timeout(self, timeout: DurationLike) -> Self:
         self._environment._configuration.set("task.cancellation.timeout", timeout)
         return self
 
@@ -62,12 +60,12 @@ class ExecutionConfig:
         """Milliseconds."""
         return as_milliseconds(self._environment._configuration.get("task.cancellation.timeout"))
 
-    def enable_object_reuse(self) -> ExecutionConfig:
+    def enable_object_reuse(self) -> Self:
         """Share objects between functions: none may change what it was given or has emitted."""
         self._environment._configuration.set("pipeline.object-reuse", True)
         return self
 
-    def disable_object_reuse(self) -> ExecutionConfig:
+    def disable_object_reuse(self) -> Self:
         self._environment._configuration.set("pipeline.object-reuse", False)
         return self
 

@@ -6,7 +6,7 @@ checkpoints they are finished when the input has ended.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from tidegate.connectors.file_encodings import FileEncoding
 from tidegate.connectors.part_files import (
@@ -78,19 +78,19 @@ class FileSinkBuilder:
         self._encoding = encoding
         self._settings: dict[str, Any] = {}
 
-    def with_output_file_config(self, output_file_config: OutputFileConfig) -> FileSinkBuilder:
+    def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
         self._settings["names"] = output_file_config
         return self
 
-    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSinkBuilder:
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
         self._settings["rolling"] = rolling_policy
         return self
 
-    def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> FileSinkBuilder:
+    def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
         self._settings["buckets"] = bucket_assigner
         return self
 
-    def with_bucket_check_interval(self, interval: int) -> FileSinkBuilder:
+    def with_bucket_check_interval(self, interval: int) -> Self:
         """Accepted for PyFlink's sake: buckets are looked at after every step."""
         return self
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 from tidegate.connectors.file_formats import FileFormat
 from tidegate.connectors.file_system import FoundFile, find_files
@@ -78,14 +78,14 @@ class FileSourceBuilder:
         self._paths = paths
         self._watch_every: timedelta | None = None
 
-    def monitor_continuously(self, discovery_interval: Any) -> FileSourceBuilder:
+    def monitor_continuously(self, discovery_interval: Any) -> Self:
         """Look for new files at this interval: a timedelta, or PyFlink's Duration."""
         if not isinstance(discovery_interval, timedelta):
             discovery_interval = timedelta(milliseconds=discovery_interval.to_millis())
         self._watch_every = discovery_interval
         return self
 
-    def process_static_file_set(self) -> FileSourceBuilder:
+    def process_static_file_set(self) -> Self:
         self._watch_every = None
         return self
 

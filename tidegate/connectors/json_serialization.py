@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -78,7 +78,7 @@ class JsonRowSerializationSchema(SerializationSchema):
         def __init__(self) -> None:
             self._type: Any = None
 
-        def with_type_info(self, type_info: Any) -> JsonRowSerializationSchema.Builder:
+        def with_type_info(self, type_info: Any) -> Self:
             self._type = type_info
             return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import pyarrow as pa
@@ -99,18 +99,18 @@ class JsonRowDeserializationSchema(RowDeserializationSchema):
             self._fail_on_missing_field = False
             self._ignore_parse_errors = False
 
-        def type_info(self, type_info: Any) -> JsonRowDeserializationSchema.Builder:
+        def type_info(self, type_info: Any) -> Self:
             self._type = type_info
             return self
 
         def json_schema(self, json_schema: str) -> NoReturn:
             raise ConfigError("json_schema", json_schema, "give the type by type_info() instead")
 
-        def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
+        def fail_on_missing_field(self) -> Self:
             self._fail_on_missing_field = True
             return self
 
-        def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
+        def ignore_parse_errors(self) -> Self:
             self._ignore_parse_errors = True
             return self
 
@@ -160,17 +160,15 @@ class CsvRowDeserializationSchema(RowDeserializationSchema):
             self._quote = '"'
             self._ignore_parse_errors = False
 
-        def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+        def set_field_delimiter(self, delimiter: str) -> Self:
             self._delimiter = delimiter
             return self
 
-        def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
+        def set_quote_character(self, c: str) -> Self:
             self._quote = c
             return self
 
-        def set_ignore_parse_errors(
-            self, ignore_parse_errors: bool
-        ) -> CsvRowDeserializationSchema.Builder:
+        def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> Self:
             self._ignore_parse_errors = ignore_parse_errors
             return self
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from tidegate.core.durations import Duration, DurationLike, as_milliseconds
 from tidegate.core.modes import (
@@ -41,14 +41,14 @@ class CheckpointConfig:
     def is_checkpointing_enabled(self) -> bool:
         return self._configuration.is_set("execution.checkpointing.interval")
 
-    def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
+    def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> Self:
         return self._set("mode", checkpointing_mode)
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
         mode: CheckpointingMode = self._get("mode")
         return mode
 
-    def set_checkpoint_interval(self, checkpoint_interval: DurationLike) -> CheckpointConfig:
+    def set_checkpoint_interval(self, checkpoint_interval: DurationLike) -> Self:
         return self._set("interval", checkpoint_interval)
 
     def get_checkpoint_interval(self) -> int:
@@ -56,7 +56,7 @@ class CheckpointConfig:
         interval: timedelta | None = self._get("interval")
         return -1 if interval is None else as_milliseconds(interval)
 
-    def set_checkpoint_timeout(self, checkpoint_timeout: DurationLike) -> CheckpointConfig:
+    def set_checkpoint_timeout(self, checkpoint_timeout: DurationLike) -> Self:
         return self._set("timeout", checkpoint_timeout)
 
     def get_checkpoint_timeout(self) -> int:
@@ -64,13 +64,13 @@ class CheckpointConfig:
 
     def set_min_pause_between_checkpoints(
         self, min_pause_between_checkpoints: DurationLike
-    ) -> CheckpointConfig:
+    ) -> Self:
         return self._set("min-pause", min_pause_between_checkpoints)
 
     def get_min_pause_between_checkpoints(self) -> int:
         return as_milliseconds(self._get("min-pause"))
 
-    def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
+    def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> Self:
         return self._set("max-concurrent-checkpoints", max_concurrent_checkpoints)
 
     def get_max_concurrent_checkpoints(self) -> int:
@@ -78,15 +78,13 @@ class CheckpointConfig:
 
     def set_tolerable_checkpoint_failure_number(
         self, tolerable_checkpoint_failure_number: int
-    ) -> CheckpointConfig:
+    ) -> Self:
         return self._set("tolerable-failed-checkpoints", tolerable_checkpoint_failure_number)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
         return int(self._get("tolerable-failed-checkpoints"))
 
-    def set_fail_on_checkpointing_errors(
-        self, fail_on_checkpointing_errors: bool
-    ) -> CheckpointConfig:
+    def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> Self:
         tolerable = 0 if fail_on_checkpointing_errors else _UNLIMITED
         return self.set_tolerable_checkpoint_failure_number(tolerable)
 
@@ -95,7 +93,7 @@ class CheckpointConfig:
 
     def set_externalized_checkpoint_retention(
         self, retention_mode: ExternalizedCheckpointRetention
-    ) -> CheckpointConfig:
+    ) -> Self:
         return self._set("externalized-checkpoint-retention", retention_mode)
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
@@ -110,24 +108,22 @@ class CheckpointConfig:
     set_externalized_checkpoint_cleanup = set_externalized_checkpoint_retention
     get_externalized_checkpoint_cleanup = get_externalized_checkpoint_retention
 
-    def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
+    def enable_unaligned_checkpoints(self, enabled: bool = True) -> Self:
         return self._set("unaligned.enabled", enabled)
 
-    def disable_unaligned_checkpoints(self) -> CheckpointConfig:
+    def disable_unaligned_checkpoints(self) -> Self:
         return self.enable_unaligned_checkpoints(False)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
         return bool(self._get("unaligned.enabled"))
 
-    def set_force_unaligned_checkpoints(
-        self, force_unaligned_checkpoints: bool = True
-    ) -> CheckpointConfig:
+    def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> Self:
         return self._set("unaligned.forced", force_unaligned_checkpoints)
 
     def is_force_unaligned_checkpoints(self) -> bool:
         return bool(self._get("unaligned.forced"))
 
-    def set_aligned_checkpoint_timeout(self, alignment_timeout: DurationLike) -> CheckpointConfig:
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: DurationLike) -> Self:
         return self._set("aligned-checkpoint-timeout", alignment_timeout)
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
@@ -136,14 +132,14 @@ class CheckpointConfig:
     set_alignment_timeout = set_aligned_checkpoint_timeout
     get_alignment_timeout = get_aligned_checkpoint_timeout
 
-    def set_checkpoint_storage(self, storage: CheckpointStorage | str) -> CheckpointConfig:
+    def set_checkpoint_storage(self, storage: CheckpointStorage | str) -> Self:
         if isinstance(storage, str):
             return self.set_checkpoint_storage_dir(storage)
         self._configuration.unset("execution.checkpointing.dir")
         self._configuration.update(storage.settings())
         return self
 
-    def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
+    def set_checkpoint_storage_dir(self, checkpoint_path: str) -> Self:
         return self.set_checkpoint_storage(FileSystemCheckpointStorage(checkpoint_path))
 
     def get_checkpoint_storage(self) -> CheckpointStorage | None:
@@ -158,7 +154,7 @@ class CheckpointConfig:
             return FileSystemCheckpointStorage(directory, threshold)
         return None
 
-    def _set(self, name: str, value: object) -> CheckpointConfig:
+    def _set(self, name: str, value: object) -> Self:
         self._configuration.set(f"execution.checkpointing.{name}", value)
         return self
 

@@ -6,6 +6,7 @@ Slot i hosts subtask i of every operator, whatever its group.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from tidegate.core.memory_size import MemorySize
 
@@ -51,36 +52,32 @@ class SlotSharingGroup:
         def __init__(self, group: SlotSharingGroup) -> None:
             self._group = group
 
-        def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroup.Builder:
+        def set_cpu_cores(self, cpu_cores: float) -> Self:
             self._group = replace(self._group, cpu_cores=cpu_cores)
             return self
 
-        def set_task_heap_memory(self, task_heap_memory: MemorySize) -> SlotSharingGroup.Builder:
+        def set_task_heap_memory(self, task_heap_memory: MemorySize) -> Self:
             self._group = replace(self._group, task_heap_memory=task_heap_memory)
             return self
 
-        def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroup.Builder:
+        def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> Self:
             return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
 
-        def set_task_off_heap_memory(
-            self, task_off_heap_memory: MemorySize
-        ) -> SlotSharingGroup.Builder:
+        def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize) -> Self:
             self._group = replace(self._group, task_off_heap_memory=task_off_heap_memory)
             return self
 
-        def set_task_off_heap_memory_mb(
-            self, task_off_heap_memory_mb: int
-        ) -> SlotSharingGroup.Builder:
+        def set_task_off_heap_memory_mb(self, task_off_heap_memory_mb: int) -> Self:
             return self.set_task_off_heap_memory(MemorySize.of_mebi_bytes(task_off_heap_memory_mb))
 
-        def set_managed_memory(self, managed_memory: MemorySize) -> SlotSharingGroup.Builder:
+        def set_managed_memory(self, managed_memory: MemorySize) -> Self:
             self._group = replace(self._group, managed_memory=managed_memory)
             return self
 
-        def set_managed_memory_mb(self, managed_memory_mb: int) -> SlotSharingGroup.Builder:
+        def set_managed_memory_mb(self, managed_memory_mb: int) -> Self:
             return self.set_managed_memory(MemorySize.of_mebi_bytes(managed_memory_mb))
 
-        def set_external_resource(self, name: str, value: float) -> SlotSharingGroup.Builder:
+        def set_external_resource(self, name: str, value: float) -> Self:
             resources = {**self._group.external_resources, name: value}
             self._group = replace(self._group, external_resources=resources)
             return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Self
 
 from tidegate.core.durations import DurationLike, as_milliseconds, as_timedelta
 from tidegate.core.errors import ConfigError
@@ -143,45 +143,45 @@ class Builder:
         self._strategies: dict[CleanupStrategies.Strategies, Any] = {}
         self._in_background = True
 
-    def set_ttl(self, ttl: DurationLike) -> Builder:
+    def set_ttl(self, ttl: DurationLike) -> Self:
         self._ttl = as_timedelta(ttl)
         return self
 
-    def set_update_type(self, update_type: UpdateType) -> Builder:
+    def set_update_type(self, update_type: UpdateType) -> Self:
         self._update_type = update_type
         return self
 
-    def update_ttl_on_create_and_write(self) -> Builder:
+    def update_ttl_on_create_and_write(self) -> Self:
         return self.set_update_type(UpdateType.OnCreateAndWrite)
 
-    def update_ttl_on_read_and_write(self) -> Builder:
+    def update_ttl_on_read_and_write(self) -> Self:
         return self.set_update_type(UpdateType.OnReadAndWrite)
 
-    def set_state_visibility(self, state_visibility: StateVisibility) -> Builder:
+    def set_state_visibility(self, state_visibility: StateVisibility) -> Self:
         self._visibility = state_visibility
         return self
 
-    def return_expired_if_not_cleaned_up(self) -> Builder:
+    def return_expired_if_not_cleaned_up(self) -> Self:
         return self.set_state_visibility(StateVisibility.ReturnExpiredIfNotCleanedUp)
 
-    def never_return_expired(self) -> Builder:
+    def never_return_expired(self) -> Self:
         return self.set_state_visibility(StateVisibility.NeverReturnExpired)
 
-    def set_ttl_time_characteristic(self, characteristic: TtlTimeCharacteristic) -> Builder:
+    def set_ttl_time_characteristic(self, characteristic: TtlTimeCharacteristic) -> Self:
         self._characteristic = characteristic
         return self
 
-    def use_processing_time(self) -> Builder:
+    def use_processing_time(self) -> Self:
         return self.set_ttl_time_characteristic(TtlTimeCharacteristic.ProcessingTime)
 
-    def cleanup_full_snapshot(self) -> Builder:
+    def cleanup_full_snapshot(self) -> Self:
         """Leave out of snapshots what has expired. They always do."""
         self._strategies[CleanupStrategies.Strategies.FULL_STATE_SCAN_SNAPSHOT] = None
         return self
 
     def cleanup_incrementally(
         self, cleanup_size: int, run_cleanup_for_every_record: bool = False
-    ) -> Builder:
+    ) -> Self:
         """Look at `cleanup_size` keys for every record."""
         self._strategies[CleanupStrategies.Strategies.INCREMENTAL_CLEANUP] = (
             CleanupStrategies.IncrementalCleanupStrategy(cleanup_size, run_cleanup_for_every_record)
@@ -192,7 +192,7 @@ class Builder:
         self,
         query_time_after_num_entries: int = 1000,
         periodic_compaction_time: DurationLike = timedelta(days=30),
-    ) -> Builder:
+    ) -> Self:
         self._strategies[CleanupStrategies.Strategies.ROCKSDB_COMPACTION_FILTER] = (
             CleanupStrategies.RocksdbCompactFilterCleanupStrategy(
                 query_time_after_num_entries, as_timedelta(periodic_compaction_time)
@@ -200,7 +200,7 @@ class Builder:
         )
         return self
 
-    def disable_cleanup_in_background(self) -> Builder:
+    def disable_cleanup_in_background(self) -> Self:
         self._in_background = False
         return self
 

@@ -72,6 +72,15 @@ def driver_config() -> dict[str, Any]:
     }
 
 
+def _times(job: JobHandle, now: float) -> dict[str, int]:
+    start, end = job.chronicle.started_at, job.chronicle.ended_at
+    return {
+        "start-time": milliseconds(start),
+        "end-time": milliseconds(end),
+        "duration": milliseconds((end or now) - start),
+    }
+
+
 def job_states(jobs: Iterable[JobHandle]) -> dict[str, Any]:
     return {"jobs": [{"id": job.job_id, "status": job.status().name} for job in jobs]}
 
@@ -87,9 +96,7 @@ def _job_overview(job: JobHandle) -> dict[str, Any]:
         "jid": job.job_id,
         "name": job.name,
         "state": job.status().name,
-        "start-time": milliseconds(chronicle.started_at),
-        "end-time": milliseconds(chronicle.ended_at),
-        "duration": milliseconds((chronicle.ended_at or now) - chronicle.started_at),
+        **_times(job, now),
         "last-modification": milliseconds(max(chronicle.entered().values())),
         "tasks": {
             "total": sum(counts.values()),
@@ -111,9 +118,7 @@ def job_details(job: JobHandle) -> dict[str, Any]:
         "isStoppable": True,
         "state": job.status().name,
         "job-type": "STREAMING",
-        "start-time": milliseconds(chronicle.started_at),
-        "end-time": milliseconds(chronicle.ended_at),
-        "duration": milliseconds((chronicle.ended_at or now) - chronicle.started_at),
+        **_times(job, now),
         "maxParallelism": max(vertex.max_parallelism for vertex in job.graph.vertices),
         "now": milliseconds(now),
         "timestamps": {
@@ -147,23 +152,20 @@ def _restore(progress: RestoreProgress) -> dict[str, Any]:
 
 def _vertex_overview(job: JobHandle, progress: VertexProgress, now: float) -> dict[str, Any]:
     vertex = progress.vertex
-    start, end = job.chronicle.started_at, job.chronicle.ended_at
     return {
         "id": vertex_id(vertex),
         "name": vertex.name,
         "maxParallelism": vertex.max_parallelism,
         "parallelism": vertex.parallelism,
         "status": _vertex_state(progress),
-        "start-time": milliseconds(start),
-        "end-time": milliseconds(end),
-        "duration": milliseconds((end or now) - start),
+        **_times(job, now),
         "tasks": _counts(_states(progress)),
         "metrics": _io_metrics(progress.subtasks),
     }
 
 
 def vertex_details(job: JobHandle, progress: VertexProgress) -> dict[str, Any]:
-    now, chronicle, vertex = time.time(), job.chronicle, progress.vertex
+    now, vertex = time.time(), progress.vertex
     return {
         "id": vertex_id(vertex),
         "name": vertex.name,
@@ -178,10 +180,8 @@ def vertex_details(job: JobHandle, progress: VertexProgress) -> dict[str, Any]:
                 "endpoint": f"slot-{index}",
                 "host": f"slot-{index}",
                 "taskmanager-id": f"slot-{index}",
-                "start-time": milliseconds(chronicle.started_at),
-                "start_time": milliseconds(chronicle.started_at),
-                "end-time": milliseconds(chronicle.ended_at),
-                "duration": milliseconds((chronicle.ended_at or now) - chronicle.started_at),
+                "start_time": milliseconds(job.chronicle.started_at),
+                **_times(job, now),
                 "metrics": _io_metrics([subtask]),
             }
             for index, (subtask, state) in enumerate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, Self
 
 from tidegate.connectors.serialization import SerializationSchema
 from tidegate.core.errors import ConfigError, UnencodableRecord
@@ -99,32 +99,24 @@ class KafkaRecordSerializationSchemaBuilder:
         self._key: Serializer | None = None
         self._headers: Callable[[Any], Headers] | None = None
 
-    def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
+    def set_topic(self, topic: str) -> Self:
         self._topic = topic
         return self
 
-    def set_topic_selector(
-        self, topic_selector: KafkaTopicSelector | Callable[[Any], str]
-    ) -> KafkaRecordSerializationSchemaBuilder:
+    def set_topic_selector(self, topic_selector: KafkaTopicSelector | Callable[[Any], str]) -> Self:
         self._topic = topic_selector
         return self
 
-    def set_key_serialization_schema(
-        self, key_serialization_schema: Serializer
-    ) -> KafkaRecordSerializationSchemaBuilder:
+    def set_key_serialization_schema(self, key_serialization_schema: Serializer) -> Self:
         """What the key is made of the record by; records of a key go to one partition."""
         self._key = key_serialization_schema
         return self
 
-    def set_value_serialization_schema(
-        self, value_serialization_schema: Serializer
-    ) -> KafkaRecordSerializationSchemaBuilder:
+    def set_value_serialization_schema(self, value_serialization_schema: Serializer) -> Self:
         self._value = value_serialization_schema
         return self
 
-    def set_header_provider(
-        self, header_provider: Callable[[Any], Headers]
-    ) -> KafkaRecordSerializationSchemaBuilder:
+    def set_header_provider(self, header_provider: Callable[[Any], Headers]) -> Self:
         """The headers of a record; without any, records are written faster."""
         self._headers = header_provider
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
 from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
 from tidegate.connectors.kafka.producer_settings import ProducerSettings
@@ -97,26 +97,24 @@ class KafkaSinkBuilder:
         self._prefix = _PREFIX
         self._properties: dict[str, Any] = {}
 
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         self._bootstrap_servers = bootstrap_servers
         return self
 
-    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
         self._guarantee = delivery_guarantee
         return self
 
-    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
+    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> Self:
         """What transactional ids begin with; job, operator and subtask follow by themselves."""
         self._prefix = transactional_id_prefix
         return self
 
-    def set_record_serializer(
-        self, record_serializer: KafkaRecordSerializationSchema
-    ) -> KafkaSinkBuilder:
+    def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> Self:
         self._serializer = record_serializer
         return self
 
-    def set_property(self, key: str, value: Any) -> KafkaSinkBuilder:
+    def set_property(self, key: str, value: Any) -> Self:
         """A property of the producer, by librdkafka's name or Java's."""
         self._properties[key] = value
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from tidegate.connectors.guarantee import Replay
 from tidegate.connectors.kafka.consumer_settings import (
@@ -102,21 +102,21 @@ class KafkaSourceBuilder:
         self._stopping: KafkaOffsetsInitializer | None = None
         self._is_bounded = False
 
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
-    def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
+    def set_group_id(self, group_id: str) -> Self:
         return self.set_property("group.id", group_id)
 
-    def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
+    def set_client_id_prefix(self, prefix: str) -> Self:
         return self.set_property(CLIENT_ID_PREFIX, prefix)
 
-    def set_topics(self, *topics: str) -> KafkaSourceBuilder:
+    def set_topics(self, *topics: str) -> Self:
         if not topics:
             raise ConfigError("topics", topics, "give at least one topic")
         return self._subscribe(Subscription(topics=topics))
 
-    def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
+    def set_topic_pattern(self, topic_pattern: str) -> Self:
         """All topics whose whole name matches a regular expression, also those that come later."""
         try:
             re.compile(topic_pattern)
@@ -124,13 +124,13 @@ class KafkaSourceBuilder:
             raise ConfigError("topic_pattern", topic_pattern, f"{error}") from None
         return self._subscribe(Subscription(pattern=topic_pattern))
 
-    def set_partitions(self, partitions: Iterable[KafkaTopicPartition]) -> KafkaSourceBuilder:
+    def set_partitions(self, partitions: Iterable[KafkaTopicPartition]) -> Self:
         chosen = tuple(sorted(partitions))
         if not chosen:
             raise ConfigError("partitions", chosen, "give at least one partition")
         return self._subscribe(Subscription(partitions=chosen))
 
-    def _subscribe(self, subscription: Subscription) -> KafkaSourceBuilder:
+    def _subscribe(self, subscription: Subscription) -> Self:
         if self._subscription is not None:
             raise ConfigError(
                 "topics",
@@ -140,44 +140,34 @@ class KafkaSourceBuilder:
         self._subscription = subscription
         return self
 
-    def set_starting_offsets(
-        self, starting_offsets_initializer: KafkaOffsetsInitializer
-    ) -> KafkaSourceBuilder:
+    def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         self._starting = starting_offsets_initializer
         return self
 
-    def set_unbounded(
-        self, stopping_offsets_initializer: KafkaOffsetsInitializer
-    ) -> KafkaSourceBuilder:
+    def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Stop at these offsets, but as a job that is run as a stream."""
         self._stopping, self._is_bounded = stopping_offsets_initializer, False
         return self
 
-    def set_bounded(
-        self, stopping_offsets_initializer: KafkaOffsetsInitializer
-    ) -> KafkaSourceBuilder:
+    def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Stop at these offsets, each resolved when the job begins; the job then ends."""
         self._stopping, self._is_bounded = stopping_offsets_initializer, True
         return self
 
-    def set_value_only_deserializer(
-        self, deserialization_schema: DeserializationSchema
-    ) -> KafkaSourceBuilder:
+    def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> Self:
         self._schema = ValueOnly(deserialization_schema)
         return self
 
-    def set_deserializer(
-        self, record_deserializer: KafkaRecordDeserializationSchema
-    ) -> KafkaSourceBuilder:
+    def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> Self:
         """For records that need a key, headers, a timestamp or the place of a message."""
         self._schema = record_deserializer
         return self
 
-    def set_property(self, key: str, value: Any) -> KafkaSourceBuilder:
+    def set_property(self, key: str, value: Any) -> Self:
         self._properties[key] = value
         return self
 
-    def set_properties(self, props: Mapping[str, Any]) -> KafkaSourceBuilder:
+    def set_properties(self, props: Mapping[str, Any]) -> Self:
         self._properties.update(props)
         return self
 
@@ -225,26 +215,26 @@ class FlinkKafkaConsumer(KafkaSource):
         super().__init__(reading)
         self.set_start_from_group_offsets()
 
-    def set_start_from_group_offsets(self) -> FlinkKafkaConsumer:
+    def set_start_from_group_offsets(self) -> Self:
         reset = self._reading.consumer.offset_reset or KafkaOffsetResetStrategy.LATEST
         return self._start_from(KafkaOffsetsInitializer.committed_offsets(reset))
 
-    def set_start_from_earliest(self) -> FlinkKafkaConsumer:
+    def set_start_from_earliest(self) -> Self:
         return self._start_from(KafkaOffsetsInitializer.earliest())
 
-    def set_start_from_latest(self) -> FlinkKafkaConsumer:
+    def set_start_from_latest(self) -> Self:
         return self._start_from(KafkaOffsetsInitializer.latest())
 
-    def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> FlinkKafkaConsumer:
+    def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> Self:
         """Begin at a time, in milliseconds since the epoch."""
         return self._start_from(KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
 
     def set_start_from_specific_offsets(
         self, specific_startup_offsets: Mapping[KafkaTopicPartition, int]
-    ) -> FlinkKafkaConsumer:
+    ) -> Self:
         return self._start_from(KafkaOffsetsInitializer.offsets(specific_startup_offsets))
 
-    def set_commit_offsets_on_checkpoints(self, commit_on_checkpoints: bool) -> FlinkKafkaConsumer:
+    def set_commit_offsets_on_checkpoints(self, commit_on_checkpoints: bool) -> Self:
         properties = {**self._reading.properties, COMMIT_OFFSETS: commit_on_checkpoints}
         self._reading = replace(self._reading, properties=properties)
         return self
@@ -252,6 +242,6 @@ class FlinkKafkaConsumer(KafkaSource):
     def get_produced_type(self) -> TypeInformation | None:
         return self.produced_type()
 
-    def _start_from(self, starting: KafkaOffsetsInitializer) -> FlinkKafkaConsumer:
+    def _start_from(self, starting: KafkaOffsetsInitializer) -> Self:
         self._reading = replace(self._reading, starting=starting)
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
 from tidegate.connectors.postgres.session import Server
@@ -109,25 +109,25 @@ class PostgresSinkBuilder:
     def __init__(self) -> None:
         self._settings: dict[str, Any] = {}
 
-    def set_dsn(self, dsn: str) -> PostgresSinkBuilder:
+    def set_dsn(self, dsn: str) -> Self:
         return self._with("dsn", dsn)
 
-    def set_table(self, table: str) -> PostgresSinkBuilder:
+    def set_table(self, table: str) -> Self:
         return self._with("table", table)
 
-    def set_columns(self, *columns: str) -> PostgresSinkBuilder:
+    def set_columns(self, *columns: str) -> Self:
         return self._with("columns", columns)
 
-    def set_keys(self, *keys: str) -> PostgresSinkBuilder:
+    def set_keys(self, *keys: str) -> Self:
         return self._with("keys", keys)
 
-    def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> PostgresSinkBuilder:
+    def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> Self:
         return self._with("delivery_guarantee", guarantee)
 
-    def set_batch_size(self, rows: int) -> PostgresSinkBuilder:
+    def set_batch_size(self, rows: int) -> Self:
         return self._with("batch_size", rows)
 
-    def set_lock_timeout(self, timeout: DurationLike) -> PostgresSinkBuilder:
+    def set_lock_timeout(self, timeout: DurationLike) -> Self:
         return self._with("lock_timeout", timeout)
 
     def build(self) -> PostgresSink:
@@ -136,6 +136,6 @@ class PostgresSinkBuilder:
                 raise ConfigError(name, None, f"call set_{name}() before build()")
         return PostgresSink(**self._settings)
 
-    def _with(self, name: str, value: Any) -> PostgresSinkBuilder:
+    def _with(self, name: str, value: Any) -> Self:
         self._settings[name] = value
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
@@ -69,29 +69,23 @@ class JdbcConnectionOptions:
         def __init__(self) -> None:
             self._options = JdbcConnectionOptions("")
 
-        def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+        def with_url(self, url: str) -> Self:
             return self._with(url=url)
 
-        def with_driver_name(
-            self, driver_name: str
-        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+        def with_driver_name(self, driver_name: str) -> Self:
             """Accepted for PyFlink's sake: the URL tells the driver."""
             return self
 
-        def with_user_name(
-            self, user_name: str
-        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+        def with_user_name(self, user_name: str) -> Self:
             return self._with(user_name=user_name)
 
-        def with_password(
-            self, password: str
-        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+        def with_password(self, password: str) -> Self:
             return self._with(password=password)
 
         def build(self) -> JdbcConnectionOptions:
             return self._options
 
-        def _with(self, **options: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+        def _with(self, **options: str) -> Self:
             self._options = replace(self._options, **options)
             return self
 
@@ -117,7 +111,7 @@ class JdbcExecutionOptions:
     def with_batch_size(self, size: int) -> JdbcExecutionOptions:
         return replace(self, batch_size=size)
 
-    def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions:
+    def with_batch_interval_ms(self, interval_ms: int) -> Self:
         """Accepted for PyFlink's sake."""
         return self
 
