@@ -1,5 +1,6 @@
 """The DataStream API, under PyFlink's names."""
 
+from tidegate.datastream import functions
 from tidegate.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from tidegate.datastream.checkpoint_config import CheckpointConfig, ExternalizedCheckpointCleanup
 from tidegate.datastream.checkpoint_storage import (
@@ -15,37 +16,7 @@ from tidegate.datastream.data_stream_sink import DataStreamSink
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.datastream.execution_mode import RuntimeExecutionMode
 from tidegate.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-from tidegate.datastream.functions import (
-    AggregateFunction,
-    BaseBroadcastProcessFunction,
-    BroadcastProcessFunction,
-    CheckpointedFunction,
-    CheckpointListener,
-    CoFlatMapFunction,
-    CoMapFunction,
-    CoProcessFunction,
-    FilterFunction,
-    FlatMapFunction,
-    Function,
-    FunctionInitializationContext,
-    FunctionSnapshotContext,
-    KeyedBroadcastProcessFunction,
-    KeyedCoProcessFunction,
-    KeyedProcessFunction,
-    KeyedStateFunction,
-    KeyedStateStore,
-    KeySelector,
-    MapFunction,
-    OperatorStateStore,
-    Partitioner,
-    ProcessFunction,
-    ReduceFunction,
-    RuntimeContext,
-    SinkFunction,
-    SourceFunction,
-    TimerService,
-    TwoPhaseCommitSinkFunction,
-)
+from tidegate.datastream.functions import *  # noqa: F403
 from tidegate.datastream.keyed_stream import KeyedStream
 from tidegate.datastream.output_tag import OutputTag
 from tidegate.datastream.poison_records import PoisonRecords
@@ -59,20 +30,12 @@ from tidegate.datastream.state_backend import (
 from tidegate.datastream.time_domain import TimeDomain
 
 __all__ = [
-    "AggregateFunction",
-    "BaseBroadcastProcessFunction",
     "BroadcastConnectedStream",
-    "BroadcastProcessFunction",
     "BroadcastStream",
     "CheckpointConfig",
-    "CheckpointListener",
     "CheckpointStorage",
-    "CheckpointedFunction",
     "CheckpointingMode",
     "CloseableIterator",
-    "CoFlatMapFunction",
-    "CoMapFunction",
-    "CoProcessFunction",
     "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
@@ -80,37 +43,17 @@ __all__ = [
     "ExternalizedCheckpointCleanup",
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
-    "FilterFunction",
-    "FlatMapFunction",
-    "Function",
-    "FunctionInitializationContext",
-    "FunctionSnapshotContext",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
-    "KeySelector",
-    "KeyedBroadcastProcessFunction",
-    "KeyedCoProcessFunction",
-    "KeyedProcessFunction",
-    "KeyedStateFunction",
-    "KeyedStateStore",
     "KeyedStream",
-    "MapFunction",
     "MemorySize",
-    "OperatorStateStore",
     "OutputTag",
-    "Partitioner",
     "PoisonRecords",
     "PredefinedOptions",
-    "ProcessFunction",
-    "ReduceFunction",
-    "RuntimeContext",
     "RuntimeExecutionMode",
-    "SinkFunction",
     "SlotSharingGroup",
-    "SourceFunction",
     "StateBackend",
     "StreamExecutionEnvironment",
     "TimeDomain",
-    "TimerService",
-    "TwoPhaseCommitSinkFunction",
 ]
+__all__ += functions.__all__
