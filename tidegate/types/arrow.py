@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import Any
 
 import pyarrow as pa
 
@@ -223,15 +223,15 @@ def arrow_format(type_info: TypeInformation) -> ArrowFormat | None:
 def _codec_of(type_info: TypeInformation) -> ColumnCodec | None:
     match type_info:
         case BasicTypeInfo():
-            return _basic_codec(type_info.basic_type)
+            return _BASIC[type_info.basic_type]
         case DateTypeInfo():
             return DateCodec()
         case TimeTypeInfo():
-            return _time_codec()
+            return _TIME
         case TimestampTypeInfo():
-            return _timestamp_codec()
+            return _TIMESTAMP
         case LocalTimeTypeInfo():
-            return _local_time_codec(type_info.time_type)
+            return _LOCAL_TIME[type_info.time_type]
         case ArrowTypeInfo():
             return ArrowValueCodec(type_info.arrow_type)
         case ExternalTypeInfo():
@@ -279,51 +279,24 @@ def _struct_codec(type_info: CompositeTypeInfo) -> StructCodec | None:
     return StructCodec(shape, known)
 
 
-def _basic_codec(basic_type: BasicType) -> ColumnCodec:
-    match basic_type:
-        case BasicType.STRING:
-            return TextCodec("STRING", none_is_a_record=True)
-        case BasicType.CHAR:
-            return TextCodec("CHAR", none_is_a_record=False)
-        case BasicType.BOOLEAN:
-            return BooleanCodec()
-        case BasicType.BYTE:
-            return IntegerCodec("BYTE", bits=8)
-        case BasicType.SHORT:
-            return IntegerCodec("SHORT", bits=16)
-        case BasicType.INT:
-            return IntegerCodec("INT", bits=32)
-        case BasicType.LONG:
-            return IntegerCodec("LONG", bits=64)
-        case BasicType.FLOAT:
-            return FloatCodec("FLOAT", bits=32)
-        case BasicType.DOUBLE:
-            return FloatCodec("DOUBLE", bits=64)
-        case BasicType.BIG_INT:
-            return BigIntegerCodec()
-        case BasicType.BIG_DEC:
-            return BigDecimalCodec()
-        case BasicType.INSTANT:
-            return InstantCodec()
-        case _:
-            assert_never(basic_type)
-
-
-def _local_time_codec(time_type: LocalTimeTypeInfo.TimeType) -> ColumnCodec:
-    match time_type:
-        case LocalTimeTypeInfo.TimeType.LOCAL_DATE:
-            return DateCodec()
-        case LocalTimeTypeInfo.TimeType.LOCAL_TIME:
-            return _time_codec()
-        case LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME:
-            return _timestamp_codec()
-        case _:
-            assert_never(time_type)
-
-
-def _time_codec() -> ColumnCodec:
-    return ZonelessTimeCodec("TIME", pa.time64("us"), datetime.time)
-
-
-def _timestamp_codec() -> ColumnCodec:
-    return ZonelessTimeCodec("TIMESTAMP", pa.timestamp("us"), datetime.datetime)
+_TIME = ZonelessTimeCodec("TIME", pa.time64("us"), datetime.time)
+_TIMESTAMP = ZonelessTimeCodec("TIMESTAMP", pa.timestamp("us"), datetime.datetime)
+_BASIC: dict[BasicType, ColumnCodec] = {
+    BasicType.STRING: TextCodec("STRING", none_is_a_record=True),
+    BasicType.CHAR: TextCodec("CHAR", none_is_a_record=False),
+    BasicType.BOOLEAN: BooleanCodec(),
+    BasicType.BYTE: IntegerCodec("BYTE", bits=8),
+    BasicType.SHORT: IntegerCodec("SHORT", bits=16),
+    BasicType.INT: IntegerCodec("INT", bits=32),
+    BasicType.LONG: IntegerCodec("LONG", bits=64),
+    BasicType.FLOAT: FloatCodec("FLOAT", bits=32),
+    BasicType.DOUBLE: FloatCodec("DOUBLE", bits=64),
+    BasicType.BIG_INT: BigIntegerCodec(),
+    BasicType.BIG_DEC: BigDecimalCodec(),
+    BasicType.INSTANT: InstantCodec(),
+}
+_LOCAL_TIME: dict[LocalTimeTypeInfo.TimeType, ColumnCodec] = {
+    LocalTimeTypeInfo.TimeType.LOCAL_DATE: DateCodec(),
+    LocalTimeTypeInfo.TimeType.LOCAL_TIME: _TIME,
+    LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME: _TIMESTAMP,
+}

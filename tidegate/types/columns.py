@@ -44,9 +44,9 @@ class ColumnCodec(ABC):
     def encode(self, values: Sequence[Any]) -> pa.Array[Any]:
         """Return the column; raises Unfit where a value is not of the type."""
 
-    @abstractmethod
     def decode(self, column: pa.Array[Any]) -> list[Any]:
         """Return the values of a column of `arrow_type`."""
+        return column.to_pylist()
 
     def decode_any(self, column: pa.Array[Any]) -> list[Any]:
         """Return the values of a column in another physical form, such as dictionary-encoded."""
@@ -98,7 +98,7 @@ class NumberCodec(ColumnCodec):
     def decode(self, column: pa.Array[Any]) -> list[Any]:
         if column.null_count == 0:
             return column.to_numpy().tolist()  # type: ignore[no-any-return]
-        return column.to_pylist()
+        return super().decode(column)
 
 
 class IntegerCodec(NumberCodec):
@@ -184,9 +184,6 @@ class TextCodec(ColumnCodec):
         except UnicodeEncodeError as failure:
             raise Unfit(f"it is not valid Unicode: {failure}") from None
 
-    def decode(self, column: pa.Array[Any]) -> list[Any]:
-        return column.to_pylist()
-
 
 class BytesCodec(ColumnCodec):
     """Bytes; `bytearray` and `memoryview` become `bytes`."""
@@ -197,9 +194,6 @@ class BytesCodec(ColumnCodec):
     def encode(self, values: Sequence[Any]) -> pa.Array[Any]:
         require(values, (bytes, bytearray, memoryview), "bytes")
         return pa.array(values, self.arrow_type)
-
-    def decode(self, column: pa.Array[Any]) -> list[Any]:
-        return column.to_pylist()
 
 
 class BigIntegerCodec(ColumnCodec):
@@ -275,9 +269,6 @@ class DateCodec(ColumnCodec):
         require(values, datetime.date, "a datetime.date")
         return pa.array(values, self.arrow_type)
 
-    def decode(self, column: pa.Array[Any]) -> list[Any]:
-        return column.to_pylist()
-
 
 class ZonelessTimeCodec(ColumnCodec):
     """Times of day, and dates with one, without a zone; to the microsecond."""
@@ -302,9 +293,6 @@ class ZonelessTimeCodec(ColumnCodec):
                     "pa.timestamp('us', tz='UTC')"
                 )
         return pa.array(values, self.arrow_type)
-
-    def decode(self, column: pa.Array[Any]) -> list[Any]:
-        return column.to_pylist()
 
 
 class InstantCodec(ColumnCodec):
@@ -349,9 +337,6 @@ class ArrowValueCodec(ColumnCodec):
             return pa.array(values, self.arrow_type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as failure:
             raise Unfit(f"Arrow cannot make it {self.arrow_type}: {failure}") from None
-
-    def decode(self, column: pa.Array[Any]) -> list[Any]:
-        return column.to_pylist()
 
 
 def require(values: Sequence[Any], kind: type | tuple[type, ...], expected: str) -> None:

@@ -28,6 +28,9 @@ class TypeInformation:
     def __hash__(self) -> int:
         return hash(self._identity)
 
+    def __repr__(self) -> str:
+        return type(self).__name__
+
 
 class BasicType(Enum):
     """The types of single values; the value is the name of Java's class, which Flink shows."""
@@ -46,6 +49,13 @@ class BasicType(Enum):
     INSTANT = "Instant"
 
 
+def _maker(basic_type: BasicType) -> staticmethod[[], BasicTypeInfo]:
+    """What PyFlink has under a name of its own for every basic type."""
+    if basic_type is BasicType.INSTANT:
+        return staticmethod(lambda: InstantTypeInfo(basic_type))
+    return staticmethod(lambda: BasicTypeInfo(basic_type))
+
+
 class BasicTypeInfo(TypeInformation):
     """A single value: a number, a text, a truth value."""
 
@@ -56,53 +66,18 @@ class BasicTypeInfo(TypeInformation):
     def __repr__(self) -> str:
         return self.basic_type.value
 
-    @staticmethod
-    def STRING_TYPE_INFO() -> BasicTypeInfo:
-        return BasicTypeInfo(BasicType.STRING)
-
-    @staticmethod
-    def BOOLEAN_TYPE_INFO() -> BasicTypeInfo:
-        return BasicTypeInfo(BasicType.BOOLEAN)
-
-    @staticmethod
-    def BYTE_TYPE_INFO() -> BasicTypeInfo:
-        return BasicTypeInfo(BasicType.BYTE)
-
-    @staticmethod
-    def SHORT_TYPE_INFO() -> BasicTypeInfo:
-        return BasicTypeInfo(BasicType.SHORT)
-
-    @staticmethod
-    def INT_TYPE_INFO() -> BasicTypeInfo:
-        return BasicTypeInfo(BasicType.INT)
-
-    @staticmethod
-    def LONG_TYPE_INFO() -> BasicTypeInfo:
-        return BasicTypeInfo(BasicType.LONG)
-
-    @staticmethod
-    def FLOAT_TYPE_INFO() -> BasicTypeInfo:
-        return BasicTypeInfo(BasicType.FLOAT)
-
-    @staticmethod
-    def DOUBLE_TYPE_INFO() -> BasicTypeInfo:
-        return BasicTypeInfo(BasicType.DOUBLE)
-
-    @staticmethod
-    def CHAR_TYPE_INFO() -> BasicTypeInfo:
-        return BasicTypeInfo(BasicType.CHAR)
-
-    @staticmethod
-    def BIG_INT_TYPE_INFO() -> BasicTypeInfo:
-        return BasicTypeInfo(BasicType.BIG_INT)
-
-    @staticmethod
-    def BIG_DEC_TYPE_INFO() -> BasicTypeInfo:
-        return BasicTypeInfo(BasicType.BIG_DEC)
-
-    @staticmethod
-    def INSTANT_TYPE_INFO() -> BasicTypeInfo:
-        return InstantTypeInfo(BasicType.INSTANT)
+    STRING_TYPE_INFO = _maker(BasicType.STRING)
+    BOOLEAN_TYPE_INFO = _maker(BasicType.BOOLEAN)
+    BYTE_TYPE_INFO = _maker(BasicType.BYTE)
+    SHORT_TYPE_INFO = _maker(BasicType.SHORT)
+    INT_TYPE_INFO = _maker(BasicType.INT)
+    LONG_TYPE_INFO = _maker(BasicType.LONG)
+    FLOAT_TYPE_INFO = _maker(BasicType.FLOAT)
+    DOUBLE_TYPE_INFO = _maker(BasicType.DOUBLE)
+    CHAR_TYPE_INFO = _maker(BasicType.CHAR)
+    BIG_INT_TYPE_INFO = _maker(BasicType.BIG_INT)
+    BIG_DEC_TYPE_INFO = _maker(BasicType.BIG_DEC)
+    INSTANT_TYPE_INFO = _maker(BasicType.INSTANT)
 
 
 class InstantTypeInfo(BasicTypeInfo):
@@ -130,26 +105,17 @@ class DateTypeInfo(SqlTimeTypeInfo):
 
     _identity = ("date",)
 
-    def __repr__(self) -> str:
-        return "DateTypeInfo"
-
 
 class TimeTypeInfo(SqlTimeTypeInfo):
     """A `datetime.time` without a zone."""
 
     _identity = ("time",)
 
-    def __repr__(self) -> str:
-        return "TimeTypeInfo"
-
 
 class TimestampTypeInfo(SqlTimeTypeInfo):
     """A `datetime.datetime` without a zone."""
 
     _identity = ("timestamp",)
-
-    def __repr__(self) -> str:
-        return "TimestampTypeInfo"
 
 
 class LocalTimeTypeInfo(TypeInformation):
