@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tidegate.core.errors import BlobNotFound, StorageError
-from tidegate.storage.subdirectory import Subdirectory
 
 
 class BlobStoreContract:
@@ -114,16 +113,3 @@ class BlobStoreContract:
             store.read(path)
         with pytest.raises(StorageError, match="leads out of this directory"):
             store.put(path, b"")
-
-    def test_a_subdirectory_is_a_store_of_its_own(self, store):
-        inner = Subdirectory(store, "jobs/1")
-        inner.put("chk-1/a", b"x")
-        assert inner.create_if_absent("chk-1/a", b"y") is False
-        with inner.writer("b") as blob:
-            blob.write(b"z")
-        assert sorted(store.list()) == ["jobs/1/b", "jobs/1/chk-1/a"]
-        assert sorted(inner.list()) == ["b", "chk-1/a"]
-        assert list(inner.list("chk-1")) == ["chk-1/a"]
-        assert (inner.read("chk-1/a"), inner.size("b"), inner.exists("c")) == (b"x", 1, False)
-        inner.delete("")
-        assert list(store.list()) == []

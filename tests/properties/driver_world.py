@@ -9,6 +9,7 @@ import threading
 from contextlib import suppress
 
 from tests.checkpoint_store_contract import metadata_of, own, shared, snapshot_of
+from tests.memory_store import MemoryStore
 from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.layout import METADATA, directory_of, published
 from tidegate.checkpoint.metadata import decode
@@ -20,7 +21,6 @@ from tidegate.protocol.instructions import (
     Publish,
 )
 from tidegate.state.snapshot import FileScope, path_of
-from tidegate.storage.memory import MemoryStore
 from tidegate.stream.elements import Barrier
 
 RECORDS = 5

@@ -5,11 +5,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.checkpoint_store_contract import metadata_of, own, shared, snapshot_of, state_in, write
 from tests.effort import examples
+from tests.memory_store import MemoryStore
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import StorageError
 from tidegate.core.ids import CheckpointId
 from tidegate.state.snapshot import FileScope, StoredFile, path_of
-from tidegate.storage.memory import MemoryStore
 
 
 class UnreliableStore(MemoryStore):

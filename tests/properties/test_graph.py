@@ -25,7 +25,7 @@ def test_an_exchange_leads_to_a_higher_level_and_a_forward_edge_never_to_a_lower
     job = graph(program)
     for edge in job.edges:
         source, target = job.vertices[edge.source], job.vertices[edge.target]
-        if edge.is_forward:
+        if isinstance(edge.partitioning, Forward):
             assert source.level <= target.level
             assert source.parallelism == target.parallelism
         else:
@@ -38,7 +38,7 @@ def test_a_level_is_the_longest_way_from_a_source_in_exchanges(program):
     job = graph(program)
     for vertex in job.vertices:
         ways = [
-            job.vertices[edge.source].level + (0 if edge.is_forward else 1)
+            job.vertices[edge.source].level + (0 if isinstance(edge.partitioning, Forward) else 1)
             for edge in job.edges_into(vertex.id)
         ]
         assert vertex.level == max(ways, default=0)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.effort import examples
+from tests.memory_store import MemoryStore
 from tests.properties.strategies import LONG, Point, Reading
 from tidegate.core.errors import CorruptCheckpoint
 from tidegate.core.modes import SavepointFormat
@@ -27,7 +28,6 @@ from tidegate.state.shape_choice import choose_shape, infer
 from tidegate.state.shapes import Misfit
 from tidegate.state.snapshot_reader import StoredImage, resolver_in
 from tidegate.state.snapshot_writer import FileTarget, SnapshotWriter, TablePlace
-from tidegate.storage.memory import MemoryStore
 from tidegate.types.instant import Instant
 from tidegate.types.row import Row, RowKind
 from tidegate.types.typeinfo import Types

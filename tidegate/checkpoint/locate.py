@@ -26,7 +26,6 @@ from tidegate.state.snapshot_reader import CheckpointLocation, place_of
 from tidegate.storage.blob_store import BlobStore
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below, parent_and_name, shown
-from tidegate.storage.subdirectory import Subdirectory
 
 _REPAIR = "restore it, or delete it if the job shall begin anew"
 _GIVE = "give the path of a savepoint, of a chk-<n>, or of a job's directory that has some"
@@ -75,7 +74,7 @@ def find_latest(
     found: list[Checkpoint] = []
     unreadable: list[Unreadable] = []
     for job in sorted(jobs):
-        latest, skipped = _latest(Subdirectory(base, job), job_name)
+        latest, skipped = _latest(base, job, job_name)
         if latest is not None:
             found.append(latest)
         else:
@@ -124,15 +123,17 @@ def check_files(found: Checkpoint) -> None:
             raise CorruptCheckpoint(place, f"{end} bytes", f"{size}")
 
 
-def _latest(store: BlobStore, job_name: str | None) -> tuple[Checkpoint | None, list[Unreadable]]:
+def _latest(
+    base: BlobStore, job: str, job_name: str | None
+) -> tuple[Checkpoint | None, list[Unreadable]]:
     """The latest checkpoint of a job of this name, and those that may be of it but cannot tell."""
     skipped: list[Unreadable] = []
-    for id in published(store.list()):
+    for id in published(path.removeprefix(f"{job}/") for path in base.list(job)):
         name = directory_of(id)
         try:
-            found = _open(store, name)
+            found = _open(base, name, job)
         except (CorruptCheckpoint, UnsupportedFormat) as error:
-            skipped.append(Unreadable(name, shown(below(store.url, name)), error))
+            skipped.append(Unreadable(name, shown(below(base.url, f"{job}/{name}")), error))
             continue
         except BlobNotFound:
             continue
@@ -142,10 +143,12 @@ def _latest(store: BlobStore, job_name: str | None) -> tuple[Checkpoint | None, 
     return None, skipped
 
 
-def _open(store: BlobStore, name: str) -> Checkpoint:
-    path = f"{name}/{METADATA}"
-    where = shown(below(store.url, path))
-    return Checkpoint(decode(store.read(path), where), CheckpointLocation(store.url, name))
+def _open(store: BlobStore, name: str, job: str | None = None) -> Checkpoint:
+    """A checkpoint of this name, in the store or in the directory of a job there."""
+    path = f"{name}/{METADATA}" if job is None else f"{job}/{name}/{METADATA}"
+    metadata = decode(store.read(path), shown(below(store.url, path)))
+    directory = store.url if job is None else below(store.url, job)
+    return Checkpoint(metadata, CheckpointLocation(directory, name))
 
 
 def _nothing(store: BlobStore, name: str, path: str) -> NoCheckpoint:

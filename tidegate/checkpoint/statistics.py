@@ -125,10 +125,7 @@ class CheckpointHistory:
             triggered_at=barrier.triggered_at,
             awaited=awaited,
         )
-        counts = self.counts
-        self.counts = replace(
-            counts, triggered=counts.triggered + 1, in_progress=counts.in_progress + 1
-        )
+        self._count(triggered=1, in_progress=1)
         ended = [id for id, r in self._records.items() if r.ended_at is not None]
         for id in sorted(ended)[: max(0, len(self._records) - self.limit)]:
             del self._records[id]
@@ -144,14 +141,9 @@ class CheckpointHistory:
     def completed(
         self, checkpoint_id: CheckpointId, wall: float, path: str | None
     ) -> CheckpointRecord | None:
-        record = self._ended(
-            checkpoint_id, wall, CheckpointStatus.COMPLETED, path=path, failure=None
-        )
+        record = self._ended(checkpoint_id, wall, CheckpointStatus.COMPLETED, path=path)
         if record is not None:
-            counts = self.counts
-            self.counts = replace(
-                counts, in_progress=counts.in_progress - 1, completed=counts.completed + 1
-            )
+            self._count(in_progress=-1, completed=1)
             if record.kind is BarrierKind.CHECKPOINT:
                 self.latest_completed = record
             else:
@@ -159,17 +151,14 @@ class CheckpointHistory:
         return record
 
     def failed(self, checkpoint_id: CheckpointId, wall: float, reason: str) -> None:
-        record = self._ended(checkpoint_id, wall, CheckpointStatus.FAILED, None, reason)
+        record = self._ended(checkpoint_id, wall, CheckpointStatus.FAILED, failure=reason)
         if record is not None:
-            counts = self.counts
-            self.counts = replace(
-                counts, in_progress=counts.in_progress - 1, failed=counts.failed + 1
-            )
+            self._count(in_progress=-1, failed=1)
             self.latest_failed = record
 
     def restored(self, restore: RestoreRecord) -> None:
         self.latest_restored = restore
-        self.counts = replace(self.counts, restored=self.counts.restored + 1)
+        self._count(restored=1)
 
     def discarded(self, checkpoint_id: CheckpointId) -> None:
         record = self._records.get(checkpoint_id)
@@ -181,8 +170,9 @@ class CheckpointHistory:
         checkpoint_id: CheckpointId,
         wall: float,
         status: CheckpointStatus,
-        path: str | None,
-        failure: str | None,
+        *,
+        path: str | None = None,
+        failure: str | None = None,
     ) -> CheckpointRecord | None:
         record = self._records.get(checkpoint_id)
         if record is None or record.status is not CheckpointStatus.IN_PROGRESS:
@@ -190,3 +180,7 @@ class CheckpointHistory:
         record = replace(record, status=status, ended_at=wall, path=path, failure=failure)
         self._records[checkpoint_id] = record
         return record
+
+    def _count(self, **more: int) -> None:
+        counts = {name: getattr(self.counts, name) + number for name, number in more.items()}
+        self.counts = replace(self.counts, **counts)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from tidegate.connectors.source import Source
 from tidegate.core.ids import EdgeId, Level, OperatorId, PipelineId, SubtaskIndex, VertexId
-from tidegate.graph.partitioning import Forward, Partitioning
+from tidegate.graph.partitioning import Partitioning
 from tidegate.operators.base import Operator
 from tidegate.state.key_groups import KeyGroupRange, range_of
 from tidegate.types.arrow import ArrowFormat
@@ -71,10 +71,6 @@ class Edge:
     input_index: int
     partitioning: Partitioning
     format: ArrowFormat | None
-
-    @property
-    def is_forward(self) -> bool:
-        return isinstance(self.partitioning, Forward)
 
 
 @dataclass(frozen=True)

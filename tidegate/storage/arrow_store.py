@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from pyarrow import fs
@@ -42,11 +42,8 @@ class ArrowStore(BlobStore):
             file.seek(offset)
             return file.read(rest if size is None else min(size, rest))
 
-    def writer(self, path: str) -> AbstractContextManager[BlobWriter]:
-        return self._writer(path)
-
     @contextmanager
-    def _writer(self, path: str) -> Iterator[BlobWriter]:
+    def writer(self, path: str) -> Iterator[BlobWriter]:
         with self._at(path) as place:
             if not self._is_object_store:
                 self._file_system.create_dir(place.rpartition("/")[0], recursive=True)
@@ -64,11 +61,11 @@ class ArrowStore(BlobStore):
 
     def put(self, path: str, data: bytes) -> None:
         if self._is_object_store:
-            with self._writer(path) as blob:
+            with self.writer(path) as blob:
                 blob.write(data)
             return
         temporary = f"{path}.{secrets.token_hex(8)}.tmp"
-        with self._writer(temporary) as blob:
+        with self.writer(temporary) as blob:
             blob.write(data)
         with self._at(path) as place, self._at(temporary) as source:
             self._file_system.move(source, place)

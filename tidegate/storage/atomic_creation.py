@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tidegate.core.errors import StorageError
 from tidegate.storage.arrow_store import AtomicCreation
 from tidegate.storage.failures import storage_error
-from tidegate.storage.locations import shown
+from tidegate.storage.locations import fsspec_file_system, shown
 
 
 def s3_creation(url: str) -> AtomicCreation:
@@ -53,20 +53,7 @@ def s3_creation(url: str) -> AtomicCreation:
 
 def fsspec_creation(url: str) -> AtomicCreation:
     """As atomic as the exclusive creation of the fsspec file system of this scheme."""
-    try:
-        from fsspec.core import url_to_fs
-    except ImportError:
-        raise StorageError(
-            shown(url),
-            "Arrow alone cannot publish a checkpoint there",
-            "install fsspec and its package for this scheme, such as gcsfs or adlfs",
-        ) from None
-    try:
-        file_system, _ = url_to_fs(url)
-    except (ImportError, ValueError) as error:
-        raise StorageError(
-            shown(url), f"no file system for it: {error}", "install the package of this scheme"
-        ) from None
+    file_system, _ = fsspec_file_system(url)
 
     def create(path: str, data: bytes) -> bool:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -49,11 +49,8 @@ class HdfsStore(BlobStore):
             data: bytes = file.read_range(offset, rest if size is None else min(size, rest))
             return data
 
-    def writer(self, path: str) -> AbstractContextManager[BlobWriter]:
-        return self._writer(path)
-
     @contextmanager
-    def _writer(self, path: str) -> Iterator[BlobWriter]:
+    def writer(self, path: str) -> Iterator[BlobWriter]:
         with self._at(path) as place:
             file = self._client.create(place, self._overwriting)
         try:
@@ -119,7 +116,7 @@ class HdfsStore(BlobStore):
         """The data in a hidden file beside the place where it belongs."""
         directory, slash, name = checked(path, self.url).rpartition("/")
         temporary = f"{directory}{slash}.{name}.{secrets.token_hex(8)}.tmp"
-        with self._writer(temporary) as blob:
+        with self.writer(temporary) as blob:
             blob.write(data)
         with self._at(temporary) as place:
             try:

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tidegate.core.errors import BlobNotFound, StorageError
@@ -38,11 +38,8 @@ class LocalStore(BlobStore):
                 size -= len(part)
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def writer(self, path: str) -> AbstractContextManager[BlobWriter]:
-        return self._writer(path)
-
     @contextmanager
-    def _writer(self, path: str) -> Iterator[BlobWriter]:
+    def writer(self, path: str) -> Iterator[BlobWriter]:
         with self._at(path) as place:
             _make_directory(place.parent)
             file = place.open("wb", buffering=_WRITE_BUFFER)

@@ -37,7 +37,9 @@ def resolve(path: str) -> tuple[fs.FileSystem, str]:
     except pa.ArrowInvalid as error:
         if "Unrecognized filesystem" not in str(error):
             raise StorageError(shown(path), str(error), "correct the URL") from None
-        return _by_fsspec(path)
+        file_system, inner = fsspec_file_system(path)
+        handler: Any = fs.FSSpecHandler
+        return fs.PyFileSystem(handler(file_system)), inner
     except (pa.ArrowKeyError, OSError) as error:
         problem = str(error).partition("\n")[0]
         raise StorageError(
@@ -73,14 +75,14 @@ def shown(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def _by_fsspec(url: str) -> tuple[fs.FileSystem, str]:
-    scheme = urlsplit(url).scheme
+def fsspec_file_system(url: str) -> tuple[Any, str]:
+    """The file system of fsspec for a URL, and the path there."""
     try:
         from fsspec.core import url_to_fs
     except ImportError:
         raise StorageError(
             shown(url),
-            f"no file system for it: Arrow does not know {scheme}://",
+            f"no file system for it: {urlsplit(url).scheme}:// needs one of fsspec",
             "install fsspec and its package for this scheme, such as `pip install fsspec adlfs`",
         ) from None
     try:
@@ -89,8 +91,7 @@ def _by_fsspec(url: str) -> tuple[fs.FileSystem, str]:
         raise StorageError(
             shown(url), f"no file system for it: {error}", "install the package of this scheme"
         ) from None
-    handler: Any = fs.FSSpecHandler
-    return fs.PyFileSystem(handler(file_system)), inner
+    return file_system, inner
 
 
 def _advice(url: str) -> str:

@@ -10,12 +10,12 @@ from tests.checkpoint_store_contract import (
     state_in,
     take,
 )
+from tests.memory_store import MemoryStore
 from tidegate.checkpoint.memory_store import MemoryCheckpointStore
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import DirectoryTaken, StorageError
 from tidegate.core.ids import CheckpointId
 from tidegate.storage.local import LocalStore
-from tidegate.storage.memory import MemoryStore
 
 
 class TestInMemory(CheckpointStoreContract):

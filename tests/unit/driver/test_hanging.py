@@ -8,6 +8,7 @@ import pytest
 
 from tests.checkpoint_store_contract import metadata_of
 from tests.jobs import RESTARTS, on_disk, pairs, summed, totals
+from tests.memory_store import MemoryStore
 from tests.programs import PATIENCE, read
 from tests.taps import Tap
 from tidegate.checkpoint.checkpoint import Checkpoint
@@ -19,7 +20,6 @@ from tidegate.driver.store_thread import StoreThread
 from tidegate.protocol.instructions import (
     Publish,
 )
-from tidegate.storage.memory import MemoryStore
 from tidegate.stream.elements import Barrier
 from tidegate.testing.mini_cluster import MiniCluster
 

@@ -108,7 +108,9 @@ def test_a_diamond_is_joined_at_the_level_of_its_longer_arm():
     job = graph_of(collected(apply(MapOperator(abs), source, long, name="join")), parallelism=2)
     assert names(job) == ["source", "map", "map", "join -> results"]
     assert [vertex.level for vertex in job.vertices] == [0, 1, 2, 2]
-    assert [edge.is_forward for edge in job.edges_into(job.vertices[3].id)] == [True, True]
+    assert [
+        isinstance(edge.partitioning, Forward) for edge in job.edges_into(job.vertices[3].id)
+    ] == [True, True]
 
 
 def test_parts_that_nothing_joins_are_pipelines_of_their_own():

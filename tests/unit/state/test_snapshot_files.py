@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.memory_store import MemoryStore
 from tidegate.core.errors import (
     CheckpointAborted,
     CorruptCheckpoint,
@@ -15,7 +16,6 @@ from tidegate.state.key_groups import KeyGroupRange
 from tidegate.state.snapshot import FileScope, FileSegment, InlineBytes
 from tidegate.state.snapshot_reader import StoredImage, read_segment, resolver_in
 from tidegate.state.snapshot_writer import FileTarget, MemoryTarget, SnapshotWriter
-from tidegate.storage.memory import MemoryStore
 
 ALL = KeyGroupRange(0, 128)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.memory_store import MemoryStore
 from tests.properties.strategies import Point, Reading
 from tests.savepoints import stored, use
 from tidegate.core.errors import CheckpointAborted
@@ -25,7 +26,6 @@ from tidegate.state.snapshot_reader import StoredImage, resolver_in
 from tidegate.state.snapshot_writer import FileTarget, SnapshotWriter
 from tidegate.state_data import state_reader
 from tidegate.storage.local import LocalStore
-from tidegate.storage.memory import MemoryStore
 from tidegate.types.instant import Instant
 from tidegate.types.row import Row
 from tidegate.types.typeinfo import Types

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.blob_store_contract import BlobStoreContract
-from tidegate.storage.memory import MemoryStore
+from tests.memory_store import MemoryStore
 
 
 class TestMemoryStore(BlobStoreContract):

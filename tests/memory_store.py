@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from tidegate.core.errors import BlobNotFound
 from tidegate.storage.blob_store import BlobStore, BlobWriter
@@ -25,11 +25,8 @@ class MemoryStore(BlobStore):
         data = self._blob(path)
         return data[offset:] if size is None else data[offset : offset + size]
 
-    def writer(self, path: str) -> AbstractContextManager[BlobWriter]:
-        return self._writer(path)
-
     @contextmanager
-    def _writer(self, path: str) -> Iterator[BlobWriter]:
+    def writer(self, path: str) -> Iterator[BlobWriter]:
         buffer = io.BytesIO()
         yield buffer
         self.put(path, buffer.getvalue())
