@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.ending import wait_for_end
 from tidegate.cli.jobs import (
     AsJson,
     absolute,
@@ -15,7 +14,7 @@ from tidegate.cli.jobs import (
     find_running,
     print_json,
 )
-from tidegate.cli.progress import acknowledgements, watching
+from tidegate.cli.progress import acknowledgements, wait_for_end, watching
 from tidegate.cli.savepoint import Format, FormatOption
 from tidegate.core.errors import ConfigError, TidegateError, UnknownJob
 from tidegate.web.registry import JobRecord

@@ -1,13 +1,14 @@
 """``tidegate doctor``: what is there, what is missing, what to do about it."""
 
-import json
 from collections.abc import Sequence
-from typing import Annotated
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from tidegate.cli.jobs import AsJson, print_json
 from tidegate.core.errors import ExternalError
 from tidegate.prerequisites import Check, Status, examine, require_java
 
@@ -15,9 +16,7 @@ _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold r
 
 
 def doctor(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead of lines.")
-    ] = False,
+    as_json: AsJson = False,
     java_home: Annotated[
         bool, typer.Option("--java-home", help="Print only the JAVA_HOME to use, for scripts.")
     ] = False,
@@ -31,7 +30,7 @@ def doctor(
         return
     checks = examine()
     if as_json:
-        typer.echo(report_as_json(checks))
+        print_json(as_document(checks))
     else:
         _print_report(checks)
     if not is_ready(checks):
@@ -50,17 +49,9 @@ def is_ready(checks: Sequence[Check]) -> bool:
     return all(check.status is not Status.MISSING for check in checks)
 
 
-def report_as_json(checks: Sequence[Check]) -> str:
-    lines = [
-        {
-            "name": check.name,
-            "status": check.status.value,
-            "found": check.found,
-            "advice": check.advice,
-        }
-        for check in checks
-    ]
-    return json.dumps({"ready": is_ready(checks), "checks": lines}, indent=2)
+def as_document(checks: Sequence[Check]) -> dict[str, Any]:
+    lines = [{**asdict(check), "status": check.status.value} for check in checks]
+    return {"ready": is_ready(checks), "checks": lines}
 
 
 def _print_report(checks: Sequence[Check]) -> None:

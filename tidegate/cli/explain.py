@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated
-
 import typer
 
+from tidegate.cli.jobs import AsJson, print_json
 from tidegate.cli.program import ProgramArguments, ProgramFile, SettingOptions, settings_of
 
 
 def explain(
     job: ProgramFile,
     arguments: ProgramArguments = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead of lines.")
-    ] = False,
+    as_json: AsJson = False,
     set_: SettingOptions = None,
 ) -> None:
     """Show the graph of a job, its checkpoints, and which guarantee holds at every sink and why.
@@ -28,6 +24,6 @@ def explain(
 
     graph, settings = planned(job, arguments or [], settings_of(set_ or []))
     if as_json:
-        typer.echo(json.dumps(as_document(graph, settings), indent=2))
+        print_json(as_document(graph, settings))
     else:
         typer.echo("\n".join(as_lines(graph, settings)))

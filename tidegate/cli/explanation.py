@@ -17,8 +17,6 @@ from tidegate.graph.guarantees import end_to_end
 from tidegate.graph.job_graph import Edge, JobGraph
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from tidegate.driver.job_handle import JobHandle, Replan
 
 
@@ -48,25 +46,13 @@ class _Planned(BaseException):
         self.settings = settings
 
 
-class _Planning:
+class _Planning(SparkExecutor):
     """Takes jobs without running them."""
-
-    def __init__(self) -> None:
-        self._spark = SparkExecutor()
-
-    def default_parallelism(self) -> int:
-        return self._spark.default_parallelism()
 
     def submit(
         self, graph: JobGraph, settings: Settings, replan: Replan | None = None
     ) -> JobHandle:
         raise _Planned(graph, settings)
-
-    def session(self) -> SparkSession:
-        return self._spark.session()
-
-    def close(self) -> bool:
-        return self._spark.close()
 
 
 def as_lines(graph: JobGraph, settings: Settings) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidegate.cli.jobs import AsJson, print_json
 from tidegate.cli.program import ProgramArguments, ProgramFile, SettingOptions, settings_of
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ def plan(
         bool,
         typer.Option("--allow-non-restored", help="State that belongs to no operator is no fault."),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead of a table.")
-    ] = False,
+    as_json: AsJson = False,
     set_: SettingOptions = None,
 ) -> None:
     """Say what becomes of the state of a savepoint in a changed program, without running it.
@@ -47,7 +45,7 @@ def plan(
     upgrade = plan_upgrade(found.metadata, graph)
     fits = upgrade.fits(allow_non_restored=allow_non_restored)
     if as_json:
-        typer.echo(json.dumps(as_document(upgrade, fits=fits), indent=2))
+        print_json(as_document(upgrade, fits=fits))
     else:
         _print(upgrade, found.path, fits=fits)
     if not fits:

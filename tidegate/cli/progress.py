@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tidegate.core.amounts import byte_size, duration, per_second
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import JobOutOfReach, OrderRefused, TidegateError
 from tidegate.driver.catching_up import Look, compared
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ _LOOK_SECONDS = 0.1
 _LINE_SECONDS = 1.0
 _LONGEST_WATCH_SECONDS = 30.0
 _SMOOTHED_SECONDS = 5.0
+_ENDS = ("FINISHED", "CANCELED", "FAILED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +141,18 @@ def _watch_catching_up(connection: JobConnection, name: str) -> None:
             show(stand)
     if last and looks[-1].behind:
         typer.echo(f"{name}: {last}", err=True)
+
+
+def wait_for_end(connection: JobConnection) -> str:
+    """The state that the job ended in; its driver may be gone by then."""
+    while True:
+        try:
+            state = str(connection.get()["state"])
+        except (JobOutOfReach, OrderRefused):
+            record = connection.wait_for_record(lambda record: not record.is_running)
+            if record is None:
+                raise
+            return str(record.state)
+        if state in _ENDS:
+            return state
+        time.sleep(_LOOK_SECONDS)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tidegate.cli.jobs import AsJson, print_json
 from tidegate.cli.program import ProgramArguments, ProgramFile, SettingOptions, settings_of
 from tidegate.core.fault_points import FaultPoint
 
@@ -78,9 +78,7 @@ def verify(
             "stays only if something is wrong.",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead of a table.")
-    ] = False,
+    as_json: AsJson = False,
     set_: SettingOptions = None,
 ) -> None:
     """Prove that a job is exactly-once from end to end, against its real sink.
@@ -120,7 +118,7 @@ def verify(
     verdicts = _carry_out(campaign)
     holds = all(verdict.holds for verdict in verdicts)
     if as_json:
-        typer.echo(as_document(verdicts))
+        print_json(as_document(verdicts))
     else:
         _print(verdicts, place)
     if holds and directory is None:
@@ -146,7 +144,7 @@ def _carry_out(campaign: Campaign) -> list[PointVerdict]:
         return list(campaign.carry_out(told))
 
 
-def as_document(verdicts: Sequence[PointVerdict]) -> str:
+def as_document(verdicts: Sequence[PointVerdict]) -> dict[str, Any]:
     points = [
         {
             "point": verdict.point.value,
@@ -158,7 +156,7 @@ def as_document(verdicts: Sequence[PointVerdict]) -> str:
         }
         for verdict in verdicts
     ]
-    return json.dumps({"holds": all(v.holds for v in verdicts), "points": points}, indent=2)
+    return {"holds": all(v.holds for v in verdicts), "points": points}
 
 
 def _print(verdicts: Sequence[PointVerdict], place: Path) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
-from tidegate.core.durations import DurationLike, as_timedelta
+from tidegate.core.durations import DurationLike, as_milliseconds, as_timedelta
 from tidegate.core.modes import RestartStrategyType
 
 
@@ -41,7 +40,7 @@ class RestartStrategies:
         delay = as_timedelta(delay_between_attempts)
         return RestartStrategyConfiguration(
             RestartStrategyType.FIXED_DELAY,
-            f"Restart with fixed delay ({_milliseconds(delay)} ms). "
+            f"Restart with fixed delay ({as_milliseconds(delay)} ms). "
             f"#{restart_attempts} restart attempts.",
             (
                 ("restart-strategy.fixed-delay.attempts", restart_attempts),
@@ -57,7 +56,7 @@ class RestartStrategies:
         return RestartStrategyConfiguration(
             RestartStrategyType.FAILURE_RATE,
             f"Failure rate restart with maximum of {failure_rate} failures within interval "
-            f"{_milliseconds(interval)} ms and fixed delay {_milliseconds(delay)} ms.",
+            f"{as_milliseconds(interval)} ms and fixed delay {as_milliseconds(delay)} ms.",
             (
                 ("restart-strategy.failure-rate.max-failures-per-interval", failure_rate),
                 ("restart-strategy.failure-rate.failure-rate-interval", interval),
@@ -86,7 +85,3 @@ class RestartStrategies:
                 (f"{prefix}.jitter-factor", jitter_factor),
             ),
         )
-
-
-def _milliseconds(value: timedelta) -> int:
-    return value // timedelta(milliseconds=1)

@@ -1,45 +1,6 @@
 """`Types` and the type information that it makes."""
 
-from tidegate.types.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    ExternalTypeInfo,
-    InstantTypeInfo,
-    ListTypeInfo,
-    LocalTimeTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PickledBytesTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    SqlTimeTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-    Types,
-)
+from tidegate.types import typeinfo
+from tidegate.types.typeinfo import *  # noqa: F403
 
-__all__ = [
-    "BasicArrayTypeInfo",
-    "BasicType",
-    "BasicTypeInfo",
-    "DateTypeInfo",
-    "ExternalTypeInfo",
-    "InstantTypeInfo",
-    "ListTypeInfo",
-    "LocalTimeTypeInfo",
-    "MapTypeInfo",
-    "ObjectArrayTypeInfo",
-    "PickledBytesTypeInfo",
-    "PrimitiveArrayTypeInfo",
-    "RowTypeInfo",
-    "SqlTimeTypeInfo",
-    "TimeTypeInfo",
-    "TimestampTypeInfo",
-    "TupleTypeInfo",
-    "TypeInformation",
-    "Types",
-]
+__all__ = typeinfo.__all__

@@ -7,7 +7,6 @@ import sys
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from tidegate.common.configuration import Configuration
@@ -208,12 +207,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
     def _source(self, source: Source, name: str, type_info: TypeInformation | None) -> DataStream:

@@ -2,6 +2,4 @@
 
 from tidegate.operators.output_tag import OutputTag
 
-__all__ = [
-    "OutputTag",
-]
+__all__ = ["OutputTag"]

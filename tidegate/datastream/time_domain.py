@@ -2,6 +2,4 @@
 
 from tidegate.operators.functions import TimeDomain
 
-__all__ = [
-    "TimeDomain",
-]
+__all__ = ["TimeDomain"]

@@ -2,6 +2,4 @@
 
 from tidegate.operators.functions import TimerService
 
-__all__ = [
-    "TimerService",
-]
+__all__ = ["TimerService"]

@@ -13,7 +13,27 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-__all__ = ["TypeInformation", "Types"]
+__all__ = [
+    "BasicArrayTypeInfo",
+    "BasicType",
+    "BasicTypeInfo",
+    "DateTypeInfo",
+    "ExternalTypeInfo",
+    "InstantTypeInfo",
+    "ListTypeInfo",
+    "LocalTimeTypeInfo",
+    "MapTypeInfo",
+    "ObjectArrayTypeInfo",
+    "PickledBytesTypeInfo",
+    "PrimitiveArrayTypeInfo",
+    "RowTypeInfo",
+    "SqlTimeTypeInfo",
+    "TimeTypeInfo",
+    "TimestampTypeInfo",
+    "TupleTypeInfo",
+    "TypeInformation",
+    "Types",
+]
 
 
 class TypeInformation:

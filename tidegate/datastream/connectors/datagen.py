@@ -2,6 +2,4 @@
 
 from tidegate.connectors.datagen import DataGeneratorSource
 
-__all__ = [
-    "DataGeneratorSource",
-]
+__all__ = ["DataGeneratorSource"]

@@ -7,11 +7,7 @@ from tidegate.connectors.source import Source
 from tidegate.operators.functions import SourceFunction
 from tidegate.operators.source_function import SourceFunctionSource
 
-__all__ = [
-    "CallbackSource",
-    "Emit",
-    "durable",
-]
+__all__ = ["CallbackSource", "Emit", "durable"]
 
 
 def durable(source: Source | SourceFunction) -> Source:

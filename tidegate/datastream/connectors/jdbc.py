@@ -6,8 +6,4 @@ from tidegate.connectors.postgres.statements import (
     JdbcSink,
 )
 
-__all__ = [
-    "JdbcConnectionOptions",
-    "JdbcExecutionOptions",
-    "JdbcSink",
-]
+__all__ = ["JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"]

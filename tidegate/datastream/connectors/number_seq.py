@@ -2,6 +2,4 @@
 
 from tidegate.connectors.sequence import NumberSequenceSource
 
-__all__ = [
-    "NumberSequenceSource",
-]
+__all__ = ["NumberSequenceSource"]

@@ -3,8 +3,4 @@
 from tidegate.connectors.guarantee import DeliveryGuarantee
 from tidegate.connectors.postgres.sink import PostgresSink, PostgresSinkBuilder
 
-__all__ = [
-    "DeliveryGuarantee",
-    "PostgresSink",
-    "PostgresSinkBuilder",
-]
+__all__ = ["DeliveryGuarantee", "PostgresSink", "PostgresSinkBuilder"]

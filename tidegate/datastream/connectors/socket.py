@@ -2,6 +2,4 @@
 
 from tidegate.connectors.socket import SocketSource
 
-__all__ = [
-    "SocketSource",
-]
+__all__ = ["SocketSource"]
