@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,21 +59,24 @@ class CollectionSource(Source):
         return self._type
 
 
-class BatchCursor(Cursor):
-    """Reads a range of a batch."""
+class RangeCursor(Cursor):
+    """Reads a range forward; what stands there is its subclass's to say."""
 
-    def __init__(self, batch: Batch, split: RangeSplit) -> None:
-        self._batch = batch
+    def __init__(self, split: RangeSplit) -> None:
         self._split = split
         self._next = split.start
 
     def read(self, max_records: int) -> Batch | None:
-        stop = min(self._next + max_records, self._split.stop)
-        if stop == self._next:
+        start, stop = self._next, min(self._next + max_records, self._split.stop)
+        if stop == start:
             return None
-        batch = self._batch.slice(self._next, stop)
-        self._next = stop
+        batch = self.between(start, stop)
+        self._next += len(batch)
         return batch
+
+    @abstractmethod
+    def between(self, start: int, stop: int) -> Batch:
+        """What stands there, at least one record."""
 
     @property
     def is_done(self) -> bool:
@@ -81,5 +85,16 @@ class BatchCursor(Cursor):
     def position(self) -> RangeSplit:
         return replace(self._split, start=self._next)
 
-    def pending_records(self) -> int:
+    def pending_records(self) -> int | None:
         return self._split.stop - self._next
+
+
+class BatchCursor(RangeCursor):
+    """Reads a range of a batch."""
+
+    def __init__(self, batch: Batch, split: RangeSplit) -> None:
+        super().__init__(split)
+        self._batch = batch
+
+    def between(self, start: int, stop: int) -> Batch:
+        return self._batch.slice(start, stop)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.collection import RangeSplit
+from tidegate.connectors.collection import RangeCursor, RangeSplit
 from tidegate.connectors.source import (
     Boundedness,
     InputStatus,
@@ -91,53 +90,42 @@ class DataGeneratorSource(Source):
         return self._type
 
 
-class _GeneratorCursor(Cursor):
+class _GeneratorCursor(RangeCursor):
     def __init__(
         self, generator: Callable[..., Any], split: RangeSplit, format: ArrowFormat | None
     ) -> None:
+        super().__init__(split)
         self._generator = generator
-        self._split = split
         self._format = format
-        self._next = split.start
 
-    @property
-    def is_done(self) -> bool:
-        return self._next >= self._split.stop
-
-    def position(self) -> RangeSplit:
-        return replace(self._split, start=self._next)
+    def pending_records(self) -> None:
+        """Nothing waits: what is asked for is made."""
 
 
 class _RecordCursor(_GeneratorCursor):
-    def read(self, max_records: int) -> Batch | None:
-        indices = range(self._next, min(self._next + max_records, self._split.stop))
+    def between(self, start: int, stop: int) -> Batch:
         records: list[Any] = []
         try:
-            records.extend(map(self._generator, indices))
+            records.extend(map(self._generator, range(start, stop)))
         except Exception:
             if not records:
                 raise
-        if indices and not records:
-            raise RuntimeError(f"the generator raised StopIteration for index {self._next}")
-        self._next += len(records)
-        return Batch.of_records(records, self._format) if records else None
+        if not records:
+            raise RuntimeError(f"the generator raised StopIteration for index {start}")
+        return Batch.of_records(records, self._format)
 
 
 class _ColumnCursor(_GeneratorCursor):
     _format: ArrowFormat
 
-    def read(self, max_records: int) -> Batch | None:
-        count = min(max_records, self._split.stop - self._next)
-        if count == 0:
-            return None
-        columns = self._generator(self._next, count)
-        if not isinstance(columns, pa.RecordBatch) or columns.num_rows != count:
+    def between(self, start: int, stop: int) -> Batch:
+        columns = self._generator(start, stop - start)
+        if not isinstance(columns, pa.RecordBatch) or columns.num_rows != stop - start:
             raise TypeMismatch(
                 str(self._format.type_info),
                 columns,
-                f"the generator was asked for a RecordBatch of {count} rows from {self._next} on",
+                f"the generator was asked for a RecordBatch of {stop - start} rows from {start} on",
             )
-        self._next += count
         return Batch.of_columns(self._format.conform(columns), self._format)
 
 

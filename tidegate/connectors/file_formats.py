@@ -56,11 +56,14 @@ class FileFormat(ABC):
 
 
 class StreamFormat(FileFormat):
-    """PyFlink's name for formats that are read as a stream of records."""
+    """A record per line: PyFlink's name for formats that are read as a stream."""
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> TextLineFormat:
         return TextLineFormat(charset_name)
+
+    def splits(self, files: Sequence[FoundFile], parallelism: int) -> Sequence[LineSplit]:
+        return line_splits(files, parallelism)
 
 
 class TextLineFormat(StreamFormat):
@@ -76,9 +79,6 @@ class TextLineFormat(StreamFormat):
                 "charset", charset, "lines are found by the byte 10: convert the file to UTF-8"
             )
         self._charset = known
-
-    def splits(self, files: Sequence[FoundFile], parallelism: int) -> Sequence[LineSplit]:
-        return line_splits(files, parallelism, splittable=True)
 
     def cursor(self, split: LineSplit, format: ArrowFormat | None) -> Cursor:
         return LineCursor(split, _TextParser(self._charset, format))
@@ -103,9 +103,6 @@ class CsvFormat(StreamFormat):
         self._header = header
         self._delimiter = delimiter
         self._quote = quote
-
-    def splits(self, files: Sequence[FoundFile], parallelism: int) -> Sequence[LineSplit]:
-        return line_splits(files, parallelism, splittable=True)
 
     def cursor(self, split: LineSplit, format: ArrowFormat | None) -> Cursor:
         wanted = format or require_columns(self._type, "CSV")
@@ -142,9 +139,6 @@ class JsonLinesFormat(StreamFormat):
             raise ConfigError(
                 "type_info", self._type, "give a type with named fields, or none at all"
             )
-
-    def splits(self, files: Sequence[FoundFile], parallelism: int) -> Sequence[LineSplit]:
-        return line_splits(files, parallelism, splittable=True)
 
     def cursor(self, split: LineSplit, format: ArrowFormat | None) -> Cursor:
         if self._type is None:

@@ -6,9 +6,10 @@ checkpoints they are finished when the input has ended.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from tidegate.connectors.file_encodings import FileEncoding
+from tidegate.connectors.fluent import FluentBuilder
 from tidegate.connectors.part_files import (
     OutputFileConfig,
     PartCommitter,
@@ -57,11 +58,11 @@ class FileSink(SupportsCommitter):
 
     @staticmethod
     def for_row_format(base_path: str, encoder: FileEncoding) -> FileSinkBuilder:
-        return FileSinkBuilder(base_path, encoder)
+        return FileSinkBuilder(directory=base_path, encoding=encoder)
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: FileEncoding) -> FileSinkBuilder:
-        return FileSinkBuilder(base_path, writer_factory)
+        return FileSinkBuilder(directory=base_path, encoding=writer_factory)
 
     def create_writer(self, context: WriterContext) -> CommittingWriter:
         return PartWriter(self._directory, context, self._settings)
@@ -70,29 +71,21 @@ class FileSink(SupportsCommitter):
         return PartCommitter(self._directory, context.permit)
 
 
-class FileSinkBuilder:
+class FileSinkBuilder(FluentBuilder):
     """Settings of a FileSink, under PyFlink's names."""
 
-    def __init__(self, directory: str, encoding: FileEncoding) -> None:
-        self._directory = directory
-        self._encoding = encoding
-        self._settings: dict[str, Any] = {}
-
     def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
-        self._settings["names"] = output_file_config
-        return self
+        return self._with(names=output_file_config)
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
-        self._settings["rolling"] = rolling_policy
-        return self
+        return self._with(rolling=rolling_policy)
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
-        self._settings["buckets"] = bucket_assigner
-        return self
+        return self._with(buckets=bucket_assigner)
 
     def with_bucket_check_interval(self, interval: int) -> Self:
         """Accepted for PyFlink's sake: buckets are looked at after every step."""
         return self
 
     def build(self) -> FileSink:
-        return FileSink(self._directory, self._encoding, **self._settings)
+        return FileSink(**self._chosen)

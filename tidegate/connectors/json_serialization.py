@@ -10,6 +10,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from tidegate.connectors.file_encodings import field_names, field_values
+from tidegate.connectors.fluent import FluentBuilder
 from tidegate.connectors.serialization import SerializationSchema
 from tidegate.core.errors import ConfigError
 from tidegate.stream.batch import Batch
@@ -72,18 +73,14 @@ class JsonRowSerializationSchema(SerializationSchema):
             )
         return names
 
-    class Builder:
+    class Builder(FluentBuilder):
         """Settings of the schema, under PyFlink's names."""
 
-        def __init__(self) -> None:
-            self._type: Any = None
-
         def with_type_info(self, type_info: Any) -> Self:
-            self._type = type_info
-            return self
+            return self._with(type_info=type_info)
 
         def build(self) -> JsonRowSerializationSchema:
-            return JsonRowSerializationSchema(self._type)
+            return JsonRowSerializationSchema(**self._chosen)
 
 
 def _is_simple(arrow_type: pa.DataType) -> bool:

@@ -38,13 +38,13 @@ class LineSplit:
     """Where the next line begins; None before the first one was looked for."""
 
 
-def line_splits(files: Sequence[FoundFile], parallelism: int, splittable: bool) -> list[LineSplit]:
+def line_splits(files: Sequence[FoundFile], parallelism: int) -> list[LineSplit]:
     """Large files in several byte ranges, so that all readers have something to read."""
     share = -(-sum(file.size for file in files) // parallelism)
     size = min(max(share, _SMALLEST_SPLIT), _LARGEST_SPLIT)
     splits = []
     for file in files:
-        if is_compressed(file.path) or not splittable:
+        if is_compressed(file.path):
             splits.append(LineSplit(file.path, 0, None))
         else:
             starts = range(0, file.size, size)

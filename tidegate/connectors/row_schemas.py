@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.connectors.file_formats import CsvParser, TypedJsonParser, require_columns
+from tidegate.connectors.fluent import FluentBuilder
 from tidegate.connectors.lines import LineParser, UnreadableLines
 from tidegate.connectors.serialization import DeserializationSchema
 from tidegate.core.errors import ConfigError
@@ -91,41 +92,29 @@ class JsonRowDeserializationSchema(RowDeserializationSchema):
                 if name not in known:
                     raise UnreadableMessages(f"the field {name!r} is missing")
 
-    class Builder:
+    class Builder(FluentBuilder):
         """Settings of the schema, under PyFlink's names."""
 
-        def __init__(self) -> None:
-            self._type: Any = None
-            self._fail_on_missing_field = False
-            self._ignore_parse_errors = False
-
         def type_info(self, type_info: Any) -> Self:
-            self._type = type_info
-            return self
+            return self._with(type_info=type_info)
 
         def json_schema(self, json_schema: str) -> NoReturn:
             raise ConfigError("json_schema", json_schema, "give the type by type_info() instead")
 
         def fail_on_missing_field(self) -> Self:
-            self._fail_on_missing_field = True
-            return self
+            return self._with(fail_on_missing_field=True)
 
         def ignore_parse_errors(self) -> Self:
-            self._ignore_parse_errors = True
-            return self
+            return self._with(ignore_parse_errors=True)
 
         def build(self) -> JsonRowDeserializationSchema:
-            if self._type is None:
+            if self._chosen.get("type_info") is None:
                 raise ConfigError("type_info", None, "give the type of the rows")
-            if self._fail_on_missing_field and self._ignore_parse_errors:
+            if {"fail_on_missing_field", "ignore_parse_errors"} <= self._chosen.keys():
                 raise ConfigError(
                     "ignore_parse_errors", True, "not together with fail_on_missing_field()"
                 )
-            return JsonRowDeserializationSchema(
-                self._type,
-                fail_on_missing_field=self._fail_on_missing_field,
-                ignore_parse_errors=self._ignore_parse_errors,
-            )
+            return JsonRowDeserializationSchema(**self._chosen)
 
 
 class CsvRowDeserializationSchema(RowDeserializationSchema):
@@ -151,34 +140,23 @@ class CsvRowDeserializationSchema(RowDeserializationSchema):
         parser = CsvParser(self.format, names, self._delimiter, self._quote)
         return _parsed(parser, b"\n".join(messages), len(messages))
 
-    class Builder:
+    class Builder(FluentBuilder):
         """Settings of the schema, under PyFlink's names."""
 
         def __init__(self, type_info: Any) -> None:
-            self._type = type_info
-            self._delimiter = ","
-            self._quote = '"'
-            self._ignore_parse_errors = False
+            super().__init__(type_info=type_info)
 
         def set_field_delimiter(self, delimiter: str) -> Self:
-            self._delimiter = delimiter
-            return self
+            return self._with(delimiter=delimiter)
 
         def set_quote_character(self, c: str) -> Self:
-            self._quote = c
-            return self
+            return self._with(quote=c)
 
         def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> Self:
-            self._ignore_parse_errors = ignore_parse_errors
-            return self
+            return self._with(ignore_parse_errors=ignore_parse_errors)
 
         def build(self) -> CsvRowDeserializationSchema:
-            return CsvRowDeserializationSchema(
-                self._type,
-                delimiter=self._delimiter,
-                quote=self._quote,
-                ignore_parse_errors=self._ignore_parse_errors,
-            )
+            return CsvRowDeserializationSchema(**self._chosen)
 
 
 def _parsed(parser: LineParser, text: bytes, count: int) -> pa.RecordBatch:

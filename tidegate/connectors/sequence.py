@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 
-from tidegate.connectors.collection import RangeSplit
+from tidegate.connectors.collection import RangeCursor, RangeSplit
 from tidegate.connectors.source import ReaderContext, Source, SourceReader, SplitEnumerator
-from tidegate.connectors.splits import Cursor, KnownSplits, SequentialReader, even_ranges
+from tidegate.connectors.splits import KnownSplits, SequentialReader, even_ranges
 from tidegate.core.errors import ConfigError
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
@@ -38,29 +36,14 @@ class NumberSequenceSource(Source):
         return Types.LONG()
 
 
-class _NumberCursor(Cursor):
+class _NumberCursor(RangeCursor):
     def __init__(self, split: RangeSplit, format: ArrowFormat | None) -> None:
-        self._split = split
+        super().__init__(split)
         self._format = format
-        self._next = split.start
 
-    def read(self, max_records: int) -> Batch | None:
-        stop = min(self._next + max_records, self._split.stop)
-        if stop == self._next:
-            return None
-        start, self._next = self._next, stop
+    def between(self, start: int, stop: int) -> Batch:
         if self._format is None:
             return Batch.of_records(list(range(start, stop)))
         numbers = pa.array(np.arange(start, stop, dtype=np.int64))
         columns = pa.RecordBatch.from_arrays([numbers], schema=self._format.schema)
         return Batch.of_columns(columns, self._format)
-
-    @property
-    def is_done(self) -> bool:
-        return self._next >= self._split.stop
-
-    def position(self) -> RangeSplit:
-        return replace(self._split, start=self._next)
-
-    def pending_records(self) -> int:
-        return self._split.stop - self._next

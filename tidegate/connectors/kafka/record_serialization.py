@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Self
 
+from tidegate.connectors.fluent import FluentBuilder
 from tidegate.connectors.serialization import SerializationSchema
 from tidegate.core.errors import ConfigError, UnencodableRecord
 from tidegate.stream.batch import Batch
@@ -90,45 +91,34 @@ class KafkaRecordSerializationSchema:
         return by_topic.items()
 
 
-class KafkaRecordSerializationSchemaBuilder:
+class KafkaRecordSerializationSchemaBuilder(FluentBuilder):
     """PyFlink's way to say it."""
 
-    def __init__(self) -> None:
-        self._topic: str | KafkaTopicSelector | Callable[[Any], str] | None = None
-        self._value: Serializer | None = None
-        self._key: Serializer | None = None
-        self._headers: Callable[[Any], Headers] | None = None
-
     def set_topic(self, topic: str) -> Self:
-        self._topic = topic
-        return self
+        return self._with(topic=topic)
 
     def set_topic_selector(self, topic_selector: KafkaTopicSelector | Callable[[Any], str]) -> Self:
-        self._topic = topic_selector
-        return self
+        return self._with(topic=topic_selector)
 
     def set_key_serialization_schema(self, key_serialization_schema: Serializer) -> Self:
         """What the key is made of the record by; records of a key go to one partition."""
-        self._key = key_serialization_schema
-        return self
+        return self._with(key=key_serialization_schema)
 
     def set_value_serialization_schema(self, value_serialization_schema: Serializer) -> Self:
-        self._value = value_serialization_schema
-        return self
+        return self._with(value=value_serialization_schema)
 
     def set_header_provider(self, header_provider: Callable[[Any], Headers]) -> Self:
         """The headers of a record; without any, records are written faster."""
-        self._headers = header_provider
-        return self
+        return self._with(headers=header_provider)
 
     def build(self) -> KafkaRecordSerializationSchema:
-        if self._topic is None:
+        if self._chosen.get("topic") is None:
             raise ConfigError("topic", None, "call set_topic() or set_topic_selector()")
-        if self._value is None:
+        if self._chosen.get("value") is None:
             raise ConfigError(
                 "value_serialization_schema", None, "call set_value_serialization_schema()"
             )
-        return KafkaRecordSerializationSchema(self._topic, self._value, self._key, self._headers)
+        return KafkaRecordSerializationSchema(**self._chosen)
 
 
 def _pairs(headers: Headers) -> list[tuple[str, Any]]:

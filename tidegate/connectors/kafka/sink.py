@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Self
 
+from tidegate.connectors.fluent import FluentBuilder
 from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
 from tidegate.connectors.kafka.producer_settings import ProducerSettings
 from tidegate.connectors.kafka.record_serialization import (
@@ -87,32 +88,25 @@ class KafkaSink(SupportsCommitter):
         return TransactionCommitter(transactions, context.permit)
 
 
-class KafkaSinkBuilder:
+class KafkaSinkBuilder(FluentBuilder):
     """Settings of a KafkaSink, under PyFlink's names."""
 
     def __init__(self) -> None:
-        self._bootstrap_servers = ""
-        self._serializer: KafkaRecordSerializationSchema | None = None
-        self._guarantee = DeliveryGuarantee.AT_LEAST_ONCE
-        self._prefix = _PREFIX
+        super().__init__()
         self._properties: dict[str, Any] = {}
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        self._bootstrap_servers = bootstrap_servers
-        return self
+        return self._with(bootstrap_servers=bootstrap_servers)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
-        self._guarantee = delivery_guarantee
-        return self
+        return self._with(delivery_guarantee=delivery_guarantee)
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> Self:
         """What transactional ids begin with; job, operator and subtask follow by themselves."""
-        self._prefix = transactional_id_prefix
-        return self
+        return self._with(transactional_id_prefix=transactional_id_prefix)
 
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> Self:
-        self._serializer = record_serializer
-        return self
+        return self._with(record_serializer=record_serializer)
 
     def set_property(self, key: str, value: Any) -> Self:
         """A property of the producer, by librdkafka's name or Java's."""
@@ -120,17 +114,11 @@ class KafkaSinkBuilder:
         return self
 
     def build(self) -> KafkaSink:
-        if self._serializer is None:
+        if self._chosen.get("record_serializer") is None:
             raise ConfigError("record_serializer", None, "call set_record_serializer()")
         properties = dict(self._properties)
-        servers = self._bootstrap_servers or str(properties.get("bootstrap.servers", ""))
-        return KafkaSink(
-            servers,
-            self._serializer,
-            delivery_guarantee=self._guarantee,
-            transactional_id_prefix=self._prefix,
-            properties=properties,
-        )
+        servers = {"bootstrap_servers": str(properties.get("bootstrap.servers", ""))}
+        return KafkaSink(**{**servers, **self._chosen}, properties=properties)
 
 
 class Semantic(Enum):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from tidegate.connectors.fluent import FluentBuilder
 from tidegate.connectors.guarantee import Replay
 from tidegate.connectors.kafka.consumer_settings import (
     CLIENT_ID_PREFIX,
@@ -91,16 +92,12 @@ class KafkaSource(Source):
         return Replay(True, "goes back to its offsets")
 
 
-class KafkaSourceBuilder:
+class KafkaSourceBuilder(FluentBuilder):
     """Settings of a KafkaSource, under PyFlink's names."""
 
     def __init__(self) -> None:
-        self._subscription: Subscription | None = None
-        self._schema: KafkaRecordDeserializationSchema | None = None
+        super().__init__(starting=KafkaOffsetsInitializer.earliest())
         self._properties: dict[str, Any] = {}
-        self._starting = KafkaOffsetsInitializer.earliest()
-        self._stopping: KafkaOffsetsInitializer | None = None
-        self._is_bounded = False
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         return self.set_property("bootstrap.servers", bootstrap_servers)
@@ -131,37 +128,32 @@ class KafkaSourceBuilder:
         return self._subscribe(Subscription(partitions=chosen))
 
     def _subscribe(self, subscription: Subscription) -> Self:
-        if self._subscription is not None:
+        known = self._chosen.get("subscription")
+        if known is not None:
             raise ConfigError(
                 "topics",
                 str(subscription),
-                f"{self._subscription} is chosen already: choose topics, a pattern, or partitions",
+                f"{known} is chosen already: choose topics, a pattern, or partitions",
             )
-        self._subscription = subscription
-        return self
+        return self._with(subscription=subscription)
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        self._starting = starting_offsets_initializer
-        return self
+        return self._with(starting=starting_offsets_initializer)
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Stop at these offsets, but as a job that is run as a stream."""
-        self._stopping, self._is_bounded = stopping_offsets_initializer, False
-        return self
+        return self._with(stopping=stopping_offsets_initializer, is_bounded=False)
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Stop at these offsets, each resolved when the job begins; the job then ends."""
-        self._stopping, self._is_bounded = stopping_offsets_initializer, True
-        return self
+        return self._with(stopping=stopping_offsets_initializer, is_bounded=True)
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> Self:
-        self._schema = ValueOnly(deserialization_schema)
-        return self
+        return self._with(schema=ValueOnly(deserialization_schema))
 
     def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> Self:
         """For records that need a key, headers, a timestamp or the place of a message."""
-        self._schema = record_deserializer
-        return self
+        return self._with(schema=record_deserializer)
 
     def set_property(self, key: str, value: Any) -> Self:
         self._properties[key] = value
@@ -172,22 +164,13 @@ class KafkaSourceBuilder:
         return self
 
     def build(self) -> KafkaSource:
-        if self._subscription is None:
+        if "subscription" not in self._chosen:
             raise ConfigError("topics", None, "give what to read: set_topics('name')")
-        if self._schema is None:
+        if self._chosen.get("schema") is None:
             raise ConfigError(
                 "deserializer", None, "give how to read values: set_value_only_deserializer()"
             )
-        return KafkaSource(
-            KafkaReading(
-                subscription=self._subscription,
-                schema=self._schema,
-                properties=dict(self._properties),
-                starting=self._starting,
-                stopping=self._stopping,
-                is_bounded=self._is_bounded,
-            )
-        )
+        return KafkaSource(KafkaReading(**self._chosen, properties=dict(self._properties)))
 
 
 class FlinkKafkaConsumer(KafkaSource):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Self
+from typing import Self
 
+from tidegate.connectors.fluent import FluentBuilder
 from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
 from tidegate.connectors.postgres.session import Server
 from tidegate.connectors.postgres.transactions import TransactionCommitter, TransactionWriter
@@ -103,39 +104,32 @@ class PostgresSink(SupportsCommitter):
         return f"<PostgresSink {self._table} of {self._server}>"
 
 
-class PostgresSinkBuilder:
+class PostgresSinkBuilder(FluentBuilder):
     """Settings of a PostgresSink, one by one."""
 
-    def __init__(self) -> None:
-        self._settings: dict[str, Any] = {}
-
     def set_dsn(self, dsn: str) -> Self:
-        return self._with("dsn", dsn)
+        return self._with(dsn=dsn)
 
     def set_table(self, table: str) -> Self:
-        return self._with("table", table)
+        return self._with(table=table)
 
     def set_columns(self, *columns: str) -> Self:
-        return self._with("columns", columns)
+        return self._with(columns=columns)
 
     def set_keys(self, *keys: str) -> Self:
-        return self._with("keys", keys)
+        return self._with(keys=keys)
 
     def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> Self:
-        return self._with("delivery_guarantee", guarantee)
+        return self._with(delivery_guarantee=guarantee)
 
     def set_batch_size(self, rows: int) -> Self:
-        return self._with("batch_size", rows)
+        return self._with(batch_size=rows)
 
     def set_lock_timeout(self, timeout: DurationLike) -> Self:
-        return self._with("lock_timeout", timeout)
+        return self._with(lock_timeout=timeout)
 
     def build(self) -> PostgresSink:
         for name in ("dsn", "table"):
-            if name not in self._settings:
+            if name not in self._chosen:
                 raise ConfigError(name, None, f"call set_{name}() before build()")
-        return PostgresSink(**self._settings)
-
-    def _with(self, name: str, value: Any) -> Self:
-        self._settings[name] = value
-        return self
+        return PostgresSink(**self._chosen)
