@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterable, Sequence
 
@@ -48,17 +49,22 @@ def remove_savepoint(target: SavepointTarget) -> None:
     open_store(target.directory).delete(target.name)
 
 
-def dispose(path: str) -> tuple[str, ...]:
+def dispose(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """Delete a savepoint, or a checkpoint with the shared files that no other one needs.
 
+    Args:
+        path: its directory, as a path or URL.
+
     Returns:
-        What stands in its directory without being a part of it, as paths there: it stays.
+        What stands in the directory without being a part of it, as paths there: it stays.
 
     Raises:
-        NoCheckpoint: there is none, so nothing is deleted.
-        CorruptCheckpoint, UnsupportedFormat: it cannot be told what belongs to it, nor is anything
+        NoCheckpoint: there is none at the path. Nothing is deleted.
+        CorruptCheckpoint, UnsupportedFormat: it cannot be told what belongs to it. Nothing is
             deleted.
+        StorageError: the storage refuses.
     """
+    path = os.fspath(path)
     place = local_path(path)
     directory, name = parent_and_name(path if place is None else str(place.resolve()))
     if name == METADATA:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any, assert_never
 
-from tidegate.datastream.program import reachable
 from tidegate.graph.chaining import resolve_partitioning
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.partitioning import (
@@ -20,6 +19,7 @@ from tidegate.graph.partitioning import (
     Rescale,
     Shuffle,
 )
+from tidegate.graph.translate import reachable
 
 
 def execution_plan(leaves: Sequence[Transformation], parallelism: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.core.config import Settings
@@ -17,6 +16,7 @@ from tidegate.datastream.spark_session import (
     task_slots,
 )
 from tidegate.graph.job_graph import JobGraph
+from tidegate.prerequisites.machine import usable_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ class SparkExecutor:
         existing = self._given or active_session()
         if existing is not None and not is_ours(existing):
             return max(1, task_slots(existing) // 2)
-        return _cores()
+        return usable_cores()
 
     def submit(
         self, graph: JobGraph, settings: Settings, replan: Replan | None = None
@@ -93,9 +93,3 @@ class SparkExecutor:
 def _is_narrow(spark: SparkSession, parallelism: int) -> bool:
     """Whether a session that we made has too few task slots; one of the user's is taken as is."""
     return is_ours(spark) and task_slots(spark) < 2 * parallelism
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

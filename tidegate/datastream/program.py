@@ -13,7 +13,7 @@ from tidegate.datastream.poison_records import dead_letter_sinks
 from tidegate.datastream.sink_operators import SinkLike
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.logical import Transformation
-from tidegate.graph.translate import GraphSettings, translate
+from tidegate.graph.translate import GraphSettings, reachable, translate
 
 
 class Program:
@@ -63,18 +63,6 @@ class Program:
             ),
         )
         return graph, replace(settings, pipeline=pipeline)
-
-
-def reachable(leaves: Sequence[Transformation]) -> list[Transformation]:
-    """Everything that the leaves depend on, inputs before their readers."""
-    found: set[Transformation] = set()
-    waiting = list(leaves)
-    while waiting:
-        transformation = waiting.pop()
-        if transformation not in found:
-            found.add(transformation)
-            waiting.extend(upstream.transformation for upstream in transformation.inputs)
-    return sorted(found, key=lambda t: t.id)
 
 
 def unbounded_sources(leaves: Sequence[Transformation]) -> list[str]:

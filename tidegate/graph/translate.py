@@ -57,7 +57,7 @@ def translate(sinks: Sequence[Transformation], settings: GraphSettings) -> JobGr
             "the program has no sink, so there is nothing to run: end a stream with print(), "
             "sink_to(), add_sink() or execute_and_collect()"
         )
-    order = _topological(sinks)
+    order = reachable(sinks)
     _refuse_repeated_uids(order)
     parallelism = {t: t.parallelism or settings.parallelism for t in order}
     chains, loose = _chain(order, parallelism, settings)
@@ -134,8 +134,8 @@ def _format_of(edge: _LooseEdge) -> ArrowFormat | None:
     return None if declared is None else arrow_format(declared)
 
 
-def _topological(sinks: Sequence[Transformation]) -> list[Transformation]:
-    """Inputs before their readers, in the order in which the user wrote them."""
+def reachable(sinks: Sequence[Transformation]) -> list[Transformation]:
+    """All that they depend on: inputs before their readers, in the order of the program."""
     reached: set[Transformation] = set()
     waiting = list(sinks)
     while waiting:

@@ -15,7 +15,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def check_cores() -> Check:
-    cores = _usable_cores()
+    cores = usable_cores()
     if cores < 2:
         advice = "one slot and its steps share the core: expect it to be slow"
         return warning("cores", str(cores), advice)
@@ -92,7 +92,7 @@ def check_unix_sockets(directory: Path | None = None) -> Check:
     return ok(name, f"usable in {path.parent.parent}")
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

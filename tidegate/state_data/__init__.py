@@ -1,6 +1,6 @@
 """State as data: the state of savepoints and checkpoints read, changed, and made from tables."""
 
-from tidegate.state_data.disposal import dispose_savepoint
+from tidegate.checkpoint.savepoints import dispose as dispose_savepoint
 from tidegate.state_data.reader import StateReader, state_reader
 from tidegate.state_data.summaries import OperatorSummary, SourcePosition, StateSummary
 from tidegate.state_data.writer import StateWriter, state_writer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -94,16 +94,6 @@ def plan_of(
         if name not in schema.names:
             where = f"the DataFrame for the state {state.name!r}"
             raise MissingField(name, tuple(schema.names), where)
-    if is_columnar and form is not None:
-        return BuildPlan(
-            metadata=state.metadata,
-            kind=kind,
-            max_parallelism=max_parallelism,
-            parts=parts,
-            key_columns=columns,
-            is_tuple=form.is_tuple,
-            columnar=form.schema,
-        )
     plan = BuildPlan(
         metadata=state.metadata,
         kind=kind,
@@ -111,6 +101,11 @@ def plan_of(
         parts=parts,
         key_columns=columns,
         is_tuple=not isinstance(state.key, str),
+    )
+    if is_columnar and form is not None:
+        return replace(plan, is_tuple=form.is_tuple, columnar=form.schema)
+    plan = replace(
+        plan,
         keys=_key_readings(state, form),
         value_column=value,
         values=_value_reading(state, form),
