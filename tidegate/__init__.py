@@ -4,110 +4,21 @@ The common names can be imported from here; they are loaded when they are first 
 `import tidegate` costs nothing and commands run even where a package is missing.
 """
 
+# ruff: noqa: F403, F405
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from tidegate.common import (
-        Configuration,
-        Duration,
-        JobClient,
-        JobExecutionResult,
-        JobStatus,
-        RestartStrategies,
-        Row,
-        RowKind,
-        Time,
-        TypeInformation,
-        Types,
-        WatermarkStrategy,
-    )
-    from tidegate.datastream import (
-        AggregateFunction,
-        BroadcastProcessFunction,
-        CheckpointConfig,
-        CheckpointedFunction,
-        CheckpointingMode,
-        CheckpointListener,
-        CoFlatMapFunction,
-        CoMapFunction,
-        ConnectedStreams,
-        CoProcessFunction,
-        DataStream,
-        DataStreamSink,
-        EmbeddedRocksDBStateBackend,
-        ExternalizedCheckpointRetention,
-        FileSystemCheckpointStorage,
-        FilterFunction,
-        FlatMapFunction,
-        FunctionInitializationContext,
-        FunctionSnapshotContext,
-        HashMapStateBackend,
-        JobManagerCheckpointStorage,
-        KeyedBroadcastProcessFunction,
-        KeyedCoProcessFunction,
-        KeyedProcessFunction,
-        KeyedStream,
-        KeySelector,
-        MapFunction,
-        OutputTag,
-        Partitioner,
-        PoisonRecords,
-        ProcessFunction,
-        ReduceFunction,
-        RuntimeContext,
-        RuntimeExecutionMode,
-        SinkFunction,
-        SourceFunction,
-        StreamExecutionEnvironment,
-        TimeDomain,
-    )
-    from tidegate.datastream.connectors import (
-        Boundedness,
-        CallbackSource,
-        DataGeneratorSource,
-        NumberSequenceSource,
-        Sink,
-        SocketSource,
-        Source,
-        durable,
-    )
-    from tidegate.datastream.connectors.file_system import (
-        CsvEncoding,
-        CsvFormat,
-        Encoder,
-        FileSink,
-        FileSource,
-        JsonLinesEncoding,
-        JsonLinesFormat,
-        ParquetEncoding,
-        ParquetFormat,
-        TextLineFormat,
-    )
-    from tidegate.datastream.state import (
-        AggregatingState,
-        AggregatingStateDescriptor,
-        BroadcastState,
-        ListState,
-        ListStateDescriptor,
-        MapState,
-        MapStateDescriptor,
-        ReadOnlyBroadcastState,
-        ReducingState,
-        ReducingStateDescriptor,
-        StateTtlConfig,
-        ValueState,
-        ValueStateDescriptor,
-    )
-    from tidegate.state_data import (
-        StateReader,
-        StateWriter,
-        dispose_savepoint,
-        state_reader,
-        state_writer,
-    )
+if TYPE_CHECKING:  # `__all__` chooses among their names
+    from tidegate.common import *
+    from tidegate.datastream import *
+    from tidegate.datastream.connectors import *
+    from tidegate.datastream.connectors.file_system import *
+    from tidegate.datastream.functions import *
+    from tidegate.state.descriptors import *
+    from tidegate.state.handles import *
+    from tidegate.state_data import *
 
 _HOMES = (
     "tidegate.common",
