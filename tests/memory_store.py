@@ -9,8 +9,7 @@ from contextlib import contextmanager
 
 from tidegate.core.errors import BlobNotFound
 from tidegate.storage.blob_store import BlobStore, BlobWriter
-from tidegate.storage.locations import below
-from tidegate.storage.paths import checked
+from tidegate.storage.locations import below, checked
 
 
 class MemoryStore(BlobStore):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from pyarrow import fs
 
 from tidegate.common.configuration import Configuration
 from tidegate.common.job_client import JobClient
@@ -24,11 +28,11 @@ from tidegate.core.config import Settings
 from tidegate.core.durations import DurationLike, as_timedelta
 from tidegate.core.errors import GraphError
 from tidegate.core.modes import LiveLine
+from tidegate.core.setting_groups import SparkSettings
 from tidegate.datastream.closeable_iterator import CloseableIterator
 from tidegate.datastream.data_stream import DataStream
 from tidegate.datastream.declared_types import TypeLike, declared_type, format_of
 from tidegate.datastream.environment_settings import EnvironmentSettings
-from tidegate.datastream.exchange_directory import ExchangeDirectory
 from tidegate.datastream.execution_plan import execution_plan
 from tidegate.datastream.executor import JobExecutor, SparkExecutor
 from tidegate.datastream.program import Program, unbounded_sources
@@ -40,6 +44,7 @@ from tidegate.graph.uids import uid_warning
 from tidegate.operators.endpoints import SinkOperator
 from tidegate.operators.functions import SourceFunction
 from tidegate.operators.source_function import SourceFunctionSource
+from tidegate.storage.locations import resolve
 from tidegate.types.typeinfo import TypeInformation
 
 if TYPE_CHECKING:
@@ -60,6 +65,33 @@ _NOT_THERE = {
     "of an environment: configuration key spark.archives",
     "set_stream_time_characteristic": "event time is not there yet",
 }
+
+
+class ExchangeDirectory:
+    """A directory of one environment, made when it is first needed.
+
+    It stays until the process ends, as DataFrames that were read from it may be computed any time,
+    unless it is removed before.
+    """
+
+    def __init__(self) -> None:
+        self._path: str | None = None
+
+    def path(self, settings: SparkSettings) -> str:
+        if self._path is None:
+            parent = settings.exchange_directory or tempfile.gettempdir()
+            self._path = f"{parent.rstrip('/')}/tidegate-exchange-{uuid.uuid4().hex[:12]}"
+            atexit.register(self.remove)
+        return self._path
+
+    def remove(self) -> None:
+        if self._path is None:
+            return
+        path, self._path = self._path, None
+        atexit.unregister(self.remove)
+        file_system, inner = resolve(path)
+        if file_system.get_file_info(inner).type is fs.FileType.Directory:
+            file_system.delete_dir(inner)
 
 
 class StreamExecutionEnvironment(EnvironmentSettings):

@@ -28,7 +28,6 @@ from tidegate.state.descriptors import StateDescriptor
 from tidegate.state.key_order import Runs
 from tidegate.state.key_slots import pickled_keys, stored_columns
 from tidegate.state.keys import KeyColumns
-from tidegate.state.portable_columns import from_portable, portable, portable_type
 from tidegate.state.record_shapes import numbered, shape_of_document
 from tidegate.state.shape_choice import choose_shape, shape_of_state
 from tidegate.state.shapes import Misfit, Shape, Single
@@ -47,6 +46,8 @@ _PLAIN: Final = {
     for name in ("integer", "float", "boolean", "text", "bytes")
 }
 """Columns whose values Arrow returns as they were."""
+_TICKS: Final = (pa.int64(), pa.int32())
+"""In which times are that Spark or Parquet does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +96,13 @@ class TableForm:
             fields.append(pa.field(self.value_name, self.value.arrow_type))
             fields.append(pa.field(PICKLED, pa.large_binary()))
         else:
-            fields += [pa.field(f.name, portable_type(f.type)) for f in self.value]
+            fields += [pa.field(f.name, _portable_type(f.type)) for f in self.value]
         return pa.schema(fields, metadata={_DOCUMENT: json.dumps(self._document())})
 
     def _key_type(self) -> pa.DataType:
         if isinstance(self.key, Shape):
             return self.key.arrow_type
-        types = [portable_type(field.type) for field in self.key]
+        types = [_portable_type(field.type) for field in self.key]
         if not self.is_tuple:
             return types[0]
         return pa.struct(list(zip(numbered(len(types)), types, strict=True)))
@@ -115,7 +116,7 @@ class TableForm:
             assert isinstance(column, pa.StructArray)
             parts = [column.field(place) for place in range(len(self.key))]
         return KeyColumns(
-            [from_portable(part, f.type) for part, f in zip(parts, self.key, strict=True)],
+            [_from_portable(part, f.type) for part, f in zip(parts, self.key, strict=True)],
             self.is_tuple,
         )
 
@@ -201,7 +202,7 @@ def table_of(entries: Entries, form: TableForm) -> pa.RecordBatch | None:
         if not isinstance(rows, pa.RecordBatch) or rows.schema.types != form.value.types:
             return None
         return pa.RecordBatch.from_arrays(
-            [*columns, *map(portable, rows.columns)], schema=form.schema
+            [*columns, *map(_portable, rows.columns)], schema=form.schema
         )
     value, value_misfits = _encoded(entries.values, form.value)
     columns.append(value)
@@ -218,7 +219,7 @@ def _encoded_keys(
         return None, None
     if [column.type for column in keys.columns] != form.key.types:
         return None, None
-    parts = [portable(column) for column in keys.columns]
+    parts = [_portable(column) for column in keys.columns]
     if not keys.is_tuple:
         return parts[0], None
     return pa.StructArray.from_arrays(parts, names=numbered(len(parts))), None
@@ -286,7 +287,7 @@ def entries_of_table(rows: pa.RecordBatch, form: TableForm, groups: Runs) -> Ent
     """The entries of a table, as they were before they became one."""
     keys = form.decoded_keys(rows.column(KEY))
     if not isinstance(form.value, Shape):
-        columns = [from_portable(rows.column(f.name), f.type) for f in form.value]
+        columns = [_from_portable(rows.column(f.name), f.type) for f in form.value]
         return Entries(groups, keys, pa.RecordBatch.from_arrays(columns, names=form.value.names))
     column, pickled = rows.column(form.value_name), rows.column(PICKLED)
     if pickled.null_count == len(pickled) and form.value == _PLAIN.get(column.type):
@@ -316,3 +317,42 @@ def _recalled(document: Any) -> Shape | pa.Schema:
     if "shape" in document:
         return shape_of_document(document["shape"])
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(document["columns"])))
+
+
+def _portable_type(kind: pa.DataType) -> pa.DataType:
+    """In which type `_portable` gives columns of a type."""
+    is_ = pa.types
+    if isinstance(kind, pa.DictionaryType):
+        return _portable_type(kind.value_type)
+    if is_.is_decimal256(kind) or is_.is_string_view(kind):
+        return pa.large_string()
+    if is_.is_binary_view(kind):
+        return pa.large_binary()
+    if is_.is_float16(kind):
+        return pa.float32()
+    if is_.is_duration(kind) or is_.is_time64(kind):
+        return pa.int64()
+    if is_.is_time32(kind):
+        return pa.int32()
+    if isinstance(kind, pa.TimestampType) and kind.unit == "ns":
+        return pa.int64()  # Spark has times to the microsecond
+    return kind
+
+
+def _portable(column: pa.Array[Any]) -> pa.Array[Any]:
+    """The column in a type that Spark reads from Parquet."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    kind = _portable_type(column.type)
+    if kind == column.type:
+        return column
+    return column.view(kind) if kind in _TICKS else column.cast(kind)
+
+
+def _from_portable(column: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:
+    """The column in the type that it had, without loss."""
+    if isinstance(kind, pa.DictionaryType):
+        kind = kind.value_type
+    if column.type == kind:
+        return column
+    return column.view(kind) if column.type in _TICKS else column.cast(kind)

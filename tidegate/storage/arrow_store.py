@@ -12,8 +12,7 @@ from pyarrow import fs
 from tidegate.core.errors import BlobNotFound
 from tidegate.storage.blob_store import BlobStore, BlobWriter
 from tidegate.storage.failures import GuardedWriter, storage_errors
-from tidegate.storage.locations import below, resolve, shown
-from tidegate.storage.paths import checked
+from tidegate.storage.locations import below, checked, resolve, shown
 
 
 class AtomicCreation(Protocol):

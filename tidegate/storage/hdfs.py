@@ -11,8 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from tidegate.core.errors import BlobNotFound, StorageError
 from tidegate.storage.blob_store import BlobStore, BlobWriter
 from tidegate.storage.failures import GuardedWriter, storage_error, storage_errors
-from tidegate.storage.locations import below, shown
-from tidegate.storage.paths import checked
+from tidegate.storage.locations import below, checked, shown
 
 _PATIENCE: Final = {"dfs.client.failover.max.attempts": "5"}
 """The client's own default lets a checkpoint wait for minutes when nobody answers."""

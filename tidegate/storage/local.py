@@ -14,7 +14,7 @@ from pathlib import Path
 from tidegate.core.errors import BlobNotFound, StorageError
 from tidegate.storage.blob_store import BlobStore, BlobWriter
 from tidegate.storage.failures import GuardedWriter, storage_errors
-from tidegate.storage.paths import checked
+from tidegate.storage.locations import checked
 
 _WRITE_BUFFER = 1 << 20
 _TRIES = 5

@@ -100,3 +100,10 @@ def _advice(url: str) -> str:
             "set JAVA_HOME, HADOOP_HOME and CLASSPATH so that libhdfs and Hadoop's jars are found"
         )
     return "correct the URL, or look whether the storage can be reached from this machine"
+
+
+def checked(path: str, where: str) -> str:
+    """The path, if it leads nowhere but below the directory it is relative to."""
+    if path.startswith("/") or "\0" in path or ".." in path.split("/"):
+        raise StorageError(where, f"{path!r} leads out of this directory", "use a relative path")
+    return path.strip("/")

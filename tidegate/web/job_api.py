@@ -14,7 +14,6 @@ from tidegate.web import (
     checkpoint_documents,
     checkpoint_schemas,
     config_documents,
-    failure_documents,
     job_documents,
     schema_forms,
     schemas,
@@ -104,7 +103,7 @@ class JobApi:
         """What failed, the latest first, and whether the job was restarted."""
         job = self._job(request)
         asked = request.query_params.get("maxExceptions", str(_MOST_EXCEPTIONS))
-        return Document(failure_documents.exceptions(job, whole_number(asked, "maxExceptions")))
+        return Document(job_documents.exceptions(job, whole_number(asked, "maxExceptions")))
 
     @endpoint("/jobs/{jobid}/vertices/{vertexid}", schemas.VERTEX)
     async def vertex(self, request: Request) -> Response:

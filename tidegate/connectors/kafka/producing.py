@@ -1,18 +1,21 @@
-"""A producer client of confluent-kafka: batches in, failures as errors that name the topic."""
+"""A producer client of confluent-kafka, and how a sink writes by it without transactions."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tidegate.connectors.kafka.failures import as_error, is_refusal
 from tidegate.connectors.kafka.producer_settings import DELIVERY_TIMEOUT, ProducerSettings
-from tidegate.connectors.kafka.record_serialization import Message
+from tidegate.connectors.kafka.record_serialization import KafkaRecordSerializationSchema, Message
+from tidegate.connectors.sink import CommittingWriter
 from tidegate.core.errors import ConfigError, KafkaFailed, TidegateError, UnknownTopic
+from tidegate.stream.batch import Batch
 
 DELIVERY_TIMEOUT_MS = 120_000
 _ASK_SECONDS = 3.0
@@ -32,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class RecordProducer:
-    """Sends messages. All methods are called by one thread at a time."""
+    """Sends messages; failures are errors that name the topic. Used by one thread at a time."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._brokers = settings.brokers
@@ -181,3 +184,48 @@ class _Reports:
             reason = f"{error.str()} ({self._last_error.str()})"
             return KafkaFailed(self._brokers, doing, reason)
         return as_error(error, self._brokers, doing)
+
+
+class PlainWriter(CommittingWriter):
+    """One subtask of a sink whose messages are visible as soon as they arrive.
+
+    What is given again after a failure is there twice.
+    """
+
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        serializer: KafkaRecordSerializationSchema,
+        *,
+        waits_at_barriers: bool,
+    ) -> None:
+        self._settings = settings
+        self._serializer = serializer
+        self._waits_at_barriers = waits_at_barriers
+        self._producer: RecordProducer | None = None
+
+    def open(self) -> None:
+        defaults = {"enable.idempotence": self._waits_at_barriers}
+        self._producer = RecordProducer(
+            replace(self._settings, client={**defaults, **self._settings.client})
+        )
+        self._producer.connect(self._serializer.only_topic)
+
+    def write(self, batch: Batch) -> None:
+        assert self._producer is not None
+        self._serializer.send(batch, self._producer.send)
+
+    def flush(self, end_of_input: bool = False) -> None:
+        assert self._producer is not None
+        if self._waits_at_barriers or end_of_input:
+            self._producer.flush()
+        else:
+            self._producer.check()
+
+    def prepare_commit(self) -> Sequence[Any]:
+        return ()
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer = None

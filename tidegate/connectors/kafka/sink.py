@@ -64,7 +64,7 @@ class KafkaSink(SupportsCommitter):
         _require_packages()
         if self._guarantee is DeliveryGuarantee.EXACTLY_ONCE:
             return self._transactional_writer(context)
-        from tidegate.connectors.kafka.writers import PlainWriter
+        from tidegate.connectors.kafka.producing import PlainWriter
 
         waits = self._guarantee is DeliveryGuarantee.AT_LEAST_ONCE
         return PlainWriter(self._settings, self._serializer, waits_at_barriers=waits)
