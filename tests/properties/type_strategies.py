@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from tidegate.types.infer import type_info_of
+from tidegate.types.infer import as_type_info
 from tidegate.types.instant import Instant
 from tidegate.types.row import Row
 from tidegate.types.typeinfo import (
@@ -103,7 +103,7 @@ def key_types() -> st.SearchStrategy[TypeInformation]:
 def types() -> st.SearchStrategy[TypeInformation]:
     """Types with a columnar form, of any depth."""
     numbers = st.sampled_from([Types.INT(), Types.DOUBLE(), Types.BOOLEAN(), Types.CHAR()])
-    classes = st.sampled_from([type_info_of(cls) for cls in (Point, Reading, Pair)])
+    classes = st.sampled_from([as_type_info(cls) for cls in (Point, Reading, Pair)])
     leaves = (
         single_types()
         | classes

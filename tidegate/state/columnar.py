@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +30,8 @@ _SPARE_ROWS: Final = 1 << 12
 """Replaced values that are kept before it is worth while to remove them."""
 
 
-class FrozenColumn(Protocol):
-    """A column of state at one moment. May be read on another thread."""
-
-    def take(self, slots: Slots) -> pa.Array[Any]: ...
+FrozenColumn: TypeAlias = "Callable[[Slots], pa.Array[Any]]"
+"""A column of state at one moment: the values of some slots. May be read on another thread."""
 
 
 class StateColumn(ABC):
@@ -88,7 +86,8 @@ class NumberColumn(StateColumn):
         self.values = self._room[:slots]
 
     def freeze(self) -> FrozenColumn:
-        return _FrozenNumbers(self.values.copy())
+        values = self.values.copy()
+        return lambda slots: pa.array(values[slots])
 
     def restore(self, slots: Slots, values: pa.Array[Any]) -> None:
         self.values[slots] = values.to_numpy(zero_copy_only=False)
@@ -98,15 +97,6 @@ class NumberColumn(StateColumn):
         self._room = np.full(max(len(old), 1024), self._initial, self._room.dtype)
         self.values = self._room[: len(old)]
         self.values[new] = kept
-
-
-class _FrozenNumbers:
-    def __init__(self, values: npt.NDArray[Any]) -> None:
-        self._values = values
-
-    def take(self, slots: Slots) -> pa.Array[Any]:
-        taken: pa.Array[Any] = pa.array(self._values[slots])
-        return taken
 
 
 class ValueColumn(StateColumn):
@@ -143,7 +133,8 @@ class ValueColumn(StateColumn):
         return self._store.take(self._places.values[slots])
 
     def freeze(self) -> FrozenColumn:
-        return _FrozenValues(self._store.chunks(), self._places.values.copy())
+        chunks, places = self._store.chunks(), self._places.values.copy()
+        return lambda slots: take_from(chunks, places[slots])
 
     def restore(self, slots: Slots, values: pa.Array[Any]) -> None:
         self.put(slots, values)
@@ -155,15 +146,6 @@ class ValueColumn(StateColumn):
         self._places.grow(len(old))
         if living is not None:
             self.put(new, living)
-
-
-class _FrozenValues:
-    def __init__(self, chunks: tuple[pa.Array[Any], ...], places: Slots) -> None:
-        self._chunks = chunks
-        self._places = places
-
-    def take(self, slots: Slots) -> pa.Array[Any]:
-        return take_from(self._chunks, self._places[slots])
 
 
 class ColumnarState:
@@ -272,7 +254,7 @@ class _FrozenColumns(FrozenState):
         for part in self._keys.ordered(self.max_parallelism, ROWS_PER_CHUNK):
             if not part.are_none_of(key_groups):
                 slots = part.slots.astype(np.intp)
-                columns = [column.take(slots) for column in self._columns.values()]
+                columns = [taken_at(slots) for taken_at in self._columns.values()]
                 payload = to_bytes([*part.keys, *columns], self._names)
                 yield StateChunk(self.metadata[0].name, part.runs, payload)
 

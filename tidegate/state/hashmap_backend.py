@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -61,7 +60,7 @@ class HashMapBackend(SlotBackend):
         return [keys[slot] for slot in filled_slots(table.values).tolist()]
 
     def freeze(self) -> FrozenState:
-        parts: list[FrozenPart] = [
+        parts: list[FrozenTable | FrozenTimers] = [
             FrozenTable(table, self._lifetime(table)) for table in self._tables.values()
         ]
         for name, timers in self._timers.items():
@@ -164,22 +163,7 @@ class _Sweep:
     """When, in milliseconds since the epoch, it may begin anew."""
 
 
-class FrozenPart(ABC):
-    """One state of a snapshot."""
-
-    metadata: StateMetadata
-
-    @abstractmethod
-    def chunks(
-        self, keys: KeySnapshot, max_parallelism: int, key_groups: KeyGroupRange | None
-    ) -> Iterator[StateChunk]:
-        """The entries of these key groups, all by default."""
-
-    def release(self) -> None:
-        """Nobody will read it any more."""
-
-
-class FrozenTable(FrozenPart):
+class FrozenTable:
     """The values of one state that have not expired."""
 
     def __init__(self, table: Table, lifetime: Lifetime | None) -> None:
@@ -204,7 +188,7 @@ class FrozenTable(FrozenPart):
         self._table.release(self._values)
 
 
-class FrozenTimers(FrozenPart):
+class FrozenTimers:
     """The times of the timers of one clock, at the slots of their keys."""
 
     def __init__(self, name: str, timers: TimerQueue) -> None:
@@ -218,13 +202,16 @@ class FrozenTimers(FrozenPart):
         times = [timer.timestamp for timer in self._timers]
         return timer_chunks(self.metadata.name, keys, slots, times, max_parallelism, key_groups)
 
+    def release(self) -> None:
+        """Nothing is shared."""
+
 
 class FrozenHashMap(FrozenState):
     """All states and timers of a backend."""
 
     def __init__(
         self,
-        parts: list[FrozenPart],
+        parts: list[FrozenTable | FrozenTimers],
         keys: KeySnapshot,
         key_groups: KeyGroupRange,
         max_parallelism: int,

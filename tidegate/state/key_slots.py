@@ -53,31 +53,8 @@ class KeySnapshot(ABC):
         """The keys of some slots, of which there is at least one, for `loaded_keys`."""
 
 
-class KeySlots(ABC):
-    """Numbers keys 0, 1, 2, ... and never forgets one."""
-
-    @abstractmethod
-    def __len__(self) -> int: ...
-
-    @abstractmethod
-    def values(self) -> list[Any]:
-        """All keys, in the order of their slots."""
-
-    @abstractmethod
-    def tail(self, start: int) -> tuple[list[Any], Hashes]:
-        """The keys from a slot on, of which there is at least one, and their stable hashes."""
-
-    @abstractmethod
-    def freeze(self) -> KeySnapshot:
-        """The keys there are now."""
-
-    @abstractmethod
-    def only(self, slots: Slots) -> tuple[KeySlots, Slots]:
-        """The keys of some slots numbered anew, and the new slot of each."""
-
-
-class ObjectKeys(KeySlots):
-    """Any hashable keys, by a dict."""
+class ObjectKeys:
+    """Numbers any hashable keys 0, 1, 2, ..., by a dict, and never forgets one."""
 
     def __init__(self, keys: Sequence[Any] = ()) -> None:
         self._keys = list(map(with_one_nan, keys))
@@ -119,16 +96,20 @@ class ObjectKeys(KeySlots):
         return slot
 
     def values(self) -> list[Any]:
+        """All keys, in the order of their slots."""
         return self._keys.copy()
 
     def tail(self, start: int) -> tuple[list[Any], Hashes]:
+        """The keys from a slot on, of which there is at least one, and their stable hashes."""
         keys = self._keys[start:]
         return keys, hash_values(keys)
 
     def freeze(self) -> KeySnapshot:
+        """The keys there are now."""
         return _FrozenObjectKeys(self._keys, self._order)
 
     def only(self, slots: Slots) -> tuple[ObjectKeys, Slots]:
+        """The keys of some slots numbered anew, and the new slot of each."""
         keys = self._keys
         return ObjectKeys([keys[slot] for slot in slots.tolist()]), np.arange(len(slots))
 
@@ -154,8 +135,8 @@ class _FrozenObjectKeys(KeySnapshot):
         return pickled_keys([keys[slot] for slot in slots.tolist()])
 
 
-class ColumnKeys(KeySlots):
-    """Keys that are columns of typed streams, without a Python object for each."""
+class ColumnKeys:
+    """The same for keys that are columns of typed streams, without a Python object for each."""
 
     def __init__(self, kinds: Sequence[pa.DataType], *, is_tuple: bool) -> None:
         self._is_tuple = is_tuple

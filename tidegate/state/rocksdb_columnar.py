@@ -174,7 +174,7 @@ class UnwrittenRows(Unwritten):
         stems, heads = self._entries
         for start in range(0, len(self._slots), _ROWS_AT_ONCE):
             slots = self._slots[start : start + _ROWS_AT_ONCE]
-            rows = self._codec.encode([column.take(slots) for column in self._columns])
+            rows = self._codec.encode([taken_at(slots) for taken_at in self._columns])
             for slot, row in zip(slots.tolist(), rows, strict=True):
                 yield stems[slot] + _SUFFIX, heads[slot] + row
 

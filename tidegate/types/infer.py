@@ -17,13 +17,12 @@ from tidegate.types.typeinfo import (
     ArrowTypeInfo,
     DataclassTypeInfo,
     NamedTupleTypeInfo,
-    RecordClassTypeInfo,
     RowTypeInfo,
     TypeInformation,
     Types,
 )
 
-__all__ = ["as_type_info", "type_info_of", "type_info_of_arrow", "typed_schema_from_arrow"]
+__all__ = ["as_type_info", "type_info_of_arrow", "typed_schema_from_arrow"]
 
 _PYTHON_TYPES: dict[type, TypeInformation] = {
     bool: Types.BOOLEAN(),
@@ -68,17 +67,10 @@ def as_type_info(declared: Any) -> TypeInformation:
     )
 
 
-def type_info_of(record_class: type[Any]) -> RecordClassTypeInfo:
-    """The type of the instances of a dataclass or named tuple; TypeError for other classes."""
-    found = as_type_info(record_class)
-    if not isinstance(found, RecordClassTypeInfo):
-        raise TypeError(f"{record_class!r} is neither a dataclass nor a NamedTuple")
-    return found
-
-
-def typed_schema_from_arrow(schema: pa.Schema) -> RowTypeInfo:
-    """The type of rows with the columns of an Arrow schema."""
-    return _row_of_arrow(schema)
+def typed_schema_from_arrow(fields: Iterable[pa.Field[Any]]) -> RowTypeInfo:
+    """The type of rows with the columns of an Arrow schema, or the fields of a struct."""
+    named = [(field.name, type_info_of_arrow(field.type)) for field in fields]
+    return Types.ROW_NAMED([name for name, _ in named], [kind for _, kind in named])
 
 
 def type_info_of_arrow(arrow_type: pa.DataType) -> TypeInformation:
@@ -97,7 +89,7 @@ def type_info_of_arrow(arrow_type: pa.DataType) -> TypeInformation:
         case _ if is_.is_fixed_size_binary(arrow_type):
             return Types.PRIMITIVE_ARRAY(Types.BYTE())
         case _ if is_.is_struct(arrow_type):
-            return _row_of_arrow(arrow_type)
+            return typed_schema_from_arrow(arrow_type)
         case _ if is_.is_map(arrow_type):
             key = type_info_of_arrow(arrow_type.key_type)
             value = type_info_of_arrow(arrow_type.item_type)
@@ -141,18 +133,13 @@ _ARROW_TYPES = {
 }
 
 
-def _row_of_arrow(fields: Iterable[pa.Field[Any]]) -> RowTypeInfo:
-    named = [(field.name, type_info_of_arrow(field.type)) for field in fields]
-    return Types.ROW_NAMED([name for name, _ in named], [kind for _, kind in named])
-
-
 def _known(declared: Any, inside: tuple[Any, ...]) -> TypeInformation | None:
     """The type, or None where `declared` is nothing known; `inside` are the classes around it."""
     match declared:
         case TypeInformation():
             return declared
         case pa.Schema():
-            return _row_of_arrow(declared)
+            return typed_schema_from_arrow(declared)
         case pa.DataType():
             return type_info_of_arrow(declared)
         case type() if declared in _PYTHON_TYPES:

@@ -14,7 +14,7 @@ import pytest
 
 from tidegate.core.errors import MissingField, TypeMismatch
 from tidegate.types.arrow import arrow_format
-from tidegate.types.infer import as_type_info, type_info_of
+from tidegate.types.infer import as_type_info
 from tidegate.types.instant import Instant
 from tidegate.types.row import Row, RowKind
 from tidegate.types.typeinfo import ArrowTypeInfo, ExternalTypeInfo, LocalTimeTypeInfo, Types
@@ -155,7 +155,7 @@ def test_records_inside_records_are_structs():
         Types.MAP(Types.PICKLED_BYTE_ARRAY(), Types.STRING()),
         ExternalTypeInfo(Types.PICKLED_BYTE_ARRAY()),
         Types.TUPLE([]),
-        type_info_of(LikeADict),
+        as_type_info(LikeADict),
     ],
     ids=str,
 )
@@ -443,7 +443,7 @@ def test_a_dataclass_that_lost_a_field_is_refused():
     point = Point(1, 2.0)
     del point.y
     with pytest.raises(TypeMismatch, match="it lacks a field"):
-        arrow_format(type_info_of(Point)).encode([point])
+        arrow_format(as_type_info(Point)).encode([point])
 
 
 def test_an_instance_of_a_subclass_is_refused_because_its_fields_would_be_lost():

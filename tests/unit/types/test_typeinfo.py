@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tidegate.types.infer import type_info_of
+from tidegate.types.infer import as_type_info
 from tidegate.types.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -53,7 +53,7 @@ SHOWN = [
         LocalTimeTypeInfo(LocalTimeTypeInfo.TimeType.LOCAL_DATE),
         "LocalTimeTypeInfo<LOCAL_DATE>",
     ),
-    (type_info_of(Point), "Point(x: Long, y: Double)"),
+    (as_type_info(Point), "Point(x: Long, y: Double)"),
 ]
 
 
