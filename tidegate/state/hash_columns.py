@@ -29,6 +29,7 @@ from tidegate.state.stable_hash import (
     hash_float,
     stable_hash,
 )
+from tidegate.types.columns import is_binary, is_text
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -54,9 +55,9 @@ def hash_column(column: pa.Array[Any]) -> Hashes:
         return hash_column(column.storage)
     if pa.types.is_null(kind):
         return np.full(len(column), NONE_HASH, np.uint64)
-    if _is_text(kind):
+    if is_text(kind):
         return _hash_binary(column, seed=0)
-    if _is_binary(kind):
+    if is_binary(kind):
         return _hash_binary(column, seed=BYTES_SEED)
     if pa.types.is_decimal(kind):
         return _hash_dictionary(column.dictionary_encode())
@@ -155,8 +156,8 @@ def _hash_binary(column: pa.Array[Any], seed: int) -> Hashes:
     import polars_hash
 
     # Polars holds text and bytes as views; Arrow makes these several times faster than Polars.
-    is_text = _is_text(column.type)
-    series = pl.Series("key", column.cast(pa.string_view() if is_text else pa.binary_view()))
+    view = pa.string_view() if is_text(column.type) else pa.binary_view()
+    series = pl.Series("key", column.cast(view))
     expression = polars_hash.col("key").nchash.xxh3_64(seed=seed)
     hashed = series.to_frame().select(expression).to_series()
     return hashed.fill_null(NONE_HASH).to_numpy()
@@ -221,18 +222,3 @@ def _with_nulls(hashes: Hashes, column: pa.Array[Any]) -> Hashes:
     if column.null_count:
         hashes[column.is_null().to_numpy(zero_copy_only=False)] = NONE_HASH
     return hashes
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )

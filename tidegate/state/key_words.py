@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidegate.state.hash_columns import Hashes, hash_column
 from tidegate.state.word_index import Words
+from tidegate.types.columns import is_binary, is_text
 
 _INLINE_BYTES: Final = 12
 """What Arrow's views of text and bytes hold beside the length, instead of a pointer."""
@@ -58,15 +59,7 @@ def words_of(column: pa.Array[Any]) -> KeyWords:
 
 
 def is_text_or_bytes(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )
+    return is_text(kind) or is_binary(kind)
 
 
 _NO_ROWS: Final = np.empty(0, np.intp)

@@ -24,6 +24,7 @@ from tidegate.types.columns import (
     TextCodec,
     Unfit,
     ZonelessTimeCodec,
+    is_text,
 )
 from tidegate.types.nested import ListCodec, MapCodec, StructCodec
 from tidegate.types.records import (
@@ -155,7 +156,8 @@ class ArrowFormat:
         else:
             raise MissingField(field.name, available, f"a batch for {self.type_info}")
         try:
-            if _is_text(column.type) != _is_text(field.type):  # Arrow would parse and print numbers
+            # Arrow would parse and print numbers.
+            if _holds_text(column.type) != _holds_text(field.type):
                 raise pa.ArrowInvalid(f"expected a column of type {field.type}")
             return column.cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
@@ -204,14 +206,8 @@ def _plain_class(codec: ColumnCodec) -> type | None:
             return None
 
 
-def _is_text(arrow_type: Any) -> bool:
-    if pa.types.is_dictionary(arrow_type):
-        return _is_text(arrow_type.value_type)
-    return (
-        pa.types.is_string(arrow_type)
-        or pa.types.is_large_string(arrow_type)
-        or pa.types.is_string_view(arrow_type)
-    )
+def _holds_text(arrow_type: Any) -> bool:
+    return is_text(arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type)
 
 
 def arrow_format(type_info: TypeInformation) -> ArrowFormat | None:

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from numbers import Number
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -337,6 +337,30 @@ class ArrowValueCodec(ColumnCodec):
             return pa.array(values, self.arrow_type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as failure:
             raise Unfit(f"Arrow cannot make it {self.arrow_type}: {failure}") from None
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column holds text, in any of the forms that Arrow has for it."""
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether a column holds bytes, in any form."""
+    return (
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
+
+
+def is_list(kind: pa.DataType) -> TypeGuard[pa.ListType[Any]]:
+    """Whether a column holds lists, in any form."""
+    return (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
 
 
 def require(values: Sequence[Any], kind: type | tuple[type, ...], expected: str) -> None:

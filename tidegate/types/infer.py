@@ -12,6 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import pyarrow as pa
 
+from tidegate.types.columns import is_list
 from tidegate.types.instant import Instant
 from tidegate.types.typeinfo import (
     ArrowTypeInfo,
@@ -94,11 +95,7 @@ def type_info_of_arrow(arrow_type: pa.DataType) -> TypeInformation:
             key = type_info_of_arrow(arrow_type.key_type)
             value = type_info_of_arrow(arrow_type.item_type)
             return Types.MAP(key, value)
-        case _ if (
-            is_.is_list(arrow_type)
-            or is_.is_large_list(arrow_type)
-            or is_.is_fixed_size_list(arrow_type)
-        ):
+        case _ if is_list(arrow_type):
             return Types.LIST(type_info_of_arrow(arrow_type.value_type))
         case _:
             return ArrowTypeInfo(arrow_type)

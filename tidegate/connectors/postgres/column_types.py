@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.types.columns import BigDecimalCodec, InstantCodec
+from tidegate.types.columns import BigDecimalCodec, InstantCodec, is_binary, is_list, is_text
 
 _INTEGERS = frozenset({"int2", "int4", "int8"})
 _FLOATS = frozenset({"float4", "float8"})
@@ -26,13 +26,13 @@ def fits(arrow_type: Any, base: str, element: str | None) -> bool:
         return fits(arrow_type.value_type, base, element)
     if pa.types.is_null(arrow_type):
         return True
-    if _is_list(arrow_type):
+    if is_list(arrow_type):
         return base in DOCUMENTS or (element is not None and _is_element(arrow_type, element))
     return element is None and base in _targets(arrow_type, base)
 
 
 def _is_element(arrow_type: Any, element: str) -> bool:
-    while _is_list(arrow_type):  # an array of arrays has the type of an array
+    while is_list(arrow_type):  # an array of arrays has the type of an array
         arrow_type = arrow_type.value_type
     is_plain = not pa.types.is_nested(arrow_type) or arrow_type == _BIG_DECIMAL
     return is_plain and fits(arrow_type, element, None)
@@ -40,7 +40,7 @@ def _is_element(arrow_type: Any, element: str) -> bool:
 
 def _targets(arrow_type: Any, base: str) -> frozenset[str]:
     types = pa.types
-    if _is_text(arrow_type):
+    if is_text(arrow_type):
         return frozenset({base}) - _NO_TEXT
     if types.is_boolean(arrow_type):
         return frozenset({"bool"})
@@ -50,7 +50,7 @@ def _targets(arrow_type: Any, base: str) -> frozenset[str]:
         return _NUMBERS if arrow_type.scale == 0 else _FLOATS | {"numeric"}
     if types.is_floating(arrow_type) or arrow_type == _BIG_DECIMAL:
         return _FLOATS | {"numeric"}
-    if _is_binary(arrow_type):
+    if is_binary(arrow_type):
         return frozenset({"bytea"})
     if types.is_date(arrow_type):
         return frozenset({"date", "timestamp"})
@@ -72,13 +72,13 @@ def as_text(column: pa.Array[Any]) -> pa.Array[Any]:
         return as_text(column.dictionary_decode())
     if pa.types.is_string_view(arrow_type):
         return column.cast(pa.string())
-    if _is_binary(arrow_type):
+    if is_binary(arrow_type):
         return _each(column, lambda value: f"\\x{value.hex()}")
     if arrow_type == _BIG_DECIMAL:
         return _part(column, 0)
     if arrow_type == _INSTANT:
         return _as_timestamps(column)
-    if _is_list(arrow_type):
+    if is_list(arrow_type):
         return _each(column, _array_literal)
     return column
 
@@ -121,30 +121,3 @@ def _element(value: Any) -> str:
             text = str(value)
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _is_text(arrow_type: Any) -> bool:
-    types = pa.types
-    return (
-        types.is_string(arrow_type)
-        or types.is_large_string(arrow_type)
-        or types.is_string_view(arrow_type)
-    )
-
-
-def _is_binary(arrow_type: Any) -> bool:
-    types = pa.types
-    return (
-        types.is_binary(arrow_type)
-        or types.is_large_binary(arrow_type)
-        or types.is_fixed_size_binary(arrow_type)
-    )
-
-
-def _is_list(arrow_type: Any) -> bool:
-    types = pa.types
-    return (
-        types.is_list(arrow_type)
-        or types.is_large_list(arrow_type)
-        or types.is_fixed_size_list(arrow_type)
-    )
