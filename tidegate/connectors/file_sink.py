@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Self
 
 from tidegate.connectors.file_encodings import FileEncoding
-from tidegate.connectors.fluent import FluentBuilder
 from tidegate.connectors.part_files import (
     OutputFileConfig,
     PartCommitter,
@@ -23,6 +22,7 @@ from tidegate.connectors.sink import (
     SupportsCommitter,
     WriterContext,
 )
+from tidegate.core.fluent import FluentBuilder
 
 __all__ = ["FileSink", "FileSinkBuilder", "OutputFileConfig"]
 

@@ -10,9 +10,9 @@ from typing import Any, Self
 import pyarrow as pa
 
 from tidegate.connectors.file_encodings import field_names, field_values
-from tidegate.connectors.fluent import FluentBuilder
 from tidegate.connectors.serialization import SerializationSchema
 from tidegate.core.errors import ConfigError
+from tidegate.core.fluent import FluentBuilder
 from tidegate.stream.batch import Batch
 from tidegate.types.infer import as_type_info
 from tidegate.types.row import Row

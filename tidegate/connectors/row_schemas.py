@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.connectors.file_formats import CsvParser, TypedJsonParser, require_columns
-from tidegate.connectors.fluent import FluentBuilder
 from tidegate.connectors.lines import LineParser, UnreadableLines
 from tidegate.connectors.serialization import DeserializationSchema
 from tidegate.core.errors import ConfigError
+from tidegate.core.fluent import FluentBuilder
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.infer import as_type_info
 from tidegate.types.typeinfo import TypeInformation

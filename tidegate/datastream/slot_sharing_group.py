@@ -5,9 +5,10 @@ Slot i hosts subtask i of every operator, whatever its group.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
+from tidegate.core.fluent import FluentBuilder
 from tidegate.core.memory_size import MemorySize
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
@@ -44,43 +45,35 @@ class SlotSharingGroup:
 
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:
-        return SlotSharingGroup.Builder(SlotSharingGroup(name))
+        return SlotSharingGroup.Builder(name=name)
 
-    class Builder:
+    class Builder(FluentBuilder):
         """Adds resources one by one."""
 
-        def __init__(self, group: SlotSharingGroup) -> None:
-            self._group = group
-
         def set_cpu_cores(self, cpu_cores: float) -> Self:
-            self._group = replace(self._group, cpu_cores=cpu_cores)
-            return self
+            return self._with(cpu_cores=cpu_cores)
 
         def set_task_heap_memory(self, task_heap_memory: MemorySize) -> Self:
-            self._group = replace(self._group, task_heap_memory=task_heap_memory)
-            return self
+            return self._with(task_heap_memory=task_heap_memory)
 
         def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> Self:
             return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
 
         def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize) -> Self:
-            self._group = replace(self._group, task_off_heap_memory=task_off_heap_memory)
-            return self
+            return self._with(task_off_heap_memory=task_off_heap_memory)
 
         def set_task_off_heap_memory_mb(self, task_off_heap_memory_mb: int) -> Self:
             return self.set_task_off_heap_memory(MemorySize.of_mebi_bytes(task_off_heap_memory_mb))
 
         def set_managed_memory(self, managed_memory: MemorySize) -> Self:
-            self._group = replace(self._group, managed_memory=managed_memory)
-            return self
+            return self._with(managed_memory=managed_memory)
 
         def set_managed_memory_mb(self, managed_memory_mb: int) -> Self:
             return self.set_managed_memory(MemorySize.of_mebi_bytes(managed_memory_mb))
 
         def set_external_resource(self, name: str, value: float) -> Self:
-            resources = {**self._group.external_resources, name: value}
-            self._group = replace(self._group, external_resources=resources)
-            return self
+            known = self._chosen.get("external_resources", {})
+            return self._with(external_resources={**known, name: value})
 
         def build(self) -> SlotSharingGroup:
-            return self._group
+            return SlotSharingGroup(**self._chosen)

@@ -11,8 +11,8 @@ from typing import Any
 from tidegate.core.clock import Clock
 from tidegate.core.durations import as_milliseconds
 from tidegate.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
-from tidegate.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
-from tidegate.state.hashmap_handles import Handle, PlaceHolder
+from tidegate.state.handles import AggregatingState, ListState, ReducingState, ValueState
+from tidegate.state.hashmap_handles import Handle, HashMapMapState, PlaceHolder
 from tidegate.state.tables import Table
 from tidegate.state.ttl import StateTtlConfig, StateVisibility, UpdateType
 from tidegate.types.privacy import ATOMIC
@@ -193,7 +193,7 @@ class TtlListState(_TtlHandle, ListState[Any]):
             self.clear()
 
 
-class TtlMapState(_TtlHandle, MapState[Any, Any]):
+class TtlMapState(_TtlHandle, HashMapMapState):
     """A map per key; its entries expire one by one."""
 
     __slots__ = ()
@@ -218,13 +218,6 @@ class TtlMapState(_TtlHandle, MapState[Any, Any]):
             stored.update(timed)
         elif timed:
             self._values[self._holder.place] = timed
-
-    def remove(self, key: Any) -> None:
-        stored = self._owned()
-        if stored is not None:
-            stored.pop(key, None)
-            if not stored:
-                self.clear()
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         found = ((key, self._timed(key)) for key in list(self._owned() or ()))

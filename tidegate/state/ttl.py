@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from tidegate.core.durations import DurationLike, as_milliseconds, as_timedelta
 from tidegate.core.errors import ConfigError
+from tidegate.core.fluent import FluentBuilder
 
 
 class UpdateType(Enum):
@@ -132,24 +133,19 @@ class StateTtlConfig:
         return self.update_type is not UpdateType.Disabled
 
 
-class Builder:
+class Builder(FluentBuilder):
     """Collects the settings of a StateTtlConfig, as in PyFlink."""
 
     def __init__(self, ttl: DurationLike) -> None:
-        self._ttl = as_timedelta(ttl)
-        self._update_type = UpdateType.OnCreateAndWrite
-        self._visibility = StateVisibility.NeverReturnExpired
-        self._characteristic = TtlTimeCharacteristic.ProcessingTime
+        super().__init__(ttl=as_timedelta(ttl))
         self._strategies: dict[CleanupStrategies.Strategies, Any] = {}
         self._in_background = True
 
     def set_ttl(self, ttl: DurationLike) -> Self:
-        self._ttl = as_timedelta(ttl)
-        return self
+        return self._with(ttl=as_timedelta(ttl))
 
     def set_update_type(self, update_type: UpdateType) -> Self:
-        self._update_type = update_type
-        return self
+        return self._with(update_type=update_type)
 
     def update_ttl_on_create_and_write(self) -> Self:
         return self.set_update_type(UpdateType.OnCreateAndWrite)
@@ -158,8 +154,7 @@ class Builder:
         return self.set_update_type(UpdateType.OnReadAndWrite)
 
     def set_state_visibility(self, state_visibility: StateVisibility) -> Self:
-        self._visibility = state_visibility
-        return self
+        return self._with(state_visibility=state_visibility)
 
     def return_expired_if_not_cleaned_up(self) -> Self:
         return self.set_state_visibility(StateVisibility.ReturnExpiredIfNotCleanedUp)
@@ -168,8 +163,7 @@ class Builder:
         return self.set_state_visibility(StateVisibility.NeverReturnExpired)
 
     def set_ttl_time_characteristic(self, characteristic: TtlTimeCharacteristic) -> Self:
-        self._characteristic = characteristic
-        return self
+        return self._with(ttl_time_characteristic=characteristic)
 
     def use_processing_time(self) -> Self:
         return self.set_ttl_time_characteristic(TtlTimeCharacteristic.ProcessingTime)
@@ -205,13 +199,8 @@ class Builder:
         return self
 
     def build(self) -> StateTtlConfig:
-        return StateTtlConfig(
-            self._ttl,
-            self._update_type,
-            self._visibility,
-            self._characteristic,
-            CleanupStrategies(self._strategies, self._in_background),
-        )
+        cleanup = CleanupStrategies(self._strategies, self._in_background)
+        return StateTtlConfig(**self._chosen, cleanup_strategies=cleanup)
 
 
 # PyFlink reaches these through the configuration's class; slots leave the class open for that.

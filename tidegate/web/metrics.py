@@ -60,17 +60,9 @@ class _Jobs(Collector):
         yield states
 
     def _of_subtasks(self) -> Iterator[GaugeMetricFamily]:
-        prefix = "flink_taskmanager_job_task_"
-        read = GaugeMetricFamily(f"{prefix}numRecordsIn", "Records received.", labels=_TASK)
-        sent = GaugeMetricFamily(f"{prefix}numRecordsOut", "Records sent.", labels=_TASK)
-        waiting = GaugeMetricFamily(
-            f"{prefix}operator_pendingRecords", "Records that wait to be read.", labels=_TASK
-        )
-        aligned = GaugeMetricFamily(
-            f"{prefix}checkpointAlignmentTime", "Nanoseconds, for the last one.", labels=_TASK
-        )
-        delayed = GaugeMetricFamily(
-            f"{prefix}checkpointStartDelayNanos", "For the last one.", labels=_TASK
+        read, sent, waiting, aligned, delayed = (
+            GaugeMetricFamily(f"flink_taskmanager_job_task_{name}", text, labels=_TASK)
+            for name, text in _OF_SUBTASK.items()
         )
         for job in self._jobs:
             record = job.checkpoints.latest_completed
@@ -91,6 +83,15 @@ class _Jobs(Collector):
                     aligned.add_metric(names, _NANOSECONDS * done.alignment)
                     delayed.add_metric(names, _NANOSECONDS * done.start_delay)
         yield from (read, sent, waiting, aligned, delayed)
+
+
+_OF_SUBTASK = {
+    "numRecordsIn": "Records received.",
+    "numRecordsOut": "Records sent.",
+    "operator_pendingRecords": "Records that wait to be read.",
+    "checkpointAlignmentTime": "Nanoseconds, for the last one.",
+    "checkpointStartDelayNanos": "For the last one.",
+}
 
 
 def _names(job: JobHandle) -> list[str]:

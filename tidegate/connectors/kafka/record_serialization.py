@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Self
 
-from tidegate.connectors.fluent import FluentBuilder
 from tidegate.connectors.serialization import SerializationSchema
 from tidegate.core.errors import ConfigError, UnencodableRecord
+from tidegate.core.fluent import FluentBuilder
 from tidegate.stream.batch import Batch
 
 Headers = Mapping[str, Any] | Sequence[tuple[str, Any]]

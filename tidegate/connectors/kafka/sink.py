@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Self
 
-from tidegate.connectors.fluent import FluentBuilder
 from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
 from tidegate.connectors.kafka.producer_settings import ProducerSettings
 from tidegate.connectors.kafka.record_serialization import (
@@ -20,6 +19,7 @@ from tidegate.connectors.sink import (
     WriterContext,
 )
 from tidegate.core.errors import ConfigError, ExternalError
+from tidegate.core.fluent import FluentBuilder
 
 _DELIVERIES = {
     DeliveryGuarantee.NONE: "does not wait for what it sends",

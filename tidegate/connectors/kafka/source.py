@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from tidegate.connectors.fluent import FluentBuilder
 from tidegate.connectors.guarantee import Replay
 from tidegate.connectors.kafka.consumer_settings import (
     CLIENT_ID_PREFIX,
@@ -32,6 +31,7 @@ from tidegate.connectors.source import (
     SplitEnumerator,
 )
 from tidegate.core.errors import ConfigError
+from tidegate.core.fluent import FluentBuilder
 from tidegate.types.typeinfo import TypeInformation
 
 

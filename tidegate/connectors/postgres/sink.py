@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Self
 
-from tidegate.connectors.fluent import FluentBuilder
 from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
 from tidegate.connectors.postgres.session import Server
 from tidegate.connectors.postgres.transactions import TransactionCommitter, TransactionWriter
@@ -14,6 +13,7 @@ from tidegate.connectors.postgres.writers import InsertWriter, TableWriter, Targ
 from tidegate.connectors.sink import Committer, SupportsCommitter, WriterContext
 from tidegate.core.durations import DurationLike, as_timedelta
 from tidegate.core.errors import ConfigError
+from tidegate.core.fluent import FluentBuilder
 
 _APPLICATION = "tidegate"
 

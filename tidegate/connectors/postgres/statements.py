@@ -15,6 +15,7 @@ from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
 from tidegate.connectors.postgres.session import Server, Session, failure
 from tidegate.connectors.sink import Sink, SinkWriter, WriterContext
 from tidegate.core.errors import ConfigError, DatabaseFailed, RowRefused, shorten
+from tidegate.core.fluent import FluentBuilder
 from tidegate.stream.batch import Batch
 from tidegate.types.typeinfo import CompositeTypeInfo, TypeInformation
 
@@ -35,7 +36,7 @@ _NOT_OURS = frozenset({"reWriteBatchedInserts", "ApplicationName", "prepareThres
 class JdbcConnectionOptions:
     """Where to connect, as the JDBC driver of PostgreSQL would be told."""
 
-    url: str
+    url: str = ""
     user_name: str | None = None
     password: str | None = None
 
@@ -63,11 +64,8 @@ class JdbcConnectionOptions:
     def __repr__(self) -> str:
         return f"JdbcConnectionOptions({self.url.partition('?')[0]!r})"
 
-    class JdbcConnectionOptionsBuilder:
+    class JdbcConnectionOptionsBuilder(FluentBuilder):
         """The options one by one."""
-
-        def __init__(self) -> None:
-            self._options = JdbcConnectionOptions("")
 
         def with_url(self, url: str) -> Self:
             return self._with(url=url)
@@ -83,11 +81,7 @@ class JdbcConnectionOptions:
             return self._with(password=password)
 
         def build(self) -> JdbcConnectionOptions:
-            return self._options
-
-        def _with(self, **options: str) -> Self:
-            self._options = replace(self._options, **options)
-            return self
+            return JdbcConnectionOptions(**self._chosen)
 
 
 @dataclass(frozen=True, slots=True)

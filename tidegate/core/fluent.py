@@ -1,4 +1,4 @@
-"""What the builders of sources, sinks and schemas share."""
+"""What builders in PyFlink's style share."""
 
 from __future__ import annotations
 
