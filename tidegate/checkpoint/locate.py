@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from tidegate.checkpoint.checkpoint import Checkpoint
-from tidegate.checkpoint.layout import (
-    METADATA,
-    directory_of,
-    epoch_of,
-    id_of,
-    is_part,
-    published,
-)
+from tidegate.checkpoint.layout import METADATA, directory_of, epoch_of, id_of, is_part, published
 from tidegate.checkpoint.metadata import decode
 from tidegate.checkpoint.ownership import owned_since
 from tidegate.checkpoint.store import Unreadable
-from tidegate.core.errors import (
-    BlobNotFound,
-    CorruptCheckpoint,
-    NoCheckpoint,
-    UnsupportedFormat,
-)
+from tidegate.core.errors import BlobNotFound, CorruptCheckpoint, NoCheckpoint, UnsupportedFormat
 from tidegate.core.ids import JobId
 from tidegate.state.snapshot import StoredFile
 from tidegate.state.snapshot_reader import CheckpointLocation, place_of

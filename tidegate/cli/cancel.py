@@ -6,14 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.jobs import (
-    AsJson,
-    absolute,
-    complete_job,
-    connect,
-    find_running,
-    print_json,
-)
+from tidegate.cli.jobs import AsJson, absolute, complete_job, connect, find_running, print_json
 from tidegate.cli.progress import acknowledgements, wait_for_end, watching
 from tidegate.cli.savepoint import Format, FormatOption
 from tidegate.core.errors import ConfigError, TidegateError, UnknownJob

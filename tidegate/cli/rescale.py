@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.jobs import AsJson, JobArgument, connect, find_running, print_json
-from tidegate.cli.progress import (
-    Show,
-    acknowledgements,
-    restored,
-    watch_catching_up,
-    watching,
-)
+from tidegate.cli.progress import Show, acknowledgements, restored, watch_catching_up, watching
 from tidegate.core.errors import OrderRefused
 
 if TYPE_CHECKING:

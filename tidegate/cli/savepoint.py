@@ -7,14 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.jobs import (
-    AsJson,
-    absolute,
-    complete_job,
-    connect,
-    find_running,
-    print_json,
-)
+from tidegate.cli.jobs import AsJson, absolute, complete_job, connect, find_running, print_json
 from tidegate.cli.progress import acknowledgements, watching
 from tidegate.core.errors import ConfigError, OrderRefused
 from tidegate.web.registry import running_jobs

@@ -6,14 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.jobs import (
-    AsJson,
-    JobArgument,
-    absolute,
-    connect,
-    find_running,
-    print_json,
-)
+from tidegate.cli.jobs import AsJson, JobArgument, absolute, connect, find_running, print_json
 from tidegate.cli.progress import acknowledgements, wait_for_end, watching
 from tidegate.cli.savepoint import Format, FormatOption
 

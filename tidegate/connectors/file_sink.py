@@ -9,19 +9,9 @@ from __future__ import annotations
 from typing import Self
 
 from tidegate.connectors.file_encodings import FileEncoding
-from tidegate.connectors.part_files import (
-    OutputFileConfig,
-    PartCommitter,
-    PartSettings,
-    PartWriter,
-)
+from tidegate.connectors.part_files import OutputFileConfig, PartCommitter, PartSettings, PartWriter
 from tidegate.connectors.rolling import BucketAssigner, RollingPolicy
-from tidegate.connectors.sink import (
-    Committer,
-    CommittingWriter,
-    SupportsCommitter,
-    WriterContext,
-)
+from tidegate.connectors.sink import Committer, CommittingWriter, SupportsCommitter, WriterContext
 from tidegate.core.fluent import FluentBuilder
 
 __all__ = ["FileSink", "FileSinkBuilder", "OutputFileConfig"]

@@ -9,10 +9,7 @@ from tidegate.connectors.sink import Sink
 from tidegate.operators.base import Operator
 from tidegate.operators.endpoints import SinkFunctionOperator, SinkOperator
 from tidegate.operators.functions import SinkFunction
-from tidegate.operators.two_phase_commit import (
-    TwoPhaseCommitOperator,
-    TwoPhaseCommitSinkFunction,
-)
+from tidegate.operators.two_phase_commit import TwoPhaseCommitOperator, TwoPhaseCommitSinkFunction
 from tidegate.types.arrow import ArrowFormat
 
 SinkLike = SinkFunction | TwoPhaseCommitSinkFunction | Sink | Callable[[Any], Any]

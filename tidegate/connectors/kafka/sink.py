@@ -12,12 +12,7 @@ from tidegate.connectors.kafka.record_serialization import (
     KafkaRecordSerializationSchema,
     Serializer,
 )
-from tidegate.connectors.sink import (
-    Committer,
-    CommittingWriter,
-    SupportsCommitter,
-    WriterContext,
-)
+from tidegate.connectors.sink import Committer, CommittingWriter, SupportsCommitter, WriterContext
 from tidegate.core.errors import ConfigError, ExternalError
 from tidegate.core.fluent import FluentBuilder
 

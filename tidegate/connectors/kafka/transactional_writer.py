@@ -23,12 +23,7 @@ from tidegate.connectors.kafka.producer_settings import (
 from tidegate.connectors.kafka.producing import DELIVERY_TIMEOUT_MS, RecordProducer
 from tidegate.connectors.kafka.record_serialization import KafkaRecordSerializationSchema
 from tidegate.connectors.kafka.transaction_ids import TransactionalIdNames, TransactionalIds
-from tidegate.connectors.kafka.transactions import (
-    Described,
-    KafkaTransaction,
-    State,
-    Transactions,
-)
+from tidegate.connectors.kafka.transactions import Described, KafkaTransaction, State, Transactions
 from tidegate.connectors.sink import CommittingWriter, WriterContext
 from tidegate.core.errors import ConfigError, KafkaFailed
 from tidegate.core.ids import CheckpointId

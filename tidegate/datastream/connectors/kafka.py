@@ -9,12 +9,7 @@ from tidegate.connectors.kafka.record_serialization import (
     KafkaRecordSerializationSchemaBuilder,
     KafkaTopicSelector,
 )
-from tidegate.connectors.kafka.sink import (
-    FlinkKafkaProducer,
-    KafkaSink,
-    KafkaSinkBuilder,
-    Semantic,
-)
+from tidegate.connectors.kafka.sink import FlinkKafkaProducer, KafkaSink, KafkaSinkBuilder, Semantic
 from tidegate.connectors.kafka.source import FlinkKafkaConsumer, KafkaSource, KafkaSourceBuilder
 
 __all__ = [
