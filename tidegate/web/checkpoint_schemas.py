@@ -9,33 +9,25 @@ from tidegate.web.schema_forms import (
     TEXT,
     array_of,
     choice,
+    fields,
     mapping_of,
     object_of,
     or_null,
 )
 
-_QUANTILE = or_null(NUMBER)
 _STATS = object_of(
     {
-        **dict.fromkeys(("min", "max", "avg"), INTEGER),
-        **dict.fromkeys(("p50", "p90", "p95", "p99", "p999"), _QUANTILE),
+        **fields(INTEGER, "min", "max", "avg"),
+        **fields(or_null(NUMBER), "p50", "p90", "p95", "p99", "p999"),
     }
 )
 _STATUS = choice(("IN_PROGRESS", "COMPLETED", "FAILED"))
-_WORK = dict.fromkeys(
-    (
-        "latest_ack_timestamp",
-        "checkpointed_size",
-        "state_size",
-        "end_to_end_duration",
-        "alignment_buffered",
-        "processed_data",
-        "persisted_data",
-        "num_subtasks",
-        "num_acknowledged_subtasks",
-    ),
-    INTEGER,
-)
+_WORK = {
+    **fields(INTEGER, "latest_ack_timestamp", "checkpointed_size", "state_size"),
+    **fields(INTEGER, "end_to_end_duration", "alignment_buffered"),
+    **fields(INTEGER, "processed_data", "persisted_data"),
+    **fields(INTEGER, "num_subtasks", "num_acknowledged_subtasks"),
+}
 _TASK = {"id": INTEGER, "status": _STATUS, **_WORK}
 CHECKPOINT = object_of(
     {
@@ -57,17 +49,16 @@ CHECKPOINT = object_of(
 CHECKPOINTS = object_of(
     {
         "counts": object_of(
-            dict.fromkeys(("restored", "total", "in_progress", "completed", "failed"), INTEGER)
+            fields(INTEGER, "restored", "total", "in_progress", "completed", "failed")
         ),
         "summary": mapping_of(_STATS),
         "latest": object_of(
             {
-                **dict.fromkeys(("completed", "savepoint", "failed"), or_null(CHECKPOINT)),
+                **fields(or_null(CHECKPOINT), "completed", "savepoint", "failed"),
                 "restored": or_null(
                     object_of(
                         {
-                            "id": INTEGER,
-                            "restore_timestamp": INTEGER,
+                            **fields(INTEGER, "id", "restore_timestamp"),
                             "is_savepoint": BOOLEAN,
                             "external_path": TEXT,
                         }
@@ -81,14 +72,11 @@ CHECKPOINTS = object_of(
 CHECKPOINT_CONFIG = object_of(
     {
         "mode": choice(("exactly_once", "at_least_once")),
-        **dict.fromkeys(("interval", "timeout", "min_pause", "max_concurrent"), INTEGER),
+        **fields(INTEGER, "interval", "timeout", "min_pause", "max_concurrent"),
         "externalization": mapping_of(BOOLEAN),
-        "state_backend": TEXT,
-        "checkpoint_storage": TEXT,
-        "unaligned_checkpoints": BOOLEAN,
-        "tolerable_failed_checkpoints": INTEGER,
-        "aligned_checkpoint_timeout": INTEGER,
-        "checkpoints_after_tasks_finish": BOOLEAN,
+        **fields(TEXT, "state_backend", "checkpoint_storage"),
+        **fields(INTEGER, "tolerable_failed_checkpoints", "aligned_checkpoint_timeout"),
+        **fields(BOOLEAN, "unaligned_checkpoints", "checkpoints_after_tasks_finish"),
         "state_changelog_enabled": BOOLEAN,
     }
 )

@@ -18,6 +18,11 @@ def object_of(properties: Schema, optional: tuple[str, ...] = ()) -> Schema:
     return {"type": "object", "properties": properties, "required": required}
 
 
+def fields(schema: Schema, *names: str) -> Schema:
+    """Properties of an object that look alike."""
+    return dict.fromkeys(names, schema)
+
+
 def array_of(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 

@@ -12,6 +12,7 @@ from tidegate.web.schema_forms import (
     array_of,
     choice,
     described,
+    fields,
     mapping_of,
     object_of,
     or_null,
@@ -24,29 +25,20 @@ EMPTY = object_of({})
 
 OVERVIEW = object_of(
     {
-        "taskmanagers": INTEGER,
-        "slots-total": INTEGER,
-        "slots-available": INTEGER,
-        "jobs-running": INTEGER,
-        "jobs-finished": INTEGER,
-        "jobs-cancelled": INTEGER,
-        "jobs-failed": INTEGER,
-        "flink-version": TEXT,
-        "flink-commit": TEXT,
+        **fields(INTEGER, "taskmanagers", "slots-total", "slots-available"),
+        **fields(INTEGER, "jobs-running", "jobs-finished", "jobs-cancelled", "jobs-failed"),
+        **fields(TEXT, "flink-version", "flink-commit"),
     }
 )
 CONFIG = object_of(
     {
-        "refresh-interval": INTEGER,
-        "timezone-name": TEXT,
-        "timezone-offset": INTEGER,
-        "flink-version": TEXT,
-        "flink-revision": TEXT,
+        **fields(INTEGER, "refresh-interval", "timezone-offset"),
+        **fields(TEXT, "timezone-name", "flink-version", "flink-revision"),
         "features": mapping_of(BOOLEAN),
     }
 )
 JOBS = object_of({"jobs": array_of(object_of({"id": ID, "status": STATE}))})
-_TIMES = {"start-time": INTEGER, "end-time": INTEGER, "duration": INTEGER}
+_TIMES = fields(INTEGER, "start-time", "end-time", "duration")
 JOBS_OVERVIEW = object_of(
     {
         "jobs": array_of(
@@ -82,9 +74,7 @@ _PLAN = object_of(
                 {
                     "id": ID,
                     "parallelism": INTEGER,
-                    "operator": TEXT,
-                    "operator_strategy": TEXT,
-                    "description": TEXT,
+                    **fields(TEXT, "operator", "operator_strategy", "description"),
                     "optimizer_properties": mapping_of({}),
                     "inputs": array_of(
                         object_of(
@@ -113,16 +103,14 @@ JOB = object_of(
         "state": STATE,
         "job-type": TEXT,
         **_TIMES,
-        "maxParallelism": INTEGER,
-        "now": INTEGER,
+        **fields(INTEGER, "maxParallelism", "now"),
         "timestamps": mapping_of(INTEGER),
         "vertices": array_of(
             object_of(
                 {
                     "id": ID,
                     "name": TEXT,
-                    "maxParallelism": INTEGER,
-                    "parallelism": INTEGER,
+                    **fields(INTEGER, "maxParallelism", "parallelism"),
                     "status": _EXECUTION,
                     **_TIMES,
                     "tasks": mapping_of(INTEGER),
@@ -147,9 +135,7 @@ JOB = object_of(
                     "What the job went on from last; null where it began with nothing.",
                     or_null(_RESTORE),
                 ),
-                "steps": INTEGER,
-                "step-duration": INTEGER,
-                "restarts": INTEGER,
+                **fields(INTEGER, "steps", "step-duration", "restarts"),
             }
         ),
     }
@@ -160,8 +146,7 @@ JOB_CONFIG = object_of(
         "name": TEXT,
         "execution-config": object_of(
             {
-                "execution-mode": TEXT,
-                "restart-strategy": TEXT,
+                **fields(TEXT, "execution-mode", "restart-strategy"),
                 "job-parallelism": INTEGER,
                 "object-reuse-mode": BOOLEAN,
                 "user-config": mapping_of(TEXT),
@@ -173,19 +158,13 @@ VERTEX = object_of(
     {
         "id": ID,
         "name": TEXT,
-        "parallelism": INTEGER,
-        "maxParallelism": INTEGER,
-        "now": INTEGER,
+        **fields(INTEGER, "parallelism", "maxParallelism", "now"),
         "subtasks": array_of(
             object_of(
                 {
-                    "subtask": INTEGER,
                     "status": _EXECUTION,
-                    "attempt": INTEGER,
-                    "endpoint": TEXT,
-                    "host": TEXT,
-                    "taskmanager-id": TEXT,
-                    "start_time": INTEGER,
+                    **fields(INTEGER, "subtask", "attempt", "start_time"),
+                    **fields(TEXT, "endpoint", "host", "taskmanager-id"),
                     **_TIMES,
                     "metrics": _IO_METRICS,
                 }
@@ -204,14 +183,12 @@ EXCEPTIONS = object_of(
                 "entries": array_of(
                     object_of(
                         {
-                            "exceptionName": TEXT,
-                            "stacktrace": TEXT,
+                            **fields(TEXT, "exceptionName", "stacktrace"),
                             "timestamp": INTEGER,
                             "failureLabels": mapping_of(TEXT),
-                            "taskName": or_null(TEXT),
-                            "endpoint": or_null(TEXT),
-                            "location": or_null(TEXT),
-                            "taskManagerId": or_null(TEXT),
+                            **fields(
+                                or_null(TEXT), "taskName", "endpoint", "location", "taskManagerId"
+                            ),
                             "concurrentExceptions": array_of(mapping_of({})),
                             "tidegate": object_of({"restarted": BOOLEAN}),
                         }
