@@ -27,14 +27,12 @@ def complete_job(incomplete: str) -> Iterator[tuple[str, str]]:
             yield record.job_id, record.name
 
 
-JobArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="JOB",
-        help="Its id, the beginning of its id, or its name.",
-        autocompletion=complete_job,
-    ),
-]
+JOB = typer.Argument(
+    metavar="JOB",
+    help="Its id, the beginning of its id, or its name.",
+    autocompletion=complete_job,
+)
+JobArgument = Annotated[str, JOB]
 _PLAIN_WIDTH = 1000
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.jobs import AsJson, absolute, complete_job, connect, find_running, print_json
+from tidegate.cli.jobs import JOB, AsJson, absolute, connect, find_running, print_json
 from tidegate.cli.progress import acknowledgements, watching
 from tidegate.core.errors import ConfigError, OrderRefused
 from tidegate.web.registry import running_jobs
@@ -31,14 +31,7 @@ FormatOption = Annotated[
 
 
 def savepoint(
-    job: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="JOB",
-            help="Its id, the beginning of its id, or its name.",
-            autocompletion=complete_job,
-        ),
-    ] = None,
+    job: Annotated[str | None, JOB] = None,
     directory: Annotated[
         str | None,
         typer.Argument(

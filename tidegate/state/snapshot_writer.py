@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -139,27 +139,18 @@ class SnapshotWriter:
             place: where tables go, if the target asks for them.
         """
         target = self._target
-        if isinstance(target, FileTarget) and target.format is SavepointFormat.CANONICAL:
-            return KeyedStateHandle(
-                metadata=frozen.metadata,
-                max_parallelism=frozen.max_parallelism,
-                key_groups=key_groups,
-                tables=self.write_tables(frozen, place or TablePlace("state", 0)),
-            )
-        chunks: tuple[ChunkHandle, ...] = ()
-        files: tuple[NativeFileHandle, ...] = ()
-        if frozen.native_form is None:
-            chunks = tuple(self._write_chunks(frozen.chunks()))
-        else:
-            files = tuple(self._write_native(frozen.native_files(), reusable))
-        return KeyedStateHandle(
+        handle = KeyedStateHandle(
             metadata=frozen.metadata,
             max_parallelism=frozen.max_parallelism,
             key_groups=key_groups,
-            chunks=chunks,
-            native_form=frozen.native_form,
-            native_files=files,
         )
+        if isinstance(target, FileTarget) and target.format is SavepointFormat.CANONICAL:
+            tables = self.write_tables(frozen, place or TablePlace("state", 0))
+            return replace(handle, tables=tables)
+        if frozen.native_form is None:
+            return replace(handle, chunks=tuple(self._write_chunks(frozen.chunks())))
+        files = tuple(self._write_native(frozen.native_files(), reusable))
+        return replace(handle, native_form=frozen.native_form, native_files=files)
 
     def write_tables(
         self, image: KeyedStateImage, place: TablePlace, states: Collection[str] | None = None

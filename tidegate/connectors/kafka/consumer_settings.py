@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from tidegate.connectors.kafka.client_settings import librdkafka_settings
+from tidegate.connectors.kafka.failures import bad_properties
 from tidegate.connectors.kafka.offsets import KafkaOffsetResetStrategy
 from tidegate.core.errors import ConfigError, ExternalError
 
@@ -138,9 +139,4 @@ def create_consumer(settings: ConsumerSettings, name: str, **callbacks: Any) -> 
     try:
         return Consumer(configuration, logger=_log)
     except KafkaException as error:
-        raise ConfigError(
-            "properties of the Kafka source",
-            settings.brokers,
-            f"{error.args[0].str()}; give properties of librdkafka, or those of Java's client "
-            "that it knows",
-        ) from None
+        raise bad_properties("source", settings.brokers, error) from None

@@ -6,7 +6,13 @@ import threading
 from datetime import timedelta
 from typing import Any
 
-from tidegate.core.errors import KafkaFailed, KafkaRefused, TidegateError, UnreadableInput
+from tidegate.core.errors import (
+    ConfigError,
+    KafkaFailed,
+    KafkaRefused,
+    TidegateError,
+    UnreadableInput,
+)
 
 _PROBE_SECONDS = 2.0
 
@@ -29,6 +35,16 @@ def as_error(error: Any, brokers: str, doing: str) -> TidegateError:
     if is_refusal(error):
         return KafkaRefused(brokers, error.str())
     return KafkaFailed(brokers, doing, error.str())
+
+
+def bad_properties(whose: str, brokers: str, failed: Exception) -> ConfigError:
+    """What a client said of the properties that it was to be made with."""
+    return ConfigError(
+        f"properties of the Kafka {whose}",
+        brokers,
+        f"{failed.args[0].str()}; give properties of librdkafka, or those of Java's client that "
+        "it knows",
+    )
 
 
 class ConnectionWatch:

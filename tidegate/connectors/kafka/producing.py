@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tidegate.connectors.kafka.failures import as_error, is_refusal
+from tidegate.connectors.kafka.failures import as_error, bad_properties, is_refusal
 from tidegate.connectors.kafka.producer_settings import DELIVERY_TIMEOUT, ProducerSettings
 from tidegate.connectors.kafka.record_serialization import KafkaRecordSerializationSchema, Message
 from tidegate.connectors.sink import CommittingWriter
@@ -54,12 +54,7 @@ class RecordProducer:
                 logger=_log,
             )
         except KafkaException as error:
-            raise ConfigError(
-                "properties of the Kafka sink",
-                self._brokers,
-                f"{error.args[0].str()}; give properties of librdkafka, or those of Java's client "
-                "that it knows",
-            ) from None
+            raise bad_properties("sink", self._brokers, error) from None
 
     def connect(self, topic: str | None) -> None:
         """Wait until a broker answers; it must know the topic, if all records go to one."""
