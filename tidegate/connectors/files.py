@@ -18,6 +18,7 @@ from tidegate.connectors.source import (
 from tidegate.connectors.splits import Cursor, KnownSplits, SequentialReader, deal
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ConfigError, UnreadableInput
+from tidegate.core.fluent import FluentBuilder
 from tidegate.types.typeinfo import TypeInformation
 
 
@@ -43,11 +44,11 @@ class FileSource(Source):
 
     @staticmethod
     def for_record_stream_format(stream_format: FileFormat, *paths: str) -> FileSourceBuilder:
-        return FileSourceBuilder(stream_format, paths)
+        return FileSourceBuilder(paths=paths, format=stream_format)
 
     @staticmethod
     def for_bulk_file_format(bulk_format: FileFormat, *paths: str) -> FileSourceBuilder:
-        return FileSourceBuilder(bulk_format, paths)
+        return FileSourceBuilder(paths=paths, format=bulk_format)
 
     def create_enumerator(self) -> SplitEnumerator:
         paths, format = self._paths, self._format
@@ -70,27 +71,20 @@ class FileSource(Source):
         return self._format.produced_type([file.path for file in files_below(self._paths)])
 
 
-class FileSourceBuilder:
+class FileSourceBuilder(FluentBuilder):
     """Settings of a FileSource, under PyFlink's names."""
-
-    def __init__(self, format: FileFormat, paths: Sequence[str]) -> None:
-        self._format = format
-        self._paths = paths
-        self._watch_every: timedelta | None = None
 
     def monitor_continuously(self, discovery_interval: Any) -> Self:
         """Look for new files at this interval: a timedelta, or PyFlink's Duration."""
         if not isinstance(discovery_interval, timedelta):
             discovery_interval = timedelta(milliseconds=discovery_interval.to_millis())
-        self._watch_every = discovery_interval
-        return self
+        return self._with(watch_every=discovery_interval)
 
     def process_static_file_set(self) -> Self:
-        self._watch_every = None
-        return self
+        return self._with(watch_every=None)
 
     def build(self) -> FileSource:
-        return FileSource(list(self._paths), self._format, self._watch_every)
+        return FileSource(**self._chosen)
 
 
 def files_below(paths: Sequence[str]) -> list[FoundFile]:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tidegate.core.durations import DurationLike, as_timedelta
 from tidegate.core.memory_size import MemorySize
@@ -117,8 +116,4 @@ class _BucketsByFunction(BucketAssigner):
             places.setdefault(name, []).append(place)
         if len(places) == 1:
             return [(names[0], batch)]
-        return [(name, batch.take(_as_array(found))) for name, found in places.items()]
-
-
-def _as_array(places: list[int]) -> npt.NDArray[np.intp]:
-    return np.array(places, np.intp)
+        return [(name, batch.take(np.array(found, np.intp))) for name, found in places.items()]

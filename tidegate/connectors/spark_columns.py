@@ -20,7 +20,7 @@ class SparkColumns:
 
     def __init__(self, type_info: TypeInformation | None, purpose: str) -> None:
         """`purpose` names what needs the columns, such as "a DataFrame"."""
-        format = None if type_info is None else arrow_format(type_info)
+        format = arrow_format(type_info)
         if type_info is None or format is None:
             raise GraphError(
                 f"{purpose} needs the type of the records: give the last operator an output_type"

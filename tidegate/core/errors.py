@@ -104,6 +104,15 @@ class InternalError(TidegateError):
     """Tidegate is wrong; please report it."""
 
 
+class _AtPlace(TidegateError):
+    """Something is wrong at a place: where, what, and the way out."""
+
+    sentence = "{}: {}; {}"
+
+    def __init__(self, place: str, problem: str, advice: str) -> None:
+        super().__init__(place, problem, advice)
+
+
 class ConfigError(UserError, ValueError):
     """A setting that makes no sense: its key, its value, and what to give instead."""
 
@@ -230,13 +239,8 @@ class StateTooLarge(UserError):
         super().__init__(size, limit)
 
 
-class NoCheckpoint(UserError, LookupError):
+class NoCheckpoint(_AtPlace, UserError, LookupError):
     """There is no checkpoint at the place from which a job shall start."""
-
-    sentence = "{}: {}; {}"
-
-    def __init__(self, place: str, found: str, advice: str) -> None:
-        super().__init__(place, found, advice)
 
 
 class NotNow(UserError):
@@ -267,13 +271,8 @@ class OrderRefused(UserError):
     """A job does not do what is asked of it, and says why."""
 
 
-class UnreadableInput(UserError, ValueError):
+class UnreadableInput(_AtPlace, UserError, ValueError):
     """What a source found cannot be read: its place, what is wrong there, and the way out."""
-
-    sentence = "{}: {}; {}"
-
-    def __init__(self, place: str, problem: str, advice: str) -> None:
-        super().__init__(place, problem, advice)
 
 
 class UndecodableRecord(UserError, ValueError):
@@ -419,13 +418,10 @@ class UnsuitableSpark(ExternalError):
         super().__init__(setting, value, advice)
 
 
-class LocalStateFailed(ExternalError):
+class LocalStateFailed(_AtPlace, ExternalError):
     """The local database of a state backend failed: its directory, the reason, and the way out."""
 
     sentence = "state on local disk in {}: {}; {}"
-
-    def __init__(self, directory: str, reason: str, advice: str) -> None:
-        super().__init__(directory, reason, advice)
 
 
 class SlotLost(ExternalError):
@@ -477,13 +473,8 @@ class CheckpointFailed(ExternalError):
         super().__init__(checkpoint_id, reason, tolerated)
 
 
-class StorageError(ExternalError):
+class StorageError(_AtPlace, ExternalError):
     """The storage of checkpoints fails: where, why, and the way out."""
-
-    sentence = "{}: {}; {}"
-
-    def __init__(self, place: str, problem: str, advice: str) -> None:
-        super().__init__(place, problem, advice)
 
 
 class BlobNotFound(StorageError):
@@ -549,13 +540,10 @@ class DirectoryTaken(ExternalError):
         super().__init__(directory, epoch)
 
 
-class UnwritableOutput(ExternalError):
+class UnwritableOutput(_AtPlace, ExternalError):
     """A file that a sink cannot write or give its name: the place, what is wrong, what to do."""
 
     sentence = "{} cannot be written: {}; {}"
-
-    def __init__(self, place: str, problem: str, advice: str) -> None:
-        super().__init__(place, problem, advice)
 
 
 class DatabaseFailed(ExternalError):

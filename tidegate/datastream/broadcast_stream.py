@@ -5,12 +5,13 @@ from __future__ import annotations
 from tidegate.core.errors import GraphError
 from tidegate.datastream.connected_streams import two_input_stream
 from tidegate.datastream.data_stream import DataStream
-from tidegate.datastream.declared_types import TypeLike, declared_type, format_of
+from tidegate.datastream.declared_types import TypeLike, declared_type
 from tidegate.datastream.keyed_stream import KeyedStream
 from tidegate.operators.base import Operator
 from tidegate.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from tidegate.operators.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from tidegate.state.descriptors import MapStateDescriptor
+from tidegate.types.arrow import arrow_format
 
 
 class BroadcastStream:
@@ -65,7 +66,7 @@ class BroadcastConnectedStream:
                     f"{func!r}"
                 )
             operator = KeyedBroadcastProcessOperator(
-                func, stream._key, descriptors, format_of(declared)
+                func, stream._key, descriptors, arrow_format(declared)
             )
             name = "Keyed-Co-Process-Broadcast"
         else:
@@ -74,7 +75,7 @@ class BroadcastConnectedStream:
                     f"the stream has no key, so process() needs a BroadcastProcessFunction, got "
                     f"{func!r}: call key_by() before connect(), or take another function"
                 )
-            operator = BroadcastProcessOperator(func, descriptors, format_of(declared))
+            operator = BroadcastProcessOperator(func, descriptors, arrow_format(declared))
             name = "Co-Process-Broadcast"
         is_keyed = isinstance(stream, KeyedStream)
         return two_input_stream(stream, other, name, operator, declared, is_keyed=is_keyed)

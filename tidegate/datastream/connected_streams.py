@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.datastream.data_stream import DataStream
-from tidegate.datastream.declared_types import KeyLike, TypeLike, declared_type, format_of
+from tidegate.datastream.declared_types import KeyLike, TypeLike, declared_type
 from tidegate.datastream.keyed_stream import KeyedStream
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.operators.base import Operator
@@ -27,6 +27,7 @@ from tidegate.operators.functions import (
 from tidegate.operators.keyed import KeyedFlatMapOperator, KeyedProcessOperator
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.state.keys import KeySelection
+from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import TypeInformation
 
 
@@ -61,9 +62,9 @@ class ConnectedStreams:
         declared = declared_type(output_type)
         keys = self._keys()
         if keys is None:
-            operator: Operator = CoFlatMapOperator(func, format_of(declared))
+            operator: Operator = CoFlatMapOperator(func, arrow_format(declared))
         else:
-            operator = KeyedFlatMapOperator(func, keys, format_of(declared))
+            operator = KeyedFlatMapOperator(func, keys, arrow_format(declared))
         return self._transform("Co-Flat Map", operator, declared)
 
     def process(
@@ -80,9 +81,11 @@ class ConnectedStreams:
                     f"{type(func).__name__} is a KeyedCoProcessFunction, but the connected streams "
                     "have no keys: call key_by(key1, key2) before process()"
                 )
-            operator: Operator = KeyedProcessOperator(func, keys, format_of(declared))
+            operator: Operator = KeyedProcessOperator(func, keys, arrow_format(declared))
             return self._transform("Keyed Co-Process", operator, declared)
-        return self._transform("Co-Process", CoProcessOperator(func, format_of(declared)), declared)
+        return self._transform(
+            "Co-Process", CoProcessOperator(func, arrow_format(declared)), declared
+        )
 
     def _keys(self) -> tuple[KeySelection, KeySelection] | None:
         if isinstance(self.stream1, KeyedStream) and isinstance(self.stream2, KeyedStream):

@@ -16,7 +16,6 @@ from tidegate.datastream.declared_types import (
     declared_key,
     declared_type,
     field_position,
-    format_of,
 )
 from tidegate.datastream.opened_partitioner import OpenedWithPartitioner
 from tidegate.datastream.operator_settings import OperatorSettings
@@ -53,6 +52,7 @@ from tidegate.operators.stateless import (
 )
 from tidegate.state.descriptors import MapStateDescriptor
 from tidegate.state.keys import KeySelection
+from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 
 if TYPE_CHECKING:
@@ -99,14 +99,14 @@ class DataStream(OperatorSettings):
     ) -> DataStream:
         """One result for every record."""
         declared = declared_type(output_type)
-        return self._transform("Map", MapOperator(func, format_of(declared)), declared)
+        return self._transform("Map", MapOperator(func, arrow_format(declared)), declared)
 
     def flat_map(
         self, func: FlatMapFunction | Callable[[Any], Any], output_type: TypeLike | None = None
     ) -> DataStream:
         """Any number of results for every record."""
         declared = declared_type(output_type)
-        return self._transform("FlatMap", FlatMapOperator(func, format_of(declared)), declared)
+        return self._transform("FlatMap", FlatMapOperator(func, arrow_format(declared)), declared)
 
     def filter(self, func: FilterFunction | Callable[[Any], bool]) -> DataStream:
         """Only the records for which the function returns something true."""
@@ -115,7 +115,7 @@ class DataStream(OperatorSettings):
     def process(self, func: ProcessFunction, output_type: TypeLike | None = None) -> DataStream:
         """Any number of results for every record, to this stream and to side outputs."""
         declared = declared_type(output_type)
-        return self._transform("PROCESS", ProcessOperator(func, format_of(declared)), declared)
+        return self._transform("PROCESS", ProcessOperator(func, arrow_format(declared)), declared)
 
     def map_batches(
         self,
@@ -134,8 +134,8 @@ class DataStream(OperatorSettings):
 
         declared = self._type if output_type is None else declared_type(output_type)
         kind = None if format is None else FrameKind(format)
-        wanted = None if output_type is None else format_of(declared)
-        operator = MapBatchesOperator(func, format_of(self._type), wanted, kind)
+        wanted = None if output_type is None else arrow_format(declared)
+        operator = MapBatchesOperator(func, arrow_format(self._type), wanted, kind)
         return self._transform("MapBatches", operator, declared)
 
     def project(self, *field_indexes: int | str) -> DataStream:
@@ -152,7 +152,7 @@ class DataStream(OperatorSettings):
             declared: TypeInformation = Types.ROW_NAMED(names, types)
         else:
             declared = Types.TUPLE(types)
-        operator = ProjectOperator(positions, format_of(declared))
+        operator = ProjectOperator(positions, arrow_format(declared))
         return self._transform("Projection", operator, declared)
 
     # --- several streams ------------------------------------------------------------------------
@@ -203,7 +203,7 @@ class DataStream(OperatorSettings):
             raise GraphError(
                 f"{operator.name!r} has no side outputs: send to {tag!r} from a process function"
             )
-        side_formats[tag] = format_of(declared)
+        side_formats[tag] = arrow_format(declared)
         return DataStream(self._environment, (Upstream(operator, side_tag=tag),), declared)
 
     # --- partitioning ---------------------------------------------------------------------------
@@ -286,14 +286,14 @@ class DataStream(OperatorSettings):
         """Give every record to a sink function, a plain function, or a Sink."""
         if isinstance(sink_func, Sink):
             return self.sink_to(sink_func)
-        return self._sink("Unnamed", sink_operator(sink_func, format_of(self._type)))
+        return self._sink("Unnamed", sink_operator(sink_func, arrow_format(self._type)))
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
         if not isinstance(sink, Sink):
             raise TypeError(
                 f"sink_to() needs a Sink, got {sink!r}: functions are added by add_sink()"
             )
-        return self._sink(type(sink).__name__, sink_operator(sink, format_of(self._type)))
+        return self._sink(type(sink).__name__, sink_operator(sink, arrow_format(self._type)))
 
     def sink_to_table(
         self, table: str, mode: str = "append", partition_by: str | Sequence[str] = ()

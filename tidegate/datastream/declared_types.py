@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 from tidegate.core.errors import MissingField
 from tidegate.operators.functions import KeySelector, bound_method
 from tidegate.state.keys import KeySelection, select_key
-from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.infer import as_type_info
 from tidegate.types.typeinfo import CompositeTypeInfo, TypeInformation, Types
 
@@ -27,11 +26,6 @@ def declared_type(declared: TypeLike | None) -> TypeInformation | None:
     if isinstance(declared, list):
         return Types.ROW([as_type_info(field) for field in declared])
     return as_type_info(declared)
-
-
-def format_of(type_info: TypeInformation | None) -> ArrowFormat | None:
-    """How records of the type travel as columns; None where they are pickled."""
-    return None if type_info is None else arrow_format(type_info)
 
 
 def field_position(type_info: CompositeTypeInfo, field: int | str, call: str) -> int:

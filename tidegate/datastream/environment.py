@@ -31,7 +31,7 @@ from tidegate.core.modes import LiveLine
 from tidegate.core.setting_groups import SparkSettings
 from tidegate.datastream.closeable_iterator import CloseableIterator
 from tidegate.datastream.data_stream import DataStream
-from tidegate.datastream.declared_types import TypeLike, declared_type, format_of
+from tidegate.datastream.declared_types import TypeLike, declared_type
 from tidegate.datastream.environment_settings import EnvironmentSettings
 from tidegate.datastream.execution_plan import execution_plan
 from tidegate.datastream.executor import JobExecutor, SparkExecutor
@@ -45,6 +45,7 @@ from tidegate.operators.endpoints import SinkOperator
 from tidegate.operators.functions import SourceFunction
 from tidegate.operators.source_function import SourceFunctionSource
 from tidegate.storage.locations import resolve
+from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import TypeInformation
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     ) -> DataStream:
         """The records of a collection, read by one subtask in order."""
         declared = declared_type(type_info)
-        source = CollectionSource(collection, declared, format_of(declared))
+        source = CollectionSource(collection, declared, arrow_format(declared))
         stream = self._source(source, "Collection Source", declared)
         return stream.force_non_parallel()
 
@@ -282,7 +283,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         sink = stream._sink("Collect", SinkOperator(CollectSink(name)))
         stream._run_beside(sink)
         job = self._submit(job_name)
-        return CloseableIterator(JobClient(job), job.collected(name, format_of(stream._type)))
+        return CloseableIterator(JobClient(job), job.collected(name, arrow_format(stream._type)))
 
     def _to_dataframe(self, stream: DataStream) -> pyspark.sql.DataFrame:
         from tidegate.connectors.spark import DataFrameSink

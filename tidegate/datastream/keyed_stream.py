@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidegate.core.errors import GraphError
 from tidegate.datastream.data_stream import DataStream
-from tidegate.datastream.declared_types import KeyLike, TypeLike, declared_type, format_of
+from tidegate.datastream.declared_types import KeyLike, TypeLike, declared_type
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.partitioning import Partitioning
 from tidegate.operators.aggregation_kinds import Aggregation
@@ -30,6 +30,7 @@ from tidegate.operators.keyed import (
     KeyedReduceOperator,
 )
 from tidegate.state.keys import KeySelection
+from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import TypeInformation
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class KeyedStream(DataStream):
         """One result for every record; a MapFunction has the state of the record's key."""
         bound_method(func, MapFunction, "map")
         declared = declared_type(output_type)
-        operator = KeyedMapOperator(func, [self._key], format_of(declared))
+        operator = KeyedMapOperator(func, [self._key], arrow_format(declared))
         return self._transform("Map", operator, declared)
 
     def flat_map(
@@ -66,13 +67,13 @@ class KeyedStream(DataStream):
         """Any number of results for every record; a FlatMapFunction has state."""
         bound_method(func, FlatMapFunction, "flat_map")
         declared = declared_type(output_type)
-        operator = KeyedFlatMapOperator(func, [self._key], format_of(declared))
+        operator = KeyedFlatMapOperator(func, [self._key], arrow_format(declared))
         return self._transform("FlatMap", operator, declared)
 
     def filter(self, func: FilterFunction | Callable[[Any], bool]) -> DataStream:
         """Only the records for which the function is true; a FilterFunction has state."""
         bound_method(func, FilterFunction, "filter")
-        operator = KeyedFilterOperator(func, [self._key], format_of(self._type))
+        operator = KeyedFilterOperator(func, [self._key], arrow_format(self._type))
         return self._transform("Filter", operator, self._type)
 
     def process(  # type: ignore[override]
@@ -80,13 +81,13 @@ class KeyedStream(DataStream):
     ) -> DataStream:
         """Any number of results for every record and timer, with state and side outputs."""
         declared = declared_type(output_type)
-        operator = KeyedProcessOperator(func, [self._key], format_of(declared))
+        operator = KeyedProcessOperator(func, [self._key], arrow_format(declared))
         return self._transform("KEYED PROCESS", operator, declared)
 
     def reduce(self, func: ReduceFunction | Callable[[Any, Any], Any]) -> DataStream:
         """The records of a key so far, reduced to one; emitted for every record."""
         bound_method(func, ReduceFunction, "reduce")
-        operator = KeyedReduceOperator(func, [self._key], format_of(self._type))
+        operator = KeyedReduceOperator(func, [self._key], arrow_format(self._type))
         return self._transform("Reduce", Aggregating(operator, self._key), self._type)
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:

@@ -119,19 +119,13 @@ def translate(sinks: Sequence[Transformation], settings: GraphSettings) -> JobGr
 
 def _source_operator(transformation: Transformation) -> SourceOperator:
     assert transformation.source is not None
-    return SourceOperator(transformation.source, _arrow(transformation))
-
-
-def _arrow(transformation: Transformation) -> ArrowFormat | None:
-    declared = transformation.output_type
-    return None if declared is None else arrow_format(declared)
+    return SourceOperator(transformation.source, arrow_format(transformation.output_type))
 
 
 def _format_of(edge: _LooseEdge) -> ArrowFormat | None:
     if edge.side_tag is None:
-        return _arrow(edge.source)
-    declared = edge.source.side_types.get(edge.side_tag)
-    return None if declared is None else arrow_format(declared)
+        return arrow_format(edge.source.output_type)
+    return arrow_format(edge.source.side_types.get(edge.side_tag))
 
 
 def reachable(sinks: Sequence[Transformation]) -> list[Transformation]:

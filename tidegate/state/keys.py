@@ -122,7 +122,7 @@ def select_key(key: Key, type_info: TypeInformation | None = None) -> KeySelecti
 
     On a typed stream fields become columns, and so do functions that do nothing but take fields.
     """
-    format = None if type_info is None else arrow_format(type_info)
+    format = arrow_format(type_info)
     if isinstance(key, int | str | tuple):
         columns = None if format is None else _columns(key, format)
         return KeySelection(field_getter(key, type_info), columns)

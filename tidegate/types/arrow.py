@@ -210,10 +210,10 @@ def _holds_text(arrow_type: Any) -> bool:
     return is_text(arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type)
 
 
-def arrow_format(type_info: TypeInformation) -> ArrowFormat | None:
-    """The columns for a type; None where its records, or a part of them, are pickled."""
-    codec = _codec_of(type_info)
-    return None if codec is None else ArrowFormat(type_info, codec)
+def arrow_format(type_info: TypeInformation | None) -> ArrowFormat | None:
+    """The columns for a type; None where there is none, or its records are pickled, or parts."""
+    codec = None if type_info is None else _codec_of(type_info)
+    return None if type_info is None or codec is None else ArrowFormat(type_info, codec)
 
 
 def _codec_of(type_info: TypeInformation) -> ColumnCodec | None:
