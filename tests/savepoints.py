@@ -13,7 +13,7 @@ from tidegate.core.modes import SavepointFormat
 from tidegate.graph.translate import operator_id_of
 from tidegate.state.backend import FrozenState, KeyedStateBackend
 from tidegate.state.hashmap_backend import HashMapBackend
-from tidegate.state.key_groups import key_group_of, range_of
+from tidegate.state.key_groups import range_of
 from tidegate.state.operator_state import FrozenOperatorState
 from tidegate.state.rocksdb_backend import RocksDBBackend
 from tidegate.state.snapshot import OperatorHandle
@@ -35,7 +35,7 @@ Fill = Callable[[Any], FrozenState | None]
 
 def use(backend: Any, key: Any) -> bool:
     """Make a key the current one, if the backend owns it."""
-    if key_group_of(stable_hash(key), GROUPS) not in backend.key_groups:
+    if stable_hash(key) % GROUPS not in backend.key_groups:
         return False
     [backend.place] = backend.places_of([key])
     backend.current_key = key

@@ -14,7 +14,7 @@ from tidegate.state.descriptors import (
     ValueStateDescriptor,
 )
 from tidegate.state.hashmap_backend import HashMapBackend
-from tidegate.state.key_groups import KeyGroupRange, key_group_of, range_of
+from tidegate.state.key_groups import KeyGroupRange, range_of
 from tidegate.state.rocksdb_backend import RocksDBBackend
 from tidegate.state.stable_hash import stable_hash
 
@@ -241,7 +241,7 @@ def test_a_rescaled_job_gives_each_key_to_one_subtask_with_its_value(
 
     before = subtasks(old, first)
     for key, value in entries.items():
-        owner = next(b for b in before if key_group_of(stable_hash(key), GROUPS) in b.key_groups)
+        owner = next(b for b in before if stable_hash(key) % GROUPS in b.key_groups)
         [owner.place] = owner.places_of([key])
         owner.value_state(descriptor).update(value)
         owner.processing_timers.register(value % 2**60, key, owner.place)
@@ -256,7 +256,7 @@ def test_a_rescaled_job_gives_each_key_to_one_subtask_with_its_value(
         for key, backend.place in zip(keys, places, strict=True):
             found.append((key, state.value()))
         timers += [timer[:2] for timer in backend.processing_timers.timers()]
-        owned = {key_group_of(stable_hash(key), GROUPS) for key in keys}
+        owned = {stable_hash(key) % GROUPS for key in keys}
         assert owned <= set(backend.key_groups)
     assert sorted(found, key=repr) == sorted(entries.items(), key=repr)
     expected = ((value % 2**60, key) for key, value in entries.items())

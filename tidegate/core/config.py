@@ -10,7 +10,7 @@ import difflib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_type_hints
 
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.errors import ConfigError
@@ -25,23 +25,6 @@ from tidegate.core.setting_groups import (
 )
 
 _log = logging.getLogger(__name__)
-
-GROUPS: dict[str, type[Any]] = {
-    "pipeline": PipelineSettings,
-    "checkpointing": CheckpointSettings,
-    "state": StateSettings,
-    "restart": RestartSettings,
-    "engine": EngineSettings,
-    "spark": SparkSettings,
-    "rest": RestSettings,
-}
-
-OPTIONS: dict[str, Option] = {
-    found.key: found for group in GROUPS.values() for found in options_of(group).values()
-}
-_SPELLINGS: dict[str, Option] = {
-    key.lower(): found for found in OPTIONS.values() for key in (found.key, *found.older_keys)
-}
 
 WITHOUT_EFFECT: dict[str, str] = {
     "execution.buffer-timeout": "records travel in steps, see tidegate.step.target-duration",
@@ -106,6 +89,18 @@ class Settings:
             for attribute, found in options_of(group).items():
                 values[found.key] = getattr(getattr(self, name), attribute)
         return {**values, **self.pipeline.job_parameters}
+
+
+GROUPS: dict[str, type[Any]] = {
+    name: kind for name, kind in get_type_hints(Settings).items() if name != "spark_conf"
+}
+"""The fields of `Settings` that are groups of options."""
+OPTIONS: dict[str, Option] = {
+    found.key: found for group in GROUPS.values() for found in options_of(group).values()
+}
+_SPELLINGS: dict[str, Option] = {
+    key.lower(): found for found in OPTIONS.values() for key in (found.key, *found.older_keys)
+}
 
 
 def find_option(key: str, value: object = None) -> Option | None:

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import Any
 
 from tidegate.graph.chaining import resolve_partitioning
 from tidegate.graph.logical import Transformation, Upstream
-from tidegate.graph.partitioning import (
-    Broadcast,
-    ByKeyGroup,
-    Custom,
-    Forward,
-    Global,
-    Partitioning,
-    Rebalance,
-    Rescale,
-    Shuffle,
-)
+from tidegate.graph.partitioning import ByKeyGroup, Partitioning
 from tidegate.graph.translate import reachable
 
 
@@ -67,12 +57,5 @@ def _predecessor(upstream: Upstream, parallelism: int, default: int) -> dict[str
 
 
 def _ship_strategy(partitioning: Partitioning) -> str:
-    match partitioning:
-        case Forward() | Rebalance() | Rescale() | Shuffle() | Broadcast() | Global():
-            return type(partitioning).__name__.upper()
-        case ByKeyGroup():
-            return "HASH"
-        case Custom():
-            return "CUSTOM"
-        case _:
-            assert_never(partitioning)
+    is_by_key = isinstance(partitioning, ByKeyGroup)
+    return "HASH" if is_by_key else type(partitioning).__name__.upper()

@@ -49,13 +49,8 @@ class KeyGroupRange:
         return KeyGroupRange(start, max(start, min(self.stop, other.stop)))
 
 
-def key_group_of(hash: int, max_parallelism: int) -> KeyGroup:
-    """The key group of a key with this stable hash."""
-    return KeyGroup(hash % max_parallelism)
-
-
 def key_groups_of(hashes: npt.NDArray[np.uint64], max_parallelism: int) -> npt.NDArray[np.uint16]:
-    """`key_group_of` for a whole column of hashes."""
+    """The key groups of keys with these stable hashes."""
     if max_parallelism & (max_parallelism - 1) == 0:
         return (hashes & np.uint64(max_parallelism - 1)).astype(np.uint16)
     return (hashes % np.uint64(max_parallelism)).astype(np.uint16)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.core.config import Settings
+from tidegate.core.config import GROUPS, Settings
 from tidegate.core.durations import format_duration
 from tidegate.core.modes import RestartStrategyType
 from tidegate.core.options import options_of
@@ -32,16 +32,7 @@ def job_config(job: JobHandle) -> dict[str, Any]:
 def user_config(settings: Settings) -> dict[str, str]:
     """What differs from the defaults, and the program's parameters; secrets are hidden."""
     found = {**settings.spark_conf, **settings.pipeline.job_parameters}
-    groups = (
-        settings.pipeline,
-        settings.checkpointing,
-        settings.state,
-        settings.restart,
-        settings.engine,
-        settings.spark,
-        settings.rest,
-    )
-    for group in groups:
+    for group in (getattr(settings, name) for name in GROUPS):
         for attribute, option in options_of(group).items():
             value = getattr(group, attribute)
             if value != option.default:

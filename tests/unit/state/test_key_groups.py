@@ -6,7 +6,6 @@ from tidegate.state.key_groups import (
     KeyGroupRange,
     check_max_parallelism,
     default_max_parallelism,
-    key_group_of,
     key_groups_of,
     range_of,
     subtask_of,
@@ -55,7 +54,7 @@ def test_the_default_max_parallelism_is_flinks(parallelism, expected):
 def test_columns_of_hashes_have_the_owners_of_single_hashes(max_parallelism):
     hashes = np.random.default_rng(0).integers(0, 2**64, 1000, np.uint64)
     groups = key_groups_of(hashes, max_parallelism)
-    assert groups.tolist() == [key_group_of(h, max_parallelism) for h in hashes.tolist()]
+    assert groups.tolist() == [h % max_parallelism for h in hashes.tolist()]
     owners = subtasks_of(groups, 7, max_parallelism)
     assert owners.tolist() == [subtask_of(g, 7, max_parallelism) for g in groups.tolist()]
 
