@@ -1,5 +1,6 @@
 """What programs of all kinds need: types, rows, configuration, times, jobs. PyFlink's names."""
 
+from tidegate.common import serialization
 from tidegate.common.completable_future import CompletableFuture
 from tidegate.common.config_options import ConfigOption, ConfigOptions
 from tidegate.common.configuration import Configuration
@@ -8,14 +9,7 @@ from tidegate.common.job_client import JobClient
 from tidegate.common.job_execution_result import JobExecutionResult
 from tidegate.common.job_id import JobID
 from tidegate.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
-from tidegate.common.serialization import (
-    ByteArraySchema,
-    DeserializationSchema,
-    Encoder,
-    JsonRowSerializationSchema,
-    SerializationSchema,
-    SimpleStringSchema,
-)
+from tidegate.common.serialization import *  # noqa: F403
 from tidegate.common.time import Duration, Instant, Time
 from tidegate.common.typeinfo import TypeInformation, Types
 from tidegate.common.types import Row, RowKind
@@ -23,30 +17,25 @@ from tidegate.common.watermark_strategy import TimestampAssigner, WatermarkStrat
 from tidegate.protocol.job_status import JobStatus
 
 __all__ = [
-    "ByteArraySchema",
     "CompletableFuture",
     "ConfigOption",
     "ConfigOptions",
     "Configuration",
-    "DeserializationSchema",
     "Duration",
-    "Encoder",
     "ExecutionConfig",
     "Instant",
     "JobClient",
     "JobExecutionResult",
     "JobID",
     "JobStatus",
-    "JsonRowSerializationSchema",
     "RestartStrategies",
     "RestartStrategyConfiguration",
     "Row",
     "RowKind",
-    "SerializationSchema",
-    "SimpleStringSchema",
     "Time",
     "TimestampAssigner",
     "TypeInformation",
     "Types",
     "WatermarkStrategy",
 ]
+__all__ += serialization.__all__

@@ -12,7 +12,6 @@ from tidegate.driver.job_handle import JobHandle
 from tidegate.driver.progress import VertexProgress
 from tidegate.web import (
     checkpoint_documents,
-    checkpoint_schemas,
     config_documents,
     job_documents,
     schema_forms,
@@ -111,17 +110,17 @@ class JobApi:
         job = self._job(request)
         return Document(job_documents.vertex_details(job, self._vertex(request, job)))
 
-    @endpoint("/jobs/{jobid}/checkpoints", checkpoint_schemas.CHECKPOINTS)
+    @endpoint("/jobs/{jobid}/checkpoints", schemas.CHECKPOINTS)
     async def checkpoints(self, request: Request) -> Response:
         """Counts, summary, the latest and the history of checkpoints."""
         return Document(checkpoint_documents.statistics(self._job(request)))
 
-    @endpoint("/jobs/{jobid}/checkpoints/config", checkpoint_schemas.CHECKPOINT_CONFIG)
+    @endpoint("/jobs/{jobid}/checkpoints/config", schemas.CHECKPOINT_CONFIG)
     async def checkpoint_config(self, request: Request) -> Response:
         """When and how checkpoints are taken."""
         return Document(checkpoint_documents.config(self._job(request).settings))
 
-    @endpoint("/jobs/{jobid}/checkpoints/details/{checkpointid}", checkpoint_schemas.CHECKPOINT)
+    @endpoint("/jobs/{jobid}/checkpoints/details/{checkpointid}", schemas.CHECKPOINT)
     async def checkpoint(self, request: Request) -> Response:
         """One checkpoint, with the work of every vertex."""
         job = self._job(request)
@@ -129,7 +128,7 @@ class JobApi:
 
     @endpoint(
         "/jobs/{jobid}/checkpoints/details/{checkpointid}/subtasks/{vertexid}",
-        checkpoint_schemas.CHECKPOINT_TASK,
+        schemas.CHECKPOINT_TASK,
     )
     async def checkpoint_task(self, request: Request) -> Response:
         """What the subtasks of a vertex did for a checkpoint."""

@@ -17,7 +17,7 @@ from tidegate.core.setting_groups import MAX_PARALLELISM
 from tidegate.driver.job_handle import JobHandle
 from tidegate.driver.snapshot_orders import SnapshotOrder
 from tidegate.protocol.job_status import JobStatus
-from tidegate.web import order_schemas
+from tidegate.web import schemas
 from tidegate.web.answers import Document
 from tidegate.web.endpoints import endpoint, order
 from tidegate.web.guard import OWNER
@@ -37,23 +37,23 @@ class OrderApi:
         self._jobs = jobs
         self._operations = operations
 
-    @order("/jobs/{jobid}/checkpoints", order_schemas.CHECKPOINT_TRIGGER)
+    @order("/jobs/{jobid}/checkpoints", schemas.CHECKPOINT_TRIGGER)
     async def take_checkpoint(self, request: Request) -> Response:
         """Take a checkpoint now."""
         job = self._jobs.get(request.path_params["jobid"])
-        asked = await body_of(request, order_schemas.CHECKPOINT_TRIGGER)
+        asked = await body_of(request, schemas.CHECKPOINT_TRIGGER)
         return self._ordered(job, OperationKind.CHECKPOINT, asked, job.order_checkpoint)
 
-    @endpoint("/jobs/{jobid}/checkpoints/{triggerid}", order_schemas.CHECKPOINT_TRIGGER_STATUS)
+    @endpoint("/jobs/{jobid}/checkpoints/{triggerid}", schemas.CHECKPOINT_TRIGGER_STATUS)
     async def checkpoint_status(self, request: Request) -> Response:
         """What became of a checkpoint that was asked for."""
         return self._status(request, OperationKind.CHECKPOINT)
 
-    @order("/jobs/{jobid}/savepoints", order_schemas.SAVEPOINT_TRIGGER)
+    @order("/jobs/{jobid}/savepoints", schemas.SAVEPOINT_TRIGGER)
     async def take_savepoint(self, request: Request) -> Response:
         """Take a savepoint, and cancel the job behind it if that is asked for."""
         job = self._jobs.get(request.path_params["jobid"])
-        asked = await body_of(request, order_schemas.SAVEPOINT_TRIGGER)
+        asked = await body_of(request, schemas.SAVEPOINT_TRIGGER)
         directory = self._directory(request, job, asked.get("target-directory"))
 
         def give() -> SnapshotOrder:
@@ -63,11 +63,11 @@ class OrderApi:
 
         return self._ordered(job, OperationKind.SAVEPOINT, asked, give)
 
-    @order("/jobs/{jobid}/stop", order_schemas.STOP_TRIGGER)
+    @order("/jobs/{jobid}/stop", schemas.STOP_TRIGGER)
     async def stop(self, request: Request) -> Response:
         """Stop the job with a savepoint behind which nothing follows."""
         job = self._jobs.get(request.path_params["jobid"])
-        asked = await body_of(request, order_schemas.STOP_TRIGGER)
+        asked = await body_of(request, schemas.STOP_TRIGGER)
         directory = self._directory(request, job, asked.get("targetDirectory"))
 
         def give() -> SnapshotOrder:
@@ -75,7 +75,7 @@ class OrderApi:
 
         return self._ordered(job, OperationKind.SAVEPOINT, asked, give)
 
-    @endpoint("/jobs/{jobid}/savepoints/{triggerid}", order_schemas.SAVEPOINT_STATUS)
+    @endpoint("/jobs/{jobid}/savepoints/{triggerid}", schemas.SAVEPOINT_STATUS)
     async def savepoint_status(self, request: Request) -> Response:
         """What became of a savepoint, or of a stop with one."""
         return self._status(request, OperationKind.SAVEPOINT)
@@ -97,15 +97,15 @@ class OrderApi:
 
         return self._ordered(job, OperationKind.RESCALING, {}, give)
 
-    @endpoint("/jobs/{jobid}/rescaling/{triggerid}", order_schemas.PLAIN_STATUS)
+    @endpoint("/jobs/{jobid}/rescaling/{triggerid}", schemas.PLAIN_STATUS)
     async def rescaling_status(self, request: Request) -> Response:
         """What became of a change of parallelism."""
         return self._status(request, OperationKind.RESCALING)
 
-    @order("/savepoint-disposal", order_schemas.DISPOSAL_TRIGGER, refusals=(400, 403, 413, 429))
+    @order("/savepoint-disposal", schemas.DISPOSAL_TRIGGER, refusals=(400, 403, 413, 429))
     async def dispose(self, request: Request) -> Response:
         """Delete a savepoint."""
-        asked = await body_of(request, order_schemas.DISPOSAL_TRIGGER)
+        asked = await body_of(request, schemas.DISPOSAL_TRIGGER)
         places = [place for job in self._jobs.all() for place in savepoint_places(job.settings)]
         path = self._allowed(request, asked["savepoint-path"], places)
 
@@ -115,7 +115,7 @@ class OrderApi:
         trigger = self._operations.begin(_EVERYWHERE, OperationKind.DISPOSAL, None, start)
         return Document({"request-id": trigger}, status_code=202)
 
-    @endpoint("/savepoint-disposal/{triggerid}", order_schemas.PLAIN_STATUS)
+    @endpoint("/savepoint-disposal/{triggerid}", schemas.PLAIN_STATUS)
     async def disposal_status(self, request: Request) -> Response:
         """What became of the deletion of a savepoint."""
         return self._status(request, OperationKind.DISPOSAL)

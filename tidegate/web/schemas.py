@@ -1,4 +1,4 @@
-"""What answers about jobs look like, as JSON schemas."""
+"""What orders and answers look like, as JSON schemas."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from tidegate.web.schema_forms import (
     BOOLEAN,
     ID,
     INTEGER,
+    NUMBER,
     TEXT,
+    Schema,
     array_of,
     choice,
     described,
@@ -16,6 +18,7 @@ from tidegate.web.schema_forms import (
     mapping_of,
     object_of,
     or_null,
+    request_body,
 )
 
 STATE = choice(tuple(status.name for status in JobStatus))
@@ -198,4 +201,138 @@ EXCEPTIONS = object_of(
             }
         ),
     }
+)
+
+
+# --- checkpoints --------------------------------------------------------------------------------
+
+_STATS = object_of(
+    {
+        **fields(INTEGER, "min", "max", "avg"),
+        **fields(or_null(NUMBER), "p50", "p90", "p95", "p99", "p999"),
+    }
+)
+_STATUS = choice(("IN_PROGRESS", "COMPLETED", "FAILED"))
+_WORK = {
+    **fields(INTEGER, "latest_ack_timestamp", "checkpointed_size", "state_size"),
+    **fields(INTEGER, "end_to_end_duration", "alignment_buffered"),
+    **fields(INTEGER, "processed_data", "persisted_data"),
+    **fields(INTEGER, "num_subtasks", "num_acknowledged_subtasks"),
+}
+_TASK = {"id": INTEGER, "status": _STATUS, **_WORK}
+CHECKPOINT = object_of(
+    {
+        "@class": choice(("in_progress", "completed", "failed")),
+        "id": INTEGER,
+        "status": _STATUS,
+        "is_savepoint": BOOLEAN,
+        "trigger_timestamp": INTEGER,
+        "checkpoint_type": choice(("CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT")),
+        "tasks": mapping_of(object_of(_TASK)),
+        **_WORK,
+        "external_path": TEXT,
+        "discarded": BOOLEAN,
+        "failure_timestamp": INTEGER,
+        "failure_message": or_null(TEXT),
+    },
+    optional=("external_path", "discarded", "failure_timestamp", "failure_message"),
+)
+CHECKPOINTS = object_of(
+    {
+        "counts": object_of(
+            fields(INTEGER, "restored", "total", "in_progress", "completed", "failed")
+        ),
+        "summary": mapping_of(_STATS),
+        "latest": object_of(
+            {
+                **fields(or_null(CHECKPOINT), "completed", "savepoint", "failed"),
+                "restored": or_null(
+                    object_of(
+                        {
+                            **fields(INTEGER, "id", "restore_timestamp"),
+                            "is_savepoint": BOOLEAN,
+                            "external_path": TEXT,
+                        }
+                    )
+                ),
+            }
+        ),
+        "history": array_of(CHECKPOINT),
+    }
+)
+CHECKPOINT_CONFIG = object_of(
+    {
+        "mode": choice(("exactly_once", "at_least_once")),
+        **fields(INTEGER, "interval", "timeout", "min_pause", "max_concurrent"),
+        "externalization": mapping_of(BOOLEAN),
+        **fields(TEXT, "state_backend", "checkpoint_storage"),
+        **fields(INTEGER, "tolerable_failed_checkpoints", "aligned_checkpoint_timeout"),
+        **fields(BOOLEAN, "unaligned_checkpoints", "checkpoints_after_tasks_finish"),
+        "state_changelog_enabled": BOOLEAN,
+    }
+)
+CHECKPOINT_TASK = object_of(
+    {**_TASK, "summary": mapping_of({}), "subtasks": array_of(mapping_of({}))}
+)
+
+
+# --- orders -------------------------------------------------------------------------------------
+
+_CAUSE = object_of({"class": TEXT, "stack-trace": TEXT})
+
+
+def _operation(outcome: Schema) -> Schema:
+    progress = object_of(
+        {
+            "checkpoint-id": INTEGER,
+            "acknowledged": described("Subtasks that have written their part.", INTEGER),
+            "subtasks": described("Those that take part.", INTEGER),
+        }
+    )
+    return object_of(
+        {
+            "status": object_of({"id": choice(("IN_PROGRESS", "COMPLETED"))}),
+            "operation": outcome,
+            "progress": or_null(progress),
+        },
+        optional=("operation", "progress"),
+    )
+
+
+SAVEPOINT_STATUS = _operation(
+    object_of({"location": TEXT, "failure-cause": _CAUSE}, optional=("location", "failure-cause"))
+)
+CHECKPOINT_TRIGGER_STATUS = _operation(
+    object_of(
+        {"checkpointId": INTEGER, "external-path": or_null(TEXT), "failureCause": _CAUSE},
+        optional=("checkpointId", "external-path", "failureCause"),
+    )
+)
+PLAIN_STATUS = _operation(object_of({"failure-cause": _CAUSE}, optional=("failure-cause",)))
+
+_FORMATS = ("CANONICAL", "NATIVE")
+CHECKPOINT_TRIGGER = request_body(
+    {
+        "checkpointType": choice(("CONFIGURED", "FULL", "INCREMENTAL")),
+        "triggerId": dict(ID),
+    }
+)
+SAVEPOINT_TRIGGER = request_body(
+    {
+        "target-directory": dict(TEXT),
+        "cancel-job": dict(BOOLEAN),
+        "formatType": choice(_FORMATS),
+        "triggerId": dict(ID),
+    }
+)
+STOP_TRIGGER = request_body(
+    {
+        "targetDirectory": dict(TEXT),
+        "drain": dict(BOOLEAN),
+        "formatType": choice(_FORMATS),
+        "triggerId": dict(ID),
+    }
+)
+DISPOSAL_TRIGGER = request_body(
+    {"savepoint-path": {"type": "string", "minLength": 1}}, required=("savepoint-path",)
 )
