@@ -268,7 +268,7 @@ class JobMaster:
         waits += [
             max(shortest, driver.next_step.due - wall)
             for driver in self._drivers.values()
-            if driver.next_step.due is not None and driver.region.step_in_flight is None
+            if driver.next_step.due is not None and driver.region.may_step
         ]
         times = [driver.deploy_at for driver in self._drivers.values() if driver.deploy_at > now]
         if self._look_again_at is not None and not self._is_ending:
@@ -445,14 +445,9 @@ class JobMaster:
         if not self._outputs.has_room():
             return
         for driver in self._drivers.values():
-            region = driver.region
-            if (
-                region.state is RegionState.RUNNING
-                and region.step_in_flight is None
-                and driver.next_step.due is not None
-                and driver.next_step.due <= self._clock.time()
-            ):
-                driver.start_step(region.begin_step(), self._slots.addresses)
+            due = driver.next_step.due
+            if driver.region.may_step and due is not None and due <= self._clock.time():
+                driver.start_step(driver.region.begin_step(), self._slots.addresses)
 
     def _act(self, pipeline: PipelineId, decision: object) -> None:
         match decision:

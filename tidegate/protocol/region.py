@@ -127,6 +127,10 @@ class Region:
         """Whether this step is in flight."""
         return attempt == self.attempt and step == self.step_in_flight
 
+    @property
+    def may_step(self) -> bool:
+        return self.state is RegionState.RUNNING and self.step_in_flight is None
+
     def deploy(self) -> Attempt:
         """Begin a new attempt, to be sent to all its slots, which are ready."""
         self._move(RegionState.DEPLOYING)
@@ -147,7 +151,7 @@ class Region:
 
     def begin_step(self) -> RunStep:
         """Start the next step; the one before it is through."""
-        if self.state is not RegionState.RUNNING or self.step_in_flight is not None:
+        if not self.may_step:
             raise ProtocolViolation(
                 f"a step of pipeline {self.pipeline} was to begin while the region is "
                 f"{self.state.name} and step {self.step_in_flight} is in flight"
