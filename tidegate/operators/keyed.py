@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -37,8 +37,7 @@ from tidegate.operators.user_code import (
     FunctionOperator,
     Outcome,
     Timestamps,
-    place_of_last,
-    times_of,
+    repeated,
 )
 from tidegate.state.backends import create_keyed_backend
 from tidegate.state.descriptors import ValueStateDescriptor
@@ -49,7 +48,6 @@ from tidegate.state.timers import TimerQueue
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark
 from tidegate.types.arrow import ArrowFormat
-from tidegate.types.privacy import ZIPPED
 
 
 class KeyedRecords(NamedTuple):
@@ -103,10 +101,9 @@ class KeyedOperator(FunctionOperator):
             # Functions see records as they are declared, also if they have not travelled.
             batch = Batch(columns=batch.columns, format=batch.format, timestamps=batch.timestamps)
         keyed, no_key = self._keyed(batch, self.keys[input_index])
-        results, stamps, failure = self.run(keyed, input_index)
+        outcome = self.run(keyed, input_index)
         self.backend.leave_key()
-        self.user_code.expect(results)
-        self.emit(Outcome(results, stamps, failure or no_key))
+        self.emit(outcome._replace(failure=outcome.failure or no_key))
         self.backend.clean_up(len(batch))
 
     def _keyed(
@@ -168,18 +165,9 @@ class KeyedMapOperator(KeyedOperator):
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         places, keys, records, stamps = keyed
         backend, function = self.backend, self._functions[input_index]
-        results: list[Any] = []
-        append, usual, private = results.append, self.user_code.usual, self.user_code.private
-        failure = record = None
-        try:
-            for backend.place, backend.current_key, record in zip(
-                places, keys, records, strict=True
-            ):
-                result = function(record)
-                append(result if type(result) is usual else private(result, record, ZIPPED))
-        except USER_FAILURES as error:
-            failure = self.user_code.failure(error, record, len(results))
-        return Outcome(results, None if stamps is None else stamps[: len(results)], failure)
+        keyed_records = zip(places, keys, records, strict=True)
+        turns = (record for backend.place, backend.current_key, record in keyed_records)
+        return self.user_code.map_until_failure(function, records, stamps, turns=turns)
 
 
 class KeyedFlatMapOperator(KeyedOperator):
@@ -198,24 +186,10 @@ class KeyedFlatMapOperator(KeyedOperator):
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         places, keys, records, stamps = keyed
         backend, function = self.backend, self._functions[input_index]
-        results: list[Any] = []
-        ends: list[int] = []
-        has_ends = stamps is not None or self.user_code.drops_partial_results
-        append, usual, private = results.append, self.user_code.usual, self.user_code.private
-        failure = record = None
         rest = iter(records)
-        try:
-            for backend.place, backend.current_key, record in zip(places, keys, rest, strict=True):
-                found = function(record)
-                if found is not None:
-                    for result in found:
-                        append(result if type(result) is usual else private(result))
-                if has_ends:
-                    ends.append(len(results))
-        except USER_FAILURES as error:
-            failure = self.user_code.failure(error, record, place_of_last(records, rest))
-            self.user_code.drop_partial(results, ends)
-        return Outcome(results, _of_results(stamps, ends, len(results)), failure)
+        turns = zip(places, keys, rest, strict=True)
+        calls = (function(record) for backend.place, backend.current_key, record in turns)
+        return self.user_code.any_number(calls, records, rest, stamps)
 
 
 class KeyedFilterOperator(KeyedOperator):
@@ -229,24 +203,20 @@ class KeyedFilterOperator(KeyedOperator):
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         places, keys, records, stamps = keyed
         backend, keeps = self.backend, self._keeps
-        usual, private = self.user_code.usual, self.user_code.private
         verdicts: list[bool] = []
-        judged: list[Any] = []
-        append = judged.append
-        failure = record = None
-        try:
-            for backend.place, backend.current_key, record in zip(
-                places, keys, records, strict=True
-            ):
-                verdicts.append(bool(keeps(record)))
-                result = record
-                append(result if type(result) is usual else private(result, record, ZIPPED))
-        except USER_FAILURES as error:
-            failure = self.user_code.failure(error, record, len(judged))
-            del verdicts[len(judged) :]
+
+        def judged(record: Any) -> Any:
+            verdicts.append(bool(keeps(record)))
+            return record
+
+        keyed_records = zip(places, keys, records, strict=True)
+        turns = (record for backend.place, backend.current_key, record in keyed_records)
+        results, stamps, failure, _ = self.user_code.map_until_failure(
+            judged, records, stamps, turns=turns
+        )
         if stamps is not None:
-            stamps = stamps[: len(verdicts)][np.array(verdicts, np.bool_)]
-        return Outcome(list(compress(judged, verdicts)), stamps, failure)
+            stamps = stamps[np.array(verdicts, np.bool_)]
+        return Outcome(list(compress(results, verdicts)), stamps, failure)
 
 
 class KeyedReduceOperator(KeyedOperator):
@@ -336,33 +306,19 @@ class KeyedProcessOperator(KeyedOperator):
         places, keys, records, stamps = keyed
         backend, context = self.backend, self._context
         function = self._functions[input_index]
-        results: list[Any] = []
-        append, usual, private = results.append, self.user_code.usual, self.user_code.private
-        ends: list[int] = []
-        failure = record = None
         rest = iter(records)
-        try:
-            if stamps is None and not self.user_code.drops_partial_results:
-                for backend.place, backend.current_key, record in zip(
-                    places, keys, rest, strict=True
-                ):
-                    found = function(record, context)
-                    if found is not None:
-                        for result in found:
-                            append(result if type(result) is usual else private(result))
-            else:
-                for backend.place, backend.current_key, record, context.current in zip(
-                    places, keys, rest, times_of(stamps), strict=False
-                ):
-                    found = function(record, context)
-                    if found is not None:
-                        for result in found:
-                            append(result if type(result) is usual else private(result))
-                    ends.append(len(results))
-        except USER_FAILURES as error:
-            failure = self.user_code.failure(error, record, place_of_last(records, rest))
-            self.user_code.drop_partial(results, ends)
-        return Outcome(results, _of_results(stamps, ends, len(results)), failure)
+        if stamps is None:
+            turns = zip(places, keys, rest, strict=True)
+            calls = (
+                function(record, context) for backend.place, backend.current_key, record in turns
+            )
+        else:
+            timed = zip(places, keys, rest, stamps.tolist(), strict=False)
+            calls = (
+                function(record, context)
+                for backend.place, backend.current_key, record, context.current in timed
+            )
+        return self.user_code.any_number(calls, records, rest, stamps)
 
     def emit(self, outcome: Outcome) -> None:
         emit_tagged_outcome(self.output, outcome, self.format, self.side_formats)
@@ -381,36 +337,28 @@ class KeyedProcessOperator(KeyedOperator):
         super().on_watermark(watermark)
 
     def _fire(self, timers: TimerQueue, now: int, domain: TimeDomain) -> None:
-        backend, context, on_timer = self.backend, self._timer_context, self.function.on_timer
-        context.domain = domain
+        self._timer_context.domain = domain
         results: list[Any] = []
-        append, usual, private = results.append, self.user_code.usual, self.user_code.private
-        stamps: list[int] = []
-        failure, fired = None, 0
-        while failure is None and (due := timers.next_due()) is not None and due <= now:
-            ready = backend.ready_timers(timers, now)
-            while failure is None and (timer := timers.pop_due(ready)) is not None:
-                timestamp, backend.current_key, backend.place = timer
-                context.current = timestamp
-                fired += 1
-                try:
-                    found = on_timer(timestamp, context)
-                    if found is not None:
-                        for result in found:
-                            append(result if type(result) is usual else private(result))
-                except USER_FAILURES as error:
-                    failure = self.user_code.failure(error)
-                stamps.extend([timestamp] * (len(results) - len(stamps)))
-            backend.clean_up(fired)
-        backend.leave_key()
-        times = np.array(stamps, np.int64) if domain is TimeDomain.EVENT_TIME else None
+        fired: list[int] = []
+        ends: list[int] = []
+        failure = None
+        try:
+            self.user_code.gather(self._due(timers, now, fired), results, ends)
+        except USER_FAILURES as error:
+            failure = self.user_code.failure(error)
+        self.backend.leave_key()
+        times = None
+        if domain is TimeDomain.EVENT_TIME:
+            times = repeated(np.array(fired, np.int64), ends, len(results))
         self.emit(Outcome(results, times, failure))
 
-
-def _of_results(stamps: Timestamps | None, ends: list[int], results: int) -> Timestamps | None:
-    """Every result has its record's timestamp; `ends[i]` results were there after record i."""
-    if stamps is None:
-        return None
-    bounds = np.array([0, *ends, results], np.int64)
-    counts = (bounds[1:] - bounds[:-1])[: len(stamps)]
-    return np.repeat(stamps[: len(counts)], counts)
+    def _due(self, timers: TimerQueue, now: int, fired: list[int]) -> Iterator[Any]:
+        """What the function returns for each timer that is due; its time is in `fired`."""
+        backend, context, on_timer = self.backend, self._timer_context, self.function.on_timer
+        while (due := timers.next_due()) is not None and due <= now:
+            ready = backend.ready_timers(timers, now)
+            while (timer := timers.pop_due(ready)) is not None:
+                context.current, backend.current_key, backend.place = timer
+                fired.append(timer.timestamp)
+                yield on_timer(timer.timestamp, context)
+            backend.clean_up(len(fired))

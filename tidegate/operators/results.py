@@ -19,9 +19,10 @@ _first = itemgetter(0)
 
 def emit_outcome(output: Output, outcome: Outcome, format: ArrowFormat | None) -> None:
     """Emit the results, then raise the failure, if there is one."""
-    results, timestamps, failure = outcome
+    results, timestamps, failure, is_inert = outcome
     if results:
-        output.emit(Batch(records=results, format=format, timestamps=timestamps))
+        emitted = Batch(records=results, format=format, timestamps=timestamps, is_inert=is_inert)
+        output.emit(emitted)
     if failure is not None:
         raise failure
 
@@ -33,8 +34,8 @@ def emit_tagged_outcome(
     side_formats: Mapping[str, ArrowFormat | None],
 ) -> None:
     """Like `emit_outcome`; a result `(tag, value)` goes to the side output of the tag."""
-    results, timestamps, failure = outcome
-    tagged = _tagged(results)
+    results, timestamps, failure, is_inert = outcome
+    tagged = [] if is_inert else _tagged(results)
     if not tagged:
         emit_outcome(output, outcome, format)
         return

@@ -24,6 +24,7 @@ from tidegate.operators.user_code import USER_FAILURES, FunctionOperator
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Watermark
 from tidegate.types.arrow import ArrowFormat
+from tidegate.types.keeping import keeps_nothing
 from tidegate.types.privacy import shared
 from tidegate.types.typeinfo import TupleTypeInfo
 
@@ -40,9 +41,14 @@ class MapOperator(FunctionOperator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._map = bound_method(self.function, MapFunction, "map")
+        self._keeps_nothing = keeps_nothing(self._map)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        outcome = self.user_code.map_until_failure(self._map, batch.records, batch.timestamps)
+        records = batch.records
+        is_safe = self._keeps_nothing and batch.is_inert
+        outcome = self.user_code.map_until_failure(
+            self._map, records, batch.timestamps, is_safe=is_safe
+        )
         emit_outcome(self.output, outcome, self.format)
 
 
@@ -56,10 +62,12 @@ class FilterOperator(FunctionOperator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._keeps = bound_method(self.function, FilterFunction, "filter")
+        self._keeps_nothing = keeps_nothing(self._keeps)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         records = batch.records
-        if self.user_code.private is shared or batch.never_changes:
+        is_safe = self._keeps_nothing and batch.is_inert
+        if is_safe or self.user_code.private is shared or batch.never_changes:
             verdicts, failure = self.user_code.call_until_failure(self._keeps, records)
         else:
             verdicts, records, failure = self._judge(records)
@@ -78,18 +86,13 @@ class FilterOperator(FunctionOperator):
     def _judge(self, records: list[Any]) -> tuple[list[Any], list[Any], TidegateError | None]:
         """The verdicts, and the records as they were when the predicate was through with them."""
         verdicts: list[Any] = []
-        judged: list[Any] = []
-        keeps, private = self._keeps, self.user_code.private
-        record = None
-        try:
-            for record in records:
-                verdicts.append(keeps(record))
-                result = record
-                judged.append(private(result, record))
-        except USER_FAILURES as error:
-            del verdicts[len(judged) :]
-            return verdicts, judged, self.user_code.failure(error, record, len(judged))
-        return verdicts, judged, None
+
+        def judged(record: Any) -> Any:
+            verdicts.append(self._keeps(record))
+            return record
+
+        results, _, failure, _ = self.user_code.map_until_failure(judged, records)
+        return verdicts, results, failure
 
     def _without_truth(self, records: list[Any], verdicts: list[Any]) -> TidegateError:
         """The failure of a verdict that is neither true nor false, like an array; cut there."""
@@ -104,13 +107,14 @@ class FilterOperator(FunctionOperator):
     @staticmethod
     def _select(batch: Batch, kept: list[Any], verdicts: list[Any]) -> Batch:
         if not batch.is_columnar and batch.timestamps is None:
-            return Batch(records=kept, format=batch.format)
+            return Batch(records=kept, format=batch.format, is_inert=batch.is_inert)
         indices = np.fromiter(compress(range(len(verdicts)), verdicts), np.int64, len(kept))
         return Batch(
             columns=batch.columns.take(indices) if batch.is_columnar else None,
             records=kept,
             format=batch.format,
             timestamps=None if batch.timestamps is None else batch.timestamps[indices],
+            is_inert=batch.is_inert,
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import repeat
 from operator import length_hint
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +34,7 @@ from tidegate.operators.functions import Function
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.stream.elements import Barrier
 from tidegate.types.arrow import ArrowFormat
-from tidegate.types.privacy import ATOMIC, private, private_copy, shared
+from tidegate.types.privacy import ATOMIC, HELD_BY_TURN, private, private_copy, shared
 
 USER_FAILURES: Final = (Exception, SystemExit)
 """What is caught around user code: `sys.exit()` in a function is a failure, not the slot's end."""
@@ -44,6 +43,8 @@ Timestamps = npt.NDArray[np.int64]
 
 _OWN_FILES = str(Path(tidegate.__file__).parent)
 _NO_RECORD: Final = object()
+_STOPPED: Final = "raised by the function, which ends no iteration of its own"
+"""map() takes a StopIteration of the function for the end of the records."""
 
 
 def user_traceback(error: BaseException) -> str:
@@ -62,6 +63,8 @@ class Outcome(NamedTuple):
     results: list[Any]
     timestamps: Timestamps | None
     failure: TidegateError | None
+    is_inert: bool = False
+    """See `Batch.is_inert`."""
 
 
 class TimestampedContext(Protocol):
@@ -129,16 +132,6 @@ class UserCode:
             failure.suspects = range(records)
         return failure
 
-    def drop_partial(self, results: list[Any], ends: list[int]) -> None:
-        """Forget what a record gave before it failed; `ends[i]` results were there after i."""
-        if self.drops_partial_results:
-            del results[ends[-1] if ends else 0 :]
-
-    def expect(self, results: list[Any]) -> None:
-        """The next results are probably like the last one of these."""
-        if results and type(results[-1]) in ATOMIC:
-            self.usual = type(results[-1])
-
     def call_until_failure(
         self, function: Callable[[Any], Any], records: list[Any]
     ) -> tuple[list[Any], TidegateError | None]:
@@ -146,32 +139,63 @@ class UserCode:
         returned: list[Any] = []
         try:
             returned.extend(map(function, records))
+            if len(returned) < len(records):
+                raise StopIteration(_STOPPED)
         except USER_FAILURES as error:
             return returned, self.failure(error, records[len(returned)], len(returned))
-        if len(returned) == len(records):
-            return returned, None
-        # map() takes a StopIteration of the function for the end of the records.
-        stopped = StopIteration("raised by the function, which ends no iteration of its own")
-        return returned, self.failure(stopped, records[len(returned)], len(returned))
+        return returned, None
 
     def map_until_failure(
         self,
         function: Callable[[Any], Any],
         records: list[Any],
         timestamps: Timestamps | None = None,
+        *,
+        is_safe: bool = False,
+        turns: Iterator[Any] | None = None,
     ) -> Outcome:
-        """One result per record."""
+        """One result per record; it needs no look if that is known to be `is_safe`.
+
+        `turns` are the records one by one, where something happens before the function is called.
+        """
+        if turns is None and (is_safe or self.private is shared):
+            (results, failure), is_inert = self.call_until_failure(function, records), is_safe
+        elif turns is None:
+            results, failure, is_inert = self._map_looking(function, records, 0)
+        else:
+            results, failure, is_inert = self._map_looking(function, turns, HELD_BY_TURN)
+        stamps = None if timestamps is None else timestamps[: len(results)]
+        return Outcome(results, stamps, failure, is_inert)
+
+    def _map_looking(
+        self, function: Callable[[Any], Any], records: Iterable[Any], held: int
+    ) -> tuple[list[Any], TidegateError | None, bool]:
         results: list[Any] = []
-        append, usual, private = results.append, self.usual, self.private
+        usual, private = self.usual, self.private
         failure = record = None
+        is_inert = usual is None or usual in ATOMIC
         try:
             for record in records:
                 result = function(record)
-                append(result if type(result) is usual else private(result, record))
+                if type(result) is usual or (
+                    type(result) is tuple
+                    and len(result) == 2
+                    and type(result[0]) in ATOMIC
+                    and type(result[1]) in ATOMIC
+                ):
+                    pass
+                elif type(result) is tuple:
+                    for part in result:
+                        if type(part) not in ATOMIC:
+                            result, is_inert = private(result), False
+                            break
+                elif type(result) not in ATOMIC:
+                    result, is_inert = private(result, record, held), False
+                results.append(result)
         except USER_FAILURES as error:
             failure = self.failure(error, record, len(results))
-        self.expect(results)
-        return Outcome(results, None if timestamps is None else timestamps[: len(results)], failure)
+        self._expect(results)
+        return results, failure, is_inert
 
     def flat_map_until_failure(
         self,
@@ -180,30 +204,8 @@ class UserCode:
         timestamps: Timestamps | None = None,
     ) -> Outcome:
         """Any number of results per record; those of the failing record before it failed too."""
-        results: list[Any] = []
-        append, usual, private = results.append, self.usual, self.private
-        ends: list[int] = []
-        failure = record = None
         rest = iter(records)
-        try:
-            if timestamps is None and not self.drops_partial_results:
-                for record in rest:
-                    found = function(record)
-                    if found is not None:
-                        for result in found:
-                            append(result if type(result) is usual else private(result))
-            else:
-                for record in rest:
-                    found = function(record)
-                    if found is not None:
-                        for result in found:
-                            append(result if type(result) is usual else private(result))
-                    ends.append(len(results))
-        except USER_FAILURES as error:
-            failure = self.failure(error, record, place_of_last(records, rest))
-            self.drop_partial(results, ends)
-        self.expect(results)
-        return Outcome(results, _repeated(timestamps, ends, len(results)), failure)
+        return self.any_number((function(record) for record in rest), records, rest, timestamps)
 
     def process_until_failure(
         self,
@@ -213,30 +215,75 @@ class UserCode:
         timestamps: Timestamps | None = None,
     ) -> Outcome:
         """Like `flat_map_until_failure`, with a context that knows the record's timestamp."""
-        results: list[Any] = []
-        append, usual, private = results.append, self.usual, self.private
-        ends: list[int] = []
-        failure = record = None
         rest = iter(records)
+        if timestamps is None:
+            calls = (function(record, context) for record in rest)
+        else:
+            timed = zip(rest, timestamps.tolist(), strict=False)
+            calls = (function(record, context) for record, context.current in timed)
+        return self.any_number(calls, records, rest, timestamps)
+
+    def any_number(
+        self,
+        calls: Iterator[Iterable[Any] | None],
+        records: list[Any],
+        rest: Iterator[Any],
+        timestamps: Timestamps | None,
+    ) -> Outcome:
+        """What calls return that take a record each from the rest of the records."""
+        results: list[Any] = []
+        has_ends = timestamps is not None or self.drops_partial_results
+        ends: list[int] | None = [] if has_ends else None
+        failure, is_inert = None, False
         try:
-            if timestamps is None and not self.drops_partial_results:
-                for record in rest:
-                    found = function(record, context)
-                    if found is not None:
-                        for result in found:
-                            append(result if type(result) is usual else private(result))
-            else:
-                for record, context.current in zip(rest, times_of(timestamps), strict=False):
-                    found = function(record, context)
-                    if found is not None:
-                        for result in found:
-                            append(result if type(result) is usual else private(result))
-                    ends.append(len(results))
+            is_inert = self.gather(calls, results, ends)
         except USER_FAILURES as error:
-            failure = self.failure(error, record, place_of_last(records, rest))
-            self.drop_partial(results, ends)
-        self.expect(results)
-        return Outcome(results, _repeated(timestamps, ends, len(results)), failure)
+            place = place_of_last(records, rest)
+            failure = self.failure(error, records[place], place)
+            if self.drops_partial_results:
+                del results[ends[-1] if ends else 0 :]
+        stamps = None if timestamps is None else repeated(timestamps, ends or [], len(results))
+        return Outcome(results, stamps, failure, is_inert)
+
+    def gather(
+        self,
+        calls: Iterator[Iterable[Any] | None],
+        results: list[Any],
+        ends: list[int] | None,
+    ) -> bool:
+        """Add what calls return to the results, and how many there are after each of them.
+
+        Returns whether all results are known to be inert.
+        """
+        usual, private = self.usual, self.private
+        is_inert = usual is None or usual in ATOMIC
+        for found in calls:
+            if found is not None:
+                for result in found:
+                    if type(result) is usual or (
+                        type(result) is tuple
+                        and len(result) == 2
+                        and type(result[0]) in ATOMIC
+                        and type(result[1]) in ATOMIC
+                    ):
+                        pass
+                    elif type(result) is tuple:
+                        for part in result:
+                            if type(part) not in ATOMIC:
+                                result, is_inert = private(result), False
+                                break
+                    elif type(result) not in ATOMIC:
+                        result, is_inert = private(result), False
+                    results.append(result)
+            if ends is not None:
+                ends.append(len(results))
+        self._expect(results)
+        return is_inert
+
+    def _expect(self, results: list[Any]) -> None:
+        """The next results are probably like the last one of these."""
+        if results and type(results[-1]) in ATOMIC:
+            self.usual = type(results[-1])
 
 
 def place_of_last(records: list[Any], rest: Iterator[Any]) -> int:
@@ -244,15 +291,8 @@ def place_of_last(records: list[Any], rest: Iterator[Any]) -> int:
     return len(records) - length_hint(rest) - 1
 
 
-def times_of(timestamps: Timestamps | None) -> Iterable[int | None]:
-    """The timestamp of each record; None for ever where there are none."""
-    return repeat(None) if timestamps is None else timestamps.tolist()
-
-
-def _repeated(timestamps: Timestamps | None, ends: list[int], results: int) -> Timestamps | None:
+def repeated(timestamps: Timestamps, ends: list[int], results: int) -> Timestamps:
     """Every result has its record's timestamp; `ends[i]` results were there after record i."""
-    if timestamps is None:
-        return None
     bounds = np.array([0, *ends, results], dtype=np.int64)
     counts = (bounds[1:] - bounds[:-1])[: len(timestamps)]
     return np.repeat(timestamps[: len(counts)], counts)

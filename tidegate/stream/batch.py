@@ -22,7 +22,7 @@ class Batch:
     Batches are never changed in place, but their records may be: by one consumer, who owns them.
     """
 
-    __slots__ = ("_columns", "_records", "format", "timestamps")
+    __slots__ = ("_columns", "_records", "format", "is_inert", "timestamps")
 
     def __init__(
         self,
@@ -31,12 +31,16 @@ class Batch:
         records: list[Any] | None = None,
         format: ArrowFormat | None = None,
         timestamps: npt.NDArray[np.int64] | None = None,
+        is_inert: bool = False,
     ) -> None:
         self._columns = columns
         self._records = records
         self.format = format
         self.timestamps = timestamps
         """Milliseconds since the epoch of every record, where the stream has event time."""
+        self.is_inert = is_inert
+        """Whether it is known of `records`, once they are there, that to use them runs no code of
+        users: they are of Python's own types, and so is all that they hold."""
 
     @classmethod
     def of_records(cls, records: list[Any], format: ArrowFormat | None = None) -> Batch:
@@ -58,6 +62,7 @@ class Batch:
         if self._records is None:
             assert self._columns is not None and self.format is not None
             self._records = self.format.decode(self._columns)
+            self.is_inert = self.format.plain_class is tuple
         return self._records
 
     @property

@@ -43,16 +43,18 @@ def private(value: Any, given: Any = None, held: int = 0) -> Any:
     are other references of the caller's to that record.
     """
     kind = type(value)
-    if kind is tuple:
-        # The usual record: most of the time that a look takes is to call somebody who looks.
-        for part in value:
-            if type(part) not in ATOMIC and _is_exposed(part, _INSIDE):
-                return _copied(value)
-        return value
     if kind in ATOMIC:
         return value
-    exposed = _is_exposed(value, _GIVEN + held if value is given else _FRESH)
-    return _copied(value) if exposed else value
+    can_change, parts_of = _shapes[kind]
+    if can_change and getrefcount(value) > (_GIVEN + held if value is given else _FRESH):
+        return _copied(value)
+    try:
+        for part in parts_of(value):
+            if type(part) not in ATOMIC and _is_exposed(part, _INSIDE):
+                return _copied(value)
+    except (AttributeError, RecursionError):  # an attribute without a value; a ring of objects
+        return _copied(value)
+    return value
 
 
 def shared(value: Any, given: Any = None, held: int = 0) -> Any:
@@ -82,7 +84,7 @@ def _is_exposed(value: Any, references: int) -> bool:
     kind = type(value)
     if kind in ATOMIC:
         return False
-    can_change, parts_of = _shapes.get(kind) or _shape_of(kind)
+    can_change, parts_of = _shapes[kind]
     if can_change and getrefcount(value) > references:
         return True
     inside = references and _INSIDE
@@ -122,10 +124,12 @@ def _unknown_parts(value: Any) -> Iterable[Any]:
     raise AttributeError(f"nobody knows what a {type(value).__name__} refers to")
 
 
-def _shape_of(kind: type) -> Shape:
+class _Shapes(dict[type, Shape]):
     """Every type is looked at once."""
-    _shapes[kind] = _can_change(kind), _parts_of(kind)
-    return _shapes[kind]
+
+    def __missing__(self, kind: type) -> Shape:
+        self[kind] = shape = _can_change(kind), _parts_of(kind)
+        return shape
 
 
 def _can_change(kind: type) -> bool:
@@ -162,14 +166,16 @@ def _names(slots: str | Iterable[str]) -> list[str]:
 _IS_HEAP_TYPE: Final = 1 << 9
 """The flag of types that a class statement made."""
 _NEVER_CHANGE: Final = (Enum, np.generic, type, FunctionType, BuiltinFunctionType)
-_shapes: Final[dict[type, Shape]] = {
-    tuple: (False, iter),
-    list: (True, iter),
-    dict: (True, dict.values),
-    set: (True, iter),
-    frozenset: (False, iter),
-    bytearray: (True, _no_parts),
-}
+_shapes: Final = _Shapes(
+    {
+        tuple: (False, iter),
+        list: (True, iter),
+        dict: (True, dict.values),
+        set: (True, iter),
+        frozenset: (False, iter),
+        bytearray: (True, _no_parts),
+    }
+)
 
 
 def declare_immutable(kind: type) -> None:
@@ -186,7 +192,7 @@ def _references(value: Any, _: int) -> int:
 
 
 def _references_when_private(value: Any, given: Any = None, held: int = 0) -> int:
-    return _references(value, 0)
+    return getrefcount(value)
 
 
 def _references_of_fresh() -> int:
@@ -194,11 +200,11 @@ def _references_of_fresh() -> int:
     return _references_when_private(result, None)
 
 
-def _references_of_given() -> int:
+def _references_of_given(turns: Callable[[list[Any]], Iterable[Any]]) -> int:
     records: list[list[Any]] = [[]]
-    for record in records:
+    for record in turns(records):
         result = record
-        return _references_when_private(result, record)
+        return _references_when_private(result, record, 0)
     raise AssertionError
 
 
@@ -209,16 +215,10 @@ def _references_of_part() -> int:
     raise AssertionError
 
 
-def _references_of_zipped() -> int:
-    records: list[list[Any]] = [[]]
-    for _, record in zip([0], records, strict=True):
-        result = record
-        return _references_when_private(result, record, 0)
-    raise AssertionError
-
-
 _FRESH: Final = _references_of_fresh()
-_GIVEN: Final = _references_of_given()
-ZIPPED: Final = _references_of_zipped() - _GIVEN
-"""References that `zip` holds to what it has just returned."""
+_GIVEN: Final = _references_of_given(iter)
+HELD_BY_TURN: Final = (
+    _references_of_given(lambda records: (r for _, r in zip([0], records, strict=True))) - _GIVEN
+)
+"""References to a record that its turn holds: a generator that takes the record out of a `zip`."""
 _INSIDE: Final = _references_of_part()

@@ -1,12 +1,14 @@
 """What a function emitted stays as it was, whatever the function does with its object later."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.source import InputStatus
 from tidegate.core.modes import StateBackendType
+from tidegate.exchange.codec import decode, encode
 from tidegate.operators.co import CoMapOperator
 from tidegate.operators.endpoints import SourceOperator
 from tidegate.operators.functions import (
@@ -42,6 +44,7 @@ from tidegate.state.keys import select_key
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.arrow import arrow_format
+from tidegate.types.infer import as_type_info
 from tidegate.types.row import Row
 from tidegate.types.typeinfo import Types
 
@@ -52,6 +55,17 @@ SIDE = OutputTag("side")
 
 @dataclass
 class Box:
+    content: object
+
+
+def arrived(records):
+    """The records as they come from another slot."""
+    (batch,) = decode(encode(Batch.of_records(records)), None)
+    return batch
+
+
+@dataclass(slots=True)
+class SlottedBox:
     content: object
 
 
@@ -242,7 +256,7 @@ def test_side_outputs_are_private_on_a_typed_stream_as_well():
         assert harness.output == [("main", 1), ("main", 2)]
 
 
-class MarksTheOneBefore(FilterFunction):
+class MarksTheOneBefore(FilterFunction, MapFunction):
     def __init__(self):
         self.before = {}
 
@@ -251,13 +265,23 @@ class MarksTheOneBefore(FilterFunction):
         self.before = value
         return True
 
+    def map(self, value):
+        self.filter(value)
+        return value
+
 
 @pytest.mark.parametrize(
-    "make", [FilterOperator, lambda function: KeyedFilterOperator(function, ONE_KEY)]
+    "make",
+    [
+        FilterOperator,
+        MapOperator,
+        lambda function: KeyedFilterOperator(function, ONE_KEY),
+        lambda function: KeyedMapOperator(function, ONE_KEY),
+    ],
 )
-def test_a_predicate_that_keeps_a_record_cannot_change_it_any_more(make):
+def test_a_function_that_keeps_a_record_cannot_change_it_any_more(make):
     with OperatorHarness(make(MarksTheOneBefore())) as harness:
-        harness.process([{"n": 1}, {"n": 2}])
+        harness.process_batch(arrived([{"n": 1}, {"n": 2}]))
         assert harness.output == [{"n": 1}, {"n": 2}]
 
 
@@ -280,17 +304,19 @@ def test_a_source_function_may_collect_one_object_again_and_again():
 
 
 class Remembering(MapFunction):
-    def __init__(self):
+    def __init__(self, kind):
+        self.kind = kind
         self.made = []
 
     def map(self, value):
-        event = Box([value])
+        event = self.kind([value])
         self.made.append(id(event))
         return event
 
 
-def test_an_object_that_nobody_else_has_is_not_copied():
-    function = Remembering()
+@pytest.mark.parametrize("kind", [Box, SlottedBox, list, Row])
+def test_an_object_that_nobody_else_has_is_not_copied(kind):
+    function = Remembering(kind)
     with OperatorHarness(MapOperator(function), copy=False) as harness:
         harness.process([1, 2, 3])
         assert [id(event) for event in harness.output] == function.made
@@ -337,3 +363,69 @@ def test_a_collection_keeps_its_records_when_they_are_changed_downstream():
             harness.run_slice()
             assert harness.output == [{"n": 1}]
             harness.output[0]["n"] = 2
+
+
+REUSED = {"n": 0}
+
+
+class Event:
+    """Its methods are code of users: they may return what they keep."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def filled(self):
+        REUSED["n"] = self.n
+        return REUSED
+
+
+def filled(record):
+    REUSED["n"] = record
+    return REUSED
+
+
+@pytest.mark.parametrize(
+    ("function", "records"),
+    [(filled, [1, 2]), (lambda event: event.filled(), [Event(1), Event(2)])],
+)
+def test_a_plain_function_may_reuse_an_object_too(function, records):
+    with OperatorHarness(MapOperator(function)) as harness:
+        harness.process_batch(arrived(records))
+        assert harness.output == [{"n": 1}, {"n": 2}]
+
+
+def numbered(record):
+    return {"n": record}
+
+
+def test_it_is_known_that_values_of_pythons_own_types_run_no_code():
+    with OperatorHarness(MapOperator(numbered)) as harness:
+        for records in ([1, 2], [Event(1), Event(2)]):
+            harness.process_batch(arrived(records))
+        assert [batch.is_inert for batch in harness.batches] == [True, False]
+
+
+class Pair(NamedTuple):
+    word: str
+    n: int
+
+
+@pytest.mark.parametrize(
+    ("result", "type_info", "is_inert"),
+    [
+        (("a", 1), None, True),
+        (("a", 1, None), None, True),
+        ("a", None, True),
+        (("a", Event(1)), None, False),
+        (Event(1), None, False),
+        (Pair("a", 1), None, False),
+        (Pair("a", 1), as_type_info(Pair), False),
+    ],
+)
+@pytest.mark.parametrize("operator", [MapOperator, FlatMapOperator])
+def test_it_is_known_of_results_that_were_looked_at(operator, result, type_info, is_inert):
+    format = None if type_info is None else arrow_format(type_info)
+    found = result if operator is MapOperator else [result]
+    with OperatorHarness(operator(lambda record: found, format)) as harness:
+        harness.process([1, 2])
+        assert [batch.is_inert for batch in harness.batches] == [is_inert]
