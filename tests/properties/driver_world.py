@@ -141,6 +141,7 @@ class Driver:
     def _restart(self) -> None:
         """Open everything from the latest checkpoint."""
         self._position, self._pending = 0, []
+        self.pause(0.5)  # long enough, at times, for another driver to take the directory
         if self._completed:
             latest = self._completed[-1]
             place = path_of(latest.file_segments[0].file, directory_of(latest.checkpoint_id))

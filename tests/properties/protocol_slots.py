@@ -176,11 +176,16 @@ class Process:
         self.mailbox: deque = deque()
         self.to_driver: deque = deque()
         self.to_slot: deque = deque()
-        self.is_alive, self.is_cut_off, self.user_code_fails = True, False, False
+        self.is_alive, self.is_cut_off, self.is_asleep = True, False, False
+        self.user_code_fails = False
         self.speed = world.rnd.choice((0.98, 1.0, 1.02))
         self.offset = world.rnd.choice((-500.0, 0.0, 500.0))
         self.machine: SlotMachine[Answer] = SlotMachine(incarnation, self.now)
         self.send("register", incarnation)
+
+    @property
+    def is_awake(self) -> bool:
+        return self.is_alive and not self.is_asleep
 
     @property
     def now(self) -> float:

@@ -10,8 +10,8 @@ as soon as the protocol lets something happen that must not.
 
 Played: any order and delay of everything; step tasks that are repeated, doubled and delayed beyond
 the end of their job, with their packets shuffled and doubled; connections that fail; processes that
-die, are cut off, wake up, are started twice; clocks that differ and run at different speeds; user
-code that fails; checkpoints that are triggered, aborted and restored. Not played: several
+die, are cut off, sleep, wake up, are started twice; clocks that differ and run at different speeds;
+user code that fails; checkpoints that are triggered, aborted and restored. Not played: several
 pipelines, bytes that change on their way, a control line that ends before its process does.
 """
 
@@ -113,9 +113,9 @@ class World:
         for process in self.processes:
             if process.to_driver and not process.is_cut_off:
                 yield lambda p=process: self.receive(p)
-            if process.is_alive and process.to_slot and not process.is_cut_off:
+            if process.is_awake and process.to_slot and not process.is_cut_off:
                 yield process.receive
-            if process.is_alive and process.mailbox:
+            if process.is_awake and process.mailbox:
                 yield process.run_mailbox
         for slot in self.launches:
             place = (slot, self.launches[slot])
@@ -123,6 +123,8 @@ class World:
             if not any((each.slot, each.launch) == place for each in running):
                 yield lambda s=slot: self.start_process(s)
         for task in self.tasks:
+            if task.job.addresses[task.slot].is_asleep:
+                continue
             if not task.has_delivered:
                 yield lambda t=task: self.deliver(t)
             elif self.fetched(task) is not None:
@@ -136,11 +138,11 @@ class World:
     def pass_time(self, seconds: float) -> None:
         """Beats are sent before the time passes; who has no lease then may notice, and exits."""
         for process in self.processes:
-            if process.is_alive and not process.is_cut_off:
+            if process.is_awake and not process.is_cut_off:
                 process.beat()
         self.now += seconds
         for process in self.processes:
-            if process.is_alive and self.rnd.random() < 0.5 and process.looks_at_its_lease():
+            if process.is_awake and self.rnd.random() < 0.5 and process.looks_at_its_lease():
                 process.die()
         self.carry_out(self.pool.tick(self.now))
         self.deploy_if_possible()
@@ -148,7 +150,7 @@ class World:
     def recover(self) -> None:
         """No misfortune any more: the job must go on within a minute."""
         for process in self.processes:
-            process.is_cut_off = process.user_code_fails = False
+            process.is_cut_off = process.is_asleep = process.user_code_fails = False
         before = self.steps_done
         for _ in range(60):
             self.advance(60)

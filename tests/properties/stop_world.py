@@ -83,7 +83,7 @@ class Slot:
 
     def look_around(self) -> None:
         """What an idle mailbox does; sources have told all that they have in their reports."""
-        if self.attempt and self.caller.calls(lambda: False):
+        if self.caller.calls(lambda: False):
             self.to_driver.append(("wake", None))
 
     def run(self, level: int, barriers: tuple[Barrier, ...], elements: list) -> None:
@@ -183,7 +183,8 @@ class Pipeline:
                 yield slot.receive
             if slot.to_driver:
                 yield lambda s=slot: self.receive(s)
-            yield slot.look_around
+            if slot.attempt and slot.caller._aborted:
+                yield slot.look_around
         waits = self.region.state in (RegionState.CREATED, RegionState.RESTARTING)
         if waits and not self.world.coordinator.is_publishing:
             yield self.deploy
@@ -311,6 +312,17 @@ class World:
             slot.hearing_pace = self.rnd.choice(paces)
             slot.working_pace = self.rnd.choice(paces)
 
+    def hold_up(self, what: str) -> None:
+        """One thing hangs, the others are fast."""
+        self.change_pace([1.0])
+        if what == "store":
+            self.store_pace = 0.0
+        for slot in self.slots:
+            if what == "lines":
+                slot.hearing_pace = 0.0
+            elif what == "steps":
+                slot.working_pace = 0.0
+
     # --- what happens -------------------------------------------------------------------------
 
     def advance(self, count: int) -> None:
@@ -319,7 +331,8 @@ class World:
                 return
             actions = [each for pipeline in self.pipelines for each in pipeline.actions()]
             actions += [self.use_store] if self.store and self.chance(self.store_pace) else []
-            self.rnd.choice(actions)()
+            if actions:
+                self.rnd.choice(actions)()
             self.look()
 
     def look(self) -> None:

@@ -105,6 +105,17 @@ class Protocol(RuleBasedStateMachine):
         self.pick(self.alive(), choice).is_cut_off = True
         self.world.advance(then)
 
+    @precondition(lambda self: self.alive())
+    @rule(choice=CHOICES, then=AFTERWARDS)
+    def a_process_sleeps_until_it_is_replaced(self, choice, then):
+        process = self.pick(self.alive(), choice)
+        process.is_asleep = True
+        for _ in range(2):
+            self.world.pass_time(6.0)
+            self.world.advance(30)
+        process.is_asleep = False
+        self.world.advance(then)
+
     @rule(then=AFTERWARDS)
     def whoever_was_cut_off_wakes_up(self, then):
         for process in self.world.processes:
@@ -129,7 +140,7 @@ class Protocol(RuleBasedStateMachine):
             self.world.recover()
 
 
-Protocol.TestCase.settings = examples(40, stateful_step_count=40)
+Protocol.TestCase.settings = examples(40, stateful_step_count=29)
 TestProtocol = Protocol.TestCase
 
 

@@ -144,6 +144,14 @@ class Leases(RuleBasedStateMachine):
         self.now += seconds
         self.carry_out(self.pool.tick(self.now))
 
+    @precondition(lambda self: self.processes)
+    @rule()
+    def all_are_silent_until_they_are_replaced(self):
+        self.time_passes(10.6)
+        if self.launch is not None:
+            self.spark_starts_a_process(1.0)
+            self.the_driver_receives(0, 9)
+
     @precondition(lambda self: any(p.is_alive for p in self.processes))
     @rule(which=WHICH)
     def a_process_dies(self, which):
@@ -173,7 +181,7 @@ class Leases(RuleBasedStateMachine):
         assert len({*acting, *ready}) <= 1, f"{acting} may act, {ready} is ready"
 
 
-Leases.TestCase.settings = examples(70, stateful_step_count=30)
+Leases.TestCase.settings = examples(100, stateful_step_count=26)
 TestLeases = Leases.TestCase
 
 

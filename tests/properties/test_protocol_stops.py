@@ -36,6 +36,25 @@ class Stops(RuleBasedStateMachine):
         self.world.order(BarrierKind.STOP, drains=drains)
         self.world.advance(then)
 
+    @rule(
+        drains=st.booleans(),
+        hanging=st.sampled_from(["store", "lines", "steps"]),
+        count=st.integers(0, 30),
+        failing=st.sampled_from([0, 1, None]),
+    )
+    def a_stop_is_aborted_while_something_hangs(self, drains, hanging, count, failing):
+        """Some pipeline fails, or it takes too long."""
+        self.world.hold_up(hanging)
+        self.world.order(BarrierKind.STOP, drains=drains)
+        self.world.advance(count)
+        if failing is None:
+            self.world.now += 61.0
+        else:
+            self.world.pipelines[failing % len(self.world.pipelines)].fail()
+        self.world.advance(30)
+        self.world.recover()
+        self.world.change_pace()
+
     @rule(then=AFTERWARDS)
     def a_checkpoint_is_asked_for(self, then):
         self.world.order(BarrierKind.CHECKPOINT)
@@ -84,7 +103,7 @@ class Stops(RuleBasedStateMachine):
             self.world.recover()
 
 
-Stops.TestCase.settings = examples(30, stateful_step_count=30, phases=[Phase.generate])
+Stops.TestCase.settings = examples(36, stateful_step_count=30, phases=[Phase.generate])
 TestStops = Stops.TestCase
 
 
