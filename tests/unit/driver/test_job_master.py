@@ -324,11 +324,22 @@ def test_a_job_that_waits_for_a_slot_keeps_no_core_busy(start):
     job = start(exchanged(read(ENDLESS)), cluster=StartsOnce(), settings=RESTARTS)
     wait_until(lambda: job.status is JobStatus.RUNNING)
     job.cluster.kill(0)
-    wait_until(lambda: job.status is JobStatus.RESTARTING)
+    keeps_no_core_busy(job, JobStatus.RESTARTING)
+
+
+def keeps_no_core_busy(job, status):
+    wait_until(lambda: job.status is status)
     turns = []
     job.master.chronicle.is_now = lambda *_: turns.append(1)
     threading.Event().wait(0.2)
     assert len(turns) < 50
+
+
+def test_a_job_that_waits_for_its_restart_keeps_no_core_busy(start, watched):
+    watched.behaviour["watched", "map"] = fail_times(1)
+    patient = {**RESTARTS, "restart-strategy.fixed-delay.delay": "1 h", **SMALL_STEPS}
+    job = start(exchanged(read(ENDLESS)), settings=patient)
+    keeps_no_core_busy(job, JobStatus.RESTARTING)
 
 
 class FalseStarts(MiniCluster):
