@@ -208,6 +208,7 @@ class PipelineHost:
             DirectoryTaken: another driver goes on with the job.
             TidegateError: user code failed; everything is closed again.
         """
+        self._snapshotter.start()
         try:
             for vertex in reversed(self._vertices):
                 snapshots = self._snapshots_for(vertex)

@@ -363,7 +363,7 @@ class Mailbox:
         self._thread.start()
 
     def post(self, action: Callable[[], None]) -> None:
-        """Run this after everything that was posted before. Callable[[], None]s must not raise."""
+        """Run this after everything that was posted before; it must not raise."""
         self._actions.put(action)
 
     def stop(self, timeout: float) -> bool:

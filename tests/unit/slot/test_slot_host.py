@@ -383,6 +383,16 @@ def test_an_operator_that_cannot_be_read_fails_the_deployment(slot):
     assert "slot 0: ModuleNotFoundError: No module named 'only_on_the_driver'" in str(failed.error)
 
 
+def test_a_deployment_that_fails_leaves_no_thread_but_the_mailbox(slot):
+    before = {*threading.enumerate()}
+    slot.hears(Accepted(shipped(simple_job(Unreadable())), LEASE))
+    for attempt in (1, 2, 3):
+        slot.hears(Deploy(0, attempt, PLACE))
+        slot.says(DeployFailed)
+    slot.has_settled()
+    assert [each.name for each in {*threading.enumerate()} - before] == ["tidegate-pipeline-0"]
+
+
 def test_a_job_that_cannot_be_read_fails_the_deployment(slot):
     slot.hears(Accepted(b"not a job", 10.0), Deploy(0, 1, PLACE))
     assert "the job cannot be read in slot 0" in str(slot.says(DeployFailed).error)
