@@ -257,7 +257,7 @@ class JobCheckpoints:
             return self._not_stored(event.error, instructions)
         passing(FaultPoint.PRE_COMMITTED, Victim.DRIVER)
         order = self._orders.taken(number)
-        if order is not None:
+        if order is not None and order.successor is not None:
             self.successor = order.successor
         path = event.checkpoint.path
         record = self.history.completed(number, self._clock.time(), path)
@@ -357,11 +357,12 @@ class JobCheckpoints:
 
     def close(self, status: JobStatus) -> None:
         """Keep or delete what there is, as the settings say of a job that ends like this."""
+        reason = "the job has ended" if status.is_terminal else "the job restarts; ask again then"
+        self._orders.refuse_all(reason)
+        self._carry_out(self.coordinator.stop(self._clock.monotonic()))
         if self._settings.is_enabled and status.is_terminal and not self._is_kept(status):
             self._store.remove(each.checkpoint_id for each in self.retained.own)
         self._store.close()
-        reason = "the job has ended" if status.is_terminal else "the job restarts; ask again then"
-        self._orders.refuse_all(reason)
 
     def _is_kept(self, status: JobStatus) -> bool:
         retention = self._settings.retention

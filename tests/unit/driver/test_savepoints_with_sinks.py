@@ -1,5 +1,7 @@
 """Savepoints of jobs whose sinks commit: what a savepoint holds to be committed is never lost."""
 
+import threading
+
 import pytest
 
 from tests.jobs import RESTARTS, NotNow, on_disk, pairs, raise_, summed
@@ -12,6 +14,7 @@ from tidegate.core.errors import JobCanceled, SavepointFailed
 from tidegate.core.modes import SavepointFormat
 from tidegate.driver.snapshot_orders import SnapshotOrder
 from tidegate.operators.endpoints import SinkOperator
+from tidegate.protocol.job_status import JobStatus
 from tidegate.stream.elements import BarrierKind
 
 RECORDS = pairs(60)
@@ -106,3 +109,46 @@ def test_a_job_that_is_cancelled_with_a_savepoint_shows_nothing_that_it_does_not
     job.fails(JobCanceled)
     assert committed(tmp_path) == []
     goes_on(begin, watch, path, tmp_path)
+
+
+def hold_first_snapshot(watch):
+    """Let nothing behind the next checkpoint be taken before the gate is open."""
+    gate = threading.Event()
+    watch.on("sums", "snapshot", lambda _: gate.wait(PATIENCE))
+    return gate
+
+
+def test_a_job_is_handed_over_although_a_savepoint_is_published_behind_the_checkpoint_for_it(
+    begin, watch, tmp_path
+):
+    tap = Tap(RECORDS)
+    job = begin(tap)
+    let(tap, 20)
+    gate = hold_first_snapshot(watch)
+    take(job, BarrierKind.CHECKPOINT, tmp_path)
+    wait_until(lambda: watch.count("sums", "snapshot"))
+    savepoint = take(job, BarrierKind.SAVEPOINT, tmp_path)
+    plan = job.master.checkpoints.graph
+    job.master.order(SnapshotOrder.of(BarrierKind.STOP, None, successor=plan))
+    wait_until(lambda: job.newest == 3)
+    gate.set()
+    savepoint.result(PATIENCE)
+    job.result()
+    assert job.master.checkpoints.successor is plan
+    assert job.status is JobStatus.RESTARTING
+
+
+def test_a_savepoint_that_no_checkpoint_follows_leaves_nothing_when_the_job_ends(
+    begin, watch, tmp_path
+):
+    gate = hold_first_snapshot(watch)
+    job = begin(Tap(RECORDS, is_open=True))
+    wait_until(lambda: watch.count("sums", "snapshot"))
+    answer = take(job, BarrierKind.SAVEPOINT, tmp_path)
+    wait_until(lambda: job.newest == 2)
+    gate.set()
+    job.result()
+    with pytest.raises(SavepointFailed, match="the job has ended"):
+        answer.result(PATIENCE)
+    assert not any((tmp_path / "savepoints").glob("*"))
+    assert committed(tmp_path) == lines(RECORDS)
