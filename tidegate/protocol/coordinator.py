@@ -91,7 +91,12 @@ class CheckpointCoordinator:
     @property
     def is_idle(self) -> bool:
         """Whether no checkpoint is under way or asked for."""
-        return not self._pending and not self._schedule.queue
+        return not self._under_way and not self._schedule.queue
+
+    @property
+    def _under_way(self) -> int:
+        """How many are; a savepoint that waits for the next checkpoint keeps nobody waiting."""
+        return sum(not pending.awaits_next for pending in self._pending.values())
 
     @property
     def is_publishing(self) -> bool:
@@ -118,8 +123,7 @@ class CheckpointCoordinator:
         instructions: list[Instruction] = []
         due = [pending.deadline for pending in self._pending.values()]
         while self._can_start(regions):
-            under_way = sum(not pending.awaits_next for pending in self._pending.values())
-            request = self._schedule.decide(now, under_way=under_way)
+            request = self._schedule.decide(now, under_way=self._under_way)
             if isinstance(request, Wait):
                 due += [] if request.until is None else [request.until]
                 break

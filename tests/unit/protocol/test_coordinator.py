@@ -399,6 +399,15 @@ def test_the_final_checkpoint_is_asked_for_again_after_a_pause():
     assert isinstance(subject.look(1.5, 0.0, regions)[0][0], Trigger)
 
 
+def test_the_final_checkpoint_does_not_wait_for_a_savepoint_that_itself_waits_for_one():
+    subject, regions = coordinator(tolerable_failures=9), {0: region(ended=True)}
+    savepoint, checkpoint = begun_savepoint(subject, 1.0)
+    acknowledge_all(subject, savepoint)
+    subject.declined(decline(checkpoint, EVERYBODY[0]), 1.0)
+    (asked,), _ = subject.look(2.0, 0.0, regions)
+    assert asked.barrier.kind is BarrierKind.CHECKPOINT
+
+
 def test_slots_that_do_not_commit_the_end_in_time_fail_the_job():
     subject, regions = coordinator(), {0: region(ended=True)}
     number = saved_end(subject, regions)
