@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidegate.checkpoint.layout import TASK_OWNED, home_of
 from tidegate.core.clock import Clock
-from tidegate.core.errors import TidegateError, shorten
+from tidegate.core.errors import CorruptCheckpoint, TidegateError, shorten
 from tidegate.core.ids import (
     Attempt,
     CheckpointId,
@@ -99,6 +99,8 @@ class PipelineHost:
         self._slot = slot
         self._clock = services.clock
         self._permit = services.permit
+        self._package = package
+        self._services = services
         self._graph = package.graph
         self._restored = (
             None
@@ -126,14 +128,12 @@ class PipelineHost:
             for vertex in package.graph.vertices
             if vertex.pipeline == pipeline and slot < vertex.parallelism
         ]
-        self._subtasks = {
-            vertex.id: self._build(vertex, package, services) for vertex in self._vertices
-        }
+        self._subtasks: dict[VertexId, Subtask] = {}
         self._edges: Mapping[int, Edge] = {edge.id: edge for edge in package.graph.edges}
         self._in_flight: dict[VertexId, list[tuple[Channel, list[StreamElement]]]] = {}
 
-    def _build(self, vertex: Vertex, package: JobPackage, services: HostServices) -> Subtask:
-        graph, slot = package.graph, self._slot
+    def _build(self, vertex: Vertex) -> Subtask:
+        package, services, graph, slot = self._package, self._services, self._graph, self._slot
         subtask = SubtaskIndex(slot)
         restored = SubtaskRestore()
         if self._restored is not None:
@@ -208,8 +208,9 @@ class PipelineHost:
             DirectoryTaken: another driver goes on with the job.
             TidegateError: user code failed; everything is closed again.
         """
-        self._snapshotter.start()
         try:
+            for vertex in self._vertices:
+                self._subtasks[vertex.id] = self._build(vertex)
             for vertex in reversed(self._vertices):
                 snapshots = self._snapshots_for(vertex)
                 # Sinks commit and abort what they find: perhaps what the other driver prepares.
@@ -217,8 +218,10 @@ class PipelineHost:
                 self._permit.require()
                 self._subtasks[vertex.id].open(snapshots)
                 self._in_flight[vertex.id] = self._in_flight_to(vertex)
-        except Exception:
+        except Exception as error:
             self.close()
+            if isinstance(error, CorruptCheckpoint):
+                self._check_owned()  # perhaps the other driver needs it no longer
             raise
 
     def _check_owned(self) -> None:
@@ -355,7 +358,7 @@ class PipelineHost:
         self._snapshotter.close()
         if not self._permit.is_valid():
             return None
-        failures = [self._subtasks[vertex.id].close() for vertex in self._vertices]
+        failures = [subtask.close() for subtask in self._subtasks.values()]
         return next((failure for failure in failures if failure is not None), None)
 
     def _inputs_of(

@@ -111,8 +111,6 @@ class Snapshotter:
         self._stored: dict[CheckpointId, dict[tuple[SubtaskId, OperatorId], _Shared]] = {}
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="tidegate-snapshots", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     def write(self, frozen: FrozenSubtask) -> None:

@@ -21,7 +21,7 @@ from tests.jobs import (
     summed,
     totals,
 )
-from tests.programs import apply, keyed, mapped, read, wait_until
+from tests.programs import PATIENCE, apply, keyed, mapped, read, wait_until
 from tests.taps import Tap
 from tests.unit.driver.test_ended_subtasks import remembered
 from tidegate.checkpoint.metadata import decode, encode
@@ -36,9 +36,12 @@ from tidegate.core.errors import (
     UnsupportedFormat,
     UserError,
 )
+from tidegate.driver.snapshot_orders import SnapshotOrder
 from tidegate.operators.keyed import KeyedMapOperator
+from tidegate.protocol.job_status import JobStatus
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys import select_key
+from tidegate.stream.elements import BarrierKind
 from tidegate.types.typeinfo import Types
 
 RECORDS = pairs(60)
@@ -224,6 +227,22 @@ def test_a_driver_whose_directory_was_taken_over_opens_nothing_again(start, watc
     second.open()
     newer.result()
     assert dict(newer.records()) == totals(RECORDS)
+
+
+def test_a_driver_whose_checkpoints_are_gone_says_that_another_one_has_the_directory(
+    start, watch, settings
+):
+    one = {**settings, **RESTARTS, "execution.checkpointing.num-retained": 1}
+    rarely = one | {"execution.checkpointing.interval": "1 h"}
+    first, second = Tap(RECORDS), Tap(RECORDS)
+    older = start(remembered(watch, first), settings=rarely)
+    wait_until(lambda: older.status is JobStatus.RUNNING)
+    older.master.order(SnapshotOrder.of(BarrierKind.CHECKPOINT)).result(PATIENCE)
+    newer = start(remembered(Watch(), second), settings=from_("latest", one))
+    newer.wait_for_checkpoints(2)
+    fail_once(watch, "remembers")
+    first.open()
+    older.fails(DirectoryTaken)
 
 
 # --- what cannot be used ------------------------------------------------------------------------

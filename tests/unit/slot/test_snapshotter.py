@@ -65,7 +65,6 @@ def snapshotter():
     messages = queue.Queue()
     place = SnapshotPlace(directory=None, inline_threshold=0, limit=1000)
     subject = Snapshotter(7, place, messages.put, Permit())
-    subject.start()
     subject.messages = messages
     yield subject
     subject.close()
