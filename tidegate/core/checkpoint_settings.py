@@ -95,7 +95,8 @@ class CheckpointSettings:
         "execution.checkpointing.checkpoints-after-tasks-finish",
         BOOLEAN,
         True,
-        "Go on with checkpoints when some sources have ended.",
+        "Go on with checkpoints when some sources have ended."
+        " If not, sinks do not commit what follows the last checkpoint.",
         ("execution.checkpointing.checkpoints-after-tasks-finish.enabled",),
     )
     incremental: bool = option(
