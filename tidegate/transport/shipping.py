@@ -229,7 +229,7 @@ def _local_modules() -> _Modules:
     installed = [Path(place).resolve() for place in places]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, module in list(sys.modules.items()):
+        for name, module in sys.modules.copy().items():
             file = getattr(module, "__file__", None)
             if name.split(".")[0] in ("__main__", "tidegate") or not file or file[-3:] != ".py":
                 continue

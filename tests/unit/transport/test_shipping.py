@@ -1,9 +1,11 @@
+import gc
 import os
 import pickle
 import shutil
 import subprocess
 import sys
 import threading
+import types
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,6 +111,23 @@ def test_a_class_that_was_shipped_before_is_shipped_again(tmp_path):
     for _ in range(2):
         package = shipped(collected(mapped(lambda x: Event(), read([1]))))
         assert isinstance(operators(package, tmp_path)["map"].function(1), Event)
+
+
+def test_modules_may_be_imported_while_a_job_is_packed(monkeypatch):
+    monkeypatch.setattr(sys, "modules", sys.modules.copy())
+
+    def another_is_imported(*_):
+        name = f"imported_{len(sys.modules)}"
+        sys.modules[name] = types.ModuleType(name)
+
+    before = gc.get_threshold()
+    gc.callbacks.append(another_is_imported)
+    gc.set_threshold(1)
+    try:
+        shipped(collected(read([1])))
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(another_is_imported)
 
 
 def test_splits_may_hold_records_of_shipped_classes(tmp_path):
