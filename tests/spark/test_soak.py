@@ -7,7 +7,7 @@ import pytest
 
 from tests.effort import times
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.soak, pytest.mark.prove, pytest.mark.timeout(1800)]
 STEPS = times(500)
 EVERY = STEPS // 5
 

@@ -16,6 +16,7 @@ def verified(tmp_path, sink, kills, points):
     return verify(tmp_path, PROGRAM, place, sink, sink=place, kills=kills, points=points)
 
 
+@pytest.mark.prove
 def test_the_file_sink_is_exactly_once_wherever_the_job_is_killed(tmp_path):
     kills = times(2)
     code, report = verified(tmp_path, "files", kills, some_points(kills))
