@@ -24,7 +24,7 @@ from tests.taps import Tap
 from tidegate.checkpoint.statistics import CheckpointRecord
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError
-from tidegate.driver.checkpoints import JobCheckpoints
+from tidegate.driver.checkpoints.lifecycle import JobCheckpoints
 from tidegate.driver.job_master import DriverOutputs, JobMaster
 from tidegate.exchange.codec import decode
 from tidegate.graph.job_graph import JobGraph
@@ -35,7 +35,7 @@ from tidegate.operators.functions import CoMapFunction, MapFunction
 from tidegate.operators.keyed import KeyedMapOperator
 from tidegate.protocol.job_status import JobStatus
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 from tidegate.stream.elements import Barrier
 from tidegate.testing.mini_cluster import MiniCluster
 from tidegate.transport.shipping import pack

@@ -16,9 +16,9 @@ from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.partitioning import ByKeyGroup, Partitioning
 from tidegate.graph.translate import GraphSettings, translate
 from tidegate.operators.base import Operator
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.operators.stateless import MapOperator
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import TypeInformation
 

@@ -11,16 +11,16 @@ from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord, enc
 from tidegate.core.ids import CheckpointId, JobId, OperatorId
 from tidegate.core.modes import SavepointFormat
 from tidegate.graph.translate import operator_id_of
+from tidegate.savepoint import StateReader
 from tidegate.state.backend import FrozenState, KeyedStateBackend
-from tidegate.state.hashmap_backend import HashMapBackend
-from tidegate.state.key_groups import range_of
+from tidegate.state.keys.key_groups import range_of
+from tidegate.state.keys.stable_hash import stable_hash
+from tidegate.state.memory.backend import HashMapBackend
 from tidegate.state.operator_state import FrozenOperatorState
-from tidegate.state.rocksdb_backend import RocksDBBackend
-from tidegate.state.snapshot import OperatorHandle
-from tidegate.state.snapshot_reader import StoredImage
-from tidegate.state.snapshot_writer import FileTarget, SnapshotWriter, TablePlace
-from tidegate.state.stable_hash import stable_hash
-from tidegate.state_data import StateReader
+from tidegate.state.rocksdb.backend import RocksDBBackend
+from tidegate.state.snapshot.pointers import OperatorHandle
+from tidegate.state.snapshot.reader import StoredImage
+from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TablePlace
 from tidegate.storage.local import LocalStore
 from tidegate.stream.elements import BarrierKind
 

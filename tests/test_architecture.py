@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 import tidegate
 from tests.effort import examples
 from tidegate.protocol.messages import StepRequest
-from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.snapshot import TableHandle
+from tidegate.state.keys.key_groups import KeyGroupRange
+from tidegate.state.snapshot.pointers import TableHandle
 
 # A room imports from its own tier and from the tiers below it.
 TIERS = (
     ("__main__",),
     ("cli",),
-    ("verify", "state_data"),
+    ("verify", "savepoint"),
     ("datastream", "common"),
     ("web",),
     ("driver",),
@@ -45,18 +45,18 @@ TIERS = (
     ("core",),
 )
 MAY_IMPORT_PYSPARK = (
-    "connectors/spark.py",
-    "connectors/spark_catalog.py",
-    "connectors/spark_columns.py",
-    "connectors/spark_stream.py",
-    "connectors/spark_table.py",
-    "connectors/stream_batches.py",
+    "connectors/spark/dataframes.py",
+    "connectors/spark/catalog.py",
+    "connectors/spark/columns.py",
+    "connectors/spark/stream.py",
+    "connectors/spark/table.py",
+    "connectors/spark/stream_batches.py",
     "datastream/environment.py",
-    "datastream/spark_session.py",
+    "datastream/execution/spark_session.py",
     "driver/launch.py",
     "exchange/shuffle.py",
     "slot/slot.py",
-    "state_data/frames.py",
+    "savepoint/frames.py",
     "types/spark.py",
 )
 MAY_IMPORT_THE_SLOT = ("driver/launch.py",)

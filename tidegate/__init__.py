@@ -16,9 +16,9 @@ if TYPE_CHECKING:  # `__all__` chooses among their names
     from tidegate.datastream.connectors import *
     from tidegate.datastream.connectors.file_system import *
     from tidegate.datastream.functions import *
+    from tidegate.savepoint import *
     from tidegate.state.descriptors import *
     from tidegate.state.handles import *
-    from tidegate.state_data import *
 
 _HOMES = (
     "tidegate.common",
@@ -26,7 +26,7 @@ _HOMES = (
     "tidegate.datastream.connectors",
     "tidegate.datastream.connectors.file_system",
     "tidegate.datastream.state",
-    "tidegate.state_data",
+    "tidegate.savepoint",
 )
 
 __all__ = [

@@ -10,15 +10,15 @@ import pytest
 from tests.jobs import RESTARTS, Job, on_disk
 from tests.programs import apply, graph_of, mapped, read, wait_until
 from tidegate.common import RestartStrategies
-from tidegate.connectors.durable_log import DurableLog
-from tidegate.connectors.file_encodings import Encoder
-from tidegate.connectors.file_sink import FileSink
+from tidegate.connectors.durable.log import DurableLog
+from tidegate.connectors.files.encodings import Encoder
+from tidegate.connectors.files.sink import FileSink
 from tidegate.core.errors import ConfigError, GraphError, NotAccepted, StorageError
 from tidegate.core.ids import SlotIndex
 from tidegate.datastream import CheckpointedFunction, MapFunction, SourceFunction
 from tidegate.datastream.connectors import CallbackSource, SocketSource, durable
 from tidegate.graph.partitioning import Rebalance
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.testing.environments import mini_environment
 
 MANY_RESTARTS = {**RESTARTS, "restart-strategy.fixed-delay.attempts": 1000}

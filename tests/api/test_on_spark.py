@@ -14,7 +14,7 @@ from tidegate.datastream import (
     StreamExecutionEnvironment,
 )
 from tidegate.datastream.connectors import DataGeneratorSource
-from tidegate.datastream.spark_session import active_session
+from tidegate.datastream.execution.spark_session import active_session
 from tidegate.datastream.state import ValueStateDescriptor
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -25,8 +25,8 @@ from tidegate.core.ids import SlotIndex
 from tidegate.core.modes import SavepointFormat
 from tidegate.datastream.connectors import CallbackSource, durable
 from tidegate.datastream.connectors.file_system import Encoder, FileSink
-from tidegate.driver.snapshot_orders import SnapshotOrder
-from tidegate.state_data import state_reader
+from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
+from tidegate.savepoint import state_reader
 from tidegate.stream.elements import BarrierKind
 
 PATH = "execution.state-recovery.path"

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
 from tidegate.core.ids import CheckpointId, JobId, OperatorId
 from tidegate.state.backend import PayloadForm, StateMetadata
-from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.snapshot import (
+from tidegate.state.keys.key_groups import KeyGroupRange
+from tidegate.state.snapshot.pointers import (
     ChannelHandle,
     ChunkHandle,
     FileScope,

@@ -31,10 +31,10 @@ from tidegate.operators.functions import CoMapFunction, MapFunction
 from tidegate.operators.keyed import KeyedMapOperator
 from tidegate.operators.stateless import MapOperator
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor
-from tidegate.state.hashmap_backend import HashMapBackend
-from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.keys import select_key
-from tidegate.state.snapshot_reader import StoredImage, read_segment
+from tidegate.state.keys.key_groups import KeyGroupRange
+from tidegate.state.keys.selection import select_key
+from tidegate.state.memory.backend import HashMapBackend
+from tidegate.state.snapshot.reader import StoredImage, read_segment
 
 SEEN = MapStateDescriptor("seen")
 TALLY = ListStateDescriptor("tally")

@@ -16,11 +16,11 @@ from tidegate.checkpoint.metadata import decode
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import DirectoryTaken, StorageError
 from tidegate.core.ids import CheckpointId
-from tidegate.driver.store_thread import PublicationSettled, StoreThread
-from tidegate.protocol.instructions import (
+from tidegate.driver.checkpoints.store_thread import PublicationSettled, StoreThread
+from tidegate.protocol.checkpoints.instructions import (
     Publish,
 )
-from tidegate.state.snapshot import FileScope, path_of
+from tidegate.state.snapshot.pointers import FileScope, path_of
 from tidegate.stream.elements import Barrier
 
 RECORDS = 5

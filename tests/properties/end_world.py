@@ -36,14 +36,13 @@ from tidegate.core.modes import FailoverStrategy, SavepointFormat
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.job_graph import Pipeline as PipelineOfGraph
 from tidegate.operators.checkpointed import CheckpointedFunction
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.endpoints.operators import SinkOperator
+from tidegate.operators.endpoints.two_phase_commit import TwoPhaseCommitOperator
 from tidegate.operators.functions import MapFunction
 from tidegate.operators.stateless import MapOperator
-from tidegate.operators.two_phase_commit import TwoPhaseCommitOperator
 from tidegate.protocol.assembly import CheckpointedJob
-from tidegate.protocol.coordinator import CheckpointCoordinator
-from tidegate.protocol.input_gate import REQUESTS, InputGate
-from tidegate.protocol.instructions import (
+from tidegate.protocol.checkpoints.coordinator import CheckpointCoordinator
+from tidegate.protocol.checkpoints.instructions import (
     FailJob,
     Finish,
     NotifyAborted,
@@ -52,6 +51,9 @@ from tidegate.protocol.instructions import (
     StopJob,
     Trigger,
 )
+from tidegate.protocol.checkpoints.restore_orders import restore_orders
+from tidegate.protocol.checkpoints.retained import RetainedCheckpoints
+from tidegate.protocol.input_gate import REQUESTS, InputGate
 from tidegate.protocol.messages import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -60,15 +62,13 @@ from tidegate.protocol.messages import (
 )
 from tidegate.protocol.region import Region, RegionState
 from tidegate.protocol.restart_strategy import regions_to_reset
-from tidegate.protocol.restore_orders import restore_orders
-from tidegate.protocol.retained import RetainedCheckpoints
 from tidegate.slot.restored_state import RestoredState
 from tidegate.slot.snapshotter import FrozenSubtask
 from tidegate.slot.subtask import Subtask
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.state.operator_state import OperatorStateStore
-from tidegate.state.snapshot import OperatorHandle, SubtaskSnapshot
-from tidegate.state.snapshot_writer import MemoryTarget, SnapshotWriter
+from tidegate.state.snapshot.pointers import OperatorHandle, SubtaskSnapshot
+from tidegate.state.snapshot.writer import MemoryTarget, SnapshotWriter
 from tidegate.stream.elements import Barrier, BarrierKind, SavepointTarget, SnapshotRequest
 from tidegate.testing.harness import OperatorHarness
 

@@ -27,10 +27,15 @@ from tests.properties.protocol_slots import PIPELINE, SINK, SOURCE, SUM, Answer,
 from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.core.errors import SlotLost
 from tidegate.core.ids import SubtaskId
+from tidegate.protocol.checkpoints.pending import (
+    AbortReason,
+    AckResult,
+    PendingCheckpoint,
+    PendingState,
+)
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import CheckpointAcknowledged
 from tidegate.protocol.packet import FailureMark, Packet
-from tidegate.protocol.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
 from tidegate.protocol.plan import CheckpointPlan, plan_checkpoint
 from tidegate.protocol.region import Region, RegionFails, RegionState, RunStep, StepDone
 from tidegate.protocol.slot_pool import (

@@ -30,12 +30,12 @@ from tidegate.graph.partitioning import (
     Rescale,
     Shuffle,
 )
-from tidegate.operators.aggregation_kinds import Aggregation
-from tidegate.operators.aggregations import aggregation_operator
+from tidegate.operators.aggregations.choice import aggregation_operator
+from tidegate.operators.aggregations.columnar import SumAggregation
+from tidegate.operators.aggregations.kinds import Aggregation
 from tidegate.operators.base import Operator, OperatorContext, Output
 from tidegate.operators.co import CoMapOperator
-from tidegate.operators.columnar_aggregations import SumAggregation
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.operators.functions import CoMapFunction, ProcessFunction
 from tidegate.operators.keyed import KeyedReduceOperator
 from tidegate.operators.output_tag import OutputTag
@@ -45,8 +45,8 @@ from tidegate.operators.stateless import (
     MapOperator,
     ProcessOperator,
 )
-from tidegate.state.keys import KeySelection, select_key
-from tidegate.state.stable_hash import stable_hash
+from tidegate.state.keys.selection import KeySelection, select_key
+from tidegate.state.keys.stable_hash import stable_hash
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.typeinfo import Types

@@ -25,15 +25,15 @@ from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.errors import ExternalError
 from tidegate.core.ids import SubtaskId
 from tidegate.core.modes import SavepointFormat
-from tidegate.protocol.coordinator import CheckpointCoordinator
-from tidegate.protocol.input_gate import REQUESTS, InputEnded, InputGate, Records, TakeSnapshot
-from tidegate.protocol.instructions import (
+from tidegate.protocol.checkpoints.coordinator import CheckpointCoordinator
+from tidegate.protocol.checkpoints.instructions import (
     GoBack,
     NotifyAborted,
     NotifyComplete,
     Publish,
     Trigger,
 )
+from tidegate.protocol.input_gate import REQUESTS, InputEnded, InputGate, Records, TakeSnapshot
 from tidegate.protocol.messages import CheckpointDeclined, SlotReport, SourceReport
 from tidegate.protocol.pacing import NextStep, StepCaller
 from tidegate.protocol.packet import Channel

@@ -32,7 +32,7 @@ from tidegate.core.clock import ManualClock
 from tidegate.datastream import DataStream
 from tidegate.datastream.connectors.file_system import Encoder, FileSink
 from tidegate.protocol.job_status import JobStatus
-from tidegate.state_data import StateReader
+from tidegate.savepoint import StateReader
 from tidegate.testing.environments import mini_environment
 from tidegate.types.typeinfo import Types
 

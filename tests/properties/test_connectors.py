@@ -13,13 +13,13 @@ from pyarrow import parquet as pq
 
 from tests.effort import examples
 from tests.unit.connectors.reading import reader_of
-from tidegate.connectors import lines
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.datagen import DataGeneratorSource
-from tidegate.connectors.file_formats import CsvFormat, JsonLinesFormat, StreamFormat
-from tidegate.connectors.files import FileSource
-from tidegate.connectors.lines import LineSplit
-from tidegate.connectors.parquet import ParquetFormat
+from tidegate.connectors.files import lines
+from tidegate.connectors.files.formats import CsvFormat, JsonLinesFormat, StreamFormat
+from tidegate.connectors.files.lines import LineSplit
+from tidegate.connectors.files.parquet import ParquetFormat
+from tidegate.connectors.files.source import FileSource
 from tidegate.connectors.sequence import NumberSequenceSource
 from tidegate.connectors.source import InputStatus
 from tidegate.testing.scripted import Pause, ScriptedSource

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.effort import examples
-from tidegate.state.key_groups import MAX_PARALLELISM_LIMIT, range_of, subtask_of
+from tidegate.state.keys.key_groups import MAX_PARALLELISM_LIMIT, range_of, subtask_of
 
 
 @st.composite

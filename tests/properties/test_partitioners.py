@@ -23,9 +23,9 @@ from tidegate.graph.partitioning import (
 )
 from tidegate.protocol.packet import Channel
 from tidegate.slot.outbox import channels_into, targets_of
-from tidegate.state.key_groups import subtask_of
-from tidegate.state.keys import select_key
-from tidegate.state.stable_hash import stable_hash
+from tidegate.state.keys.key_groups import subtask_of
+from tidegate.state.keys.selection import select_key
+from tidegate.state.keys.stable_hash import stable_hash
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import Types

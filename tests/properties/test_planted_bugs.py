@@ -27,7 +27,7 @@ from tests.properties.test_protocol_stops import Stops
 from tidegate.checkpoint.ownership import Ownership
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.operators.user_code import USER_FAILURES
-from tidegate.protocol.coordinator import CheckpointCoordinator
+from tidegate.protocol.checkpoints.coordinator import CheckpointCoordinator
 from tidegate.protocol.input_gate import REQUESTS, InputGate
 from tidegate.protocol.pacing import NextStep, StepCaller
 from tidegate.protocol.slot_machine import SlotMachine

@@ -12,11 +12,16 @@ from tests.effort import examples
 from tests.played_jobs import acknowledgement, played_job, snapshot, state_in, states_of
 from tidegate.core.errors import ProtocolViolation
 from tidegate.core.modes import SavepointFormat
+from tidegate.protocol.checkpoints.pending import (
+    AbortReason,
+    AckResult,
+    PendingCheckpoint,
+    PendingState,
+)
+from tidegate.protocol.checkpoints.retained import RetainedCheckpoints
 from tidegate.protocol.messages import CheckpointAcknowledged
-from tidegate.protocol.pending import AbortReason, AckResult, PendingCheckpoint, PendingState
 from tidegate.protocol.plan import plan_checkpoint
 from tidegate.protocol.region import Region, RegionState
-from tidegate.protocol.retained import RetainedCheckpoints
 from tidegate.stream.elements import Barrier, BarrierKind, SavepointTarget, SnapshotRequest
 
 CHOICES = st.integers(0, 1_000_000)

@@ -11,9 +11,9 @@ from tests.effort import examples
 from tests.memory_store import MemoryStore
 from tidegate.core.errors import CorruptCheckpoint
 from tidegate.state.backend import FrozenState, NativeFile, StateChunk, StateMetadata
-from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.snapshot_reader import StoredImage, read_segment, resolver_in
-from tidegate.state.snapshot_writer import FileTarget, SnapshotWriter
+from tidegate.state.keys.key_groups import KeyGroupRange
+from tidegate.state.snapshot.reader import StoredImage, read_segment, resolver_in
+from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter
 
 ALL = KeyGroupRange(0, 128)
 FEW = examples(25)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tests.effort import examples
 from tests.properties.strategies import in_dictionaries
 from tidegate.core.modes import StateBackendType
-from tidegate.operators.aggregation_kinds import Aggregation
-from tidegate.operators.aggregations import aggregation_operator, aggregation_output_type
-from tidegate.operators.columnar_aggregations import ColumnarAggregation
-from tidegate.operators.record_aggregations import RecordAggregation, RecordCount
-from tidegate.state.keys import KeySelection, select_key
-from tidegate.state.rocksdb_columnar import RocksDBColumnarState
+from tidegate.operators.aggregations.by_record import RecordAggregation, RecordCount
+from tidegate.operators.aggregations.choice import aggregation_operator, aggregation_output_type
+from tidegate.operators.aggregations.columnar import ColumnarAggregation
+from tidegate.operators.aggregations.kinds import Aggregation
+from tidegate.state.keys.selection import KeySelection, select_key
+from tidegate.state.rocksdb.columnar import RocksDBColumnarState
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness, as_batch
 from tidegate.types.arrow import arrow_format

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.effort import examples
-from tidegate.state.hash_columns import hash_column, hash_columns, hash_values
-from tidegate.state.keys import select_key
-from tidegate.state.stable_hash import stable_hash
+from tidegate.state.keys.hash_columns import hash_column, hash_columns, hash_values
+from tidegate.state.keys.selection import select_key
+from tidegate.state.keys.stable_hash import stable_hash
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import arrow_format
 from tidegate.types.instant import Instant

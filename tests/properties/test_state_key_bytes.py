@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.state.key_bytes import is_plain, key_bytes, key_of_bytes
+from tidegate.state.keys.key_bytes import is_plain, key_bytes, key_of_bytes
 from tidegate.types.instant import Instant
 from tidegate.types.row import Row
 

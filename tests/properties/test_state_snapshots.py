@@ -13,10 +13,10 @@ from tidegate.state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.hashmap_backend import HashMapBackend
-from tidegate.state.key_groups import KeyGroupRange, range_of
-from tidegate.state.rocksdb_backend import RocksDBBackend
-from tidegate.state.stable_hash import stable_hash
+from tidegate.state.keys.key_groups import KeyGroupRange, range_of
+from tidegate.state.keys.stable_hash import stable_hash
+from tidegate.state.memory.backend import HashMapBackend
+from tidegate.state.rocksdb.backend import RocksDBBackend
 
 GROUPS = 8
 ALL = KeyGroupRange(0, GROUPS)

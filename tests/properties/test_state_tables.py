@@ -18,16 +18,16 @@ from tests.properties.strategies import LONG, Point, Reading
 from tidegate.core.errors import CorruptCheckpoint
 from tidegate.core.modes import SavepointFormat
 from tidegate.state.backend import FrozenState, PayloadForm, StateChunk, StateMetadata
-from tidegate.state.column_bytes import from_bytes, to_bytes
+from tidegate.state.canonical.record_shapes import shape_of_document
+from tidegate.state.canonical.shape_choice import choose_shape, infer
+from tidegate.state.canonical.shapes import Misfit
+from tidegate.state.columnar.column_bytes import from_bytes, to_bytes
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tidegate.state.hashmap_backend import HashMapBackend
-from tidegate.state.key_groups import KeyGroupRange, range_of
-from tidegate.state.record_shapes import shape_of_document
-from tidegate.state.rocksdb_backend import RocksDBBackend
-from tidegate.state.shape_choice import choose_shape, infer
-from tidegate.state.shapes import Misfit
-from tidegate.state.snapshot_reader import StoredImage, resolver_in
-from tidegate.state.snapshot_writer import FileTarget, SnapshotWriter, TablePlace
+from tidegate.state.keys.key_groups import KeyGroupRange, range_of
+from tidegate.state.memory.backend import HashMapBackend
+from tidegate.state.rocksdb.backend import RocksDBBackend
+from tidegate.state.snapshot.reader import StoredImage, resolver_in
+from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TablePlace
 from tidegate.types.instant import Instant
 from tidegate.types.row import Row, RowKind
 from tidegate.types.typeinfo import Types

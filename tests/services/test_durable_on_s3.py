@@ -5,8 +5,8 @@ from collections import deque
 import pytest
 
 from tests.programs import wait_until
-from tests.unit.connectors.test_durable import Fleeting, Reading, step
-from tidegate.connectors.durable_log import DurableLog, Segment
+from tests.unit.connectors.durable.test_source import Fleeting, Reading, step
+from tidegate.connectors.durable.log import DurableLog, Segment
 from tidegate.core.errors import CorruptCheckpoint, StorageError
 from tidegate.stream.batch import Batch
 

@@ -3,9 +3,9 @@
 import pytest
 from pyarrow import fs
 
-from tidegate.connectors.file_encodings import Encoder
-from tidegate.connectors.file_sink import FileSink
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.connectors.files.encodings import Encoder
+from tidegate.connectors.files.sink import FileSink
+from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.storage.locations import below, resolve
 from tidegate.testing.harness import OperatorHarness
 

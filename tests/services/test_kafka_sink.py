@@ -40,7 +40,7 @@ from tidegate.core.errors import (
     UnknownTopic,
 )
 from tidegate.core.permit import Permit
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
 

@@ -30,7 +30,7 @@ from tidegate.core.errors import (
 )
 from tidegate.datastream import MapFunction
 from tidegate.datastream.connectors.postgres import PostgresSink
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.testing.environments import mini_environment
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.arrow import arrow_format

@@ -27,7 +27,7 @@ from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Broadcast, Rebalance
 from tidegate.operators.functions import MapFunction
 from tidegate.operators.stateless import FlatMapOperator
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

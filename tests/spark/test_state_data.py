@@ -12,16 +12,16 @@ from pyspark.sql import functions
 
 from tests.jobs import SUM
 from tests.savepoints import restored, stored, use
-from tests.unit.state_data.test_reader import KEYS, fill, operator_states
+from tests.unit.savepoint.test_reader import KEYS, fill, operator_states
 from tidegate import Types, state_reader, state_writer
 from tidegate.core.errors import MissingField, StateMisuse, StorageError, TypeMismatch, UnknownState
 from tidegate.core.modes import SavepointFormat, StateBackendType
 from tidegate.datastream import MapFunction
-from tidegate.operators.aggregation_kinds import Aggregation
-from tidegate.operators.aggregations import aggregation_operator
+from tidegate.operators.aggregations.choice import aggregation_operator
+from tidegate.operators.aggregations.kinds import Aggregation
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tidegate.state.keys import select_key
-from tidegate.state.snapshot_reader import StoredImage
+from tidegate.state.keys.selection import select_key
+from tidegate.state.snapshot.reader import StoredImage
 from tidegate.testing.environments import mini_environment
 from tidegate.testing.harness import HarnessSnapshot, OperatorHarness
 from tidegate.types.infer import as_type_info

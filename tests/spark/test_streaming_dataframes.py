@@ -19,7 +19,7 @@ from tests.programs import wait_until
 from tests.spark.scripts import PATIENCE, end, output_of, start_script
 from tidegate.common import RestartStrategies, Types
 from tidegate.connectors.source import EnumeratorContext, ReaderContext
-from tidegate.connectors.staging import StagedReader
+from tidegate.connectors.spark.staging import StagedReader
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExternalError, GraphError
 from tidegate.datastream import MapFunction

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.core.errors import InternalError
 from tidegate.core.ids import CheckpointId
-from tidegate.state.snapshot_reader import CheckpointLocation, FileResolver
+from tidegate.state.snapshot.reader import CheckpointLocation, FileResolver
 from tidegate.storage.locations import below, shown
 
 NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"

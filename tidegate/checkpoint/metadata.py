@@ -25,9 +25,9 @@ from xxhash import xxh3_64_intdigest
 from tidegate.core.errors import CorruptCheckpoint, UnsupportedFormat
 from tidegate.core.ids import CheckpointId, JobId, OperatorId
 from tidegate.state.backend import StateMetadata
-from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateFacts
-from tidegate.state.snapshot import (
+from tidegate.state.snapshot.pointers import (
     ChannelHandle,
     ChunkHandle,
     FileScope,

@@ -11,8 +11,8 @@ from tidegate.cli.program import run_program
 from tidegate.core.config import Settings
 from tidegate.core.durations import format_duration
 from tidegate.core.errors import GraphError
-from tidegate.datastream.executor import SparkExecutor
-from tidegate.datastream.hosting import Hosting
+from tidegate.datastream.execution.executor import SparkExecutor
+from tidegate.datastream.execution.hosting import Hosting
 from tidegate.graph.guarantees import end_to_end
 from tidegate.graph.job_graph import Edge, JobGraph
 

@@ -7,23 +7,23 @@ import typer
 import typer.core
 
 from tidegate import __version__
-from tidegate.cli.cancel import cancel
-from tidegate.cli.checkpoint import checkpoint
-from tidegate.cli.checkpoints import checkpoints
-from tidegate.cli.doctor import doctor
+from tidegate.cli.commands.cancel import cancel
+from tidegate.cli.commands.checkpoint import checkpoint
+from tidegate.cli.commands.checkpoints import checkpoints
+from tidegate.cli.commands.doctor import doctor
+from tidegate.cli.commands.explain import explain
+from tidegate.cli.commands.info import info
+from tidegate.cli.commands.list import list_
+from tidegate.cli.commands.logs import logs
+from tidegate.cli.commands.plan import plan
+from tidegate.cli.commands.rescale import rescale
+from tidegate.cli.commands.run import run
+from tidegate.cli.commands.savepoint import savepoint
+from tidegate.cli.commands.state import state
+from tidegate.cli.commands.stop import stop
+from tidegate.cli.commands.verify import verify
 from tidegate.cli.exit_codes import exit_code
-from tidegate.cli.explain import explain
-from tidegate.cli.info import info
-from tidegate.cli.list import list_
-from tidegate.cli.logs import logs
-from tidegate.cli.plan import plan
 from tidegate.cli.program import AS_PROGRAM
-from tidegate.cli.rescale import rescale
-from tidegate.cli.run import run
-from tidegate.cli.savepoint import savepoint
-from tidegate.cli.state import state
-from tidegate.cli.stop import stop
-from tidegate.cli.verify import verify
 from tidegate.core.errors import TidegateError
 
 COMMANDS: dict[Callable[..., None], dict[str, Any]] = {

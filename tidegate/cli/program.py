@@ -17,7 +17,7 @@ import typer
 from tidegate.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tidegate.datastream.hosting import Hosting
+    from tidegate.datastream.execution.hosting import Hosting
 
 ProgramFile = Annotated[
     Path,
@@ -43,7 +43,7 @@ AS_PROGRAM = {"allow_interspersed_args": False}
 
 def run_program(file: Path, arguments: Sequence[str], hosting: Hosting) -> None:
     """Run it to its end; what it raises is raised."""
-    from tidegate.datastream.hosting import hosted
+    from tidegate.datastream.execution.hosting import hosted
 
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(file), *arguments]

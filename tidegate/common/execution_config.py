@@ -9,7 +9,7 @@ from tidegate.common.restart_strategy import RestartStrategyConfiguration
 from tidegate.core.durations import DurationLike, as_milliseconds
 
 if TYPE_CHECKING:
-    from tidegate.datastream.environment_settings import EnvironmentSettings
+    from tidegate.datastream.execution.environment_settings import EnvironmentSettings
 
 
 class ExecutionConfig:

@@ -1,6 +1,6 @@
 """Records as bytes and back: what connectors to queues, and sinks of lines, are given."""
 
-from tidegate.connectors.file_encodings import Encoder
+from tidegate.connectors.files.encodings import Encoder
 from tidegate.connectors.json_serialization import JsonRowSerializationSchema
 from tidegate.connectors.serialization import (
     ByteArraySchema,

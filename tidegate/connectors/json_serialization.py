@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from tidegate.connectors.file_encodings import field_names, field_values
+from tidegate.connectors.files.encodings import field_names, field_values
 from tidegate.connectors.serialization import SerializationSchema
 from tidegate.core.errors import ConfigError
 from tidegate.core.fluent import FluentBuilder

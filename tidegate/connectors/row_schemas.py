@@ -10,8 +10,8 @@ from typing import Any, NoReturn, Self
 import numpy as np
 import pyarrow as pa
 
-from tidegate.connectors.file_formats import CsvParser, TypedJsonParser, require_columns
-from tidegate.connectors.lines import LineParser, UnreadableLines
+from tidegate.connectors.files.formats import CsvParser, TypedJsonParser, require_columns
+from tidegate.connectors.files.lines import LineParser, UnreadableLines
 from tidegate.connectors.serialization import DeserializationSchema
 from tidegate.core.errors import ConfigError
 from tidegate.core.fluent import FluentBuilder

@@ -242,6 +242,6 @@ class Source(ABC):
 
     def durable(self) -> Source:
         """This source, with a log of what it brings beside the checkpoints of the job."""
-        from tidegate.connectors.durable import DurableSource
+        from tidegate.connectors.durable.source import DurableSource
 
         return DurableSource(self)

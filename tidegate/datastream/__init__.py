@@ -14,12 +14,12 @@ from tidegate.datastream.connected_streams import ConnectedStreams
 from tidegate.datastream.data_stream import DataStream
 from tidegate.datastream.data_stream_sink import DataStreamSink
 from tidegate.datastream.environment import StreamExecutionEnvironment
+from tidegate.datastream.execution.poison_records import PoisonRecords
 from tidegate.datastream.execution_mode import RuntimeExecutionMode
 from tidegate.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from tidegate.datastream.functions import *  # noqa: F403
 from tidegate.datastream.keyed_stream import KeyedStream
 from tidegate.datastream.output_tag import OutputTag
-from tidegate.datastream.poison_records import PoisonRecords
 from tidegate.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from tidegate.datastream.state_backend import (
     EmbeddedRocksDBStateBackend,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegate.core.errors import GraphError
 from tidegate.datastream.connected_streams import two_input_stream
 from tidegate.datastream.data_stream import DataStream
-from tidegate.datastream.declared_types import TypeLike, declared_type
+from tidegate.datastream.execution.declared_types import TypeLike, declared_type
 from tidegate.datastream.keyed_stream import KeyedStream
 from tidegate.operators.base import Operator
 from tidegate.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator

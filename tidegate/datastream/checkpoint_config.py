@@ -16,7 +16,7 @@ from tidegate.datastream.checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from tidegate.datastream.job_configuration import JobConfiguration
+from tidegate.datastream.execution.job_configuration import JobConfiguration
 
 ExternalizedCheckpointCleanup: TypeAlias = ExternalizedCheckpointRetention
 """The name it had in PyFlink 1.x."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.datastream.data_stream import DataStream
-from tidegate.datastream.declared_types import KeyLike, TypeLike, declared_type
+from tidegate.datastream.execution.declared_types import KeyLike, TypeLike, declared_type
 from tidegate.datastream.keyed_stream import KeyedStream
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.operators.base import Operator
@@ -26,7 +26,7 @@ from tidegate.operators.functions import (
 )
 from tidegate.operators.keyed import KeyedFlatMapOperator, KeyedProcessOperator
 from tidegate.operators.runtime_context import RuntimeContext
-from tidegate.state.keys import KeySelection
+from tidegate.state.keys.selection import KeySelection
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import TypeInformation
 

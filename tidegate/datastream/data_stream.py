@@ -10,16 +10,16 @@ from tidegate.connectors.print import PrintSink
 from tidegate.connectors.sink import Sink
 from tidegate.core.errors import GraphError
 from tidegate.datastream.data_stream_sink import DataStreamSink
-from tidegate.datastream.declared_types import (
+from tidegate.datastream.execution.declared_types import (
     KeyLike,
     TypeLike,
     declared_key,
     declared_type,
     field_position,
 )
-from tidegate.datastream.opened_partitioner import OpenedWithPartitioner
-from tidegate.datastream.operator_settings import OperatorSettings
-from tidegate.datastream.sink_operators import SinkLike, sink_operator
+from tidegate.datastream.execution.opened_partitioner import OpenedWithPartitioner
+from tidegate.datastream.execution.operator_settings import OperatorSettings
+from tidegate.datastream.execution.sink_operators import SinkLike, sink_operator
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.partitioning import (
     Broadcast,
@@ -33,7 +33,7 @@ from tidegate.graph.partitioning import (
     Shuffle,
 )
 from tidegate.operators.base import Operator
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.operators.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -51,7 +51,7 @@ from tidegate.operators.stateless import (
     ProjectOperator,
 )
 from tidegate.state.descriptors import MapStateDescriptor
-from tidegate.state.keys import KeySelection
+from tidegate.state.keys.selection import KeySelection
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.datastream.operator_settings import OperatorSettings
+from tidegate.datastream.execution.operator_settings import OperatorSettings
 from tidegate.graph.logical import Transformation
 
 

@@ -19,8 +19,8 @@ from tidegate.common.job_execution_result import JobExecutionResult
 from tidegate.common.watermark_strategy import WatermarkStrategy
 from tidegate.connectors.collect import CollectSink
 from tidegate.connectors.collection import CollectionSource
-from tidegate.connectors.file_formats import TextLineFormat
-from tidegate.connectors.files import FileSource
+from tidegate.connectors.files.formats import TextLineFormat
+from tidegate.connectors.files.source import FileSource
 from tidegate.connectors.sequence import NumberSequenceSource
 from tidegate.connectors.sink import Sink
 from tidegate.connectors.source import Source
@@ -31,19 +31,19 @@ from tidegate.core.modes import LiveLine
 from tidegate.core.setting_groups import SparkSettings
 from tidegate.datastream.closeable_iterator import CloseableIterator
 from tidegate.datastream.data_stream import DataStream
-from tidegate.datastream.declared_types import TypeLike, declared_type
-from tidegate.datastream.environment_settings import EnvironmentSettings
-from tidegate.datastream.execution_plan import execution_plan
-from tidegate.datastream.executor import JobExecutor, SparkExecutor
-from tidegate.datastream.program import Program, unbounded_sources
-from tidegate.datastream.spark_session import active_session, refuse_spark_connect
+from tidegate.datastream.execution.declared_types import TypeLike, declared_type
+from tidegate.datastream.execution.environment_settings import EnvironmentSettings
+from tidegate.datastream.execution.execution_plan import execution_plan
+from tidegate.datastream.execution.executor import JobExecutor, SparkExecutor
+from tidegate.datastream.execution.program import Program, unbounded_sources
+from tidegate.datastream.execution.spark_session import active_session, refuse_spark_connect
 from tidegate.graph.guarantees import end_to_end
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.uids import uid_warning
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.endpoints.operators import SinkOperator
+from tidegate.operators.endpoints.source_function import SourceFunctionSource
 from tidegate.operators.functions import SourceFunction
-from tidegate.operators.source_function import SourceFunctionSource
 from tidegate.storage.locations import resolve
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import TypeInformation
@@ -178,7 +178,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self, dataframe: pyspark.sql.DataFrame, source_name: str = "DataFrame Source"
     ) -> DataStream:
         """The rows of a Spark DataFrame, computed now, as a bounded stream."""
-        from tidegate.connectors.spark import from_dataframe
+        from tidegate.connectors.spark.dataframes import from_dataframe
 
         refuse_spark_connect(dataframe)
         directory = self._exchange.path(self._configuration.settings().spark)
@@ -201,7 +201,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             bounded: end with the rows that are there when the job starts.
             source_name: the name of the source.
         """
-        from tidegate.connectors.spark_stream import SparkStreamSource
+        from tidegate.connectors.spark.stream import SparkStreamSource
 
         refuse_spark_connect(dataframe)
         directory = f"stream-{uuid.uuid4().hex}"
@@ -286,7 +286,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return CloseableIterator(JobClient(job), job.collected(name, arrow_format(stream._type)))
 
     def _to_dataframe(self, stream: DataStream) -> pyspark.sql.DataFrame:
-        from tidegate.connectors.spark import DataFrameSink
+        from tidegate.connectors.spark.dataframes import DataFrameSink
 
         unbounded = unbounded_sources([up.transformation for up in stream._upstreams])
         if unbounded:
@@ -303,8 +303,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def _table_sink(
         self, stream: DataStream, table: str, mode: str, partition_by: Sequence[str]
     ) -> Sink:
-        from tidegate.connectors.spark_catalog import CatalogTable
-        from tidegate.connectors.spark_table import TableMode, TableSink
+        from tidegate.connectors.spark.catalog import CatalogTable
+        from tidegate.connectors.spark.table import TableMode, TableSink
 
         place: CatalogTable | str = table
         if "/" not in table:

@@ -7,6 +7,7 @@ from tidegate.operators.checkpointed import (
     FunctionSnapshotContext,
     OperatorStateStore,
 )
+from tidegate.operators.endpoints.two_phase_commit import TwoPhaseCommitSinkFunction
 from tidegate.operators.functions import (
     AggregateFunction,
     BaseBroadcastProcessFunction,
@@ -32,7 +33,6 @@ from tidegate.operators.functions import (
     SourceFunction,
     TimerService,
 )
-from tidegate.operators.two_phase_commit import TwoPhaseCommitSinkFunction
 
 __all__ = [
     "AggregateFunction",

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidegate.core.errors import GraphError
 from tidegate.datastream.data_stream import DataStream
-from tidegate.datastream.declared_types import KeyLike, TypeLike, declared_type
+from tidegate.datastream.execution.declared_types import KeyLike, TypeLike, declared_type
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.partitioning import Partitioning
-from tidegate.operators.aggregation_kinds import Aggregation
-from tidegate.operators.aggregations import aggregation_operator, aggregation_output_type
+from tidegate.operators.aggregations.choice import aggregation_operator, aggregation_output_type
+from tidegate.operators.aggregations.final_results import Aggregating
+from tidegate.operators.aggregations.kinds import Aggregation
 from tidegate.operators.base import Operator
-from tidegate.operators.final_results import Aggregating
 from tidegate.operators.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -29,7 +29,7 @@ from tidegate.operators.keyed import (
     KeyedProcessOperator,
     KeyedReduceOperator,
 )
-from tidegate.state.keys import KeySelection
+from tidegate.state.keys.selection import KeySelection
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import TypeInformation
 

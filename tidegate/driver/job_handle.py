@@ -23,16 +23,16 @@ from tidegate.core.errors import (
 )
 from tidegate.core.ids import JobId
 from tidegate.core.modes import SavepointFormat
-from tidegate.driver.checkpoint_home import CheckpointHome
+from tidegate.driver.checkpoints.home import CheckpointHome
+from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.chronicle import Chronicle
 from tidegate.driver.collectors import Collectors
 from tidegate.driver.job_master import JobMaster
 from tidegate.driver.live_line import Console
 from tidegate.driver.progress import Progress, VertexProgress
-from tidegate.driver.snapshot_orders import SnapshotOrder
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.rescaling import checked_plan
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.protocol.job_status import JobStatus
 from tidegate.stream.elements import BarrierKind, SavepointTarget
 from tidegate.types.arrow import ArrowFormat

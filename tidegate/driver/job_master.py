@@ -32,7 +32,13 @@ from tidegate.core.ids import (
     PipelineId,
     SlotIndex,
 )
-from tidegate.driver.checkpoints import CancelJob, Effect, JobCheckpoints
+from tidegate.driver.checkpoints.lifecycle import CancelJob, Effect, JobCheckpoints
+from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
+from tidegate.driver.checkpoints.store_thread import (
+    CheckpointBegun,
+    CheckpointEvent,
+    PublicationSettled,
+)
 from tidegate.driver.chronicle import Chronicle
 from tidegate.driver.closing import Closing
 from tidegate.driver.cluster import Cluster, ClusterEvent, FromSlot, LineEnded, SlotJobEnded
@@ -52,16 +58,9 @@ from tidegate.driver.progress import (
     vertex_progress,
 )
 from tidegate.driver.slots import Slots
-from tidegate.driver.snapshot_orders import SnapshotOrder
-from tidegate.driver.store_thread import (
-    CheckpointBegun,
-    CheckpointEvent,
-    PublicationSettled,
-)
 from tidegate.exchange.contract import Exchange
 from tidegate.graph.exchanges import exchanges_of
-from tidegate.protocol.incarnation import Incarnation
-from tidegate.protocol.instructions import (
+from tidegate.protocol.checkpoints.instructions import (
     FailJob,
     Finish,
     GoBack,
@@ -70,6 +69,8 @@ from tidegate.protocol.instructions import (
     StopJob,
     Trigger,
 )
+from tidegate.protocol.checkpoints.restore import check_in_flight
+from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.job_status import JobStatus, status_of
 from tidegate.protocol.messages import (
     CheckpointAborted,
@@ -89,7 +90,6 @@ from tidegate.protocol.messages import (
 )
 from tidegate.protocol.region import RegionFails, RegionState, RunStep
 from tidegate.protocol.restart_strategy import GiveUp, create_strategy, regions_to_reset
-from tidegate.protocol.restore import check_in_flight
 
 _log = logging.getLogger("tidegate.job")
 _LONGEST_WAIT = 1.0

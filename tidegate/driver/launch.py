@@ -24,8 +24,8 @@ from tidegate.core.errors import (
     UnsuitableSpark,
 )
 from tidegate.core.ids import JobId, SlotIndex
-from tidegate.driver.checkpoint_home import CheckpointHome
-from tidegate.driver.checkpoints import JobCheckpoints
+from tidegate.driver.checkpoints.home import CheckpointHome
+from tidegate.driver.checkpoints.lifecycle import JobCheckpoints
 from tidegate.driver.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
 from tidegate.driver.collectors import Collectors
 from tidegate.driver.job_handle import JobHandle, Replan

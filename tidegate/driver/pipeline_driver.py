@@ -24,10 +24,11 @@ from tidegate.core.ids import (
     VertexId,
 )
 from tidegate.core.poison import PoisonOrders
-from tidegate.driver.restoring import Restoring
+from tidegate.driver.checkpoints.restoring import Restoring
 from tidegate.driver.split_enumerator import SplitAssigner
 from tidegate.exchange.contract import Exchange, StepBroken
 from tidegate.graph.job_graph import Pipeline
+from tidegate.protocol.checkpoints.restore_orders import restore_orders, restored_enumerators
 from tidegate.protocol.messages import (
     Deploy,
     SlotReport,
@@ -38,7 +39,6 @@ from tidegate.protocol.messages import (
 from tidegate.protocol.pacing import NextStep, SliceSize
 from tidegate.protocol.packet import FailureMark, SlotOutOfReach
 from tidegate.protocol.region import Region, RegionFails, RunStep, StepDone
-from tidegate.protocol.restore_orders import restore_orders, restored_enumerators
 from tidegate.stream.elements import Barrier
 
 _log = logging.getLogger("tidegate.job")

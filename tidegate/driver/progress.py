@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tidegate.checkpoint.statistics import CheckpointRecord
 from tidegate.core.ids import Attempt, SlotIndex
+from tidegate.driver.checkpoints.restoring import RestoreProgress, together
 from tidegate.driver.pipeline_driver import PipelineDriver
-from tidegate.driver.restoring import RestoreProgress, together
 from tidegate.graph.job_graph import Vertex
 from tidegate.protocol.region import RegionState
 

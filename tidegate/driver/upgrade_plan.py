@@ -17,13 +17,13 @@ from tidegate.core.ids import CheckpointId, OperatorId, SubtaskIndex
 from tidegate.graph.exchanges import exchanges_of
 from tidegate.graph.job_graph import ChainedOperator, JobGraph, Vertex
 from tidegate.operators.base import Operator, OperatorContext
-from tidegate.operators.endpoints import SourceOperator
-from tidegate.protocol.restore import check_in_flight
+from tidegate.operators.endpoints.operators import SourceOperator
+from tidegate.protocol.checkpoints.restore import check_in_flight
 from tidegate.state.backend import KeyedStateImage, StateMetadata
-from tidegate.state.canonical_tables import TIMERS
-from tidegate.state.columnar import check_unchanged
+from tidegate.state.canonical.tables import TIMERS
+from tidegate.state.columnar.backend import check_unchanged
 from tidegate.state.evolution import DeclaredState, conversion_of
-from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark

@@ -9,7 +9,7 @@ from tidegate.connectors.source import Source
 from tidegate.core.ids import EdgeId, Level, OperatorId, PipelineId, SubtaskIndex, VertexId
 from tidegate.graph.partitioning import Partitioning
 from tidegate.operators.base import Operator
-from tidegate.state.key_groups import KeyGroupRange, range_of
+from tidegate.state.keys.key_groups import KeyGroupRange, range_of
 from tidegate.types.arrow import ArrowFormat
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.state.keys import KeySelection
+from tidegate.state.keys.selection import KeySelection
 
 
 @dataclass(frozen=True, slots=True)

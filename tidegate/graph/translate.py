@@ -12,8 +12,8 @@ from tidegate.graph.chaining import joins_chain, resolve_partitioning
 from tidegate.graph.job_graph import ChainedOperator, ChainLink, Edge, JobGraph, Vertex
 from tidegate.graph.logical import Transformation
 from tidegate.graph.partitioning import Forward, Partitioning
-from tidegate.operators.endpoints import SourceOperator
-from tidegate.state.key_groups import default_max_parallelism
+from tidegate.operators.endpoints.operators import SourceOperator
+from tidegate.state.keys.key_groups import default_max_parallelism
 from tidegate.types.arrow import ArrowFormat, arrow_format
 
 

@@ -14,7 +14,7 @@ from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
 from tidegate.core.permit import Permit
 from tidegate.core.poison import PoisonOrders
 from tidegate.state.backend import KeyedStateImage
-from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark

@@ -24,7 +24,7 @@ from tidegate.operators.keyed_context import KeyedContext, KeyedTimerContext, Ke
 from tidegate.operators.results import emit_tagged_outcome
 from tidegate.operators.user_code import FunctionOperator
 from tidegate.state.descriptors import MapStateDescriptor
-from tidegate.state.keys import KeySelection
+from tidegate.state.keys.selection import KeySelection
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Watermark
 from tidegate.types.arrow import ArrowFormat

@@ -41,9 +41,9 @@ from tidegate.operators.user_code import (
 )
 from tidegate.state.backends import create_keyed_backend
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.keys import KeySelection
-from tidegate.state.slot_backend import SlotBackend
-from tidegate.state.stable_hash import stable_hash
+from tidegate.state.keys.selection import KeySelection
+from tidegate.state.keys.stable_hash import stable_hash
+from tidegate.state.memory.row_backend import SlotBackend
 from tidegate.state.timers import TimerQueue
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark

@@ -22,7 +22,7 @@ from tidegate.state.descriptors import (
     ValueStateDescriptor,
 )
 from tidegate.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
-from tidegate.state.key_bytes import with_one_nan
+from tidegate.state.keys.key_bytes import with_one_nan
 
 
 class KeyedStates(KeyedStateStore):

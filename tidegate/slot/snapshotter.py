@@ -24,10 +24,10 @@ from tidegate.protocol.messages import (
 )
 from tidegate.protocol.packet import Channel
 from tidegate.state.backend import FrozenState
-from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import FrozenOperatorState
-from tidegate.state.owned_files import copy_owned
-from tidegate.state.snapshot import (
+from tidegate.state.snapshot.owned_files import copy_owned
+from tidegate.state.snapshot.pointers import (
     ChannelHandle,
     FileScope,
     FileSegment,
@@ -35,7 +35,7 @@ from tidegate.state.snapshot import (
     OperatorHandle,
     SubtaskSnapshot,
 )
-from tidegate.state.snapshot_writer import (
+from tidegate.state.snapshot.writer import (
     FileTarget,
     MemoryTarget,
     SnapshotWriter,

@@ -21,7 +21,7 @@ from tidegate.core.ids import CheckpointId, OperatorId, SubtaskId
 from tidegate.exchange.codec import encode
 from tidegate.graph.job_graph import Vertex
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
-from tidegate.operators.endpoints import SourceOperator
+from tidegate.operators.endpoints.operators import SourceOperator
 from tidegate.operators.poison import guarded
 from tidegate.operators.user_code import USER_FAILURES, user_traceback
 from tidegate.protocol.input_gate import (

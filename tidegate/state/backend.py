@@ -29,8 +29,8 @@ from tidegate.state.descriptors import (
     ValueStateDescriptor,
 )
 from tidegate.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
-from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.keys import KeyColumns
+from tidegate.state.keys.key_groups import KeyGroupRange
+from tidegate.state.keys.selection import KeyColumns
 from tidegate.state.timers import TimerQueue
 from tidegate.types.evolution import TypeStructure
 

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from tidegate.core.clock import Clock
 from tidegate.core.modes import StateBackendType
-from tidegate.state.columnar import ColumnarState, StateColumn
-from tidegate.state.hashmap_backend import HashMapBackend
-from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.key_index import KeyIndex
-from tidegate.state.rocksdb_backend import RocksDBBackend
-from tidegate.state.rocksdb_columnar import RocksDBColumnarState
-from tidegate.state.rocksdb_store import DEFAULT_MEMORY
-from tidegate.state.slot_backend import SlotBackend
+from tidegate.state.columnar.backend import ColumnarState, StateColumn
+from tidegate.state.keys.key_groups import KeyGroupRange
+from tidegate.state.keys.key_index import KeyIndex
+from tidegate.state.memory.backend import HashMapBackend
+from tidegate.state.memory.row_backend import SlotBackend
+from tidegate.state.rocksdb.backend import RocksDBBackend
+from tidegate.state.rocksdb.columnar import RocksDBColumnarState
+from tidegate.state.rocksdb.store import DEFAULT_MEMORY
 from tidegate.types.privacy import shared
 
 _TYPE: Final = "state.backend.type"

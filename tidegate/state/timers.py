@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any, NamedTuple
 
-from tidegate.state.key_bytes import with_one_nan
+from tidegate.state.keys.key_bytes import with_one_nan
 
 
 class Timer(NamedTuple):

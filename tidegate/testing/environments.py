@@ -14,7 +14,7 @@ from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
 from tidegate.core.errors import GraphError
 from tidegate.datastream.environment import StreamExecutionEnvironment
-from tidegate.datastream.spark_session import active_session
+from tidegate.datastream.execution.spark_session import active_session
 from tidegate.driver.job_handle import JobHandle, Replan
 from tidegate.graph.job_graph import JobGraph
 from tidegate.testing.mini_cluster import run

@@ -15,9 +15,9 @@ from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
 from tidegate.core.permit import Permit
 from tidegate.core.poison import PoisonOrders
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
-from tidegate.operators.endpoints import SliceReport, SourceOperator
+from tidegate.operators.endpoints.operators import SliceReport, SourceOperator
 from tidegate.operators.poison import guarded
-from tidegate.state.key_groups import default_max_parallelism, range_of
+from tidegate.state.keys.key_groups import default_max_parallelism, range_of
 from tidegate.state.operator_state import FrozenOperatorState, OperatorStateStore
 from tidegate.state.redistribution import put_together, share_of
 from tidegate.stream.batch import Batch

@@ -17,8 +17,8 @@ from pathlib import Path
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.config import Settings
 from tidegate.core.ids import Address, Level, PipelineId, SlotIndex
-from tidegate.driver.checkpoint_home import CheckpointHome
-from tidegate.driver.checkpoints import JobCheckpoints
+from tidegate.driver.checkpoints.home import CheckpointHome
+from tidegate.driver.checkpoints.lifecycle import JobCheckpoints
 from tidegate.driver.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
 from tidegate.driver.collectors import Collectors
 from tidegate.driver.job_handle import JobHandle, Replan

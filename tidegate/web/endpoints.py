@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 from starlette.responses import Response
 
-from tidegate.web import schemas
-from tidegate.web.schema_forms import Schema
+from tidegate.web.documents import schemas
+from tidegate.web.documents.schema_forms import Schema
 from tidegate.web.shared_answers import Handler
 
 OF_JOB: Final = (400, 404)

@@ -10,14 +10,11 @@ from tidegate.core.errors import NotNow
 from tidegate.core.ids import CheckpointId
 from tidegate.driver.job_handle import JobHandle
 from tidegate.driver.progress import VertexProgress
-from tidegate.web import (
-    checkpoint_documents,
-    config_documents,
-    job_documents,
-    schema_forms,
-    schemas,
-)
 from tidegate.web.answers import Document
+from tidegate.web.documents import checkpoints as checkpoint_documents
+from tidegate.web.documents import config as config_documents
+from tidegate.web.documents import jobs as job_documents
+from tidegate.web.documents import schema_forms, schemas
 from tidegate.web.endpoints import OF_JOB, endpoint
 from tidegate.web.requests import Refusal, identity, whole_number
 from tidegate.web.served_jobs import ServedJobs

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from tidegate.checkpoint.statistics import CheckpointRecord
 from tidegate.driver.job_handle import JobHandle
 from tidegate.protocol.job_status import JobStatus
-from tidegate.web.job_documents import milliseconds, vertex_id
+from tidegate.web.documents.jobs import milliseconds, vertex_id
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _JOB = ("job_id", "job_name")

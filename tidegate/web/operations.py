@@ -13,7 +13,7 @@ from typing import Any
 from tidegate.checkpoint.checkpoint import NOT_ADDRESSABLE
 from tidegate.checkpoint.statistics import CheckpointHistory
 from tidegate.core.ids import CheckpointId
-from tidegate.driver.snapshot_orders import SnapshotOrder
+from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.web.requests import Refusal
 
 _MOST = 1000

@@ -14,11 +14,11 @@ from tidegate.checkpoint.savepoints import dispose
 from tidegate.core.errors import ConfigError, ExternalError, NotNow, UserError
 from tidegate.core.modes import SavepointFormat
 from tidegate.core.setting_groups import MAX_PARALLELISM
+from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.job_handle import JobHandle
-from tidegate.driver.snapshot_orders import SnapshotOrder
 from tidegate.protocol.job_status import JobStatus
-from tidegate.web import schemas
 from tidegate.web.answers import Document
+from tidegate.web.documents import schemas
 from tidegate.web.endpoints import endpoint, order
 from tidegate.web.guard import OWNER
 from tidegate.web.operations import Operation, OperationKind, Operations

@@ -17,9 +17,9 @@ from tidegate.core.errors import CorruptCheckpoint, UnsupportedFormat
 from tidegate.core.ids import CheckpointId, JobId, OperatorId
 from tidegate.state.backend import StateMetadata
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateFacts, Redistribution
-from tidegate.state.snapshot import (
+from tidegate.state.snapshot.pointers import (
     FileScope,
     FileSegment,
     InlineBytes,

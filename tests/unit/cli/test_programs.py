@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tidegate.cli.main import app
-from tidegate.datastream.hosting import Hosting, hosted
+from tidegate.datastream.execution.hosting import Hosting, hosted
 from tidegate.testing.environments import mini_environment
 
 PROGRAM = """

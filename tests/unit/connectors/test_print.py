@@ -5,7 +5,7 @@ import pytest
 from tidegate.connectors.collect import CollectSink
 from tidegate.connectors.print import PrintSink, flink_text
 from tidegate.core.errors import InternalError
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.row import Row
 from tidegate.types.typeinfo import Types

@@ -7,7 +7,7 @@ from tests.taps import Tap
 from tidegate.connectors.collect import CollectSink
 from tidegate.connectors.driver_side import DriverSide
 from tidegate.core.errors import ConfigError, UserFunctionError
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.testing.mini_cluster import run
 
 QUIET = {"tidegate.console.live-line": "off"}

@@ -18,7 +18,7 @@ from tests.programs import read, wait_until
 from tests.taps import Tap
 from tidegate.checkpoint.locate import open_checkpoint
 from tidegate.core.errors import CorruptCheckpoint
-from tidegate.state.snapshot_reader import place_of
+from tidegate.state.snapshot.reader import place_of
 
 RECORDS = pairs(60)
 

@@ -29,7 +29,7 @@ from tests.programs import PATIENCE, read, wait_until
 from tests.taps import Tap
 from tidegate.checkpoint.statistics import CheckpointStatus
 from tidegate.core.errors import CheckpointFailed, JobCanceled, StorageError, UserFunctionError
-from tidegate.driver import store_thread
+from tidegate.driver.checkpoints import store_thread
 
 RECORDS = pairs(60)
 RETENTION = "execution.checkpointing.externalized-checkpoint-retention"

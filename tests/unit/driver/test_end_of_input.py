@@ -21,7 +21,7 @@ from tests.taps import Tap
 from tidegate.core.errors import UserFunctionError
 from tidegate.graph.logical import Upstream
 from tidegate.protocol.job_status import JobStatus
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 
 SETTINGS = {**CHECKPOINTS, **RESTARTS}
 ONLY_AT_THE_END = {**SETTINGS, "execution.checkpointing.interval": "1 h"}

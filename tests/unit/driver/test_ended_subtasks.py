@@ -19,20 +19,23 @@ from tests.programs import PATIENCE, apply, collected, keyed, mapped, read, wait
 from tests.taps import Tap
 from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.connectors.collect import CollectSink
-from tidegate.connectors.file_encodings import Encoder
-from tidegate.connectors.file_sink import FileSink
+from tidegate.connectors.files.encodings import Encoder
+from tidegate.connectors.files.sink import FileSink
 from tidegate.connectors.sink import Committer, CommittingWriter, SupportsCommitter
 from tidegate.core.errors import TidegateError
 from tidegate.core.modes import SavepointFormat
-from tidegate.driver.snapshot_orders import SnapshotOrder
+from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.operators.checkpointed import CheckpointedFunction, CheckpointListener
-from tidegate.operators.endpoints import SinkFunctionOperator, SinkOperator
+from tidegate.operators.endpoints.operators import SinkFunctionOperator, SinkOperator
+from tidegate.operators.endpoints.two_phase_commit import (
+    TwoPhaseCommitOperator,
+    TwoPhaseCommitSinkFunction,
+)
 from tidegate.operators.functions import SinkFunction
 from tidegate.operators.keyed import KeyedMapOperator
-from tidegate.operators.two_phase_commit import TwoPhaseCommitOperator, TwoPhaseCommitSinkFunction
 from tidegate.protocol.job_status import JobStatus
 from tidegate.state.descriptors import ListStateDescriptor
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 from tidegate.stream.elements import BarrierKind
 
 SETTINGS = {**CHECKPOINTS, **RESTARTS}

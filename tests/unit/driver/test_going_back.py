@@ -5,10 +5,10 @@ import pytest
 from tests.jobs import RESTARTS, checkpoint_after, on_disk, pairs, summed
 from tests.programs import apply, read, wait_until
 from tests.taps import Tap
-from tidegate.connectors.file_encodings import Encoder
-from tidegate.connectors.file_sink import FileSink
+from tidegate.connectors.files.encodings import Encoder
+from tidegate.connectors.files.sink import FileSink
 from tidegate.core.errors import JobCanceled, RepeatsCommitted
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.endpoints.operators import SinkOperator
 
 RECORDS = pairs(60)
 GO_BACK = "tidegate.recovery.skip-damaged-checkpoints"

@@ -22,7 +22,7 @@ from tests.taps import Tap
 from tidegate.connectors.source import InputStatus, Poll, Source, SourceReader
 from tidegate.connectors.splits import KnownSplits
 from tidegate.graph.logical import Upstream
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 from tidegate.stream.batch import Batch
 
 KEY = "key"

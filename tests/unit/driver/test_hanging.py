@@ -16,8 +16,8 @@ from tidegate.checkpoint.store import CheckpointStore
 from tidegate.connectors.splits import KnownSplits
 from tidegate.core.errors import DirectoryTaken, ExternalError, JobCanceled, StorageError
 from tidegate.core.ids import CheckpointId
-from tidegate.driver.store_thread import StoreThread
-from tidegate.protocol.instructions import (
+from tidegate.driver.checkpoints.store_thread import StoreThread
+from tidegate.protocol.checkpoints.instructions import (
     Publish,
 )
 from tidegate.stream.elements import Barrier

@@ -6,9 +6,9 @@ import pytest
 
 from tests.programs import wait_until
 from tidegate.core.modes import LiveLine
+from tidegate.driver.checkpoints.restoring import RestoreProgress
 from tidegate.driver.live_line import Console, describe
 from tidegate.driver.progress import Progress
-from tidegate.driver.restoring import RestoreProgress
 
 
 def progress(records=0, lag=None, **more):

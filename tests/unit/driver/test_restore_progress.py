@@ -9,13 +9,13 @@ from tests.taps import Tap
 from tidegate.checkpoint.locate import open_checkpoint
 from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.core.modes import SavepointFormat
+from tidegate.driver.checkpoints.restoring import Restoring, together
+from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.pipeline_driver import ReadPosition
-from tidegate.driver.restoring import Restoring, together
-from tidegate.driver.snapshot_orders import SnapshotOrder
-from tidegate.protocol.restore_orders import restore_orders
+from tidegate.protocol.checkpoints.restore_orders import restore_orders
 from tidegate.slot import restored_state
 from tidegate.slot.restored_state import RestoredState
-from tidegate.state.key_groups import range_of
+from tidegate.state.keys.key_groups import range_of
 from tidegate.stream.elements import BarrierKind
 
 KEYS = 100

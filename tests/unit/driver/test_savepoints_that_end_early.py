@@ -12,7 +12,7 @@ from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.core.errors import JobCanceled, NotNow, SavepointFailed, UserFunctionError
 from tidegate.core.ids import SlotIndex
 from tidegate.core.modes import SavepointFormat
-from tidegate.driver.checkpoints import SnapshotOrder
+from tidegate.driver.checkpoints.lifecycle import SnapshotOrder
 from tidegate.protocol.job_status import JobStatus
 from tidegate.stream.elements import BarrierKind
 

@@ -8,12 +8,12 @@ from tests.jobs import RESTARTS, NotNow, on_disk, pairs, raise_, summed
 from tests.programs import PATIENCE, apply, read, wait_until
 from tests.taps import Tap
 from tidegate.checkpoint.savepoints import new_savepoint
-from tidegate.connectors.file_encodings import Encoder
-from tidegate.connectors.file_sink import FileSink
+from tidegate.connectors.files.encodings import Encoder
+from tidegate.connectors.files.sink import FileSink
 from tidegate.core.errors import JobCanceled, SavepointFailed
 from tidegate.core.modes import SavepointFormat
-from tidegate.driver.snapshot_orders import SnapshotOrder
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
+from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.protocol.job_status import JobStatus
 from tidegate.stream.elements import BarrierKind
 

@@ -36,11 +36,11 @@ from tidegate.core.errors import (
     UnsupportedFormat,
     UserError,
 )
-from tidegate.driver.snapshot_orders import SnapshotOrder
+from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.operators.keyed import KeyedMapOperator
 from tidegate.protocol.job_status import JobStatus
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 from tidegate.stream.elements import BarrierKind
 from tidegate.types.typeinfo import Types
 

@@ -10,7 +10,7 @@ from tests.taps import Tap
 from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.core.errors import JobCanceled, SavepointFailed
 from tidegate.core.modes import SavepointFormat
-from tidegate.driver.snapshot_orders import SnapshotOrder
+from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.protocol.job_status import JobStatus
 from tidegate.stream.elements import BarrierKind
 

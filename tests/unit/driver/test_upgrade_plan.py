@@ -9,7 +9,7 @@ from tidegate.checkpoint.locate import open_checkpoint
 from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.common import Types
 from tidegate.core.modes import SavepointFormat
-from tidegate.driver.snapshot_orders import SnapshotOrder
+from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.upgrade_plan import Fate, plan_upgrade
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.stream.elements import BarrierKind

@@ -17,7 +17,7 @@ from tidegate.graph.partitioning import (
 )
 from tidegate.operators.functions import KeySelector
 from tidegate.operators.stateless import MapOperator
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
 

@@ -4,8 +4,8 @@ from datetime import timedelta
 import pytest
 
 from tidegate.connectors.collection import CollectionSource
-from tidegate.connectors.file_encodings import CsvEncoding
-from tidegate.connectors.file_sink import FileSink
+from tidegate.connectors.files.encodings import CsvEncoding
+from tidegate.connectors.files.sink import FileSink
 from tidegate.connectors.guarantee import DeliveryGuarantee, Replay
 from tidegate.connectors.print import PrintSink
 from tidegate.core.checkpoint_settings import CheckpointSettings
@@ -13,7 +13,7 @@ from tidegate.core.modes import CheckpointingMode
 from tidegate.graph.guarantees import end_to_end
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.translate import GraphSettings, translate
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.operators.stateless import MapOperator
 
 EXACTLY_ONCE = CheckpointSettings(interval=timedelta(seconds=1), directory="/checkpoints")

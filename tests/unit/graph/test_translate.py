@@ -7,7 +7,7 @@ from tidegate.graph.job_graph import ChainLink
 from tidegate.graph.logical import ChainingStrategy, Upstream
 from tidegate.graph.partitioning import ByKeyGroup, Forward, Rebalance
 from tidegate.operators.co import CoMapOperator
-from tidegate.operators.endpoints import SourceOperator
+from tidegate.operators.endpoints.operators import SourceOperator
 from tidegate.operators.functions import CoMapFunction
 from tidegate.operators.stateless import MapOperator
 from tidegate.types.typeinfo import Types

@@ -20,7 +20,7 @@ from tidegate.state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.keys import KeySelection
+from tidegate.state.keys.selection import KeySelection
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.typeinfo import Types

@@ -8,7 +8,11 @@ from tidegate.connectors.splits import KnownSplits
 from tidegate.core.errors import UserFunctionError
 from tidegate.operators.checkpointed import CheckpointedFunction, CheckpointListener
 from tidegate.operators.co import CoFlatMapOperator
-from tidegate.operators.endpoints import SinkFunctionOperator, SinkOperator, SourceOperator
+from tidegate.operators.endpoints.operators import (
+    SinkFunctionOperator,
+    SinkOperator,
+    SourceOperator,
+)
 from tidegate.operators.functions import (
     CoFlatMapFunction,
     FilterFunction,
@@ -30,7 +34,7 @@ from tidegate.state.descriptors import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.keys import KeySelection
+from tidegate.state.keys.selection import KeySelection
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.typeinfo import Types

@@ -28,7 +28,7 @@ from tidegate.state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness, as_batch
 from tidegate.types.arrow import arrow_format

@@ -6,8 +6,8 @@ from tidegate.core.modes import StateBackendType
 from tidegate.operators.functions import KeyedProcessFunction
 from tidegate.operators.keyed import KeyedProcessOperator, KeyedReduceOperator
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.keys import select_key
-from tidegate.state.rocksdb_backend import RocksDBBackend
+from tidegate.state.keys.selection import select_key
+from tidegate.state.rocksdb.backend import RocksDBBackend
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.typeinfo import Types
 

@@ -4,7 +4,7 @@ from tidegate.core.errors import UserFunctionError
 from tidegate.operators.functions import KeyedProcessFunction, TimeDomain
 from tidegate.operators.keyed import KeyedProcessOperator
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 from tidegate.testing.harness import OperatorHarness
 
 BY_FIRST = select_key(0)

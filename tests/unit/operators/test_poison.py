@@ -14,12 +14,20 @@ from tidegate.connectors.source import InputStatus, Poll, Source, SourceReader
 from tidegate.connectors.splits import KnownSplits
 from tidegate.core.errors import MissingField, UndecodableRecord, UserError, UserFunctionError
 from tidegate.core.poison import PoisonOrders, PoisonRecord
-from tidegate.operators.aggregation_kinds import Aggregation
-from tidegate.operators.aggregations import aggregation_operator
+from tidegate.operators.aggregations.choice import aggregation_operator
+from tidegate.operators.aggregations.kinds import Aggregation
 from tidegate.operators.batches import MapBatchesOperator
 from tidegate.operators.broadcast import BroadcastProcessOperator
 from tidegate.operators.co import CoFlatMapOperator, CoMapOperator, CoProcessOperator
-from tidegate.operators.endpoints import SinkFunctionOperator, SinkOperator, SourceOperator
+from tidegate.operators.endpoints.operators import (
+    SinkFunctionOperator,
+    SinkOperator,
+    SourceOperator,
+)
+from tidegate.operators.endpoints.two_phase_commit import (
+    TwoPhaseCommitOperator,
+    TwoPhaseCommitSinkFunction,
+)
 from tidegate.operators.functions import (
     BroadcastProcessFunction,
     CoFlatMapFunction,
@@ -47,9 +55,8 @@ from tidegate.operators.stateless import (
     ProcessOperator,
     ProjectOperator,
 )
-from tidegate.operators.two_phase_commit import TwoPhaseCommitOperator, TwoPhaseCommitSinkFunction
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.arrow import arrow_format

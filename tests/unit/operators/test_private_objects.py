@@ -10,7 +10,8 @@ from tidegate.connectors.source import InputStatus
 from tidegate.core.modes import StateBackendType
 from tidegate.exchange.codec import decode, encode
 from tidegate.operators.co import CoMapOperator
-from tidegate.operators.endpoints import SourceOperator
+from tidegate.operators.endpoints.operators import SourceOperator
+from tidegate.operators.endpoints.source_function import SourceFunctionSource
 from tidegate.operators.functions import (
     CoMapFunction,
     FilterFunction,
@@ -28,7 +29,6 @@ from tidegate.operators.keyed import (
     KeyedProcessOperator,
     KeyedReduceOperator,
 )
-from tidegate.operators.source_function import SourceFunctionSource
 from tidegate.operators.stateless import (
     FilterOperator,
     FlatMapOperator,
@@ -40,7 +40,7 @@ from tidegate.state.descriptors import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.arrow import arrow_format

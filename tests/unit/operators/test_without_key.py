@@ -12,7 +12,7 @@ from tidegate.state.descriptors import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 from tidegate.testing.harness import OperatorHarness
 
 TOUCHES = {

@@ -12,7 +12,7 @@ from tidegate.operators.stateless import MapOperator
 from tidegate.protocol.packet import Channel
 from tidegate.slot import outbox as outbox_module
 from tidegate.slot.outbox import ChannelWriter, Outbox
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import EndOfInput, Watermark
 from tidegate.testing.harness import OperatorHarness

@@ -20,12 +20,12 @@ from tidegate.core.errors import InternalError, LeaseEnded, UserError, UserFunct
 from tidegate.exchange.codec import decode
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
-from tidegate.operators.endpoints import SinkOperator
-from tidegate.operators.functions import MapFunction
-from tidegate.operators.two_phase_commit import (
+from tidegate.operators.endpoints.operators import SinkOperator
+from tidegate.operators.endpoints.two_phase_commit import (
     TwoPhaseCommitOperator,
     TwoPhaseCommitSinkFunction,
 )
+from tidegate.operators.functions import MapFunction
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import (
     Accepted,

@@ -14,9 +14,9 @@ from tidegate.protocol.messages import (
 from tidegate.protocol.packet import Channel
 from tidegate.slot.snapshotter import FrozenOperator, FrozenSubtask, Snapshotter
 from tidegate.state.backend import FrozenState
-from tidegate.state.key_groups import KeyGroupRange
+from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import FrozenOperatorState, Redistribution
-from tidegate.state.snapshot import InlineBytes
+from tidegate.state.snapshot.pointers import InlineBytes
 from tidegate.stream.elements import Barrier, SavepointTarget, SnapshotRequest
 
 SUBTASK = SubtaskId(3, 0)

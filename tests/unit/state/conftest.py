@@ -1,8 +1,8 @@
 import pytest
 
-from tidegate.state.hashmap_backend import HashMapBackend
-from tidegate.state.key_groups import range_of
-from tidegate.state.rocksdb_backend import RocksDBBackend
+from tidegate.state.keys.key_groups import range_of
+from tidegate.state.memory.backend import HashMapBackend
+from tidegate.state.rocksdb.backend import RocksDBBackend
 
 GROUPS = 16
 

@@ -14,9 +14,9 @@ from tidegate.state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.key_groups import KeyGroupRange, range_of
-from tidegate.state.keys import KeyColumns
-from tidegate.state.stable_hash import stable_hash
+from tidegate.state.keys.key_groups import KeyGroupRange, range_of
+from tidegate.state.keys.selection import KeyColumns
+from tidegate.state.keys.stable_hash import stable_hash
 from tidegate.types.typeinfo import Types
 
 VALUE = ValueStateDescriptor("value", Types.LONG())

@@ -17,9 +17,9 @@ from tidegate.state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.key_groups import range_of
+from tidegate.state.keys.key_groups import range_of
 from tidegate.state.operator_state import FrozenOperatorState, OperatorStateStore
-from tidegate.state.snapshot_reader import StoredImage
+from tidegate.state.snapshot.reader import StoredImage
 from tidegate.types.row import Row
 from tidegate.types.typeinfo import Types
 

@@ -12,10 +12,10 @@ from tidegate.core.errors import (
     StorageError,
 )
 from tidegate.state.backend import FrozenState, NativeFile, StateChunk, StateMetadata
-from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.snapshot import FileScope, FileSegment, InlineBytes
-from tidegate.state.snapshot_reader import StoredImage, read_segment, resolver_in
-from tidegate.state.snapshot_writer import FileTarget, MemoryTarget, SnapshotWriter
+from tidegate.state.keys.key_groups import KeyGroupRange
+from tidegate.state.snapshot.pointers import FileScope, FileSegment, InlineBytes
+from tidegate.state.snapshot.reader import StoredImage, read_segment, resolver_in
+from tidegate.state.snapshot.writer import FileTarget, MemoryTarget, SnapshotWriter
 
 ALL = KeyGroupRange(0, 128)
 

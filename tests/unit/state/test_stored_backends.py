@@ -3,12 +3,12 @@
 import pytest
 
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.hashmap_backend import HashMapBackend
-from tidegate.state.key_groups import KeyGroupRange
-from tidegate.state.rocksdb_backend import RocksDBBackend
-from tidegate.state.snapshot import FileScope, FileSegment
-from tidegate.state.snapshot_reader import StoredImage, resolver_in
-from tidegate.state.snapshot_writer import FileTarget, SnapshotWriter
+from tidegate.state.keys.key_groups import KeyGroupRange
+from tidegate.state.memory.backend import HashMapBackend
+from tidegate.state.rocksdb.backend import RocksDBBackend
+from tidegate.state.snapshot.pointers import FileScope, FileSegment
+from tidegate.state.snapshot.reader import StoredImage, resolver_in
+from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter
 from tidegate.storage.local import LocalStore
 from tidegate.types.typeinfo import Types
 

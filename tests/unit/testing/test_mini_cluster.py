@@ -9,7 +9,7 @@ import pytest
 
 from tests.jobs import CHECKPOINTS, Job
 from tests.programs import apply, graph_of, read, wait_until
-from tidegate.operators.two_phase_commit import (
+from tidegate.operators.endpoints.two_phase_commit import (
     TwoPhaseCommitOperator,
     TwoPhaseCommitSinkFunction,
 )

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.connectors.reading import read_all, reader_of, records_of
 from tidegate.connectors.source import Boundedness, InputStatus
 from tidegate.core.clock import ManualClock
-from tidegate.operators.endpoints import SinkOperator
+from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.testing.harness import OperatorHarness
 from tidegate.testing.scripted import (
     CollectingSink,

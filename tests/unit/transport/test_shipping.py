@@ -18,7 +18,7 @@ from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Custom
 from tidegate.operators.functions import MapFunction
 from tidegate.operators.stateless import MapOperator
-from tidegate.state.keys import select_key
+from tidegate.state.keys.selection import select_key
 from tidegate.transport.shipping import MAIN_MODULE, pack, to_slot, unpack
 
 ROOT = Path(__file__).parents[3]

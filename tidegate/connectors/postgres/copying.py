@@ -14,7 +14,7 @@ from psycopg import sql
 from psycopg.types.json import Json
 from pyarrow import csv
 
-from tidegate.connectors.file_encodings import as_json, field_names, field_values
+from tidegate.connectors.files.encodings import as_json, field_names, field_values
 from tidegate.connectors.postgres.column_types import DOCUMENTS, as_text
 from tidegate.connectors.postgres.session import Session, failure
 from tidegate.connectors.postgres.table import Column, Table

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 
-from tidegate.connectors.file_encodings import field_values
+from tidegate.connectors.files.encodings import field_values
 from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
 from tidegate.connectors.postgres.session import Server, Session, failure
 from tidegate.connectors.sink import Sink, SinkWriter, WriterContext

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidegate.connectors.callback import CallbackSource, Emit
 from tidegate.connectors.source import Source
+from tidegate.operators.endpoints.source_function import SourceFunctionSource
 from tidegate.operators.functions import SourceFunction
-from tidegate.operators.source_function import SourceFunctionSource
 
 __all__ = ["CallbackSource", "Emit", "durable"]
 

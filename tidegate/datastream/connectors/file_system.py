@@ -1,23 +1,23 @@
 """Files as sources and sinks."""
 
-from tidegate.connectors.file_encodings import (
+from tidegate.connectors.files.encodings import (
     CsvEncoding,
     Encoder,
     FileEncoding,
     JsonLinesEncoding,
     ParquetEncoding,
 )
-from tidegate.connectors.file_formats import (
+from tidegate.connectors.files.formats import (
     CsvFormat,
     FileFormat,
     JsonLinesFormat,
     StreamFormat,
     TextLineFormat,
 )
-from tidegate.connectors.file_sink import FileSink, FileSinkBuilder, OutputFileConfig
-from tidegate.connectors.files import FileSource, FileSourceBuilder
-from tidegate.connectors.parquet import ParquetFormat
-from tidegate.connectors.rolling import BucketAssigner, RollingPolicy
+from tidegate.connectors.files.parquet import ParquetFormat
+from tidegate.connectors.files.rolling import BucketAssigner, RollingPolicy
+from tidegate.connectors.files.sink import FileSink, FileSinkBuilder, OutputFileConfig
+from tidegate.connectors.files.source import FileSource, FileSourceBuilder
 
 __all__ = [
     "BucketAssigner",

@@ -1,0 +1,111 @@
+"""``tidegate run``: a program with settings from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.program import (
+    ProgramArguments,
+    ProgramFile,
+    SettingOptions,
+    run_program,
+    settings_of,
+)
+
+_PATH = "execution.state-recovery.path"
+
+
+def run(
+    job: ProgramFile,
+    arguments: ProgramArguments = None,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PATH|latest",
+            help="Go on from this checkpoint, or from the latest of this job.",
+        ),
+    ] = None,
+    claim: Annotated[
+        bool,
+        typer.Option(
+            "--claim",
+            help="Own that checkpoint: it is deleted once the job has completed one itself.",
+        ),
+    ] = False,
+    allow_non_restored: Annotated[
+        bool,
+        typer.Option(
+            "--allow-non-restored", help="Start even if some of its state belongs to no operator."
+        ),
+    ] = False,
+    parallelism: Annotated[
+        int | None, typer.Option("--parallelism", "-p", help="Subtasks of an operator.")
+    ] = None,
+    max_parallelism: Annotated[
+        int | None, typer.Option(help="Number of key groups, the limit for rescaling.")
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(help="The Spark master, like spark://host:7077 or local[8].")
+    ] = None,
+    detached: Annotated[
+        bool,
+        typer.Option(
+            "--detached", "-d", help="Leave it running with a log file; print the id of its job."
+        ),
+    ] = False,
+    supervised: Annotated[
+        bool,
+        typer.Option(
+            "--supervise",
+            help="Start the driver again from the latest checkpoint whenever it dies.",
+        ),
+    ] = False,
+    set_: SettingOptions = None,
+) -> None:
+    """Run a program to its end; options here win over what the program sets.
+
+    With --detached the command returns once the job runs. With --supervise it goes on until the
+    program ends well, is cancelled, or fails for a reason of its own.
+
+    Example: tidegate run -p 4 -D execution.checkpointing.interval=10s job.py --input words.txt
+    """
+    chosen: dict[str, object] = {
+        _PATH: from_,
+        "execution.state-recovery.claim-mode": "CLAIM" if claim else None,
+        "execution.state-recovery.ignore-unclaimed-state": allow_non_restored or None,
+        "parallelism.default": parallelism,
+        "pipeline.max-parallelism": max_parallelism,
+        "tidegate.spark.master": master,
+    }
+    settings: dict[str, object] = {
+        **settings_of(set_ or []),
+        **{key: value for key, value in chosen.items() if value is not None},
+    }
+    program = arguments or []
+    if detached:
+        from tidegate.cli.detached import run_argv, start_detached
+
+        options = ("--supervise",) if supervised else ()
+        start_detached(run_argv(job, program, settings, *options), job.stem)
+    elif supervised:
+        _supervise(job, program, settings)
+    else:
+        from tidegate.datastream.execution.hosting import Hosting
+
+        run_program(job, program, Hosting(settings=settings))
+
+
+def _supervise(job: Path, arguments: list[str], settings: dict[str, object]) -> None:
+    from tidegate.cli.detached import run_argv
+    from tidegate.cli.supervision import supervise
+
+    given = settings.pop(_PATH, None)
+
+    def argv(path: str | None) -> list[str]:
+        return run_argv(job, arguments, settings | ({} if path is None else {_PATH: path}))
+
+    raise typer.Exit(supervise(argv, None if given is None else str(given)))

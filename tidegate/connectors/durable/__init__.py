@@ -1,0 +1,1 @@
+"""`durable()`: a log before a source that cannot replay."""

@@ -1,0 +1,301 @@
+"""The thread of a durable source that reads its log to the end, and then writes to it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from tidegate.connectors.durable.log import DurableLog, LogSplit, Segment, path_of_segment
+from tidegate.connectors.source import InputStatus, ReaderContext, SourceReader
+from tidegate.core.errors import StorageError
+from tidegate.stream.batch import Batch
+
+_log = logging.getLogger(__name__)
+_SEGMENT_RECORDS: Final = 50_000
+_QUEUED_RECORDS: Final = 200_000
+"""So many are read ahead of what is processed."""
+_IDLE_SECONDS: Final = 0.005
+_JOIN_SECONDS: Final = 10.0
+
+
+class Logged(NamedTuple):
+    """Records of a segment in memory, on their way to the job."""
+
+    number: int
+    first: int
+    """The place of the first of them in the segment."""
+    batch: Batch
+
+
+class Intake:
+    """Reads the log to its end, then writes to it what the source brings."""
+
+    def __init__(self, inner: SourceReader, context: ReaderContext) -> None:
+        self._inner = inner
+        self._context = context
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._queue: deque[Logged] = deque()
+        self.queued = 0
+        self._fresh: list[Any] = []
+        self._no_more = False
+        self._is_opened = False
+        self._is_over = False
+        self._failure: BaseException | None = None
+        self._restored: LogSplit | None = None
+        self._to_replay: list[int] = []
+        self._end = LogSplit(0, 0)
+        """How the source goes on behind what is logged; its place is of no account."""
+        self._unneeded_before = 0
+        self.has_start = False
+        self._taking_in = threading.Lock()
+        self._is_halted = False
+
+    # --- called by the reader -------------------------------------------------------------------
+
+    def open(self, directory: str) -> None:
+        self._logged = DurableLog(directory)
+        self._oldest = min(self._logged.numbers(), default=0)
+        self._is_opened = True
+        self._inner.open()
+
+    def go_on_from(self, split: LogSplit) -> None:
+        """Begin where a checkpoint was, which may be that of another job."""
+        self._fresh += split.fresh
+        if self._context.origin is None:
+            self._restored = split
+        elif not self._logged.numbers():  # else an earlier attempt has done so
+            self._adopt(split, DurableLog(self._context.origin))
+
+    def _adopt(self, split: LogSplit, other: DurableLog) -> None:
+        """The rest of the log of the other job is the first segment of the own one."""
+        numbers = other.numbers_from(split.segment, _needed(split))
+        segments = [other.read(number) for number in numbers]
+        read, batches = split.index, list[Batch]()
+        for segment in segments:
+            for batch in segment.batches(self._context.format):
+                batches.append(batch.slice(min(read, len(batch)), len(batch)))
+                read = max(read - len(batch), 0)
+        live, assigned = split.live, split.assigned
+        if numbers and numbers[-1] != split.as_of:
+            live, assigned = segments[-1].live, segments[-1].assigned
+        self._logged.append(0, Segment.of(_joined(batches), live, assigned))
+
+    def add(self, split: Any) -> None:
+        with self._lock:
+            self._fresh.append(split)
+
+    def no_more(self) -> None:
+        self._no_more = True
+
+    def find_start(self) -> tuple[int, int]:
+        """From which record of which segment on it reads."""
+        self.has_start = True
+        restored = self._restored
+        if restored is None:
+            start = self._oldest, 0
+            self._to_replay = self._logged.numbers_from(self._oldest, None)
+        else:
+            start = restored.segment, restored.index
+            self._to_replay = self._logged.numbers_from(restored.segment, _needed(restored))
+            self._end = replace(restored, fresh=())
+        return start
+
+    def start(self) -> None:
+        """Begin to read, when somebody wants to have it: a job that only ends takes nothing in."""
+        if self._thread is None and self.has_start:
+            name = f"log of {self._context.operator_name}"
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread.start()
+
+    def halt(self) -> None:
+        """Log nothing any more; what was taken in by now is in the log."""
+        with self._taking_in:
+            self._is_halted = True
+
+    def go_on(self) -> None:
+        self._is_halted = False
+
+    def files_from(self, number: int) -> list[tuple[str, str]]:
+        """The path and URL of every segment from this one to the end of the log."""
+        with self._lock:
+            last = max(self._to_replay, default=-1)
+            last = last if self._end.as_of is None else max(last, self._end.as_of)
+        return [(path_of_segment(n), self._logged.url(n)) for n in range(number, last + 1)]
+
+    def first(self) -> Logged | None:
+        """What comes next, if there is something."""
+        with self._lock:
+            return self._queue[0] if self._queue else None
+
+    def done_with_first(self) -> None:
+        with self._lock:
+            self.queued -= len(self._queue.popleft().batch)
+
+    def status(self) -> InputStatus:
+        """What to expect when nothing is queued; raises what the intake failed with."""
+        with self._lock:
+            if self._queue:
+                return InputStatus.MORE_AVAILABLE
+            if self._failure is not None:
+                raise self._failure
+            return InputStatus.END_OF_INPUT if self._is_over else InputStatus.NOTHING_AVAILABLE
+
+    def is_available(self) -> bool:
+        is_to_start = self.has_start and self._thread is None
+        return is_to_start or bool(self._queue) or self._is_over or self._failure is not None
+
+    def end(self) -> LogSplit:
+        """How the source goes on; whoever asks knows how far the log was read."""
+        with self._lock:
+            return replace(self._end, fresh=tuple(self._fresh))
+
+    def delete_before(self, number: int) -> None:
+        """No checkpoint needs these segments any more."""
+        self._unneeded_before = max(self._unneeded_before, number)
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(_JOIN_SECONDS)
+        if self._is_opened:
+            self._inner.close()
+
+    # --- on the thread --------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            if self._replay():
+                self._go_live()
+        except BaseException as error:
+            with self._lock:
+                self._failure = error
+
+    def _replay(self) -> bool:
+        """What the log holds behind the checkpoint, or all if there was none; False: stopped."""
+        if self._to_replay:
+            _log.info(
+                "source %r reads %d segment(s) of its log again, from %s on",
+                self._context.operator_name,
+                len(self._to_replay),
+                self._logged.place(self._to_replay[0]),
+            )
+        for number in self._to_replay:
+            if not self._wait_for_room():
+                return False
+            segment = self._logged.read(number)
+            with self._lock:
+                if self._end.as_of is None or number > self._end.as_of:
+                    self._end = LogSplit(0, 0, segment.live, number, segment.assigned)
+            self._enqueue(number, segment.batches(self._context.format))
+        return True
+
+    def _go_live(self) -> None:
+        if self._end.live:
+            self._inner.add_splits(self._end.live)
+        told_all = False
+        is_wanted = True
+        while is_wanted and not self._is_over:
+            self._truncate()
+            no_more = self._no_more
+            self._add_fresh()
+            if no_more and not told_all:
+                told_all = True
+                self._inner.no_more_splits()
+            is_wanted = self._wait_for_room()
+            # Also when the reader is being closed: what has come already shall not be lost.
+            with self._taking_in:
+                is_heard = not self._is_halted
+                has_come = is_heard and self._inner.is_available() and self._take_in()
+            if is_wanted and not has_come:
+                self._stop.wait(_IDLE_SECONDS)
+
+    def _add_fresh(self) -> None:
+        """Splits that the log has not seen: others go on from where it says that they were."""
+        with self._lock:
+            fresh, self._fresh = self._fresh, []
+            new = [split for split in fresh if split not in self._end.assigned]
+            self._end = replace(
+                self._end,
+                assigned=(*self._end.assigned, *new),
+                live=(*self._end.live, *new),
+            )
+        if new:
+            self._inner.add_splits(new)
+
+    def _take_in(self) -> bool:
+        """Log what has come, as one segment; False where that is nothing."""
+        batches: list[Batch] = []
+        failure: BaseException | None = None
+        status = InputStatus.MORE_AVAILABLE
+        while status is InputStatus.MORE_AVAILABLE and sum(map(len, batches)) < _SEGMENT_RECORDS:
+            try:
+                poll = self._inner.poll(_SEGMENT_RECORDS)
+            except BaseException as error:
+                failure = error  # what came before it counts
+                break
+            status = poll.status
+            if poll.batch is not None:
+                batches.append(poll.batch)
+        batches = _joined(batches)
+        is_over = status is InputStatus.END_OF_INPUT
+        if batches or is_over:
+            self._append(batches)
+        if failure is not None:
+            raise failure
+        with self._lock:
+            self._is_over = is_over
+        return bool(batches)
+
+    def _append(self, batches: Sequence[Batch]) -> None:
+        live = tuple(self._inner.snapshot())
+        number = 0 if self._end.as_of is None else self._end.as_of + 1
+        self._logged.append(number, Segment.of(batches, live, self._end.assigned))
+        with self._lock:
+            self._end = LogSplit(0, 0, live, number, self._end.assigned)
+        self._inner.notify_logged()
+        self._enqueue(number, batches)
+
+    def _enqueue(self, number: int, batches: Iterable[Batch]) -> None:
+        """All of a segment at once: the reader is through with it when another one is first."""
+        with self._lock:
+            first = 0
+            for batch in batches:
+                if len(batch):
+                    self._queue.append(Logged(number, first, batch))
+                    first += len(batch)
+            self.queued += first
+
+    def _wait_for_room(self) -> bool:
+        """False: nobody wants more."""
+        while self.queued >= _QUEUED_RECORDS and not self._stop.is_set():
+            self._stop.wait(_IDLE_SECONDS)
+        return not self._stop.is_set()
+
+    def _truncate(self) -> None:
+        while self._oldest < self._unneeded_before and self._context.permit.is_valid():
+            try:
+                self._logged.delete(self._oldest)
+            except StorageError as error:
+                _log.warning("a segment that is not needed any more stays: %s", error)
+                self._unneeded_before = 0
+                return
+            self._oldest += 1
+
+
+def _joined(batches: Sequence[Batch]) -> list[Batch]:
+    """All records, as they are logged."""
+    for batch in batches:
+        if batch.format is not None:
+            _ = batch.columns
+    return Batch.joined(batches)
+
+
+def _needed(split: LogSplit) -> int | None:
+    """The last segment that must be there, if there must be one."""
+    return split.as_of if split.as_of is not None and split.as_of >= split.segment else None

@@ -1,0 +1,185 @@
+"""`durable()`: a source that cannot replay, with a log before it that can.
+
+    outside ──▶ reader of the source ──▶ log ──▶ queue ──▶ poll
+                └──────── a thread of its own ────────┘
+
+Records are in the log before anybody sees them. A split says how far the log was read; whoever
+restores it reads the log from there to its end, those segments too that were written behind the
+checkpoint by attempts that failed since, and then lets the source go on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegate.connectors.durable.intake import Intake
+from tidegate.connectors.durable.log import LogSplit
+from tidegate.connectors.guarantee import Replay
+from tidegate.connectors.source import (
+    InputStatus,
+    Poll,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+    refuse,
+)
+from tidegate.core.errors import ConfigError
+from tidegate.core.ids import CheckpointId
+from tidegate.types.typeinfo import TypeInformation
+
+
+@dataclass(frozen=True, slots=True)
+class FreshSplit:
+    """A split of the source itself, as its enumerator found it."""
+
+    split: Any
+
+
+class DurableSource(Source):
+    """The records of another source, by one reader, each in the log before it is processed."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.boundedness = source.boundedness
+
+    def create_enumerator(self) -> SplitEnumerator:
+        return _FreshSplits(self.source.create_enumerator())
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        return DurableReader(self.source.create_reader(for_inner_reader(context)), context)
+
+    def produced_type(self) -> TypeInformation | None:
+        return self.source.produced_type()
+
+    def replay(self) -> Replay:
+        return Replay(True, "reads its log of what came in again")
+
+    def max_readers(self) -> int:
+        return 1
+
+    def durable(self) -> Source:
+        return self
+
+
+def for_inner_reader(context: ReaderContext) -> ReaderContext:
+    """What the reader of the source itself is told, which runs on a thread of its own."""
+    return replace(context, is_logged=True, undecodable=refuse)
+
+
+class _FreshSplits(SplitEnumerator):
+    """The enumerator of the source itself, all of whose splits go to one reader."""
+
+    def __init__(self, enumerator: SplitEnumerator) -> None:
+        self._enumerator = enumerator
+
+    def open(self) -> None:
+        self._enumerator.context = self.context
+        self._enumerator.open()
+
+    def next_splits(self, parallelism: int) -> dict[int, list[Any]]:
+        found = self._enumerator.next_splits(1)
+        return {reader: [FreshSplit(split) for split in splits] for reader, splits in found.items()}
+
+    def is_exhausted(self) -> bool:
+        return self._enumerator.is_exhausted()
+
+    def add_back(self, splits: Sequence[Any]) -> None:
+        self._enumerator.add_back([fresh.split for fresh in splits])
+
+    def snapshot(self) -> Any:
+        return self._enumerator.snapshot()
+
+    def restore(self, state: Any) -> None:
+        self._enumerator.restore(state)
+
+    def close(self) -> None:
+        self._enumerator.close()
+
+
+class DurableReader(SourceReader):
+    """Gives out what the intake has logged."""
+
+    def __init__(self, inner: SourceReader, context: ReaderContext) -> None:
+        self._context = context
+        self._intake = Intake(inner, context)
+        self._segment, self._index = 0, 0
+        self._completed: deque[int] = deque(maxlen=context.retained_checkpoints)
+        """The first segment that each of the latest completed checkpoints needs."""
+
+    def open(self) -> None:
+        if self._context.directory is None:
+            raise ConfigError(
+                "execution.checkpointing.dir",
+                None,
+                "durable() keeps its log beside the checkpoints: take them (enable_checkpointing), "
+                "and set a directory for them",
+            )
+        self._intake.open(self._context.directory)
+
+    def add_splits(self, splits: Sequence[LogSplit | FreshSplit]) -> None:
+        for split in splits:
+            if isinstance(split, FreshSplit):
+                self._intake.add(split.split)
+            else:
+                self._intake.go_on_from(split)
+        self._find_start()
+
+    def no_more_splits(self) -> None:
+        self._intake.no_more()
+        self._find_start()
+
+    def _find_start(self) -> None:
+        """A restored split comes before all others, so by now it is here."""
+        if not self._intake.has_start:
+            self._segment, self._index = self._intake.find_start()
+
+    def poll(self, max_records: int) -> Poll:
+        self._intake.start()
+        logged = self._intake.first()
+        if logged is None:
+            return Poll(None, self._intake.status())
+        if logged.number != self._segment:
+            self._segment, self._index = logged.number, 0
+        # A restored position may be behind the first records of its segment.
+        start = min(self._index - logged.first, len(logged.batch))
+        stop = min(start + max_records, len(logged.batch))
+        self._index = max(self._index, logged.first + stop)
+        if stop == len(logged.batch):
+            self._intake.done_with_first()
+            following = self._intake.first()
+            if following is None or following.number != logged.number:
+                self._segment, self._index = logged.number + 1, 0
+        return Poll(logged.batch.slice(start, stop), InputStatus.MORE_AVAILABLE)
+
+    def is_available(self) -> bool:
+        return self._intake.is_available()
+
+    def snapshot(self) -> list[LogSplit]:
+        return [replace(self._intake.end(), segment=self._segment, index=self._index)]
+
+    def files_of(self, splits: Sequence[LogSplit]) -> dict[str, str]:
+        return {
+            path: url for split in splits for path, url in self._intake.files_from(split.segment)
+        }
+
+    def halt(self) -> None:
+        self._intake.halt()
+
+    def go_on(self) -> None:
+        self._intake.go_on()
+
+    def pending_records(self) -> int:
+        return self._intake.queued
+
+    def notify_complete(self, checkpoint_id: CheckpointId, splits: Sequence[LogSplit]) -> None:
+        self._completed += [split.segment for split in splits]
+        # Before as many are complete, older ones may be kept that this attempt knows nothing of.
+        if len(self._completed) == self._completed.maxlen:
+            self._intake.delete_before(min(self._completed))
+
+    def close(self) -> None:
+        self._intake.close()

@@ -1,0 +1,227 @@
+"""Files of lines: byte ranges of them, read in blocks of whole lines from exact positions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.connectors.files.file_system import (
+    FoundFile,
+    is_compressed,
+    lines_before,
+    open_file,
+    read_fully,
+)
+from tidegate.connectors.splits import Cursor
+from tidegate.core.errors import UnreadableInput
+from tidegate.stream.batch import Batch
+
+_BLOCK = 1 << 20
+_SMALLEST_SPLIT = 1 << 20
+_LARGEST_SPLIT = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LineSplit:
+    """The lines of a file whose first byte is in [start, stop)."""
+
+    path: str
+    start: int
+    stop: int | None
+    """None: up to the end of the file, whose length is not known where it is compressed."""
+    position: int | None = None
+    """Where the next line begins; None before the first one was looked for."""
+
+
+def line_splits(files: Sequence[FoundFile], parallelism: int) -> list[LineSplit]:
+    """Large files in several byte ranges, so that all readers have something to read."""
+    share = -(-sum(file.size for file in files) // parallelism)
+    size = min(max(share, _SMALLEST_SPLIT), _LARGEST_SPLIT)
+    splits = []
+    for file in files:
+        if is_compressed(file.path):
+            splits.append(LineSplit(file.path, 0, None))
+        else:
+            starts = range(0, file.size, size)
+            splits += [
+                LineSplit(file.path, start, min(start + size, file.size)) for start in starts
+            ]
+    return splits
+
+
+class LineBlocks:
+    """The lines of a split in blocks that end with a line."""
+
+    def __init__(self, file: IO[bytes], split: LineSplit) -> None:
+        self._file = file
+        self._stop = split.stop
+        self._rest = b""
+        if split.position is not None:
+            self.offset = split.position
+            file.seek(self.offset)
+        elif split.start == 0:
+            self.offset = 0
+        else:
+            # The line that covers the byte before the range belongs to the range before.
+            file.seek(split.start - 1)
+            self.offset = split.start - 1
+            self.offset += len(self._through_next_line_end(b""))
+
+    def next_block(self) -> bytes:
+        """The next lines, the last with its end; empty when there are no more."""
+        stop = self._stop
+        left = _BLOCK if stop is None else min(_BLOCK, stop - self.offset)
+        if left <= 0:
+            return b""
+        if len(self._rest) < left:
+            self._rest += read_fully(self._file, left - len(self._rest))
+        block, self._rest = self._rest[:left], self._rest[left:]
+        end = block.rfind(b"\n") + 1
+        if end == 0:
+            block = self._through_next_line_end(block)
+        else:
+            block, self._rest = block[:end], block[end:] + self._rest
+        self.offset += len(block)
+        return block
+
+    def _through_next_line_end(self, block: bytes) -> bytes:
+        """`block` and what follows it, up to and with the next end of a line."""
+        parts = [block]
+        while True:
+            if not self._rest:
+                self._rest = read_fully(self._file, _BLOCK // 16)
+                if not self._rest:
+                    return b"".join(parts)
+            end = self._rest.find(b"\n") + 1 or len(self._rest)
+            parts.append(self._rest[:end])
+            self._rest = self._rest[end:]
+            if parts[-1].endswith(b"\n"):
+                return b"".join(parts)
+
+
+class UnreadableLines(Exception):
+    """Raised by a parser when one of the lines is not what it expects."""
+
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(problem, advice)
+        self.problem = problem
+        self.advice = advice
+
+
+class LineParser(ABC):
+    """Turns whole lines of one file into records."""
+
+    @abstractmethod
+    def parse(self, lines: bytes) -> Batch:
+        """The records of the lines, in order; at most one per line.
+
+        Raises:
+            UnreadableLines: one of the lines cannot be read.
+        """
+
+
+class LineCursor(Cursor):
+    """Reads the lines of a split as far as they can be parsed."""
+
+    def __init__(self, split: LineSplit, parser: LineParser, header_lines: int = 0) -> None:
+        self._split = split
+        self._parser = parser
+        self._file = open_file(split.path)
+        self._blocks = LineBlocks(self._file, split)
+        self._begin_block(b"")
+        self._exhausted = False
+        if header_lines and split.start == 0 and split.position is None:
+            self._next_block()
+            self._taken = min(header_lines, len(self._ends))
+
+    def _begin_block(self, block: bytes) -> None:
+        self._block = block
+        self._ends = line_ends(block)
+        self._taken = 0
+
+    def _next_block(self) -> None:
+        self._begin_block(self._blocks.next_block())
+        self._exhausted = not self._block
+
+    def read(self, max_records: int) -> Batch | None:
+        while True:
+            if self._taken >= len(self._ends):
+                self._next_block()
+                if self._exhausted:
+                    return None
+            batch = self._parse(max_records)
+            if len(batch):
+                return batch
+
+    def _parse(self, max_lines: int) -> Batch:
+        upto = min(self._taken + max_lines, len(self._ends))
+        try:
+            batch = self._parser.parse(self._lines(self._taken, upto))
+        except UnreadableLines as problem:
+            upto, readable = self._longest_readable(upto)
+            if readable is None:
+                failure = self._failure(problem)
+                position = f"{self._split.path}, byte {self._offset()}"
+                self.undecodable(position, self._lines(self._taken, self._taken + 1), failure)
+                self._taken += 1
+                return Batch.of_records([])
+            batch = readable
+        self._taken = upto
+        return batch
+
+    def _longest_readable(self, unreadable: int) -> tuple[int, Batch | None]:
+        """By bisection: the lines up to the first that cannot be parsed."""
+        good, batch = self._taken, None
+        while unreadable - good > 1:
+            middle = (good + unreadable) // 2
+            try:
+                batch = self._parser.parse(self._lines(self._taken, middle))
+                good = middle
+            except UnreadableLines:
+                unreadable = middle
+        return good, batch
+
+    def _failure(self, first: UnreadableLines) -> UnreadableInput:
+        try:
+            self._parser.parse(self._lines(self._taken, self._taken + 1))
+        except UnreadableLines as alone:
+            first = alone
+        line = lines_before(self._split.path, self._offset()) + 1
+        return UnreadableInput(f"{self._split.path}, line {line}", first.problem, first.advice)
+
+    def _lines(self, start: int, stop: int) -> bytes:
+        begin = int(self._ends[start - 1]) if start else 0
+        return self._block[begin : int(self._ends[stop - 1])]
+
+    def _offset(self) -> int:
+        """Where the next line that was not returned begins."""
+        begin = self._blocks.offset - len(self._block)
+        return begin + (int(self._ends[self._taken - 1]) if self._taken else 0)
+
+    @property
+    def is_done(self) -> bool:
+        return self._exhausted
+
+    def position(self) -> LineSplit:
+        return replace(self._split, position=self._offset())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def line_ends(block: bytes) -> npt.NDArray[np.int64]:
+    """Behind which byte each line ends; the last one may lack its line feed."""
+    ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == 10) + 1
+    if block and not block.endswith(b"\n"):
+        ends = np.append(ends, len(block))
+    return ends.astype(np.int64, copy=False)
+
+
+def split_lines(lines: str) -> Iterator[str]:
+    """The lines without the blanks around them, empty ones left out."""
+    return filter(None, map(str.strip, lines.split("\n")))

@@ -1,0 +1,318 @@
+"""Part files below a directory: written hidden, committed by a rename.
+
+    .part-0-5c81-3.csv.<job>.<operator>   in progress, and from the barrier on pending
+    part-0-5c81-3.csv                     finished: the checkpoint that holds it is durable
+
+On object stores a rename is a copy and a deletion. The copy appears at once, and a commit that was
+interrupted between the two is repeated: it copies the same bytes to the same name again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+
+from pyarrow import fs
+
+from tidegate.connectors.files.encodings import FileEncoder, FileEncoding
+from tidegate.connectors.files.rolling import BucketAssigner, RollingPolicy
+from tidegate.connectors.sink import Committer, CommittingWriter, WriterContext
+from tidegate.core.errors import ConfigError, ExternalError, UnwritableOutput, UserError
+from tidegate.core.permit import Permit
+from tidegate.storage.local import sync_directory
+from tidegate.storage.locations import resolve, shown
+from tidegate.stream.batch import Batch
+
+_MOST_OPEN_FILES = 256
+"""Of one subtask: with more buckets than this the one that has waited longest is ended."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFileConfig:
+    """How part files are named: prefix, subtask, what makes them unique, suffix."""
+
+    part_prefix: str = "part"
+    part_suffix: str | None = None
+    """None: what the encoding has, like ".csv"."""
+
+    def name_of(self, subtask: int, unique: str, encoding: FileEncoding) -> str:
+        suffix = encoding.suffix if self.part_suffix is None else self.part_suffix
+        return f"{self.part_prefix}-{subtask}-{unique}{suffix}"
+
+    @staticmethod
+    def builder() -> OutputFileConfig:
+        return OutputFileConfig()
+
+    def with_part_prefix(self, prefix: str) -> OutputFileConfig:
+        return replace(self, part_prefix=prefix)
+
+    def with_part_suffix(self, suffix: str) -> OutputFileConfig:
+        return replace(self, part_suffix=suffix)
+
+    def build(self) -> OutputFileConfig:
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartSettings:
+    """How one sink writes its part files."""
+
+    encoding: FileEncoding
+    names: OutputFileConfig
+    rolling: RollingPolicy
+    buckets: BucketAssigner
+    overwrite: bool = False
+    """Whether a job that begins anew deletes finished files that it finds, or refuses them."""
+    finds_any_name: bool = False
+    """Whether it finds all files that readers see, or only those that are named like its own."""
+    is_never_empty: bool = False
+    """Whether there is a file even without a record, so that readers find its columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFile:
+    """A file that is complete but hidden; its paths are below the directory of the sink."""
+
+    hidden: str
+    final: str
+
+
+class PartDirectory:
+    """The directory of the sink, and which files in it are whose."""
+
+    def __init__(self, path: str, prefix: str, context: WriterContext) -> None:
+        self.file_system, self._root = resolve(path)
+        self._path = path
+        self._prefix = prefix
+        self._context = context
+        # Two sinks of one job may share a directory: the operator keeps their files apart.
+        self._mark = f"{context.job_id}.{context.operator_id[:8]}"
+        self._hidden = re.compile(rf"\.{re.escape(prefix)}-(\d+)-.*\.{re.escape(self._mark)}")
+
+    def inner(self, path: str) -> str:
+        return str(PurePosixPath(self._root) / path)
+
+    def hidden(self, path: str) -> str:
+        """Under which name a file is written: readers, and Spark, leave such names out."""
+        parent, _, name = path.rpartition("/")
+        return f"{parent}{'/' if parent else ''}.{name}.{self._mark}"
+
+    def prepare(self, *, overwrite: bool, any_name: bool) -> None:
+        """The job begins anew: see to it that no other job's files are mixed with its own."""
+        finished = [p for p in self._all() if self._is_finished(PurePosixPath(p), any_name)]
+        # What a later attempt finds is its own: sinks without checkpoints commit one by one.
+        if finished and not overwrite and self._context.attempt == 1:
+            raise ConfigError(
+                "directory",
+                shown(self._path),
+                f"it holds files of another job, such as {finished[0]}: give another one, or let "
+                "them be overwritten",
+            )
+        with _writing(self._path):
+            for path in finished:
+                self._context.permit.require()
+                self.file_system.delete_file(self.inner(path))
+
+    def remove_leftovers(self) -> None:
+        """Delete what earlier attempts of this subtask, or of one that is no more, left hidden."""
+        context = self._context
+        awaited = {file.hidden for file in context.recovered}
+        with _writing(self._path):
+            for path in self._all():
+                found = self._hidden.fullmatch(PurePosixPath(path).name)
+                if (
+                    found is not None
+                    and int(found[1]) % context.parallelism == context.subtask
+                    and path not in awaited
+                ):
+                    context.permit.require()
+                    self.file_system.delete_file(self.inner(path))
+
+    def _is_finished(self, path: PurePosixPath, any_name: bool) -> bool:
+        if any_name:
+            return not any(part.startswith((".", "_")) for part in path.parts)
+        return path.name.startswith(f"{self._prefix}-")
+
+    def _all(self) -> list[str]:
+        selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        start = len(self._root.rstrip("/")) + 1
+        found = self.file_system.get_file_info(selector)
+        return [info.path[start:] for info in found if info.is_file]
+
+
+class _Part:
+    """A file in progress."""
+
+    def __init__(
+        self, directory: PartDirectory, path: str, encoding: FileEncoding, now: float
+    ) -> None:
+        self.file = PendingFile(directory.hidden(path), path)
+        self.opened_at = self.written_at = now
+        self._file_system = directory.file_system
+        self._place = directory.inner(self.file.hidden)
+        with _writing(self._place):
+            parent = self._place.rpartition("/")[0]
+            self._file_system.create_dir(parent, recursive=True)
+            stream = self._file_system.open_output_stream(self._place)
+        self._stream = cast("IO[bytes]", stream)
+        self._encoder: FileEncoder = encoding.open(self._stream)
+
+    @property
+    def size(self) -> int:
+        return self._stream.tell()
+
+    def write(self, batch: Batch, now: float) -> None:
+        self.written_at = now
+        with _writing(self._place):
+            self._encoder.write(batch)
+
+    def finish(self) -> PendingFile:
+        """Write all of it, so that it survives whatever happens to this process."""
+        with _writing(self._place):
+            self._encoder.finish()
+            self._stream.close()
+            if isinstance(self._file_system, fs.LocalFileSystem):
+                with Path(self._place).open("rb") as file:
+                    os.fsync(file.fileno())
+                sync_directory(Path(self._place).parent)
+        return self.file
+
+    def discard(self) -> None:
+        """On a full disk nothing of this may succeed; a successor cleans up."""
+        self._encoder.discard()
+        with suppress(OSError):
+            self._stream.close()
+        with suppress(OSError):
+            self._file_system.delete_file(self._place)
+
+
+class PartWriter(CommittingWriter):
+    """Writes the part files of one subtask."""
+
+    def __init__(self, path: str, context: WriterContext, settings: PartSettings) -> None:
+        self._directory = PartDirectory(path, settings.names.part_prefix, context)
+        self._context = context
+        self._settings = settings
+        self._unique = secrets.token_hex(4)
+        self._count = 0
+        self._parts: dict[str, _Part] = {}
+        self._pending: list[PendingFile] = []
+
+    def open(self) -> None:
+        settings = self._settings
+        if self._context.subtask == 0 and not self._context.operator_state.is_restored:
+            self._directory.prepare(overwrite=settings.overwrite, any_name=settings.finds_any_name)
+        self._directory.remove_leftovers()
+
+    def write(self, batch: Batch) -> None:
+        if not len(batch):
+            return
+        now = time.time()
+        for bucket, records in self._settings.buckets.split(batch, now):
+            part = self._parts.get(bucket)
+            if part is None:
+                part = self._parts[bucket] = self._begin(bucket, now)
+            part.write(records, now)
+        self._roll(now)
+
+    def flush(self, end_of_input: bool = False) -> None:
+        now = time.time()
+        self._roll(now)
+        if end_of_input and self._settings.is_never_empty and self._count == 0:
+            self._parts[""] = self._begin("", now)
+
+    def prepare_commit(self) -> Sequence[PendingFile]:
+        for bucket in list(self._parts):
+            self._end(bucket)
+        pending, self._pending = self._pending, []
+        return pending
+
+    def close(self) -> None:
+        while self._parts and self._context.permit.is_valid():
+            _, part = self._parts.popitem()
+            part.discard()
+
+    def _begin(self, bucket: str, now: float) -> _Part:
+        if len(self._parts) >= _MOST_OPEN_FILES:
+            self._end(min(self._parts, key=lambda each: self._parts[each].written_at))
+        unique = f"{self._unique}-{self._count}"
+        self._count += 1
+        encoding = self._settings.encoding
+        name = self._settings.names.name_of(self._context.subtask, unique, encoding)
+        path = str(_checked(bucket) / name) if bucket else name
+        return _Part(self._directory, path, encoding, now)
+
+    def _roll(self, now: float) -> None:
+        rolling = self._settings.rolling
+        for bucket, part in list(self._parts.items()):
+            if rolling.is_full(part.size, part.opened_at, part.written_at, now):
+                self._end(bucket)
+
+    def _end(self, bucket: str) -> None:
+        self._pending.append(self._parts[bucket].finish())
+        del self._parts[bucket]
+
+
+class PartCommitter(Committer):
+    """Gives pending files their names."""
+
+    def __init__(self, directory: str, permit: Permit) -> None:
+        self._file_system, self._root = resolve(directory)
+        self._permit = permit
+
+    def commit(self, committables: Sequence[Any]) -> None:
+        for file in committables:
+            with _writing(f"{self._root}/{file.final}"):
+                self._commit(file)
+        if isinstance(self._file_system, fs.LocalFileSystem):
+            finals = {Path(self._root, file.final).parent for file in committables}
+            for directory in filter(Path.is_dir, finals):
+                sync_directory(directory)
+
+    def _commit(self, file: PendingFile) -> None:
+        hidden = str(PurePosixPath(self._root) / file.hidden)
+        final = str(PurePosixPath(self._root) / file.final)
+        found = self._file_system.get_file_info([hidden, final])
+        if found[0].is_file:
+            self._permit.require()
+            with suppress(FileNotFoundError):  # another job that began here commits it too
+                self._file_system.move(hidden, final)
+                return
+            found = self._file_system.get_file_info([hidden, final])
+        if not found[1].is_file:
+            raise ExternalError(
+                f"{hidden}, which a checkpoint holds, is gone: its records are lost unless the "
+                "job goes on from an earlier checkpoint"
+            )
+
+
+def _checked(bucket: str) -> PurePosixPath:
+    path = PurePosixPath(bucket)
+    if path.is_absolute() or ".." in path.parts:
+        raise UserError(
+            f"the bucket {bucket!r} lies outside of the sink's directory: return a relative path "
+            "without '..' from the function that chooses buckets"
+        )
+    return path
+
+
+@contextmanager
+def _writing(place: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        problem = error.strerror or str(error)
+        advice = "give a directory that every slot may write to"
+        if error.errno in _FULL:
+            problem = "the disk is full"
+            advice = "free some space: the job goes on from its last checkpoint"
+        raise UnwritableOutput(shown(place), problem, advice) from None

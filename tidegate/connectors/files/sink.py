@@ -1,0 +1,86 @@
+"""Files as a sink, each record once: in progress, then pending, then finished by a rename.
+
+A reader never sees a part of a file. Every checkpoint ends the files that are open; without
+checkpoints they are finished when the input has ended.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from tidegate.connectors.files.encodings import FileEncoding
+from tidegate.connectors.files.part_files import (
+    OutputFileConfig,
+    PartCommitter,
+    PartSettings,
+    PartWriter,
+)
+from tidegate.connectors.files.rolling import BucketAssigner, RollingPolicy
+from tidegate.connectors.sink import Committer, CommittingWriter, SupportsCommitter, WriterContext
+from tidegate.core.fluent import FluentBuilder
+
+__all__ = ["FileSink", "FileSinkBuilder", "OutputFileConfig"]
+
+
+class FileSink(SupportsCommitter):
+    """Writes `part-…` files below a directory.
+
+    The directory must not hold part files of another job when this one begins anew, unless they
+    may be replaced (`overwrite`). As a table it has a file even if there is no record, so that
+    readers find its columns.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        encoding: FileEncoding,
+        *,
+        overwrite: bool = False,
+        names: OutputFileConfig | None = None,
+        rolling: RollingPolicy | None = None,
+        buckets: BucketAssigner | None = None,
+        is_table: bool = False,
+    ) -> None:
+        self._directory = str(directory)
+        self._settings = PartSettings(
+            encoding=encoding,
+            names=names or OutputFileConfig(),
+            rolling=rolling or RollingPolicy(),
+            buckets=buckets or BucketAssigner.base_path_bucket_assigner(),
+            overwrite=overwrite,
+            is_never_empty=is_table,
+        )
+
+    @staticmethod
+    def for_row_format(base_path: str, encoder: FileEncoding) -> FileSinkBuilder:
+        return FileSinkBuilder(directory=base_path, encoding=encoder)
+
+    @staticmethod
+    def for_bulk_format(base_path: str, writer_factory: FileEncoding) -> FileSinkBuilder:
+        return FileSinkBuilder(directory=base_path, encoding=writer_factory)
+
+    def create_writer(self, context: WriterContext) -> CommittingWriter:
+        return PartWriter(self._directory, context, self._settings)
+
+    def create_committer(self, context: WriterContext) -> Committer:
+        return PartCommitter(self._directory, context.permit)
+
+
+class FileSinkBuilder(FluentBuilder):
+    """Settings of a FileSink, under PyFlink's names."""
+
+    def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
+        return self._with(names=output_file_config)
+
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
+        return self._with(rolling=rolling_policy)
+
+    def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
+        return self._with(buckets=bucket_assigner)
+
+    def with_bucket_check_interval(self, interval: int) -> Self:
+        """Accepted for PyFlink's sake: buckets are looked at after every step."""
+        return self
+
+    def build(self) -> FileSink:
+        return FileSink(**self._chosen)

@@ -1,0 +1,155 @@
+"""Tables as the catalog of a Spark session knows them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from tidegate.connectors.spark.table_partitions import values_of
+from tidegate.core.errors import ConfigError, ExternalError, TableMismatch
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """A table of Parquet files."""
+
+    location: str
+    """A path or URL, as Arrow takes it."""
+    schema: StructType
+    partition_columns: tuple[str, ...]
+
+
+class CatalogTable:
+    """A table by its name; lives in the driver."""
+
+    def __init__(
+        self, name: str, session: Callable[[], SparkSession], *, is_within_reach: bool = True
+    ) -> None:
+        self.name = name
+        self.is_within_reach = is_within_reach
+        """Whether there is a session already; otherwise it is there when the job starts."""
+        self._session = session
+        parts = name.split(".")
+        if not all(part.isidentifier() for part in parts):
+            raise ConfigError(
+                "table",
+                name,
+                "give the name of a table, such as sales or shop.sales, or a path with a '/'",
+            )
+        self._quoted = ".".join(f"`{part}`" for part in parts)
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self._session()
+
+    def found(self) -> FoundTable | None:
+        """What the catalog says of it; None: there is no such table.
+
+        Raises:
+            TableMismatch: it is not a table of Parquet files.
+        """
+        if not self._spark.catalog.tableExists(self.name):
+            return None
+        (row,) = self._spark.sql(f"DESCRIBE TABLE EXTENDED {self._quoted} AS JSON").collect()
+        facts = json.loads(row[0])
+        self._check_provider(facts)
+        return FoundTable(
+            location=arrow_location(facts["location"]),
+            schema=self._spark.table(self.name).schema,
+            partition_columns=tuple(facts.get("partition_columns", ())),
+        )
+
+    def _check_provider(self, facts: dict[str, object]) -> None:
+        kind, provider = facts.get("type"), str(facts.get("provider")).lower()
+        if kind == "VIEW":
+            problem = "it is a view: give the table behind it"
+        elif provider != "parquet":
+            problem = (
+                f"it is a table of {provider}, rows can only be appended to one of parquet: create "
+                "it USING parquet, or write to another table and copy from there with Spark"
+            )
+        elif facts.get("num_buckets"):
+            problem = "it is clustered into buckets: create it without CLUSTERED BY"
+        else:
+            return
+        raise TableMismatch(self.name, problem, (), ())
+
+    def created(self, schema: StructType, partition_by: Sequence[str]) -> FoundTable:
+        """The table, made if there is none."""
+        found = self.found()
+        if found is not None:
+            return found
+        columns = self._spark.createDataFrame([], schema)._jdf.schema().toDDL()
+        quoted = ", ".join(f"`{name}`" for name in partition_by)
+        partitioned = f" PARTITIONED BY ({quoted})" if partition_by else ""
+        try:
+            self._spark.sql(
+                f"CREATE TABLE IF NOT EXISTS {self._quoted} ({columns}) USING parquet{partitioned}"
+            )
+        except PySparkException as error:
+            reason = str(error).partition("\n")[0]
+            raise ExternalError(
+                f"table {self.name} does not exist and cannot be created: {reason}"
+            ) from None
+        made = self.found()
+        assert made is not None
+        return made
+
+    def recover_partitions(self) -> None:
+        """Add every partition that lies in the table's location."""
+        self._spark.sql(f"ALTER TABLE {self._quoted} RECOVER PARTITIONS")
+
+    def add_partitions(self, directories: Sequence[str]) -> None:
+        """Add partitions by their directories, such as `country=de`; those it has stay."""
+        specs = " ".join(f"PARTITION ({_spec(directory)})" for directory in directories)
+        self._spark.sql(f"ALTER TABLE {self._quoted} ADD IF NOT EXISTS {specs}")
+
+    def refresh(self) -> None:
+        """Let this session look for files again; it remembers which there were."""
+        self._spark.catalog.refreshTable(self.name)
+
+    @contextmanager
+    def failures_logged(self) -> Iterator[None]:
+        """The rows are there, whatever the catalog says: nothing of this fails the job."""
+        try:
+            yield
+        except Exception as error:
+            _log.warning(
+                "table %s has new files that the catalog does not know: run MSCK REPAIR TABLE %s "
+                "and REFRESH TABLE %s (%s)",
+                *(self.name, self.name, self.name),
+                str(error).partition("\n")[0],
+            )
+
+
+def _spec(directory: str) -> str:
+    return ", ".join(
+        f"`{name}`={'null' if value is None else _literal(value)}"
+        for name, value in values_of(directory).items()
+    )
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def arrow_location(url: str) -> str:
+    """A location of Spark's as Arrow takes it."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        return str(Path(unquote(parts.path)))
+    if parts.scheme in ("s3a", "s3n"):
+        return url.replace(parts.scheme, "s3", 1)
+    return url

@@ -1,0 +1,1 @@
+"""From a program to a running job: what users do not import."""

@@ -1,0 +1,95 @@
+"""Who runs job graphs: Spark, or what a test puts in its place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from tidegate.core.config import Settings
+from tidegate.datastream.execution.spark_session import (
+    active_session,
+    is_active,
+    is_ours,
+    make_session,
+    prefer_this_python,
+    refuse_spark_connect,
+    ship_python_files,
+    task_slots,
+)
+from tidegate.graph.job_graph import JobGraph
+from tidegate.prerequisites.machine import usable_cores
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidegate.driver.job_handle import JobHandle, Replan
+
+
+class JobExecutor(Protocol):
+    """Runs jobs for one environment."""
+
+    def default_parallelism(self) -> int:
+        """The parallelism of a job that does not set one."""
+
+    def submit(
+        self, graph: JobGraph, settings: Settings, replan: Replan | None = None
+    ) -> JobHandle:
+        """Start the job, which `replan` plans anew; returns when it has been accepted."""
+
+    def session(self) -> SparkSession:
+        """A Spark session, of the jobs that ran if they needed one."""
+
+    def close(self) -> bool:
+        """Release what was started for jobs that have ended; whether the session is no more."""
+
+
+class SparkExecutor:
+    """Runs jobs on a Spark session: the given one, the process's, or one that it makes."""
+
+    def __init__(self, spark: SparkSession | None = None) -> None:
+        if spark is not None:
+            refuse_spark_connect(spark)
+        self._given = spark
+        self._made: SparkSession | None = None
+
+    def default_parallelism(self) -> int:
+        """Half the task slots of a session that is there, else the cores of this machine."""
+        existing = self._given or active_session()
+        if existing is not None and not is_ours(existing):
+            return max(1, task_slots(existing) // 2)
+        return usable_cores()
+
+    def submit(
+        self, graph: JobGraph, settings: Settings, replan: Replan | None = None
+    ) -> JobHandle:
+        from tidegate.driver.launch import submit
+        from tidegate.web.server import rest_server
+
+        spark = self._given or active_session()
+        is_narrow = self._given is None and spark is not None and _is_narrow(spark, graph.slots)
+        if spark is None or is_narrow:
+            spark = self._made = make_session(settings, graph.slots)
+        prefer_this_python(spark)
+        ship_python_files(spark, settings.pipeline.python_files)
+        server = rest_server(settings.rest)
+        job = submit(graph, spark, settings, replan)
+        if server is not None:
+            server.publish(job, spark.sparkContext.applicationId)
+        return job
+
+    def session(self) -> SparkSession:
+        spark = self._given or active_session()
+        if spark is None:
+            spark = self._made = make_session(Settings(), self.default_parallelism())
+        return spark
+
+    def close(self) -> bool:
+        made, self._made = self._made, None
+        if made is None or not is_active(made):
+            return False
+        made.stop()
+        return True
+
+
+def _is_narrow(spark: SparkSession, parallelism: int) -> bool:
+    """Whether a session that we made has too few task slots; one of the user's is taken as is."""
+    return is_ours(spark) and task_slots(spark) < 2 * parallelism

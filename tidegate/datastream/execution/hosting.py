@@ -1,0 +1,41 @@
+"""What whoever runs a program, such as the command line, decides in the program's place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.datastream.execution.executor import JobExecutor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hosting:
+    """Holds for every environment that is made while it is in force."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """They win over the program's own."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """The program's own win over them."""
+    executor: JobExecutor | None = None
+    """Takes the jobs in place of Spark."""
+
+
+_in_force = [Hosting()]
+"""The last one holds."""
+
+
+def hosting() -> Hosting:
+    """What is in force in this process."""
+    return _in_force[-1]
+
+
+@contextmanager
+def hosted(by: Hosting) -> Iterator[None]:
+    """Put it in force for the block."""
+    _in_force.append(by)
+    try:
+        yield
+    finally:
+        _in_force.pop()

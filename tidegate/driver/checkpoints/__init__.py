@@ -1,0 +1,1 @@
+"""The checkpoints of one job in the driver."""

@@ -1,0 +1,184 @@
+"""Where a job's checkpoints live, and what it finds there when it starts."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from dataclasses import dataclass, replace
+
+from tidegate.checkpoint.checkpoint import Checkpoint
+from tidegate.checkpoint.layout import directory_of
+from tidegate.checkpoint.locate import candidates, find_begun, find_latest, open_checkpoint
+from tidegate.checkpoint.memory_store import MemoryCheckpointStore
+from tidegate.checkpoint.store import CheckpointStore, Unreadable
+from tidegate.core.checkpoint_settings import CheckpointSettings
+from tidegate.core.errors import (
+    ConfigError,
+    CorruptCheckpoint,
+    NoCheckpoint,
+    TidegateError,
+    UnsupportedFormat,
+)
+from tidegate.core.ids import CheckpointId, JobId, new_job_id
+from tidegate.core.modes import CheckpointStorageType
+from tidegate.state.snapshot.pointers import OperatorHandle
+from tidegate.state.snapshot.reader import CheckpointLocation, read_segment
+from tidegate.storage.filesystem import open_store
+from tidegate.storage.locations import below, parent_and_name, shown
+
+_log = logging.getLogger("tidegate.checkpoint")
+LATEST = "latest"
+"""In place of a path: where the last run of a job with this name came to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointHome:
+    """The store of a job, and what there is to go on from."""
+
+    job_id: JobId
+    store: CheckpointStore | MemoryCheckpointStore
+    retained: tuple[Checkpoint, ...] = ()
+    """Checkpoints of an earlier run of this job, oldest first."""
+    origins: tuple[Checkpoint, ...] = ()
+    """Checkpoints of somebody else to begin with, the best one last."""
+    damaged: tuple[Unreadable, ...] = ()
+    """Checkpoints later than all of these that cannot be read."""
+
+    @property
+    def directory(self) -> str | None:
+        """The URL of the job's directory; None: the driver's memory."""
+        return self.store.directory
+
+    @property
+    def next_id(self) -> CheckpointId:
+        return CheckpointId(self.store.highest_id + 1)
+
+
+def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
+    """Find what to go on from, and take possession of where checkpoints will be written.
+
+    A job that goes on from `latest` is the same job: it keeps its id and its directory. One that
+    goes on from a path is another, and leaves what it finds there to its owner.
+    """
+    directory = _directory(settings)
+    path = settings.restore_path
+    job_id = new_job_id()
+    origins: tuple[Checkpoint, ...] = ()
+    damaged: tuple[Unreadable, ...] = ()
+    if path == LATEST:
+        if settings.directory is None:
+            raise ConfigError(
+                "execution.state-recovery.path",
+                path,
+                "set execution.checkpointing.dir to where the checkpoints of the last run are",
+            )
+        base = open_store(settings.directory)
+        found = find_latest(base, job_name=job_name)
+        if found is None:
+            _log.info("no checkpoint of %r in %s: it begins anew", job_name, settings.directory)
+            job_id = find_begun(base, job_name) or job_id
+        elif directory is None:
+            origins, damaged = _origins(below(settings.directory, found.metadata.job_id))
+        else:
+            job_id = found.metadata.job_id
+    elif path is not None:
+        origins, damaged = _origins(path)
+    if directory is None:
+        return _home(job_id, MemoryCheckpointStore(), origins, damaged)
+    store = CheckpointStore(open_store(below(directory, job_id)), job_name)
+    store.clean_leftovers()
+    return _home(job_id, store, origins, damaged)
+
+
+def take_over(predecessor: CheckpointHome, job_name: str) -> CheckpointHome:
+    """The same place, for the same job under another plan."""
+    store = predecessor.store
+    if predecessor.directory is not None:
+        store = CheckpointStore(open_store(predecessor.directory), job_name)
+    return _home(predecessor.job_id, store)
+
+
+def _home(
+    job_id: JobId,
+    store: CheckpointStore | MemoryCheckpointStore,
+    origins: tuple[Checkpoint, ...] = (),
+    damaged: tuple[Unreadable, ...] = (),
+) -> CheckpointHome:
+    directory = store.directory
+    found = store.retained()
+    unreadable = list(found.unreadable)
+    retained: list[Checkpoint] = []
+    for metadata in found.checkpoints:
+        name = directory_of(metadata.checkpoint_id)
+        location = None if directory is None else CheckpointLocation(directory, name)
+        checkpoint = Checkpoint(metadata, location)
+        try:
+            retained.append(_with_facts(checkpoint))
+        except CorruptCheckpoint as error:
+            unreadable.append(Unreadable(name, checkpoint.path, error))
+    for each in unreadable:
+        _left_out(each.path, each.error)
+    latest = retained[-1].checkpoint_id if retained else 0
+    return CheckpointHome(
+        job_id=job_id,
+        store=store,
+        retained=tuple(retained),
+        origins=origins,
+        damaged=(*damaged, *(each for each in unreadable if each.checkpoint_id > latest)),
+    )
+
+
+def _directory(settings: CheckpointSettings) -> str | None:
+    """Where checkpoints are to be written; None: in memory, or not at all."""
+    if not settings.is_enabled or settings.storage is CheckpointStorageType.JOBMANAGER:
+        return None
+    if settings.storage is CheckpointStorageType.FILESYSTEM and settings.directory is None:
+        raise ConfigError(
+            "execution.checkpointing.storage",
+            "filesystem",
+            "set execution.checkpointing.dir to the directory for checkpoints as well",
+        )
+    return settings.directory
+
+
+def _with_facts(checkpoint: Checkpoint) -> Checkpoint:
+    """The same with what its operator states are, which older versions did not note."""
+
+    def with_facts(handle: OperatorHandle) -> OperatorHandle:
+        if handle.operator is None or handle.operator_states:
+            return handle
+        states = pickle.loads(read_segment(handle.operator, checkpoint.resolver()))
+        return replace(handle, operator_states=tuple(state.facts for state in states))
+
+    metadata = checkpoint.metadata
+    operators = {
+        id: replace(record, subtasks={i: with_facts(each) for i, each in record.subtasks.items()})
+        for id, record in metadata.operators.items()
+    }
+    return replace(checkpoint, metadata=replace(metadata, operators=operators))
+
+
+def _origins(path: str) -> tuple[tuple[Checkpoint, ...], tuple[Unreadable, ...]]:
+    """The checkpoint at a path, or those of a job's directory, oldest first; and damaged ones.
+
+    Those that cannot be read are left out; they are returned if they are later than all others.
+    """
+    paths = candidates(path)
+    points: list[Checkpoint] = []
+    damaged: list[Unreadable] = []
+    for each in reversed(paths or [path]):
+        try:
+            points.append(_with_facts(open_checkpoint(each)))
+            damaged.clear()
+        except (CorruptCheckpoint, UnsupportedFormat, NoCheckpoint) as error:
+            if len(paths) < 2:
+                raise
+            _left_out(each, error)
+            damaged.append(Unreadable(parent_and_name(each)[1], shown(each), error))
+    if not points:
+        raise NoCheckpoint(shown(path), "none of its checkpoints can be read", "give another")
+    return tuple(points), tuple(damaged)
+
+
+def _left_out(path: str, error: TidegateError) -> None:
+    _log.error("checkpoint %s is left out: %s", path, error)

@@ -1,0 +1,1 @@
+"""Running aggregations, on columns or by record."""

@@ -1,0 +1,113 @@
+"""Which operator runs an aggregation: on columns where the type allows it, else by record."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from tidegate.core.errors import GraphError
+from tidegate.operators.aggregations.by_record import RecordAggregation, RecordCount
+from tidegate.operators.aggregations.columnar import (
+    CountAggregation,
+    ExtremeAggregation,
+    SumAggregation,
+)
+from tidegate.operators.aggregations.kinds import Aggregation
+from tidegate.operators.base import Operator
+from tidegate.state.keys.key_index import can_be_indexed
+from tidegate.state.keys.selection import KeySelection
+from tidegate.state.keys.selectors import field_position
+from tidegate.types.arrow import arrow_format
+from tidegate.types.typeinfo import (
+    CompositeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
+
+
+def aggregation_operator(
+    aggregation: Aggregation,
+    field: int | str | None,
+    key: KeySelection,
+    type_info: TypeInformation | None,
+) -> Operator:
+    """The operator of `key_by(key).<aggregation>(field)` on a stream of this type.
+
+    Raises:
+        MissingField: where the type has no such field.
+        GraphError: where the field's type cannot be aggregated so.
+    """
+    if field is not None and type_info is not None:
+        field = field_position(field, type_info)
+    format = None if type_info is None else arrow_format(type_info)
+    output_type = aggregation_output_type(aggregation, key, type_info)
+    output_format = None if output_type is None else arrow_format(output_type)
+    if format is not None and output_format is not None:
+        place = 0 if field is None else format.column_of(field)
+        kind = format.schema.field(place).type
+        if aggregation is Aggregation.SUM and _has_no_sum(kind):
+            raise GraphError(
+                f"sum() of field {format.field_names[place]!r} of {format.type_info}: values of "
+                f"this type cannot be added up; choose a field that holds numbers"
+            )
+        columns = key.columns
+        places = (columns,) if isinstance(columns, int) else columns or ()
+        kinds = [format.schema.field(column).type for column in places]
+        if columns is not None and can_be_indexed(kinds):
+            if aggregation is Aggregation.COUNT:
+                counted = None if field is None else place
+                return CountAggregation(columns, counted, format, output_format)
+            if aggregation is Aggregation.SUM and _adds_up_in_columns(kind):
+                return SumAggregation(columns, place, format)
+            if aggregation in _EXTREMES and not pa.types.is_nested(kind):
+                greatest, whole_record = _EXTREMES[aggregation]
+                return ExtremeAggregation(
+                    columns, place, format, greatest=greatest, whole_record=whole_record
+                )
+    if aggregation is Aggregation.COUNT:
+        return RecordCount(field, key, output_format)
+    return RecordAggregation(aggregation, 0 if field is None else field, key, format)
+
+
+_EXTREMES: Final = {
+    Aggregation.MIN: (False, False),
+    Aggregation.MAX: (True, False),
+    Aggregation.MIN_BY: (False, True),
+    Aggregation.MAX_BY: (True, True),
+}
+
+
+def aggregation_output_type(
+    aggregation: Aggregation, key: KeySelection, type_info: TypeInformation | None
+) -> TypeInformation | None:
+    """The type of the results: that of the records, or a tuple of key and count."""
+    if aggregation is not Aggregation.COUNT or type_info is None:
+        return type_info
+    if key.columns is None:
+        return None
+    fields = [type_info]
+    if isinstance(type_info, CompositeTypeInfo):
+        fields = type_info.get_field_types()
+    if isinstance(key.columns, int):
+        return TupleTypeInfo([fields[key.columns], Types.LONG()])
+    key_type = TupleTypeInfo([fields[place] for place in key.columns])
+    return TupleTypeInfo([key_type, Types.LONG()])
+
+
+def _has_no_sum(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_boolean(kind)
+        or pa.types.is_map(kind)
+        or (pa.types.is_temporal(kind) and not pa.types.is_duration(kind))
+    )
+
+
+def _adds_up_in_columns(kind: pa.DataType) -> bool:
+    """Other sums, of text or decimals, are Python's."""
+    return (
+        pa.types.is_float32(kind)
+        or pa.types.is_float64(kind)
+        or (pa.types.is_integer(kind) and kind != pa.uint64())
+    )

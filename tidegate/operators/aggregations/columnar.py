@@ -1,0 +1,359 @@
+"""Aggregations of typed streams on whole columns: no Python object per record."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.core.errors import TypeMismatch
+from tidegate.operators.aggregations.running import (
+    Segments,
+    first_overflow,
+    ranks_of,
+    running_least,
+    running_sum,
+)
+from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
+from tidegate.state.backends import create_columnar_state
+from tidegate.state.columnar.backend import ColumnarState, NumberColumn, StateColumn, ValueColumn
+from tidegate.state.keys.key_index import KeyIndex
+from tidegate.state.keys.word_index import Slots
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import Barrier
+from tidegate.types.arrow import ArrowFormat
+
+Columns: TypeAlias = "list[pa.Array[Any]]"
+
+
+class ColumnarAggregation(Operator):
+    """Keeps one row of state for each key and emits one result for each record."""
+
+    state: ColumnarState
+    """There is one once the operator is open."""
+
+    def __init__(
+        self,
+        name: str,
+        key_columns: int | tuple[int, ...],
+        format: ArrowFormat,
+        output_format: ArrowFormat | None = None,
+    ) -> None:
+        self.name = name
+        self.is_tuple = isinstance(key_columns, tuple)
+        self.key_columns = (key_columns,) if isinstance(key_columns, int) else key_columns
+        self.format = format
+        self.output_format = output_format or format
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._columns = self.state_columns()
+        self.state = create_columnar_state(
+            context.settings,
+            self.name,
+            f"{self.name} over {self.format.type_info}, keyed by {self.key_columns}",
+            KeyIndex(
+                [self.format.schema.field(place).type for place in self.key_columns],
+                is_tuple=self.is_tuple,
+            ),
+            self._columns,
+            context.key_groups,
+            context.max_parallelism,
+            context.directory,
+        )
+
+    def keeps_state(self) -> bool:
+        return True
+
+    @abstractmethod
+    def state_columns(self) -> dict[str, StateColumn]:
+        """What is kept for every key, empty."""
+
+    @abstractmethod
+    def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
+        """The result columns, a row for each record; `new` slots had no record before."""
+
+    def on_loaded(self, slots: Slots) -> None:
+        """The state of these slots is back in memory."""
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        if not len(batch):
+            return
+        columns = batch.columns
+        slots = self.state.slots_of([columns.column(place) for place in self.key_columns])
+        if len(self.state.loaded):
+            self.on_loaded(self.state.loaded)
+        try:
+            results = self.results(columns.columns, slots, self.state.new)
+        except _Overflow as overflow:
+            self._emit(overflow.results, batch)
+            raise TypeMismatch(
+                str(self.format.type_info), batch.records[overflow.row], overflow.reason
+            ) from None
+        self._emit(results, batch)
+        self.state.clean_up()
+
+    def _emit(self, results: Columns, batch: Batch) -> None:
+        rows = len(results[0])
+        if rows:
+            names = list(self.output_format.field_names)
+            columns = pa.RecordBatch.from_arrays(results, names=names)
+            stamps = None if batch.timestamps is None else batch.timestamps[:rows]
+            self.output.emit(Batch(columns=columns, format=self.output_format, timestamps=stamps))
+
+    def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
+        return OperatorSnapshot(keyed=self.state.freeze())
+
+    def restore(self, snapshots: list[OperatorSnapshot]) -> None:
+        self.state.restore(found.keyed for found in snapshots if found.keyed is not None)
+
+    def close(self) -> None:
+        self.state.close()
+
+    def plain(self, columns: Columns, place: int) -> pa.Array[Any]:
+        """A column as its declared type; batches may hold it in another encoding."""
+        column, kind = columns[place], self.format.schema.field(place).type
+        return column if column.type == kind else column.cast(kind)
+
+
+class _Overflow(Exception):
+    """A sum left the range of its type: the results before it, its row, and what happened."""
+
+    def __init__(self, results: Columns, row: int, reason: str) -> None:
+        super().__init__(results, row, reason)
+        self.results = results
+        self.row = row
+        self.reason = reason
+
+
+class FirstFields:
+    """The fields that are neither key nor aggregated: each key keeps those of its first record."""
+
+    def __init__(self, operator: ColumnarAggregation, aggregated: int) -> None:
+        schema = operator.format.schema
+        self._operator = operator
+        self._columns = {
+            place: ValueColumn(schema.field(place).type)
+            for place in range(len(schema))
+            # Equal keys look alike, except for the two zeros of floats.
+            if place != aggregated
+            and (
+                place not in operator.key_columns or pa.types.is_floating(schema.field(place).type)
+            )
+        }
+
+    def state_columns(self) -> dict[str, StateColumn]:
+        return {f"first{place}": column for place, column in self._columns.items()}
+
+    def replace(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
+        """The columns with these fields as each key saw them first."""
+        if not self._columns:
+            return list(columns)
+        first_rows = first_occurrences(slots, new)
+        replaced = list(columns)
+        for place, column in self._columns.items():
+            values = self._operator.plain(columns, place)
+            if len(new):
+                column.put(new, values.take(first_rows))
+            replaced[place] = column.take(slots)
+        return replaced
+
+
+def first_occurrences(slots: Slots, new: Slots) -> Slots:
+    """The row in which each of some slots, in ascending order, occurs first."""
+    if not len(new):
+        return new
+    least = int(new[0])
+    rows = np.flatnonzero(slots >= least)
+    later = slots[rows] - least
+    first = np.empty(int(later.max()) + 1, np.intp)
+    # The last writer wins, so the first row is to write last.
+    first[later[::-1]] = rows[::-1]
+    return first[new - least]
+
+
+class SumAggregation(ColumnarAggregation):
+    """The running sum of a field; null adds nothing, and stays until there is a value."""
+
+    def __init__(self, key_columns: int | tuple[int, ...], field: int, format: ArrowFormat) -> None:
+        super().__init__(f"sum of field {field}", key_columns, format)
+        self.field = field
+
+    def state_columns(self) -> dict[str, StateColumn]:
+        kind = self.format.schema.field(self.field).type
+        self._is_float = pa.types.is_floating(kind)
+        self._dtype = kind.to_pandas_dtype()
+        # Adding to -0.0 changes nothing, not even the sign of a zero.
+        self._nothing = -0.0 if self._is_float else 0
+        self._sums = NumberColumn(np.float64 if self._is_float else np.int64, self._nothing)
+        self._seen = NumberColumn(np.bool_)
+        self._firsts = FirstFields(self, self.field)
+        self._reach = 0
+        return {"sum": self._sums, "seen": self._seen, **self._firsts.state_columns()}
+
+    def restore(self, snapshots: list[OperatorSnapshot]) -> None:
+        super().restore(snapshots)
+        self.on_loaded(np.arange(len(self.state)))
+
+    def on_loaded(self, slots: Slots) -> None:
+        if not self._is_float:
+            self._reach = max(self._reach, _magnitude(self._sums.values[slots]))
+
+    def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
+        results = self._firsts.replace(columns, slots, new)
+        field = self.plain(columns, self.field)
+        values = (field.fill_null(self._nothing) if field.null_count else field).to_numpy()
+        segments = Segments(slots, len(self.state))
+        running = running_sum(segments, values, self._sums.values)
+        absent = self._absent(segments, field, slots)
+        bad = None if self._is_float else self._first_unfit(running, values)
+        results[self.field] = pa.array(running.astype(self._dtype, copy=False), mask=absent)
+        if bad is not None:
+            raise self._overflow(results, bad, int(running[bad]), int(values[bad]))
+        return results
+
+    def _absent(
+        self, segments: Segments, field: pa.Array[Any], slots: Slots
+    ) -> npt.NDArray[np.bool_] | None:
+        """Where the result is null; None where it is nowhere."""
+        if not field.null_count:
+            self._seen.values[segments.slots] = True
+            return None
+        seen = self._seen.values[segments.slots].astype(np.int64)
+        present = np.zeros(len(self.state), np.int64)
+        present[segments.slots] = seen
+        counts = running_sum(segments, field.is_valid().to_numpy(zero_copy_only=False), present)
+        self._seen.values[segments.slots] = present[segments.slots] > 0
+        return np.equal(counts, 0)
+
+    def _first_unfit(self, running: npt.NDArray[Any], values: npt.NDArray[Any]) -> int | None:
+        """The first record whose sum is outside the range of the field's type."""
+        bounds = np.iinfo(self._dtype)
+        self._reach += _magnitude(values) * len(values)
+        if self._reach <= bounds.max:
+            return None
+        self._reach = _magnitude(self._sums.values)
+        if bounds.bits == 64:
+            return first_overflow(running, values)
+        outside = (running < bounds.min) | (running > bounds.max)
+        return int(outside.argmax()) if outside.any() else None
+
+    def _overflow(self, results: Columns, row: int, total: int, value: int) -> _Overflow:
+        name = self.format.field_names[self.field]
+        kind = self.format.schema.field(self.field).type
+        keys = [results[place][row].as_py() for place in self.key_columns]
+        shown = tuple(keys) if self.is_tuple else keys[0]
+        advice = "Types.LONG()" if np.iinfo(self._dtype).bits < 64 else "Types.BIG_INT()"
+        return _Overflow(
+            [column.slice(0, row) for column in results],
+            row,
+            f"adding {value} to the sum of field {name!r} of the key {shown!r} leaves the range "
+            f"of {kind}: declare the field as {advice}",
+        )
+
+
+class CountAggregation(ColumnarAggregation):
+    """How many records each key had; with a field, how many in which it is not null."""
+
+    def __init__(
+        self,
+        key_columns: int | tuple[int, ...],
+        field: int | None,
+        format: ArrowFormat,
+        output_format: ArrowFormat,
+    ) -> None:
+        counted = "records" if field is None else f"field {field}"
+        super().__init__(f"count of {counted}", key_columns, format, output_format)
+        self.field = field
+
+    def state_columns(self) -> dict[str, StateColumn]:
+        self._counts = NumberColumn(np.int64)
+        return {"count": self._counts}
+
+    def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
+        ones: npt.NDArray[Any] = np.ones(len(slots), np.int64)
+        if self.field is not None and columns[self.field].null_count:
+            ones = columns[self.field].is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+        counts = running_sum(Segments(slots, len(self.state)), ones, self._counts.values)
+        return [self._key(columns), pa.array(counts)]
+
+    def _key(self, columns: Columns) -> pa.Array[Any]:
+        parts = [self.plain(columns, place) for place in self.key_columns]
+        kind = self.output_format.schema.field(0).type
+        if not pa.types.is_struct(kind):
+            return parts[0]
+        return pa.StructArray.from_arrays(parts, fields=list(kind))
+
+
+class ExtremeAggregation(ColumnarAggregation):
+    """The least or greatest value of a field, or the record that holds it.
+
+    Of equal ones the first stays. Null is worse than any value; NaN is the greatest number.
+    """
+
+    def __init__(
+        self,
+        key_columns: int | tuple[int, ...],
+        field: int,
+        format: ArrowFormat,
+        *,
+        greatest: bool,
+        whole_record: bool,
+    ) -> None:
+        name = f"{'max' if greatest else 'min'}{'_by' if whole_record else ''} of field {field}"
+        super().__init__(name, key_columns, format)
+        self.field = field
+        self.greatest = greatest
+        self.whole_record = whole_record
+
+    def state_columns(self) -> dict[str, StateColumn]:
+        places = range(len(self.format.schema)) if self.whole_record else (self.field,)
+        schema = self.format.schema
+        self._best = {place: ValueColumn(schema.field(place).type) for place in places}
+        self._firsts = None if self.whole_record else FirstFields(self, self.field)
+        best: dict[str, StateColumn] = {f"best{p}": column for p, column in self._best.items()}
+        return best if self._firsts is None else {**best, **self._firsts.state_columns()}
+
+    def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
+        results = list(columns)
+        if self._firsts is not None:
+            results = self._firsts.replace(columns, slots, new)
+        touched = np.zeros(len(self.state), np.bool_)
+        touched[slots] = True
+        touched[new] = False
+        earlier = np.flatnonzero(touched)
+        # What each key had so far takes part as if it were a record before all others.
+        contenders = {place: self._contenders(columns, place, earlier) for place in self._best}
+        segments = Segments(np.concatenate([earlier, slots]), len(self.state))
+        ranks = ranks_of(contenders[self.field], len(segments.slots), descending=self.greatest)
+        winners = running_least(segments, ranks)
+        for place, values in contenders.items():
+            results[place] = values.take(winners[len(earlier) :])
+        self._keep(segments, contenders, winners, len(earlier))
+        return results
+
+    def _contenders(self, columns: Columns, place: int, earlier: Slots) -> pa.Array[Any]:
+        values = self.plain(columns, place)
+        if not len(earlier):
+            return values
+        return pa.concat_arrays([self._best[place].take(earlier), values])
+
+    def _keep(
+        self,
+        segments: Segments,
+        contenders: dict[int, pa.Array[Any]],
+        winners: Slots,
+        earlier: int,
+    ) -> None:
+        """Store the winners of the batch that were not there before."""
+        last = segments.ordered(winners).take(segments.ends)
+        beaten = last >= earlier
+        for place, values in contenders.items():
+            self._best[place].put(segments.slots[beaten], values.take(last[beaten]))
+
+
+def _magnitude(values: npt.NDArray[Any]) -> int:
+    return max(-int(values.min(initial=0)), int(values.max(initial=0)))

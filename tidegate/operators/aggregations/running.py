@@ -1,0 +1,180 @@
+"""Running sums and extremes of many keys at once, one result for every record, in input order.
+
+The records are put in the order of their slots, where those of a key stand together as a segment,
+in the order in which they came. What is carried on from earlier batches enters at the start of each
+segment, and the results go back to where the records stood.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.state.keys.word_index import Slots
+
+Numbers = npt.NDArray[Any]
+
+_RADIX_SLOTS: Final = 1 << 16
+"""NumPy sorts 16-bit numbers by radix, several times faster than wider ones."""
+_LONG_SEGMENT: Final = 64
+
+
+class Segments:
+    """The records of a batch by slot."""
+
+    def __init__(self, slots: Slots, slot_count: int) -> None:
+        self.length = len(slots)
+        self._order: Slots | None
+        if slot_count == 1 or bool((slots[1:] >= slots[:-1]).all()):
+            self._order, ordered = None, slots
+        elif slot_count <= _RADIX_SLOTS:
+            self._order = np.argsort(slots.astype(np.uint16), kind="stable")
+            ordered = slots.take(self._order)
+        else:
+            # Numbers that hold slot and place are all different: any sort of them is stable.
+            bits = np.int64(self.length.bit_length())
+            both = np.sort((slots.astype(np.int64) << bits) | np.arange(self.length))
+            self._order = both & ((1 << bits) - 1)
+            ordered = both >> bits
+        changes = np.flatnonzero(ordered[1:] != ordered[:-1])
+        self.starts = np.concatenate([[0], changes + 1]) if self.length else changes
+        """Where each segment begins."""
+        self.slots: Slots = ordered.take(self.starts)
+        """The slot of each segment."""
+
+    @property
+    def lengths(self) -> Slots:
+        return np.diff(self.starts, append=self.length)
+
+    @property
+    def ends(self) -> Slots:
+        """The last place of each segment."""
+        return self.starts + self.lengths - 1
+
+    def ordered(self, values: Numbers) -> Numbers:
+        """Values of records, by segment."""
+        return values if self._order is None else values.take(self._order)
+
+    def restored(self, values: Numbers) -> Numbers:
+        """Values by segment, where the records stood."""
+        if self._order is None:
+            return values
+        back = np.empty_like(values)
+        back[self._order] = values
+        return back
+
+    def spread(self, values: Numbers) -> Numbers:
+        """A value for each segment, repeated for each of its records."""
+        return np.repeat(values, self.lengths)
+
+
+def running_sum(segments: Segments, values: Numbers, sums: Numbers) -> Numbers:
+    """The sum of each record's slot up to the record; `sums` are carried on.
+
+    Integers wrap around where they overflow, as NumPy's do: see `first_overflow`.
+    """
+    ordered = segments.ordered(values)
+    if sums.dtype.kind == "f":
+        # Infinities of both signs make NaN, and too much an infinity, as in Python: no warning.
+        with np.errstate(invalid="ignore", over="ignore"):
+            running = _running_float_sum(segments, ordered.astype(sums.dtype), sums)
+    else:
+        running = np.cumsum(ordered, dtype=sums.dtype)
+        starts = segments.starts
+        before = running.take(starts) - ordered.take(starts)
+        running += segments.spread(sums.take(segments.slots) - before)
+    sums[segments.slots] = running.take(segments.ends)
+    return segments.restored(running)
+
+
+def _running_float_sum(segments: Segments, ordered: Numbers, sums: Numbers) -> Numbers:
+    """Added up one by one, because with floats the order of additions shows in the result."""
+    starts, lengths = segments.starts, segments.lengths
+    ordered[starts] += sums.take(segments.slots)
+    long = lengths > _LONG_SEGMENT
+    for start, length in zip(starts[long].tolist(), lengths[long].tolist(), strict=True):
+        np.add.accumulate(ordered[start : start + length], out=ordered[start : start + length])
+    starts, lengths = starts[~long], lengths[~long]
+    for place in range(1, int(lengths.max(initial=0))):
+        reaching = lengths > place
+        starts, lengths = starts[reaching], lengths[reaching]
+        ordered[starts + place] += ordered[starts + place - 1]
+    return ordered
+
+
+def first_overflow(running: Numbers, values: Numbers) -> int | None:
+    """The first record at which adding its value went beyond 64 bits."""
+    # The sign of a sum differs from those of both its parts only if it wrapped around.
+    before = running - values
+    wrapped = ((running ^ before) & (running ^ values)) < 0
+    return int(wrapped.argmax()) if wrapped.any() else None
+
+
+def running_least(segments: Segments, ranks: Numbers) -> Slots:
+    """The record of the same slot, up to each one, whose rank is the least; of equals the first.
+
+    `ranks` are integers from 0.
+    """
+    ordered = segments.ordered(ranks)
+    # Shifted down by more than any rank from segment to segment: the least starts anew in each.
+    step = int(ordered.max(initial=0)) + 1
+    shift = segments.spread(np.arange(len(segments.slots), dtype=np.int64) * step)
+    least = np.minimum.accumulate(ordered - shift)
+    places = np.arange(len(ordered))
+    improves = np.empty(len(ordered), np.bool_)
+    improves[:1] = True
+    np.less(least[1:], least[:-1], out=improves[1:])
+    winners = np.maximum.accumulate(np.where(improves, places, 0))
+    return segments.restored(segments.ordered(places).take(winners))
+
+
+def ranks_of(values: pa.Array[Any], segments: int, *, descending: bool) -> npt.NDArray[np.int64]:
+    """Integers from 0 that order the values: the best has the least, null the greatest.
+
+    NaN is greater than any other number, as in Java, and both zeros are equal.
+    """
+    kind = values.type
+    if isinstance(values, pa.DictionaryArray):
+        return ranks_of(values.dictionary_decode(), segments, descending=descending)
+    if pa.types.is_floating(kind):
+        numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+        _, ranks = np.unique(numbers, return_inverse=True)
+        return _directed(ranks, values, descending)
+    if (whole := _whole_numbers(values)) is not None:
+        least, greatest = int(whole.min(initial=0)), int(whole.max(initial=0))
+        # The distance itself is a rank, unless ranks of all segments would not fit 64 bits.
+        if (greatest - least + 2) * (segments + 1) < 1 << 62:
+            return _directed(whole - least, values, descending)
+        _, ranks = np.unique(whole, return_inverse=True)
+        return _directed(ranks, values, descending)
+    # Nulls are ranked last, whatever the order.
+    ranked = pc.rank(
+        values, sort_keys="descending" if descending else "ascending", tiebreaker="dense"
+    )
+    return ranked.to_numpy().astype(np.int64) - 1
+
+
+def _directed(
+    ranks: npt.NDArray[np.int64], values: pa.Array[Any], descending: bool
+) -> npt.NDArray[np.int64]:
+    top = int(ranks.max(initial=0))
+    if descending:
+        ranks = top - ranks
+    if values.null_count:
+        ranks = np.where(values.is_null().to_numpy(zero_copy_only=False), top + 1, ranks)
+    return ranks
+
+
+def _whole_numbers(values: pa.Array[Any]) -> npt.NDArray[np.int64] | None:
+    kind = values.type
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        values = values.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_boolean(kind)) or kind == pa.uint64():
+        return None
+    if values.null_count:
+        values = values.fill_null(False if pa.types.is_boolean(kind) else 0)
+    return values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)

@@ -1,0 +1,322 @@
+"""SourceFunctions as sources: a loop on its own thread fills a queue that the reader empties.
+
+The function is ahead of what was delivered. So a snapshot holds beside the function's state the
+records that still wait in the queue, both taken under the checkpoint lock: whoever restores them
+delivers these first and then runs the function from its state, and no record is lost or repeated.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tidegate.connectors.durable.source import DurableReader, DurableSource, for_inner_reader
+from tidegate.connectors.guarantee import Replay
+from tidegate.connectors.source import (
+    Boundedness,
+    InputStatus,
+    Poll,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
+from tidegate.connectors.splits import KnownSplits
+from tidegate.core.errors import GraphError, InternalError
+from tidegate.core.ids import CheckpointId
+from tidegate.operators.base import OperatorContext
+from tidegate.operators.checkpointed import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
+from tidegate.operators.endpoints.checkpoint_lock import CheckpointLock
+from tidegate.operators.functions import SourceFunction
+from tidegate.operators.runtime_context import RuntimeContext
+from tidegate.operators.user_code import USER_FAILURES, UserCode
+from tidegate.state.operator_state import OperatorStateStore
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import Barrier
+
+_QUEUED_RECORDS = 10_000
+_JOIN_SECONDS = 10.0
+
+
+_Emitted = tuple[Any, int | None]
+"""A record and its timestamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRun:
+    """The only split: the run of the function, and what it has emitted but not delivered."""
+
+    queued: tuple[_Emitted, ...] = ()
+    is_over: bool = False
+    """Whether the function has returned, so that nothing but the queue is left."""
+
+
+class FunctionReader(SourceReader):
+    """A reader that runs a function of the user, which wants to know about checkpoints."""
+
+    @abstractmethod
+    def snapshot_at(self, barrier: Barrier) -> list[Any]:
+        """What a checkpoint holds of the reader; called in place of `snapshot`."""
+
+
+class FunctionSource(Source):
+    """A source whose reader runs a function of the user and so needs the operator's context."""
+
+    @abstractmethod
+    def create_function_reader(
+        self, context: ReaderContext, operator: OperatorContext
+    ) -> SourceReader:
+        """A new reader, in a slot."""
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        raise InternalError(f"{type(self).__name__} needs create_function_reader()")
+
+
+class SourceFunctionSource(FunctionSource):
+    """One reader that runs the function.
+
+    There is nothing to seek: where the function is no CheckpointedFunction a restart runs it anew.
+    """
+
+    boundedness = Boundedness.CONTINUOUS_UNBOUNDED
+
+    def __init__(self, function: SourceFunction) -> None:
+        if not isinstance(function, SourceFunction):
+            raise TypeError(f"expected a SourceFunction, got {function!r}")
+        self.function = function
+
+    def create_enumerator(self) -> SplitEnumerator:
+        return KnownSplits(lambda parallelism: [FunctionRun()])
+
+    def create_function_reader(
+        self, context: ReaderContext, operator: OperatorContext
+    ) -> FunctionReader:
+        return SourceFunctionReader(self.function, context, operator)
+
+    def replay(self) -> Replay:
+        if isinstance(self.function, CheckpointedFunction):
+            return Replay(True, "goes back to the state of its function")
+        return Replay(False, "runs its function anew, without state: wrap it in durable()")
+
+    def max_readers(self) -> int | None:
+        return 1
+
+    def durable(self) -> Source:
+        if isinstance(self.function, CheckpointedFunction):
+            raise GraphError(
+                f"durable() is for sources that cannot replay, but {type(self.function).__name__} "
+                "is a CheckpointedFunction and goes back to its state: use it without durable()"
+            )
+        return DurableFunctionSource(self)
+
+
+class DurableFunctionSource(DurableSource, FunctionSource):
+    """A run of a function, with a log of what it emits."""
+
+    source: FunctionSource
+
+    def create_function_reader(
+        self, context: ReaderContext, operator: OperatorContext
+    ) -> SourceReader:
+        inner = self.source.create_function_reader(for_inner_reader(context), operator)
+        return DurableReader(inner, context)
+
+
+class _Canceled(BaseException):
+    """Leaves `run` at its next `collect` once the reader is closed."""
+
+
+class _Mailing(SourceFunction.SourceContext):
+    """Records on their way from the thread of the function to the reader, at most so many.
+
+    Under the checkpoint lock there may be more while a snapshot waits for the lock: a function
+    that waited for room would never let it go.
+    """
+
+    def __init__(self, private: Callable[[Any], Any]) -> None:
+        self._private = private
+        self._items: deque[_Emitted] = deque()
+        self._has_room = threading.Condition()
+        self._canceled = False
+        self.lock = CheckpointLock(self._look_again)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def get_checkpoint_lock(self) -> AbstractContextManager[None]:
+        return self.lock
+
+    def collect(self, value: Any) -> None:
+        value = self._private(value)
+        self._put((value, None))
+
+    def collect_with_timestamp(self, value: Any, timestamp: int) -> None:
+        value = self._private(value)
+        self._put((value, timestamp))
+
+    def _put(self, item: _Emitted) -> None:
+        if len(self._items) >= _QUEUED_RECORDS:
+            with self._has_room:
+                self._has_room.wait_for(self._may_go_on)
+        if self._canceled:
+            raise _Canceled
+        self._items.append(item)
+
+    def _may_go_on(self) -> bool:
+        has_room = len(self._items) < _QUEUED_RECORDS
+        return self._canceled or has_room or self.lock.must_be_released
+
+    def put_first(self, items: Iterable[_Emitted]) -> None:
+        """Records that were emitted before the function runs."""
+        self._items.extend(items)
+
+    def waiting(self) -> tuple[_Emitted, ...]:
+        """What was not taken yet; the checkpoint lock is held."""
+        return tuple(self._items)
+
+    def take(self, max_records: int) -> list[_Emitted]:
+        """Up to so many records; only the reader takes."""
+        pop = self._items.popleft
+        taken = [pop() for _ in range(min(max_records, len(self._items)))]
+        self._look_again()
+        return taken
+
+    def cancel(self) -> None:
+        self._canceled = True
+        self._look_again()
+
+    def _look_again(self) -> None:
+        with self._has_room:
+            self._has_room.notify()
+
+
+class SourceFunctionReader(FunctionReader):
+    """Runs the function once its only split is there."""
+
+    def __init__(
+        self, function: SourceFunction, context: ReaderContext, operator: OperatorContext
+    ) -> None:
+        self._function = function
+        self._context = context
+        self._operator = operator
+        self._user_code = UserCode(operator)
+        self._mailing = _Mailing(self._user_code.private)
+        self._thread: threading.Thread | None = None
+        self._has_run = False
+        """Whether the split is there: in one subtask only."""
+        self._states = OperatorStateStore()
+        """The function's own, because it may change them whenever no snapshot holds the lock."""
+        self._ended = threading.Event()
+        self._failure: BaseException | None = None
+        self._no_more = False
+        self._opened = False
+
+    def open(self) -> None:
+        told = RuntimeContext(self._operator)
+        restored = self._context.operator_state
+        if restored.is_restored:
+            self._states.restore(restored.freeze())
+        with self._user_code.guard():
+            if isinstance(self._function, CheckpointedFunction):
+                found = FunctionInitializationContext(self._states, told)
+                self._function.initialize_state(found)
+            self._function.open(told)
+        self._opened = True
+
+    def add_splits(self, splits: Sequence[FunctionRun]) -> None:
+        for split in splits:
+            self._has_run = True
+            self._mailing.put_first(split.queued)
+            if split.is_over:
+                self._ended.set()
+            else:
+                name = f"source {self._context.operator_name}"
+                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+                self._thread.start()
+
+    def no_more_splits(self) -> None:
+        self._no_more = True
+
+    def _run(self) -> None:
+        try:
+            self._function.run(self._mailing)
+        except _Canceled:
+            pass
+        except USER_FAILURES as error:
+            self._failure = error
+        finally:
+            self._ended.set()
+
+    def poll(self, max_records: int) -> Poll:
+        ended = self._ended.is_set() or (not self._has_run and self._no_more)
+        items = self._mailing.take(max_records)
+        if items:
+            more = len(self._mailing) > 0
+            status = InputStatus.MORE_AVAILABLE if more else InputStatus.NOTHING_AVAILABLE
+            return Poll(self._batch(items), status)
+        if not ended:
+            return Poll(None, InputStatus.NOTHING_AVAILABLE)
+        if self._failure is not None:
+            raise self._user_code.failure(self._failure)
+        return Poll(None, InputStatus.END_OF_INPUT)
+
+    def _batch(self, items: list[_Emitted]) -> Batch:
+        values = [value for value, _ in items]
+        stamps = [stamp for _, stamp in items if stamp is not None]
+        timestamps = np.array(stamps, dtype=np.int64) if len(stamps) == len(items) else None
+        return Batch(records=values, format=self._context.format, timestamps=timestamps)
+
+    def is_available(self) -> bool:
+        if not self._has_run:
+            return self._no_more
+        return len(self._mailing) > 0 or self._ended.is_set()
+
+    def snapshot_at(self, barrier: Barrier) -> list[FunctionRun]:
+        if not isinstance(self._function, CheckpointedFunction):
+            return self.snapshot()
+        with self._mailing.lock.held_by_snapshot():
+            is_over = self._ended.is_set()
+            if self._failure is not None:
+                # What it was about to change is half changed: no state to go on from.
+                raise self._user_code.failure(self._failure)
+            with self._user_code.guard():
+                self._function.snapshot_state(FunctionSnapshotContext(barrier))
+            self._context.operator_state.restore(self._states.freeze())
+            queued = self._mailing.waiting()
+        return [FunctionRun(queued, is_over)] if self._has_run and (queued or not is_over) else []
+
+    def snapshot(self) -> list[FunctionRun]:
+        is_over = self._ended.is_set() and not len(self._mailing)
+        return [FunctionRun()] if self._has_run and not is_over else []
+
+    def notify_complete(self, checkpoint_id: CheckpointId, splits: Sequence[Any]) -> None:
+        if isinstance(self._function, CheckpointListener):
+            with self._user_code.guard():
+                self._function.notify_checkpoint_complete(checkpoint_id)
+
+    def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
+        if isinstance(self._function, CheckpointListener):
+            with self._user_code.guard():
+                self._function.notify_checkpoint_aborted(checkpoint_id)
+
+    def close(self) -> None:
+        self._mailing.cancel()
+        with self._user_code.guard():
+            if self._thread is not None:
+                if not self._ended.is_set():
+                    self._function.cancel()
+                self._thread.join(_JOIN_SECONDS)
+            if self._opened:
+                self._function.close()

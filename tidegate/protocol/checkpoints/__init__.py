@@ -1,0 +1,1 @@
+"""What becomes of every checkpoint, and what a restore takes over."""

@@ -1,0 +1,193 @@
+"""Which subtask takes over what of a checkpoint. Pure; the parallelism may be another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
+from tidegate.core.errors import InternalError, StateMisuse, StateNotClaimed
+from tidegate.core.ids import OperatorId, SubtaskIndex
+from tidegate.graph.job_graph import Vertex
+from tidegate.state.backend import check_max_parallelism_unchanged
+from tidegate.state.keys.key_groups import KeyGroupRange
+from tidegate.state.redistribution import Part, share_of
+from tidegate.state.snapshot.pointers import ChannelHandle, FileSegment, KeyedStateHandle, Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRestore:
+    """What one operator of one subtask takes over."""
+
+    keyed: tuple[KeyedStateHandle, ...] = ()
+    """Each holds some of its key groups."""
+    operator: Mapping[int, Segment] = field(default_factory=dict)
+    """The operator states of the old subtasks that it takes some of."""
+    parts: tuple[Part, ...] = ()
+    """What it takes of them."""
+    source_splits: tuple[bytes, ...] = ()
+    owned: tuple[FileSegment, ...] = ()
+    """Its share of the files that the splits of all subtasks count on, to be verified."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to commit and nothing to hand on."""
+        return not (self.parts or self.source_splits or any(k.segments for k in self.keyed))
+
+    def unsplit(self, key_groups: KeyGroupRange) -> KeyedStateHandle | None:
+        """The keyed state of just these key groups, if it is: later snapshots share its files."""
+        is_theirs = len(self.keyed) == 1 and self.keyed[0].key_groups == key_groups
+        return self.keyed[0] if is_theirs else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtaskRestore:
+    """What one subtask takes over."""
+
+    operators: Mapping[OperatorId, OperatorRestore] = field(default_factory=dict)
+    """Of a subtask that had ended, those alone that have something left."""
+    ended_inputs: frozenset[int] = frozenset()
+    in_flight: tuple[ChannelHandle, ...] = ()
+    """What it takes in before anything else."""
+    is_finished: bool = False
+    """It had ended: it reads no more, but commits what it prepared and keeps its state."""
+
+
+class Feeding(Enum):
+    """Who sends to the subtasks of a vertex, compared with when the checkpoint was taken."""
+
+    SAME = auto()
+    """What has ended for a subtask has ended."""
+    RESCALED = auto()
+    """The same operators, not all with as many subtasks: a subtask whose senders had ended may get
+    others. What has ended for all of them has ended."""
+    OTHERS = auto()
+    """There are new operators: what had ended may go on."""
+
+
+def restore_subtask(
+    metadata: CheckpointMetadata,
+    vertex: Vertex,
+    subtask: SubtaskIndex,
+    feeding: Feeding = Feeding.SAME,
+) -> SubtaskRestore:
+    """What the subtask of a vertex finds in a checkpoint; operators that are new find nothing."""
+    found = [metadata.operators.get(chained.operator_id) for chained in vertex.chain]
+    records = [record for record in found if record is not None]
+    if not records:
+        return SubtaskRestore()
+    is_rescaled = any(record.parallelism != vertex.parallelism for record in records)
+    if is_rescaled and feeding is Feeding.SAME:
+        feeding = Feeding.RESCALED
+    own = records[0].subtasks.get(subtask)
+    is_finished = all(_is_finished(record, subtask, feeding) for record in records)
+    # The source of a subtask that had ended is not opened.
+    unused = vertex.chain[0].operator_id if is_finished and vertex.source is not None else None
+    operators = {
+        record.operator_id: _restore_operator(
+            record, vertex, subtask, is_used=record.operator_id != unused
+        )
+        for record in records
+    }
+    return SubtaskRestore(
+        operators={
+            id: found for id, found in operators.items() if not (is_finished and found.is_empty)
+        },
+        ended_inputs=_ended_inputs(records[0], subtask, feeding),
+        in_flight=() if own is None else own.in_flight,
+        is_finished=is_finished,
+    )
+
+
+def check_in_flight(metadata: CheckpointMetadata, exchanges: str) -> None:
+    """Raise StateMisuse if records were on their way, and the ways are others now."""
+    targets = [record.name for record in metadata.operators.values() if _has_in_flight(record)]
+    if targets and metadata.exchanges != exchanges:
+        raise StateMisuse(
+            f"the unaligned checkpoint holds records on their way to {targets[0]!r}, and the "
+            "operators of the job, their order, their chains or their parallelism have changed: "
+            "go on with the job as it was, or from a savepoint, or from a checkpoint that was "
+            "taken without execution.checkpointing.unaligned.enabled"
+        )
+
+
+def _has_in_flight(record: OperatorRecord) -> bool:
+    return any(handle.in_flight for handle in record.subtasks.values())
+
+
+def check_all_claimed(
+    metadata: CheckpointMetadata, operators: Iterable[OperatorId], where: str
+) -> None:
+    """Raise StateNotClaimed if the checkpoint has state of operators that there are none of."""
+    known = set(operators)
+    lost = [
+        f"{record.name!r} (uid {record.uid or record.operator_id})"
+        for record in metadata.operators.values()
+        if record.operator_id not in known and _has_state(record)
+    ]
+    if lost:
+        is_other = known.isdisjoint(metadata.operators)
+        raise StateNotClaimed(where, metadata.job_name, tuple(lost), is_other)
+
+
+def _has_state(record: OperatorRecord) -> bool:
+    return record.enumerator is not None or any(
+        handle.segments or handle.source_splits for handle in record.subtasks.values()
+    )
+
+
+def _restore_operator(
+    record: OperatorRecord, vertex: Vertex, subtask: SubtaskIndex, *, is_used: bool
+) -> OperatorRestore:
+    parallelism = vertex.parallelism
+    handles = [record.subtasks.get(i) for i in range(record.parallelism)]
+    found = [handle for handle in handles if handle is not None]
+    if any(handle.operator is not None and not handle.operator_states for handle in found):
+        raise InternalError(f"nobody knows what operator states {record.name!r} has stored")
+    stored = [handle.keyed for handle in found if handle.keyed is not None]
+    for keyed in stored:
+        check_max_parallelism_unchanged(keyed.max_parallelism, vertex.max_parallelism)
+    mine = vertex.key_groups_of(subtask)
+    if record.parallelism == parallelism:
+        own = handles[subtask]
+        splits = () if own is None else own.source_splits
+    else:
+        all_splits = [split for handle in found for split in handle.source_splits]
+        splits = tuple(all_splits[subtask::parallelism])
+    states = [() if handle is None else handle.operator_states for handle in handles]
+    parts = share_of(subtask, parallelism, states, is_used=is_used)
+    return OperatorRestore(
+        keyed=tuple(keyed for keyed in stored if len(keyed.key_groups.intersection(mine))),
+        operator={
+            part.owner: segment
+            for part in parts
+            if (segment := record.subtasks[part.owner].operator) is not None
+        },
+        parts=parts,
+        source_splits=splits,
+        owned=tuple([file for handle in found for file in handle.owned][subtask::parallelism]),
+    )
+
+
+def _is_finished(record: OperatorRecord, subtask: SubtaskIndex, feeding: Feeding) -> bool:
+    match feeding:
+        case Feeding.SAME:
+            return subtask in record.finished
+        case Feeding.RESCALED:
+            return len(record.finished) == record.parallelism
+        case Feeding.OTHERS:
+            return False
+
+
+def _ended_inputs(
+    record: OperatorRecord, subtask: SubtaskIndex, feeding: Feeding
+) -> frozenset[int]:
+    match feeding:
+        case Feeding.SAME:
+            return record.ended_inputs.get(subtask, frozenset())
+        case Feeding.RESCALED:
+            ended = [record.ended_inputs.get(i, frozenset()) for i in range(record.parallelism)]
+            return frozenset.intersection(*ended)
+        case Feeding.OTHERS:
+            return frozenset()

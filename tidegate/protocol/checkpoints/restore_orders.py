@@ -1,0 +1,119 @@
+"""What the slots and the enumerators of a pipeline are told to go on from. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tidegate.checkpoint.checkpoint import Checkpoint
+from tidegate.checkpoint.metadata import CheckpointMetadata
+from tidegate.core.ids import SlotIndex, SubtaskIndex, VertexId
+from tidegate.graph.job_graph import JobGraph, Pipeline, Vertex
+from tidegate.protocol.checkpoints.restore import Feeding, SubtaskRestore, restore_subtask
+from tidegate.protocol.messages import RestoreOrder
+from tidegate.state.keys.key_groups import KeyGroupRange
+from tidegate.state.snapshot.pointers import FileSegment, KeyedStateHandle, Segment
+
+
+def restore_orders(pipeline: Pipeline, point: Checkpoint) -> dict[SlotIndex, RestoreOrder]:
+    """What every slot of a pipeline takes over from a checkpoint."""
+    feeding = _feeding(pipeline, point.metadata)
+    return {
+        SlotIndex(slot): _restore_order(pipeline, point, SubtaskIndex(slot), feeding)
+        for slot in range(pipeline.slots)
+    }
+
+
+def _feeding(pipeline: Pipeline, metadata: CheckpointMetadata) -> Feeding:
+    """How those who send differ from those who did; one that differs may concern all behind it."""
+    found = [
+        (metadata.operators.get(chained.operator_id), vertex.parallelism)
+        for vertex in pipeline.vertices
+        for chained in vertex.chain
+    ]
+    if any(record is None for record, _ in found):
+        return Feeding.OTHERS
+    if any(record is not None and record.parallelism != width for record, width in found):
+        return Feeding.RESCALED
+    return Feeding.SAME
+
+
+def _restore_order(
+    pipeline: Pipeline, point: Checkpoint, subtask: SubtaskIndex, feeding: Feeding
+) -> RestoreOrder:
+    subtasks: dict[VertexId, SubtaskRestore] = {}
+    size = 0
+    for vertex in pipeline.vertices:
+        if subtask < vertex.parallelism:
+            senders = feeding if vertex.source is None else Feeding.SAME
+            found = restore_subtask(point.metadata, vertex, subtask, senders)
+            subtasks[vertex.id] = found
+            size += _bytes_to_read(found, vertex.key_groups_of(subtask))
+    return RestoreOrder(
+        checkpoint_id=point.metadata.checkpoint_id,
+        location=point.location,
+        subtasks=subtasks,
+        size=size,
+    )
+
+
+def _bytes_to_read(restore: SubtaskRestore, key_groups: KeyGroupRange) -> int:
+    """The bytes in files that a subtask with these key groups reads; small state is in none."""
+    found = [
+        *(channel.content for channel in restore.in_flight),
+        *(
+            segment
+            for operator in restore.operators.values()
+            for segment in (*operator.operator.values(), *operator.owned)
+        ),
+        *(
+            segment
+            for operator in restore.operators.values()
+            for keyed in operator.keyed
+            for segment in _of_groups(keyed, key_groups)
+        ),
+    ]
+    return sum(segment.size for segment in found if isinstance(segment, FileSegment))
+
+
+def _of_groups(handle: KeyedStateHandle, wanted: KeyGroupRange) -> Iterator[Segment]:
+    """A database is read whole, chunks and tables only where they hold something wanted."""
+    yield from (file.content for file in handle.native_files)
+    for chunk in handle.chunks:
+        if any(group in wanted for group, _ in chunk.groups):
+            yield chunk.payload
+    for table in handle.tables:
+        parts = [
+            part.content
+            for part in table.row_groups
+            if any(group in wanted for group, _ in part.groups)
+        ]
+        if parts:
+            yield from (*parts, table.footer)
+
+
+def with_restored_max_parallelism(graph: JobGraph, metadata: CheckpointMetadata) -> JobGraph:
+    """The graph with the number of key groups that the state has, where the user chose none."""
+
+    def adapted(vertex: Vertex) -> Vertex:
+        stored = {
+            record.max_parallelism
+            for chained in vertex.chain
+            if (record := metadata.operators.get(chained.operator_id)) is not None
+            and any(handle.keyed is not None for handle in record.subtasks.values())
+        }
+        if vertex.is_max_parallelism_chosen or not stored or max(stored) < vertex.parallelism:
+            return vertex
+        return replace(vertex, max_parallelism=max(stored))
+
+    return replace(graph, vertices=tuple(map(adapted, graph.vertices)))
+
+
+def restored_enumerators(pipeline: Pipeline, point: Checkpoint) -> dict[VertexId, bytes]:
+    """What the split enumerators of a pipeline knew, pickled."""
+    found: dict[VertexId, bytes] = {}
+    for vertex in pipeline.sources:
+        record = point.metadata.operators.get(vertex.chain[0].operator_id)
+        if record is not None and record.enumerator is not None:
+            found[vertex.id] = record.enumerator
+    return found

@@ -1,0 +1,126 @@
+"""What a checkpoint holds, known from its metadata without reading state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.checkpoint.metadata import OperatorRecord
+from tidegate.state.backend import PayloadForm, StateMetadata
+from tidegate.state.canonical.tables import TIMERS
+from tidegate.state.operator_state import FrozenOperatorState
+from tidegate.state.snapshot.pointers import KeyedStateHandle
+
+
+@dataclass(frozen=True, slots=True)
+class StateSummary:
+    """One state of an operator."""
+
+    name: str
+    kind: str
+    """value, list, map, reducing, aggregating, aggregation (columns), timers; of operator state
+    split list, union list or broadcast map."""
+    type: str
+    """What it holds, in words."""
+    is_keyed: bool
+    entries: int | None
+    """Keys with something stored, timers, or elements; None where the files of a database would
+    have to be read."""
+    size: int | None
+    """Bytes; None where the files hold several states."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSummary:
+    """One operator."""
+
+    uid: str | None
+    operator_id: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+    states: tuple[StateSummary, ...]
+    source_splits: int
+    """How many splits its readers had."""
+    size: int
+    """Bytes of all its state."""
+
+    @property
+    def label(self) -> str:
+        """How it is asked for: its uid, or its id where it has none."""
+        return self.uid or self.operator_id
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePosition:
+    """How far a reader of a source has come in a split."""
+
+    uid: str
+    name: str
+    subtask: int
+    split: Any
+    """As the source keeps it; a text where its class cannot be loaded here."""
+
+
+def summary_of(
+    record: OperatorRecord, operator_states: Iterable[FrozenOperatorState]
+) -> OperatorSummary:
+    handles = list(record.subtasks.values())
+    keyed = [handle.keyed for handle in handles if handle.keyed is not None]
+    known = {state.name: state for handle in keyed for state in handle.metadata}
+    states = [_keyed_summary(state, keyed) for state in known.values()]
+    splits = sum(len(handle.source_splits) for handle in handles)
+    return OperatorSummary(
+        uid=record.uid,
+        operator_id=record.operator_id,
+        name=record.name,
+        parallelism=record.parallelism,
+        max_parallelism=record.max_parallelism,
+        states=(*states, *_operator_summaries(operator_states)),
+        source_splits=splits,
+        size=sum(segment.size for handle in handles for segment in handle.segments),
+    )
+
+
+def kind_and_type(metadata: StateMetadata) -> tuple[str, str]:
+    """The two parts of a declaration."""
+    if metadata.declaration == TIMERS:
+        return TIMERS, "milliseconds since 1970"
+    if metadata.form is PayloadForm.ARROW:
+        return "aggregation", metadata.declaration
+    kind, mark, held = metadata.declaration.partition(" state of ")
+    return (kind, held) if mark else ("state", metadata.declaration)
+
+
+def _keyed_summary(state: StateMetadata, handles: Iterable[KeyedStateHandle]) -> StateSummary:
+    entries: int | None = 0
+    size: int | None = 0
+    for handle in handles:
+        if handle.native_form is not None:
+            entries = size = None
+            break
+        assert entries is not None and size is not None
+        for chunk in handle.chunks:
+            if chunk.state == state.name:
+                entries += sum(count for _, count in chunk.groups)
+                size += chunk.payload.size
+        for table in handle.tables:
+            if table.state == state.name:
+                entries += table.entries
+                size += sum(segment.size for segment in table.segments)
+    kind, held = kind_and_type(state)
+    return StateSummary(state.name, kind, held, is_keyed=True, entries=entries, size=size)
+
+
+def _operator_summaries(states: Iterable[FrozenOperatorState]) -> list[StateSummary]:
+    found: dict[str, StateSummary] = {}
+    for state in states:
+        kind, _, held = state.declaration.partition(" state of ")
+        before = found.get(state.name)
+        entries = len(state.elements) + (before.entries or 0 if before else 0)
+        size = sum(map(len, state.elements)) + (before.size or 0 if before else 0)
+        found[state.name] = StateSummary(
+            state.name, kind, held, is_keyed=False, entries=entries, size=size
+        )
+    return list(found.values())

@@ -1,0 +1,1 @@
+"""State as tables that Spark and others read."""

@@ -1,0 +1,358 @@
+"""Chunks of keyed state ↔ tables that Spark and others read.
+
+key_group   which group the key belongs to
+key         the key: a value, or of several parts a struct
+value       the value; of timers `timestamp`; of a columnar state its columns
+pickled     (key, value) where those columns do not say exactly what they were; mostly null
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.core.errors import StateMisuse
+from tidegate.state.backend import PayloadForm, StateChunk, StateMetadata
+from tidegate.state.canonical.record_shapes import numbered, shape_of_document
+from tidegate.state.canonical.shape_choice import choose_shape, shape_of_state
+from tidegate.state.canonical.shapes import Misfit, Shape, Single
+from tidegate.state.columnar.column_bytes import from_bytes, to_bytes
+from tidegate.state.descriptors import StateDescriptor
+from tidegate.state.keys.key_order import Runs
+from tidegate.state.keys.key_rows import pickled_keys, stored_columns
+from tidegate.state.keys.selection import KeyColumns
+from tidegate.state.snapshot.chunks import Values, chunk_of, contents_of
+
+KEY_GROUP: Final = "key_group"
+KEY: Final = "key"
+VALUE: Final = "value"
+TIMESTAMP: Final = "timestamp"
+PICKLED: Final = "pickled"
+TIMERS: Final = "timers"
+"""What timers are declared as."""
+_DOCUMENT: Final = b"tidegate"
+_VERSION: Final = 1
+_PLAIN: Final = {
+    Single(name).arrow_type: Single(name)
+    for name in ("integer", "float", "boolean", "text", "bytes")
+}
+"""Columns whose values Arrow returns as they were."""
+_TICKS: Final = (pa.int64(), pa.int32())
+"""In which times are that Spark or Parquet does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What a chunk holds, in the order of its key groups."""
+
+    groups: Runs
+    keys: list[Any] | KeyColumns
+    values: Values | pa.RecordBatch
+    """Of a columnar state the columns beside the key."""
+
+    def __len__(self) -> int:
+        return sum(count for _, count in self.groups)
+
+
+@dataclass(frozen=True)
+class TableForm:
+    """How the entries of a state are columns."""
+
+    metadata: StateMetadata
+    key: Shape | pa.Schema
+    """Keys that are columns keep their types."""
+    is_tuple: bool
+    """Whether such keys are tuples."""
+    value: Shape | pa.Schema
+    """Columnar states keep their types too."""
+
+    @property
+    def value_name(self) -> str:
+        return TIMESTAMP if self.metadata.declaration == TIMERS else VALUE
+
+    def is_like(self, other: TableForm) -> bool:
+        """Whether the tables of both have the same columns, which mean the same."""
+        mine, others = (
+            (self.key, self.is_tuple, self.value),
+            (other.key, other.is_tuple, other.value),
+        )
+        return mine == others
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """With everything that is needed to read it again."""
+        fields: list[pa.Field[Any]] = [pa.field(KEY_GROUP, pa.int32(), nullable=False)]
+        fields.append(pa.field(KEY, self._key_type()))
+        if isinstance(self.value, Shape):
+            fields.append(pa.field(self.value_name, self.value.arrow_type))
+            fields.append(pa.field(PICKLED, pa.large_binary()))
+        else:
+            fields += [pa.field(f.name, _portable_type(f.type)) for f in self.value]
+        return pa.schema(fields, metadata={_DOCUMENT: json.dumps(self._document())})
+
+    def _key_type(self) -> pa.DataType:
+        if isinstance(self.key, Shape):
+            return self.key.arrow_type
+        types = [_portable_type(field.type) for field in self.key]
+        if not self.is_tuple:
+            return types[0]
+        return pa.struct(list(zip(numbered(len(types)), types, strict=True)))
+
+    def decoded_keys(self, column: pa.Array[Any]) -> list[Any] | KeyColumns:
+        """The keys of a table."""
+        if isinstance(self.key, Shape):
+            return self.key.decode(column)
+        parts = [column]
+        if self.is_tuple:
+            assert isinstance(column, pa.StructArray)
+            parts = [column.field(place) for place in range(len(self.key))]
+        return KeyColumns(
+            [_from_portable(part, f.type) for part, f in zip(parts, self.key, strict=True)],
+            self.is_tuple,
+        )
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "version": _VERSION,
+            "state": self.metadata.name,
+            "declaration": self.metadata.declaration,
+            "form": self.metadata.form.name.lower(),
+            "key": _described(self.key),
+            "tuple": self.is_tuple,
+            "value": _described(self.value),
+        }
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> TableForm:
+        """The form of a table that was written with a schema."""
+        document = json.loads((schema.metadata or {})[_DOCUMENT])
+        if document["version"] > _VERSION:
+            raise StateMisuse(
+                f"state {document['state']!r} was written in format {document['version']} of its "
+                f"tables, this version of Tidegate reads {_VERSION}: use the one that wrote it"
+            )
+        form = PayloadForm[document["form"].upper()]
+        return cls(
+            StateMetadata(document["state"], document["declaration"], form),
+            _recalled(document["key"]),
+            document["tuple"],
+            _recalled(document["value"]),
+        )
+
+
+def entries_of(chunk: StateChunk, form: PayloadForm) -> Entries:
+    if form is PayloadForm.PICKLE:
+        return Entries(chunk.groups, *contents_of(chunk))
+    rows = from_bytes(chunk.payload)
+    # The names of the key's columns are key0, key1, ...
+    width = next(
+        place for place, name in enumerate([*rows.schema.names, ""]) if name != f"key{place}"
+    )
+    keys = KeyColumns(rows.columns[:width], is_tuple=width > 1)
+    return Entries(chunk.groups, keys, rows.select(list(range(width, rows.num_columns))))
+
+
+def choose_form(
+    metadata: StateMetadata, entries: Sequence[Entries], declared: StateDescriptor | None = None
+) -> TableForm:
+    """The form for a state of which these are the first entries, of which there is at least one."""
+    first = entries[0]
+    key: Shape | pa.Schema
+    value: Shape | pa.Schema
+    if isinstance(first.keys, KeyColumns):
+        key = pa.schema([(f"{i}", column.type) for i, column in enumerate(first.keys.columns)])
+    else:
+        key = choose_shape([key for each in entries for key in each.keys])
+    if isinstance(first.values, pa.RecordBatch):
+        value = first.values.schema
+    else:
+        every = [each.values for each in entries]
+        value = _choose_value(every, shape_of_state(declared), metadata.declaration)
+    is_tuple = isinstance(first.keys, KeyColumns) and first.keys.is_tuple
+    return TableForm(metadata, key, is_tuple, value)
+
+
+def _choose_value(values: Sequence[Any], declared: Shape | None, declaration: str) -> Shape:
+    kinds = {None if isinstance(each, list) else each.type for each in values}
+    if len(kinds) == 1 and (kind := kinds.pop()) in _PLAIN:
+        return _PLAIN[kind]
+    every = [value for each in values for value in _as_list(each)]
+    return choose_shape(every, declared, declaration)
+
+
+def table_of(entries: Entries, form: TableForm) -> pa.RecordBatch | None:
+    """The entries as a table; None: their keys or columns are of other types than the form's."""
+    groups, counts = zip(*entries.groups, strict=True)
+    columns: list[pa.Array[Any]] = [pa.array(np.repeat(np.array(groups, np.int32), counts))]
+    key, key_misfits = _encoded_keys(entries.keys, form)
+    if key is None:
+        return None
+    columns.append(key)
+    if not isinstance(form.value, Shape):
+        rows = entries.values
+        if not isinstance(rows, pa.RecordBatch) or rows.schema.types != form.value.types:
+            return None
+        return pa.RecordBatch.from_arrays(
+            [*columns, *map(_portable, rows.columns)], schema=form.schema
+        )
+    value, value_misfits = _encoded(entries.values, form.value)
+    columns.append(value)
+    columns.append(_pickled(entries, form, key_misfits, value_misfits))
+    return pa.RecordBatch.from_arrays(columns, schema=form.schema)
+
+
+def _encoded_keys(
+    keys: list[Any] | KeyColumns, form: TableForm
+) -> tuple[pa.Array[Any] | None, npt.NDArray[np.bool_] | None]:
+    if isinstance(form.key, Shape):
+        return (None, None) if isinstance(keys, KeyColumns) else _encoded(keys, form.key)
+    if not isinstance(keys, KeyColumns) or keys.is_tuple is not form.is_tuple:
+        return None, None
+    if [column.type for column in keys.columns] != form.key.types:
+        return None, None
+    parts = [_portable(column) for column in keys.columns]
+    if not keys.is_tuple:
+        return parts[0], None
+    return pa.StructArray.from_arrays(parts, names=numbered(len(parts))), None
+
+
+def _encoded(values: Any, shape: Shape) -> tuple[pa.Array[Any], npt.NDArray[np.bool_] | None]:
+    """The column, and where it does not hold what the values are, if anywhere."""
+    if isinstance(values, pa.Array):
+        if values.type == shape.arrow_type and shape == _PLAIN.get(values.type):
+            return values, None
+        values = values.to_pylist()
+    try:
+        return shape.encode(values), None
+    except Misfit:
+        misfits = np.array([not _fits(shape, value) for value in values])
+    fitting = [None if bad else value for value, bad in zip(values, misfits, strict=True)]
+    return shape.encode(fitting), misfits
+
+
+def _fits(shape: Shape, value: Any) -> bool:
+    try:
+        shape.encode([value])
+    except Misfit:
+        return False
+    return True
+
+
+def _pickled(
+    entries: Entries,
+    form: TableForm,
+    key_misfits: npt.NDArray[np.bool_] | None,
+    value_misfits: npt.NDArray[np.bool_] | None,
+) -> pa.Array[Any]:
+    assert isinstance(form.value, Shape)
+    is_exact = form.value.is_exact and (not isinstance(form.key, Shape) or form.key.is_exact)
+    if is_exact and key_misfits is None and value_misfits is None:
+        return pa.nulls(len(entries), pa.large_binary())
+    chosen = np.full(len(entries), not is_exact)
+    for misfits in (key_misfits, value_misfits):
+        if misfits is not None:
+            chosen |= misfits
+    keys = entries.keys.values() if isinstance(entries.keys, KeyColumns) else entries.keys
+    rows = zip(keys, _as_list(entries.values), chosen.tolist(), strict=True)
+    pickled = [pickle.dumps((key, value), 5) if bad else None for key, value, bad in rows]
+    return pa.array(pickled, pa.large_binary())
+
+
+def chunk_of_table(rows: pa.RecordBatch, form: TableForm, groups: Runs) -> StateChunk:
+    """The chunk whose entries a table has."""
+    entries = entries_of_table(rows, form, groups)
+    if isinstance(entries.values, pa.RecordBatch):
+        assert isinstance(entries.keys, KeyColumns)
+        names = [f"key{place}" for place in range(len(entries.keys.columns))]
+        columns = [*entries.keys.columns, *entries.values.columns]
+        payload = to_bytes(columns, [*names, *entries.values.schema.names])
+        return StateChunk(form.metadata.name, groups, payload)
+    if isinstance(entries.keys, KeyColumns):
+        keys = stored_columns(entries.keys)
+    else:
+        keys = pickled_keys(entries.keys)
+    return chunk_of(form.metadata.name, groups, keys, entries.values)
+
+
+def entries_of_table(rows: pa.RecordBatch, form: TableForm, groups: Runs) -> Entries:
+    """The entries of a table, as they were before they became one."""
+    keys = form.decoded_keys(rows.column(KEY))
+    if not isinstance(form.value, Shape):
+        columns = [_from_portable(rows.column(f.name), f.type) for f in form.value]
+        return Entries(groups, keys, pa.RecordBatch.from_arrays(columns, names=form.value.names))
+    column, pickled = rows.column(form.value_name), rows.column(PICKLED)
+    if pickled.null_count == len(pickled) and form.value == _PLAIN.get(column.type):
+        return Entries(groups, keys, column)
+    values = form.value.decode(column)
+    if pickled.null_count < len(pickled):
+        for place, exact in enumerate(pickled.to_pylist()):
+            if exact is not None:
+                key, values[place] = pickle.loads(exact)
+                if isinstance(keys, list):
+                    keys[place] = key
+    return Entries(groups, keys, values)
+
+
+def _as_list(values: Any) -> list[Any]:
+    found: list[Any] = values if isinstance(values, list) else values.to_pylist()
+    return found
+
+
+def _described(shape: Shape | pa.Schema) -> Any:
+    if isinstance(shape, Shape):
+        return {"shape": shape.document()}
+    return {"columns": base64.b64encode(shape.serialize().to_pybytes()).decode()}
+
+
+def _recalled(document: Any) -> Shape | pa.Schema:
+    if "shape" in document:
+        return shape_of_document(document["shape"])
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(document["columns"])))
+
+
+def _portable_type(kind: pa.DataType) -> pa.DataType:
+    """In which type `_portable` gives columns of a type."""
+    is_ = pa.types
+    if isinstance(kind, pa.DictionaryType):
+        return _portable_type(kind.value_type)
+    if is_.is_decimal256(kind) or is_.is_string_view(kind):
+        return pa.large_string()
+    if is_.is_binary_view(kind):
+        return pa.large_binary()
+    if is_.is_float16(kind):
+        return pa.float32()
+    if is_.is_duration(kind) or is_.is_time64(kind):
+        return pa.int64()
+    if is_.is_time32(kind):
+        return pa.int32()
+    if isinstance(kind, pa.TimestampType) and kind.unit == "ns":
+        return pa.int64()  # Spark has times to the microsecond
+    return kind
+
+
+def _portable(column: pa.Array[Any]) -> pa.Array[Any]:
+    """The column in a type that Spark reads from Parquet."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    kind = _portable_type(column.type)
+    if kind == column.type:
+        return column
+    return column.view(kind) if kind in _TICKS else column.cast(kind)
+
+
+def _from_portable(column: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:
+    """The column in the type that it had, without loss."""
+    if isinstance(kind, pa.DictionaryType):
+        kind = kind.value_type
+    if column.type == kind:
+        return column
+    return column.view(kind) if column.type in _TICKS else column.cast(kind)

@@ -1,0 +1,262 @@
+"""Keyed state as columns: one row per key, for aggregations on whole batches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.core.errors import StateTypeChanged
+from tidegate.state.backend import (
+    FrozenState,
+    KeyedStateImage,
+    PayloadForm,
+    StateChunk,
+    StateMetadata,
+    check_max_parallelism_unchanged,
+)
+from tidegate.state.columnar.column_bytes import from_bytes, to_bytes
+from tidegate.state.columnar.column_store import ColumnStore, take_from
+from tidegate.state.keys.key_groups import KeyGroupRange
+from tidegate.state.keys.key_index import FrozenKeys, KeyIndex
+from tidegate.state.keys.word_index import Slots
+
+ROWS_PER_CHUNK: Final = 1 << 16
+_SPARE_ROWS: Final = 1 << 12
+"""Replaced values that are kept before it is worth while to remove them."""
+
+
+FrozenColumn: TypeAlias = "Callable[[Slots], pa.Array[Any]]"
+"""A column of state at one moment: the values of some slots. May be read on another thread."""
+
+
+class StateColumn(ABC):
+    """What is kept for every slot."""
+
+    kind: pa.DataType
+    is_number: bool
+    """Whether every slot has a number, never null."""
+
+    @abstractmethod
+    def grow(self, slots: int) -> None:
+        """There are so many slots now."""
+
+    @abstractmethod
+    def freeze(self) -> FrozenColumn:
+        """The column as it is now."""
+
+    @abstractmethod
+    def restore(self, slots: Slots, values: pa.Array[Any]) -> None:
+        """Put back what was frozen; `slots` are new."""
+
+    @abstractmethod
+    def renumber(self, old: Slots, new: Slots) -> None:
+        """What stood at the old slots stands at the new ones; there are no others any more."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int: ...
+
+
+class NumberColumn(StateColumn):
+    """A number per slot."""
+
+    is_number = True
+
+    def __init__(self, dtype: npt.DTypeLike, initial: float = 0) -> None:
+        self.kind = pa.from_numpy_dtype(np.dtype(dtype))
+        self._initial = initial
+        self._room = np.full(1024, initial, dtype)
+        self.values = self._room[:0]
+        """The number of every slot; to be changed in place."""
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._room.nbytes)
+
+    def grow(self, slots: int) -> None:
+        if slots > len(self._room):
+            room = np.full(max(slots, 2 * len(self._room)), self._initial, self._room.dtype)
+            room[: len(self.values)] = self.values
+            self._room = room
+        self.values = self._room[:slots]
+
+    def freeze(self) -> FrozenColumn:
+        values = self.values.copy()
+        return lambda slots: pa.array(values[slots])
+
+    def restore(self, slots: Slots, values: pa.Array[Any]) -> None:
+        self.values[slots] = values.to_numpy(zero_copy_only=False)
+
+    def renumber(self, old: Slots, new: Slots) -> None:
+        kept = self.values[old]
+        self._room = np.full(max(len(old), 1024), self._initial, self._room.dtype)
+        self.values = self._room[: len(old)]
+        self.values[new] = kept
+
+
+class ValueColumn(StateColumn):
+    """A value of any Arrow type per slot, replaced as a whole."""
+
+    is_number = False
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.kind = kind
+        self._store = ColumnStore()
+        self._places = NumberColumn(np.intp)
+        """Where in the store the value of a slot stands."""
+
+    @property
+    def nbytes(self) -> int:
+        return self._store.nbytes + self._places.nbytes
+
+    def grow(self, slots: int) -> None:
+        self._places.grow(slots)
+
+    def put(self, slots: Slots, values: pa.Array[Any]) -> None:
+        """Replace the values of some slots, each of which occurs once."""
+        places = self._places.values
+        places[slots] = np.arange(len(self._store), len(self._store) + len(values))
+        self._store.append(values)
+        if len(self._store) > 2 * len(places) + _SPARE_ROWS:
+            living = self._store.take(places)
+            self._store = ColumnStore()
+            self._store.append(living)
+            places[:] = np.arange(len(places))
+
+    def take(self, slots: Slots) -> pa.Array[Any]:
+        """The values of some slots, all of which have been put."""
+        return self._store.take(self._places.values[slots])
+
+    def freeze(self) -> FrozenColumn:
+        chunks, places = self._store.chunks(), self._places.values.copy()
+        return lambda slots: take_from(chunks, places[slots])
+
+    def restore(self, slots: Slots, values: pa.Array[Any]) -> None:
+        self.put(slots, values)
+
+    def renumber(self, old: Slots, new: Slots) -> None:
+        living = self._store.take(self._places.values[old]) if len(self._store) else None
+        self._store = ColumnStore()
+        self._places = NumberColumn(np.intp)
+        self._places.grow(len(old))
+        if living is not None:
+            self.put(new, living)
+
+
+class ColumnarState:
+    """The columns of one keyed state and the index of its keys."""
+
+    def __init__(
+        self,
+        name: str,
+        declaration: str,
+        keys: KeyIndex,
+        columns: Mapping[str, StateColumn],
+        key_groups: KeyGroupRange,
+        max_parallelism: int,
+    ) -> None:
+        self.metadata = StateMetadata(name, declaration, PayloadForm.ARROW)
+        self.columns = dict(columns)
+        self.new: Slots = np.arange(0)
+        """The slots, ascending, that got their first record with the last batch."""
+        self.loaded: Slots = np.arange(0)
+        """The slots that the last batch has brought back into memory."""
+        self._index = keys
+        self._key_names = [f"key{place}" for place in range(keys.width)]
+        self.key_groups = key_groups
+        self.max_parallelism = max_parallelism
+
+    def __len__(self) -> int:
+        """How many keys there are."""
+        return len(self._index)
+
+    @property
+    def nbytes(self) -> int:
+        return self._index.nbytes + sum(column.nbytes for column in self.columns.values())
+
+    def slots_of(self, keys: Sequence[pa.Array[Any]]) -> Slots:
+        """The slot of every row's key; those of new keys follow the ones there were."""
+        known = len(self._index)
+        slots = self._index.find_or_add(keys)
+        self.new = np.arange(known, len(self._index))
+        if len(self.new):
+            for column in self.columns.values():
+                column.grow(len(self._index))
+        return slots
+
+    def clean_up(self) -> None:
+        """Give back room; called between batches. Slots mean other keys afterwards."""
+
+    def close(self) -> None:
+        """Release everything."""
+
+    def freeze(self) -> FrozenState:
+        return _FrozenColumns(
+            self.metadata,
+            self.key_groups,
+            self.max_parallelism,
+            self._key_names,
+            self._index.keys(),
+            {name: column.freeze() for name, column in self.columns.items()},
+        )
+
+    def restore(self, images: Iterable[KeyedStateImage]) -> None:
+        for image in images:
+            check_max_parallelism_unchanged(image.max_parallelism, self.max_parallelism)
+            for stored in image.metadata:
+                check_unchanged(self.metadata, stored)
+            for chunk in image.chunks(self.key_groups):
+                self._restore_chunk(chunk)
+
+    def _restore_chunk(self, chunk: StateChunk) -> None:
+        start, stop = chunk.span_in(self.key_groups)
+        rows = from_bytes(chunk.payload).slice(start, stop - start)
+        if rows.num_rows == 0:
+            return
+        slots = self.slots_of([rows.column(name) for name in self._key_names])
+        for name, column in self.columns.items():
+            column.restore(slots, rows.column(name))
+
+
+def check_unchanged(declared: StateMetadata, stored: StateMetadata) -> None:
+    """Raise StateTypeChanged where a stored state is not the columns that are declared."""
+    if stored != declared:
+        reason = (
+            "an aggregation keeps fields of its records, so map() them before it to what they "
+            "were, or give its operator another uid()"
+        )
+        raise StateTypeChanged(stored.name, stored.declaration, declared.declaration, reason)
+
+
+class _FrozenColumns(FrozenState):
+    def __init__(
+        self,
+        metadata: StateMetadata,
+        key_groups: KeyGroupRange,
+        max_parallelism: int,
+        key_names: Iterable[str],
+        keys: FrozenKeys,
+        columns: Mapping[str, FrozenColumn],
+    ) -> None:
+        self.metadata = (metadata,)
+        self.key_groups = key_groups
+        self.max_parallelism = max_parallelism
+        self._names = [*key_names, *columns]
+        self._keys = keys
+        self._columns = columns
+
+    def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
+        for part in self._keys.ordered(self.max_parallelism, ROWS_PER_CHUNK):
+            if not part.are_none_of(key_groups):
+                slots = part.slots.astype(np.intp)
+                columns = [taken_at(slots) for taken_at in self._columns.values()]
+                payload = to_bytes([*part.keys, *columns], self._names)
+                yield StateChunk(self.metadata[0].name, part.runs, payload)
+
+    def release(self) -> None:
+        """Nothing is shared that could change."""

@@ -1,0 +1,1 @@
+"""Keys: their bytes, hashes, groups, and the rows where their state stands."""

@@ -1,0 +1,109 @@
+"""The keys of a state in the order in which snapshots hold them, kept from one to the next."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.state.keys.hash_columns import Hashes
+from tidegate.state.keys.key_groups import KeyGroupRange, key_groups_of
+from tidegate.state.keys.word_index import Slots
+
+T = TypeVar("T")
+Groups = npt.NDArray[np.uint16]
+Runs = tuple[tuple[int, int], ...]
+"""(key group, number of entries), ascending."""
+
+
+class OrderedKeys(NamedTuple, Generic[T]):
+    """Some slots in the order of their key groups."""
+
+    slots: npt.NDArray[np.int32]
+    runs: Runs
+    keys: T
+    """The keys of these slots, as they are stored."""
+
+    @property
+    def groups(self) -> Groups:
+        """The key group of each slot."""
+        numbers, counts = zip(*self.runs, strict=True)
+        return np.repeat(np.array(numbers, np.uint16), counts)
+
+    def are_all_of(self, key_groups: KeyGroupRange | None) -> bool:
+        """Whether these key groups, all by default, hold every one of the keys."""
+        return key_groups is None or (
+            key_groups.start <= self.runs[0][0] and self.runs[-1][0] < key_groups.stop
+        )
+
+    def are_none_of(self, key_groups: KeyGroupRange | None) -> bool:
+        return key_groups is not None and (
+            key_groups.stop <= self.runs[0][0] or self.runs[-1][0] < key_groups.start
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment(Generic[T]):
+    start: int
+    stop: int
+    parts: tuple[OrderedKeys[T], ...]
+
+
+class KeyOrder(Generic[T]):
+    """Keys never change and are only added, so their order is found once and kept.
+
+    Keys that were added since are put in order by themselves; of these segments each is at least
+    twice as large as the next, so that there are few. May be used on several threads.
+    """
+
+    def __init__(self) -> None:
+        self._segments: tuple[_Segment[T], ...] = ()
+        self._lock = threading.Lock()
+
+    def parts(
+        self, count: int, order: Callable[[int, int], Sequence[OrderedKeys[T]]]
+    ) -> list[OrderedKeys[T]]:
+        """The first so many slots in parts; `order` makes those from a slot up to another."""
+        with self._lock:
+            known = [segment for segment in self._segments if segment.stop <= count]
+            is_latest = len(known) == len(self._segments)
+            start = known[-1].stop if known else 0
+            if start < count:
+                while known and known[-1].stop - known[-1].start < 2 * (count - start):
+                    start = known.pop().start
+                known.append(_Segment(start, count, tuple(order(start, count))))
+            if is_latest:
+                self._segments = tuple(known)
+        return [part for segment in known for part in segment.parts]
+
+
+def in_parts(
+    hashes: Hashes,
+    start: int,
+    max_parallelism: int,
+    size: int,
+    stored: Callable[[Slots], T],
+) -> list[OrderedKeys[T]]:
+    """Slots from `start` on, whose keys have these hashes, in the order of their key groups."""
+    groups = key_groups_of(hashes, max_parallelism)
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    slots = order + start
+    return [
+        OrderedKeys(
+            slots[place : place + size].astype(np.int32),
+            runs_of(ordered[place : place + size]),
+            stored(slots[place : place + size]),
+        )
+        for place in range(0, len(slots), size)
+    ]
+
+
+def runs_of(groups: Groups) -> Runs:
+    """(key group, number of entries) of groups in ascending order."""
+    found, counts = np.unique(groups, return_counts=True)
+    return tuple(zip(found.tolist(), counts.tolist(), strict=True))

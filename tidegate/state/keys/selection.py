@@ -1,0 +1,156 @@
+"""What a stream is keyed by: columns of a typed stream, or a function of the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from tidegate.state.keys.hash_columns import Hashes, hash_column, hash_columns, hash_values
+from tidegate.state.keys.selectors import field_getter, field_of_selector
+from tidegate.stream.batch import Batch
+from tidegate.types.arrow import ArrowFormat, arrow_format
+from tidegate.types.typeinfo import TypeInformation
+
+Key = int | str | tuple[int | str, ...] | Callable[[Any], Any]
+"""A field by position or name, several of them, or a function or KeySelector."""
+
+
+class KeyColumns(NamedTuple):
+    """Keys that are columns: of plain types, in whatever encoding."""
+
+    columns: list[pa.Array[Any]]
+    is_tuple: bool
+    """Whether a key is a tuple of the columns, which may be one alone."""
+
+    @property
+    def kinds(self) -> list[pa.DataType]:
+        """The types of the values, whatever their encoding."""
+        return [_plain_kind(column.type) for column in self.columns]
+
+    def values(self) -> list[Any]:
+        """The keys as Python values; right only if they `decode_alike`."""
+        parts = [column.to_pylist() for column in self.columns]
+        return list(zip(*parts, strict=True)) if self.is_tuple else parts[0]
+
+    def slice(self, start: int, stop: int) -> KeyColumns:
+        """The keys from a row up to another."""
+        return KeyColumns([c.slice(start, stop - start) for c in self.columns], self.is_tuple)
+
+    def hashes(self) -> Hashes:
+        """The stable hash of every key."""
+        return hash_columns(self.columns) if self.is_tuple else hash_column(self.columns[0])
+
+    @property
+    def decode_alike(self) -> bool:
+        """Whether pyarrow makes of the columns what records hold; of a BIG_INT it would not."""
+        return not any(map(pa.types.is_decimal256, self.kinds))
+
+
+@dataclass(frozen=True, slots=True)
+class KeySchema:
+    """What keys that are columns are."""
+
+    kinds: tuple[pa.DataType, ...]
+    is_tuple: bool
+
+    def columns(self, keys: Sequence[Any]) -> KeyColumns:
+        """Python values, of which there is at least one, as the columns they came from."""
+        parts = zip(*keys, strict=True) if self.is_tuple else [keys]
+        columns = [pa.array(list(p), kind) for p, kind in zip(parts, self.kinds, strict=True)]
+        return KeyColumns(columns, self.is_tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySelection:
+    """How to find the key of a record. Made by `select_key`; travels pickled."""
+
+    selector: Any
+    """A callable, or an object with `get_key` and perhaps `open` and `close`."""
+    columns: int | tuple[int, ...] | None = None
+    """Where the key stands in a typed stream: one column, or several that make a tuple."""
+
+    def open(self, runtime_context: Any) -> None:
+        """Once in the life of a subtask, where the selector is an object that wants it."""
+        if hasattr(self.selector, "open"):
+            self.selector.open(runtime_context)
+
+    def close(self) -> None:
+        if hasattr(self.selector, "close"):
+            self.selector.close()
+
+    @property
+    def function(self) -> Callable[[Any], Any]:
+        """The key of one record, as Python sees records."""
+        chosen: Callable[[Any], Any] = getattr(self.selector, "get_key", self.selector)
+        return chosen
+
+    def column(self, batch: Batch) -> pa.Array[Any] | None:
+        """The keys as one column, where one column is the key."""
+        if isinstance(self.columns, int) and batch.format is not None:
+            return batch.columns.column(self.columns)
+        return None
+
+    def key_columns(self, batch: Batch) -> KeyColumns | None:
+        """The keys as columns; None where they are made by a function or not of plain types."""
+        if self.columns is None or batch.format is None:
+            return None
+        is_tuple = isinstance(self.columns, tuple)
+        places = self.columns if isinstance(self.columns, tuple) else (self.columns,)
+        columns = [batch.columns.column(place) for place in places]
+        return None if any(map(_is_nested, columns)) else KeyColumns(columns, is_tuple)
+
+    def values(self, batch: Batch) -> list[Any]:
+        """The key of every record, in order; decodes no more than the key where it can."""
+        keys = self.key_columns(batch)
+        if keys is not None and keys.decode_alike:
+            return keys.values()
+        # Records that have not travelled may differ from what arrives, as 0.1 does as a FLOAT.
+        records = batch.records if batch.format is None else batch.format.decode(batch.columns)
+        return list(map(self.function, records))
+
+    def hashes(self, batch: Batch) -> Hashes:
+        """The stable hash of every record's key."""
+        keys = self.key_columns(batch)
+        return hash_values(self.values(batch)) if keys is None else keys.hashes()
+
+
+def select_key(key: Key, type_info: TypeInformation | None = None) -> KeySelection:
+    """What `key_by(key)` means on a stream of this type; raises MissingField.
+
+    On a typed stream fields become columns, and so do functions that do nothing but take fields.
+    """
+    format = arrow_format(type_info)
+    if isinstance(key, int | str | tuple):
+        columns = None if format is None else _columns(key, format)
+        return KeySelection(field_getter(key, type_info), columns)
+    if not callable(getattr(key, "get_key", key)):
+        raise TypeError(
+            f"key_by() takes a field, a function or a KeySelector, got {type(key).__name__}"
+        )
+    if type_info is None or format is None:
+        return KeySelection(key)
+    return KeySelection(key, field_of_selector(key, type_info))
+
+
+def _columns(key: int | str | tuple[int | str, ...], format: ArrowFormat) -> int | tuple[int, ...]:
+    if isinstance(key, tuple):
+        return tuple(map(format.column_of, key))
+    return format.column_of(key)
+
+
+def _is_nested(column: pa.Array[Any]) -> bool:
+    kind = _plain_kind(column.type)
+    return pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType)
+
+
+def _plain_kind(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.DictionaryType):
+        kind = kind.value_type
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    return kind

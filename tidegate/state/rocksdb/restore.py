@@ -1,0 +1,123 @@
+"""Entries out of images of all kinds, as a database of its own takes them in."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from tidegate.state.backend import KeyedStateImage, StateChunk
+from tidegate.state.evolution import Conversion
+from tidegate.state.keys.hash_columns import hash_values
+from tidegate.state.keys.key_groups import KeyGroupRange
+from tidegate.state.keys.selection import KeyColumns, KeySchema
+from tidegate.state.rocksdb.database import Database
+from tidegate.state.rocksdb.entries import (
+    bounds_of,
+    head_of,
+    payload_of,
+    state_suffix,
+    stems_of,
+    timer_stem,
+)
+from tidegate.state.rocksdb.files import NATIVE_FORM, DatabaseFacts
+from tidegate.state.rocksdb.store import LocalStore, remove
+from tidegate.state.snapshot.chunks import unpickled
+
+Entries = Iterator[tuple[bytes, bytes]]
+Numbers = Mapping[str, int]
+"""State -> the number that it has in the database the entries are for."""
+Conversions = Mapping[str, Conversion | None]
+"""State -> what its values have to go through."""
+
+_TIMER_PAYLOAD: Final = (0).to_bytes(8, "big")
+
+
+def to_take_over(
+    images: Sequence[KeyedStateImage], key_groups: KeyGroupRange
+) -> KeyedStateImage | None:
+    """The image whose files to go on with, so that the least is to be copied; None: there is none.
+
+    More than half of it is wanted, so no other subtask goes on with the same files.
+    """
+
+    def wanted(image: KeyedStateImage) -> int:
+        return len(image.key_groups.intersection(key_groups))
+
+    databases = [image for image in images if image.native_form == NATIVE_FORM]
+    best = max(databases, key=wanted, default=None)
+    return best if best is not None and 2 * wanted(best) > len(best.key_groups) else None
+
+
+class CopiedDatabase:
+    """The entries of some key groups of an image that is a database."""
+
+    def __init__(self, store: LocalStore, image: KeyedStateImage) -> None:
+        self._directory = store.fetched(image)
+        self.facts = DatabaseFacts.read(self._directory)
+
+    def entries(
+        self, key_groups: KeyGroupRange, numbers: Numbers, conversions: Conversions | None = None
+    ) -> Entries:
+        states = {
+            state_suffix(number): (
+                state_suffix(numbers[state.name]),
+                (conversions or {}).get(state.name),
+            )
+            for number, state in enumerate(self.facts.states)
+        }
+        database = Database.read_only(self._directory)
+        try:
+            for key, content in database.scan(*bounds_of(key_groups)):
+                suffix, conversion = states[key[-2:]]
+                if conversion is not None:
+                    content = converted(content, conversion)
+                yield key[:-2] + suffix, content
+        finally:
+            database.close()
+            remove(self._directory)
+
+
+def converted(content: bytes, conversion: Conversion) -> bytes:
+    """An entry of a pickled value as it is after a conversion."""
+    payload = payload_of(content)
+    return content[: -len(payload)] + pickle.dumps(conversion(pickle.loads(payload)), 5)
+
+
+class CopiedChunk:
+    """The entries of some key groups of a chunk of pickled values."""
+
+    def __init__(
+        self, chunk: StateChunk, key_groups: KeyGroupRange, conversion: Conversion | None = None
+    ) -> None:
+        stored, values = unpickled(chunk)
+        start, stop = chunk.span_in(key_groups)
+        self.schema: KeySchema | None = None
+        if isinstance(stored, KeyColumns):
+            columns = stored.slice(start, stop)
+            self.schema = KeySchema(tuple(columns.kinds), columns.is_tuple)
+            self._keys, self._hashes = columns.values(), columns.hashes()
+        else:
+            self._keys = stored[start:stop]
+            self._hashes = hash_values(self._keys)
+        self._values = values[start:stop]
+        if conversion is not None:
+            self._values = [conversion(value) for value in self._values]
+
+    def entries(self, number: int, max_parallelism: int, *, are_timers: bool) -> Entries:
+        suffix = state_suffix(number)
+        stems = stems_of(self._keys, self._hashes, max_parallelism)
+        for key, stem, value in zip(self._keys, stems, self._values, strict=True):
+            if are_timers:
+                yield timer_stem(stem, value) + suffix, head_of(key) + _TIMER_PAYLOAD
+            else:
+                yield stem + suffix, head_of(key) + pickle.dumps(value, 5)
+
+
+def copied_rows(keys: KeyColumns, rows: Sequence[bytes], max_parallelism: int) -> Entries:
+    """Entries of the only state there is, from key columns and encoded rows."""
+    suffix = state_suffix(0)
+    values: list[Any] = keys.values()
+    stems = stems_of(values, keys.hashes(), max_parallelism)
+    for key, stem, row in zip(values, stems, rows, strict=True):
+        yield stem + suffix, head_of(key) + row

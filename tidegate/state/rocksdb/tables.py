@@ -1,0 +1,151 @@
+"""One keyed state in memory in front of a database."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from tidegate.core.clock import Clock
+from tidegate.core.errors import StateMisuse, shorten
+from tidegate.state.backend import StateMetadata
+from tidegate.state.keys.hash_columns import hash_values
+from tidegate.state.keys.word_index import Slots
+from tidegate.state.memory.expiring_handles import Lifetime
+from tidegate.state.memory.tables import Table
+from tidegate.state.rocksdb.entries import (
+    head_of,
+    key_of,
+    payload_of,
+    state_suffix,
+    stems_of,
+    timer_stem,
+)
+from tidegate.state.rocksdb.snapshot import Unwritten
+from tidegate.state.rocksdb.timers import StoredTimerQueue, TimerChanges
+from tidegate.state.rocksdb.working_set import WorkingSet
+from tidegate.types.privacy import ATOMIC
+
+_UNKNOWN: Final = object()
+
+
+class StoredTable(Table):
+    """The values of the keys in memory, and what the database holds of them."""
+
+    __slots__ = ("stored", "suffix")
+
+    def __init__(self, metadata: StateMetadata, slots: int, number: int) -> None:
+        super().__init__(metadata, slots)
+        self.suffix = state_suffix(number)
+        self.stored: list[Any] = [None] * slots
+        """By slot: the value that was written or read last. Only what cannot change counts."""
+
+    def grow(self, slots: int) -> None:
+        super().grow(slots)
+        self.stored.extend([None] * (slots - len(self.stored)))
+
+    def load(self, start: int, entries: Sequence[bytes | None]) -> None:
+        """Take what the database holds for the slots from `start` on."""
+        for slot, content in enumerate(entries, start):
+            if content is not None:
+                self.values[slot] = self.stored[slot] = pickle.loads(payload_of(content))
+
+    def renumber(self, old: Slots, new: Slots) -> None:
+        super().renumber(old, new)
+        kept = [self.stored[slot] for slot in old.tolist()]
+        self.stored = [None] * len(kept)
+        for slot, value in zip(new.tolist(), kept, strict=True):
+            self.stored[slot] = value
+
+    def changes(
+        self,
+        values: list[Any],
+        slots: list[int],
+        entries: tuple[list[bytes], list[bytes]],
+        lifetime: Lifetime | None,
+    ) -> Iterator[tuple[bytes, bytes | None]]:
+        """The entries of slots whose value may differ from what is stored, which it is then."""
+        stored, suffix, dumps = self.stored, self.suffix, pickle.dumps
+        stems, heads = entries
+        now = 0 if lifetime is None else lifetime.now()
+        for slot in slots:
+            value = values[slot]
+            if lifetime is not None and value is not None:
+                value = lifetime.living(value, now)
+            if value is stored[slot] and (value is None or type(value) in ATOMIC):
+                continue
+            if value is None:
+                yield stems[slot] + suffix, None
+            else:
+                try:
+                    payload = dumps(value, 5)
+                except Exception as reason:
+                    raise self._unstorable(stems[slot], heads[slot], value, reason) from None
+                yield stems[slot] + suffix, heads[slot] + payload
+            stored[slot] = value
+
+    def forget_stored(self, slots: list[int]) -> None:
+        """Writing these failed half way: who knows what is stored."""
+        for slot in slots:
+            self.stored[slot] = _UNKNOWN
+
+    def _unstorable(self, stem: bytes, head: bytes, value: Any, reason: Exception) -> StateMisuse:
+        return StateMisuse(
+            f"state {self.metadata.name!r} of the key {shorten(key_of(stem, head))} holds "
+            f"{shorten(value)}, which cannot be stored: {reason}. Keep connections, locks and "
+            "other live objects out of state."
+        )
+
+
+class UnwrittenValues(Unwritten):
+    """The values of tables at the slots that have changed, and the timers that have."""
+
+    def __init__(
+        self,
+        tables: Sequence[StoredTable],
+        timers: Sequence[StoredTimerQueue],
+        working_set: WorkingSet,
+        max_parallelism: int,
+        clock: Clock | None,
+    ) -> None:
+        """Freeze what has changed; with a clock, without what has expired by it."""
+        self._clock = clock
+        self._tables = [(table, table.freeze()) for table in tables]
+        self._timers = [(queue, queue.take_changes()) for queue in timers]
+        self._set = working_set
+        self._entries = working_set.stems, working_set.heads
+        self._max_parallelism = max_parallelism
+        changed = working_set.changed()
+        self._slots: list[int] = changed.tolist()
+        working_set.mark_written()
+
+    def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
+        for table, values in self._tables:
+            lifetime = None
+            if table.ttl is not None and self._clock is not None:
+                lifetime = Lifetime(table.ttl, self._clock)
+            yield from table.changes(values, self._slots, self._entries, lifetime)
+        for number, (_, changed) in enumerate(self._timers):
+            yield from self._timer_changes(state_suffix(number), changed)
+
+    def _timer_changes(
+        self, suffix: bytes, changed: TimerChanges
+    ) -> Iterator[tuple[bytes, bytes | None]]:
+        if not changed:
+            return
+        keys = [key for _, key in changed]
+        stems = stems_of(keys, hash_values(keys), self._max_parallelism)
+        for stem, ((timestamp, key), number) in zip(stems, changed.items(), strict=True):
+            content = None if number is None else head_of(key) + number.to_bytes(8, "big")
+            yield timer_stem(stem, timestamp) + suffix, content
+
+    def thaw(self) -> None:
+        for table, values in self._tables:
+            table.release(values)
+
+    def undo(self) -> None:
+        self._set.mark_changed(self._slots)
+        for table, _ in self._tables:
+            table.forget_stored(self._slots)
+        for queue, changed in self._timers:
+            queue.put_back(changed)

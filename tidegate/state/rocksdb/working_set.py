@@ -1,0 +1,80 @@
+"""Which keys are in memory of those that a database holds, and which of them have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.state.keys.word_index import Slots
+
+
+class WorkingSet:
+    """For each slot: how its entries begin in the database, and when it was last handed out.
+
+    A slot that was handed out counts as changed, for a value may be changed in place. Times are
+    numbers of batches.
+    """
+
+    def __init__(self) -> None:
+        self.stems: list[bytes] = []
+        """Key group and key, by slot. Replaced, never changed, when slots are given back."""
+        self.heads: list[bytes] = []
+        """How the contents of entries begin, by slot."""
+        self._touched = np.zeros(1024, np.int64)
+        self._batch = 1
+        self._written = 0
+        """What was touched in a later batch is not yet in the database."""
+
+    def __len__(self) -> int:
+        return len(self.stems)
+
+    def add(self, stems: list[bytes], heads: list[bytes]) -> None:
+        """There are new slots, of these keys."""
+        self.stems += stems
+        self.heads += heads
+        if len(self.stems) > len(self._touched):
+            grown = np.zeros(2 * len(self.stems), np.int64)
+            grown[: len(self._touched)] = self._touched
+            self._touched = grown
+
+    def touch(self, slots: Sequence[int] | Slots) -> None:
+        """These slots are handed out."""
+        self._touched[np.asarray(slots, np.intp)] = self._batch
+
+    def end_batch(self) -> None:
+        """What was handed out is given back."""
+        self._batch += 1
+
+    def changed(self) -> Slots:
+        """The slots that are not written."""
+        return np.flatnonzero(self._all() > self._written)
+
+    def mark_written(self) -> None:
+        """All is written, but what is handed out still may change."""
+        in_use = np.flatnonzero(self._all() == self._batch)
+        self._written = self._batch
+        self._batch += 1
+        self._touched[in_use] = self._batch
+
+    def mark_changed(self, slots: Sequence[int]) -> None:
+        """These slots are not written after all."""
+        self._touched[np.asarray(slots, np.intp)] = self._batch
+
+    def latest(self, count: int) -> Slots:
+        """The slots that were used last."""
+        places = len(self.stems) - count
+        return np.sort(np.argpartition(self._all(), min(places, len(self.stems) - 1))[places:])
+
+    def keep(self, old: Slots, new: Slots) -> None:
+        """What stood at the old slots stands at the new ones; there are no others any more."""
+        stems, heads = self.stems, self.heads
+        order = np.empty(len(old), np.intp)
+        order[new] = old
+        self.stems = [stems[slot] for slot in order.tolist()]
+        self.heads = [heads[slot] for slot in order.tolist()]
+        self._touched[: len(order)] = self._touched[order]
+
+    def _all(self) -> npt.NDArray[np.int64]:
+        return self._touched[: len(self.stems)]

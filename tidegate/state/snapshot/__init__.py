@@ -1,0 +1,1 @@
+"""Stored state: how it is written, pointed to and read."""

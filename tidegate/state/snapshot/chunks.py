@@ -1,0 +1,184 @@
+"""Entries of a state → chunks by key group → entries again."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.core.errors import StateMisuse, shorten
+from tidegate.state.backend import StateChunk
+from tidegate.state.columnar.column_bytes import from_bytes, to_bytes
+from tidegate.state.keys.key_groups import KeyGroupRange
+from tidegate.state.keys.key_order import OrderedKeys, Runs, runs_of
+from tidegate.state.keys.key_rows import KEYS_PER_PART, KeySnapshot, loaded_keys
+from tidegate.state.keys.selection import KeyColumns
+from tidegate.state.keys.word_index import Slots
+
+Values: TypeAlias = "list[Any] | pa.Array[Any]"
+_COLUMN_TYPES: Final = {
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    str: pa.large_string(),
+    bytes: pa.large_binary(),
+}
+"""Python types of which a column returns the very values it was made of."""
+
+
+def table_chunks(
+    state: str,
+    keys: KeySnapshot,
+    values: Values,
+    max_parallelism: int,
+    key_groups: KeyGroupRange | None = None,
+) -> Iterator[StateChunk]:
+    """The values of all slots as chunks; None, or null, is no value.
+
+    Args:
+        state: the name of the state.
+        keys: the keys of all slots.
+        values: what is stored, by slot.
+        max_parallelism: how many key groups there are.
+        key_groups: the only ones that are wanted.
+    """
+    for part in keys.ordered(max_parallelism):
+        if part.are_none_of(key_groups):
+            continue
+        chosen = _taken(values, part.slots)
+        present = _present(chosen)
+        if present is None and part.are_all_of(key_groups):
+            yield chunk_of(state, part.runs, part.keys, chosen)
+            continue
+        wanted = _within(part, key_groups)
+        kept = np.flatnonzero(wanted if present is None else wanted & present)
+        if len(kept):
+            slots = part.slots[kept].astype(np.intp)
+            runs = runs_of(part.groups[kept])
+            yield chunk_of(state, runs, keys.stored(slots), _taken(chosen, kept))
+
+
+def timer_chunks(
+    state: str,
+    keys: KeySnapshot,
+    slots: Slots,
+    times: list[int],
+    max_parallelism: int,
+    key_groups: KeyGroupRange | None = None,
+) -> Iterator[StateChunk]:
+    """The times of timers at the slots of their keys, which may have several."""
+    groups = np.empty(len(keys), np.uint16)
+    for part in keys.ordered(max_parallelism):
+        groups[part.slots] = part.groups
+    groups = groups[slots]
+    order = np.argsort(groups, kind="stable")
+    if key_groups is not None:
+        bounds = np.searchsorted(groups[order], (key_groups.start, key_groups.stop))
+        order = order[bounds[0] : bounds[1]]
+    for start in range(0, len(order), KEYS_PER_PART):
+        places = order[start : start + KEYS_PER_PART]
+        chosen = [times[place] for place in places.tolist()]
+        yield chunk_of(state, runs_of(groups[places]), keys.stored(slots[places]), chosen)
+
+
+def chunk_of(state: str, groups: Runs, keys: bytes, values: Values) -> StateChunk:
+    """A chunk of entries that are in the order of their key groups already."""
+    stored = values if isinstance(values, list) else to_bytes([values], ["value"])
+    return StateChunk(state, groups, _pickled(state, keys, stored))
+
+
+def contents_of(chunk: StateChunk) -> tuple[list[Any] | KeyColumns, Values]:
+    """The keys and values of a chunk of pickled values."""
+    keys, values = pickle.loads(chunk.payload)
+    return loaded_keys(keys), from_bytes(values).column(0) if isinstance(values, bytes) else values
+
+
+def unpickled(chunk: StateChunk) -> tuple[list[Any] | KeyColumns, list[Any]]:
+    """The same with the values as Python has them."""
+    keys, values = contents_of(chunk)
+    return keys, values if isinstance(values, list) else values.to_pylist()
+
+
+def as_column(values: list[Any]) -> Values:
+    """The values as a column if they are all numbers, all texts or all bytes; else as they are.
+
+    Columns are put in order and written without holding the interpreter. None becomes null.
+    """
+    kind: Any = None
+    pieces: list[pa.Array[Any] | int] = []
+    # Piece by piece: what is looked at again is still in the processor's cache.
+    for start in range(0, len(values), KEYS_PER_PART):
+        piece = values[start : start + KEYS_PER_PART]
+        found = set(map(type, piece))
+        found.discard(type(None))
+        if not found:
+            pieces.append(len(piece))
+            continue
+        held = _COLUMN_TYPES.get(found.pop())
+        if held is None or found or kind not in (None, held):
+            return values
+        kind = held
+        try:
+            pieces.append(pa.array(piece, kind))
+        except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
+            return values
+    if kind is None:
+        return values
+    column: pa.Array[Any] = pa.concat_arrays(
+        [pa.nulls(piece, kind) if isinstance(piece, int) else piece for piece in pieces]
+    )
+    return column
+
+
+def _taken(values: Values, places: npt.NDArray[Any]) -> Values:
+    if isinstance(values, list):
+        return [values[place] for place in places.tolist()]
+    return values.take(places)
+
+
+def _present(values: Values) -> npt.NDArray[np.bool_] | None:
+    """Where there is a value; None where there is one everywhere."""
+    if not isinstance(values, list):
+        if not values.null_count:
+            return None
+        valid: npt.NDArray[np.bool_] = values.is_valid().to_numpy(zero_copy_only=False)
+        return valid
+    if None not in values:
+        return None
+    return np.array([value is not None for value in values])
+
+
+def _within(part: OrderedKeys[bytes], key_groups: KeyGroupRange | None) -> npt.NDArray[np.bool_]:
+    groups = part.groups
+    if key_groups is None:
+        return np.ones(len(groups), np.bool_)
+    return (groups >= key_groups.start) & (groups < key_groups.stop)
+
+
+def _pickled(state: str, keys: bytes, values: list[Any] | bytes) -> bytes:
+    try:
+        return pickle.dumps((keys, values), protocol=5)
+    except Exception as failure:
+        if isinstance(values, bytes):
+            raise
+        place, reason = _first_unpicklable(values, failure)
+        known = loaded_keys(keys)
+        key = (known if isinstance(known, list) else known.values())[place]
+        raise StateMisuse(
+            f"state {state!r} of the key {shorten(key)} holds {shorten(values[place])}, "
+            f"which cannot be stored: {reason}. Keep connections, locks and other live objects "
+            "out of state."
+        ) from None
+
+
+def _first_unpicklable(values: list[Any], failure: Exception) -> tuple[int, Exception]:
+    for place, value in enumerate(values):
+        try:
+            pickle.dumps(value, protocol=5)
+        except Exception as reason:
+            return place, reason
+    return 0, failure

@@ -1,0 +1,1 @@
+"""What the REST API answers: documents and their schemas."""
