@@ -42,8 +42,12 @@ AS_PROGRAM = {"allow_interspersed_args": False}
 
 
 def run_program(file: Path, arguments: Sequence[str], hosting: Hosting) -> None:
-    """Run it to its end; what it raises is raised."""
+    """Run it to its end; what it raises is raised.
+
+    SIGTERM interrupts it as Ctrl-C does.
+    """
     from tidegate.datastream.execution.hosting import hosted
+    from tidegate.driver.job_handle import plain_interrupts
 
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(file), *arguments]
@@ -54,7 +58,7 @@ def run_program(file: Path, arguments: Sequence[str], hosting: Hosting) -> None:
         [str(file.resolve().parent), *([inherited] if inherited else [])]
     )
     try:
-        with hosted(hosting):
+        with plain_interrupts(), hosted(hosting):
             runpy.run_path(str(file), run_name="__main__")
     finally:
         sys.argv, sys.path[:] = argv, path

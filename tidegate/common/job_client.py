@@ -45,6 +45,10 @@ class JobClient:
         with suppress(TidegateError):
             self._job.result()
 
+    def terminate(self) -> None:
+        """End the job after an interrupt, as `tidegate.on-terminate` says; waits until it has."""
+        self._job.terminate()
+
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """Done when the job has finished, or with what it failed with."""
         if self._result is None:

@@ -46,6 +46,14 @@ class RestoreMode(Enum):
     """The job, which deletes it when it has a checkpoint of its own."""
 
 
+class OnTerminate(Enum):
+    """What becomes of a job when its driver is interrupted or terminated."""
+
+    CANCEL = "cancel"
+    STOP = "stop"
+    """It stops with a savepoint."""
+
+
 class StateBackendType(Enum):
     """Where keyed state lives while a job runs."""
 

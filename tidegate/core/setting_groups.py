@@ -10,6 +10,7 @@ from tidegate.core.memory_size import MemorySize
 from tidegate.core.modes import (
     FailoverStrategy,
     LiveLine,
+    OnTerminate,
     RestartStrategyType,
     RuntimeExecutionMode,
     StateBackendType,
@@ -300,6 +301,13 @@ class EngineSettings:
         choice(LiveLine),
         LiveLine.AUTO,
         "Show records per second and step time while the job runs; auto: on a terminal.",
+    )
+
+    on_terminate: OnTerminate = option(
+        "tidegate.on-terminate",
+        choice(OnTerminate),
+        OnTerminate.CANCEL,
+        "What Ctrl-C and SIGTERM do to the job: cancel it, or stop it with a savepoint.",
     )
 
     def __post_init__(self) -> None:

@@ -26,8 +26,8 @@ from tidegate.connectors.sink import Sink
 from tidegate.connectors.source import Source
 from tidegate.core.config import Settings
 from tidegate.core.durations import DurationLike, as_timedelta
-from tidegate.core.errors import GraphError
-from tidegate.core.modes import LiveLine
+from tidegate.core.errors import ConfigError, GraphError
+from tidegate.core.modes import LiveLine, OnTerminate
 from tidegate.core.setting_groups import SparkSettings
 from tidegate.datastream.closeable_iterator import CloseableIterator
 from tidegate.datastream.data_stream import DataStream
@@ -216,12 +216,15 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     # --- running --------------------------------------------------------------------------------
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the program to its end; raises what it failed with. Ctrl-C cancels it."""
+        """Run the program to its end; raises what it failed with.
+
+        Ctrl-C and SIGTERM cancel the job, or stop it if `tidegate.on-terminate` says so.
+        """
         job = self.execute_async(job_name)
         try:
             return job.wait()
         except KeyboardInterrupt:
-            job.cancel_and_wait()
+            job.terminate()
             raise
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
@@ -261,6 +264,15 @@ class StreamExecutionEnvironment(EnvironmentSettings):
                 "no checkpoint storage is set, so checkpoints are kept in the memory of the driver "
                 "and end with it: set a directory by execution.checkpointing.dir, or "
                 "JobManagerCheckpointStorage() if this is meant"
+            )
+        if (
+            settings.engine.on_terminate is OnTerminate.STOP
+            and settings.checkpointing.savepoint_directory is None
+        ):
+            raise ConfigError(
+                "tidegate.on-terminate",
+                OnTerminate.STOP.value,
+                "stopping takes a savepoint: set execution.checkpointing.savepoint-dir, too",
             )
         program, self._program = self._program, Program()
         dead_letters = self._dead_letters

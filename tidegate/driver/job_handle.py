@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tidegate.checkpoint.savepoints import new_savepoint
@@ -22,7 +23,7 @@ from tidegate.core.errors import (
     UserError,
 )
 from tidegate.core.ids import JobId
-from tidegate.core.modes import SavepointFormat
+from tidegate.core.modes import OnTerminate, SavepointFormat
 from tidegate.driver.checkpoints.home import CheckpointHome
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.chronicle import Chronicle
@@ -37,21 +38,25 @@ from tidegate.protocol.job_status import JobStatus
 from tidegate.stream.elements import BarrierKind, SavepointTarget
 from tidegate.types.arrow import ArrowFormat
 
+_log = logging.getLogger("tidegate.job")
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 @contextmanager
-def _plain_interrupts() -> Iterator[None]:
-    """While the program waits, Ctrl-C is a KeyboardInterrupt and nothing else.
+def plain_interrupts() -> Iterator[None]:
+    """Within the block, Ctrl-C and SIGTERM are a KeyboardInterrupt and nothing else.
 
     PySpark's own handler would end every slot at once and leave nobody to close them.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = {each: signal.signal(each, signal.default_int_handler) for each in _ENDING_SIGNALS}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 StartMaster = Callable[[JobGraph, CheckpointHome | None], JobMaster]
@@ -173,7 +178,7 @@ class JobHandle:
             UserError: the job still runs after `timeout` seconds.
         """
         try:
-            with _plain_interrupts():
+            with plain_interrupts():
                 self._result.result(timeout)
         except FutureTimeout:
             raise UserError(f"job {self.name!r} still runs after {timeout} s") from None
@@ -183,6 +188,25 @@ class JobHandle:
         with self._changing:
             self._is_canceled = True
             self._master.cancel()
+
+    def terminate(self) -> None:
+        """The program was interrupted: end the job as its settings say, and wait until it has.
+
+        Another interrupt cancels a job that is being stopped.
+        """
+        if self.settings.engine.on_terminate is OnTerminate.STOP:
+            try:
+                with plain_interrupts():
+                    path = self.stop().result()
+                    self.result()
+                _log.warning("the job has stopped; resume it with --from %s", path)
+            except KeyboardInterrupt:
+                _log.warning("interrupted again: the job is cancelled")
+            except TidegateError as error:
+                _log.warning("the job cannot be stopped, so it is cancelled: %s", error)
+        self.cancel()
+        with suppress(TidegateError):
+            self.result()
 
     def take_checkpoint(self) -> Future[str]:
         """Ask for a checkpoint now, beside those that are due; its path."""

@@ -14,6 +14,7 @@ from tidegate.cli.program import (
     run_program,
     settings_of,
 )
+from tidegate.core.modes import OnTerminate
 
 _PATH = "execution.state-recovery.path"
 
@@ -64,6 +65,12 @@ def run(
             help="Start the driver again from the latest checkpoint whenever it dies.",
         ),
     ] = False,
+    on_terminate: Annotated[
+        OnTerminate | None,
+        typer.Option(
+            help="What Ctrl-C and SIGTERM do: cancel the job, or stop it with a savepoint."
+        ),
+    ] = None,
     set_: SettingOptions = None,
 ) -> None:
     """Run a program to its end; options here win over what the program sets.
@@ -80,6 +87,7 @@ def run(
         "parallelism.default": parallelism,
         "pipeline.max-parallelism": max_parallelism,
         "tidegate.spark.master": master,
+        "tidegate.on-terminate": None if on_terminate is None else on_terminate.value,
     }
     settings: dict[str, object] = {
         **settings_of(set_ or []),

@@ -1,0 +1,93 @@
+"""SIGTERM and Ctrl-C end `tidegate run` in an orderly way."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.programs import wait_until
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = """
+import pathlib, sys, time
+from tidegate import DataGeneratorSource
+from tidegate.driver.job_handle import JobHandle
+from tidegate.operators.functions import MapFunction
+from tidegate.testing.environments import mini_environment
+
+directory = pathlib.Path(sys.argv[1])
+
+class Tell(MapFunction):
+    def map(self, value):
+        (directory / "begun").touch()
+
+    def close(self):
+        (directory / "closed").touch()
+
+ends = JobHandle.terminate
+def tell(job):
+    try:
+        ends(job)
+    finally:
+        (directory / "state").write_text(job.status().name)
+JobHandle.terminate = tell
+env = mini_environment({"tidegate.console.live-line": "off"})
+env.from_source(DataGeneratorSource(lambda n: n, rate=100), None, "numbers").map(Tell()).print()
+env.execute()
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Runs the program as a process, and waits until its job has processed something."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    started = []
+
+    def create(*options):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tidegate", "run", *options, str(program), str(tmp_path)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        wait_until(lambda: (tmp_path / "begun").exists() or process.poll() is not None)
+        return process
+
+    yield create
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("number", "how", "state"),
+    [
+        (signal.SIGTERM, None, "CANCELED"),
+        (signal.SIGTERM, "cancel", "CANCELED"),
+        (signal.SIGTERM, "stop", "FINISHED"),
+        (signal.SIGINT, "stop", "FINISHED"),
+    ],
+)
+def test_a_terminated_driver_ends_its_job_as_it_should(start, tmp_path, number, how, state):
+    savepoints = f"execution.checkpointing.savepoint-dir={tmp_path / 'savepoints'}"
+    chosen = () if how is None else ("--on-terminate", how)
+    driver = start(*chosen, "-D", savepoints)
+    driver.send_signal(number)
+    _, errors = driver.communicate(timeout=120)
+    assert driver.returncode == 130, errors
+    assert (tmp_path / "state").read_text() == state
+    assert (tmp_path / "closed").exists()
+    taken = list(tmp_path.glob("savepoints/*"))
+    assert [f"--from {path}" in errors for path in taken] == [True] * (how == "stop")
+
+
+def test_stopping_needs_a_place_for_the_savepoint(start):
+    driver = start("--on-terminate", "stop")
+    _, errors = driver.communicate(timeout=120)
+    assert driver.returncode == 1
+    assert "execution.checkpointing.savepoint-dir" in errors
