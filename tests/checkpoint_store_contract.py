@@ -14,7 +14,7 @@ from tidegate.checkpoint.metadata import (
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import CorruptCheckpoint, DirectoryTaken, UnsupportedFormat
 from tidegate.core.ids import CheckpointId, JobId, OperatorId
-from tidegate.state.snapshot.pointers import (
+from tidegate.state.pointers import (
     FileScope,
     FileSegment,
     OperatorHandle,

@@ -11,7 +11,7 @@ from tidegate.core.ids import SubtaskId
 from tidegate.graph.job_graph import ChainedOperator, JobGraph, Vertex
 from tidegate.protocol.assembly import CheckpointedJob
 from tidegate.protocol.messages import CheckpointAcknowledged
-from tidegate.state.snapshot.pointers import OperatorHandle, SubtaskSnapshot
+from tidegate.state.pointers import OperatorHandle, SubtaskSnapshot
 
 
 def played_job(

@@ -17,8 +17,8 @@ from tidegate.state.keys.key_groups import range_of
 from tidegate.state.keys.stable_hash import stable_hash
 from tidegate.state.memory.backend import HashMapBackend
 from tidegate.state.operator_state import FrozenOperatorState
+from tidegate.state.pointers import OperatorHandle
 from tidegate.state.rocksdb.backend import RocksDBBackend
-from tidegate.state.snapshot.pointers import OperatorHandle
 from tidegate.state.snapshot.reader import StoredImage
 from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TablePlace
 from tidegate.storage.local import LocalStore

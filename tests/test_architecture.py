@@ -1,4 +1,4 @@
-"""Who may import whom, what packages promise in ``__all__``, and what crosses processes whole."""
+"""Who may import whom, how rooms stay small, and what crosses processes whole."""
 
 import ast
 import dataclasses
@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pickle
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ import tidegate
 from tests.effort import examples
 from tidegate.protocol.messages import StepRequest
 from tidegate.state.keys.key_groups import KeyGroupRange
-from tidegate.state.snapshot.pointers import TableHandle
+from tidegate.state.pointers import TableHandle
 
 # A room imports from its own tier and from the tiers below it.
 TIERS = (
@@ -44,6 +45,71 @@ TIERS = (
     ("prerequisites",),
     ("core",),
 )
+# The same inside a room: its modules and the rooms in it, tier by tier.
+ROOMS = {
+    "connectors": (
+        ("kafka",),
+        ("postgres", "spark", "datagen", "json_serialization", "row_schemas", "sequence"),
+        ("durable", "files", "callback", "collection", "socket"),
+        ("collect", "print", "splits"),
+        ("sink", "source"),
+        ("driver_side", "guarantee", "serialization"),
+    ),
+    "driver": (
+        ("launch",),
+        ("job_handle",),
+        ("collectors",),
+        ("job_master", "live_line"),
+        ("closing", "progress"),
+        ("pipeline_driver", "slots"),
+        ("checkpoints", "catching_up", "poison_counts", "split_enumerator", "upgrade_plan"),
+        ("chronicle", "cluster"),
+    ),
+    "operators": (
+        ("aggregations", "two_inputs"),
+        ("endpoints", "keyed", "stateless"),
+        ("batches", "keyed_context", "poison", "results"),
+        ("unkeyed", "user_code"),
+        ("checkpointed", "functions"),
+        ("runtime_context",),
+        ("base", "function_contexts", "metrics", "output_tag", "record_digest"),
+    ),
+    "protocol": (
+        ("checkpoints", "pacing", "slot_machine"),
+        ("messages", "input_gate", "job_status", "plan", "restart_strategy", "slot_pool", "units"),
+        ("alignment", "assembly", "incarnation", "packet", "region", "restore"),
+    ),
+    "slot": (
+        ("slot",),
+        ("step_server",),
+        ("slot_host",),
+        ("pipeline_host",),
+        ("subtask",),
+        ("outbox", "restored_state", "snapshotter"),
+    ),
+    "state": (
+        ("snapshot",),
+        ("canonical", "backends"),
+        ("rocksdb", "pointers", "redistribution"),
+        ("memory", "operator_state"),
+        ("columnar", "chunks", "evolution"),
+        ("backend",),
+        ("timers",),
+        ("keys", "descriptors"),
+        ("columns", "handles", "ttl"),
+    ),
+    "web": (
+        ("server",),
+        ("application",),
+        ("order_api",),
+        ("guard", "job_api", "openapi"),
+        ("answers", "client", "endpoints", "metrics", "operations", "served_jobs"),
+        ("documents", "places", "registry", "requests", "shared_answers"),
+    ),
+}
+WRAPPERS = {("connectors/source.py", "tidegate.connectors.durable.source.DurableSource")}
+"""What a contract offers to wrap its implementations in: the one way upwards inside a room."""
+MOST_FILES = 20
 MAY_IMPORT_PYSPARK = (
     "connectors/spark/dataframes.py",
     "connectors/spark/catalog.py",
@@ -136,6 +202,45 @@ def breaches_of_the_import_order(package: Path) -> list[str]:
     return breaches
 
 
+def breaches_inside_rooms(package: Path) -> list[str]:
+    breaches = []
+    for found in imports_of(package):
+        room = room_of(found.importer)
+        if room not in ROOMS or (found.file.as_posix(), found.imported) in WRAPPERS:
+            continue
+        if found.imported.split(".")[:2] != ["tidegate", room]:
+            continue
+        parts = [name.split(".")[2] for name in (found.importer, found.imported)]
+        if parts[0] == parts[1] or "__init__" in parts:
+            continue
+        height = {part: -n for n, tier in enumerate(ROOMS[room]) for part in tier}
+        unknown = next((part for part in parts if part not in height), None)
+        if unknown is not None:
+            breaches.append(f"{found}: give {unknown!r} its place in ROOMS[{room!r}]")
+        elif height[parts[0]] < height[parts[1]]:
+            breaches.append(f"{found}: {parts[1]!r} stands above {parts[0]!r}")
+    return breaches
+
+
+def crowded_folders(package: Path) -> list[str]:
+    """A folder with more files than this hides rooms."""
+    count = Counter(file.parent.relative_to(package.parent) for file in package.rglob("*.py"))
+    return [f"{folder} has {n} files" for folder, n in sorted(count.items()) if n > MOST_FILES]
+
+
+def classes_defined_twice(package: Path) -> list[str]:
+    homes: dict[str, list[str]] = {}
+    for file in sorted(package.rglob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(file.relative_to(package).as_posix())
+    return [
+        f"{name} is defined in {' and '.join(files)}"
+        for name, files in homes.items()
+        if len(files) > 1
+    ]
+
+
 def imports_of_testing(package: Path) -> list[str]:
     return [
         str(found)
@@ -204,6 +309,9 @@ def names_in(node: ast.AST) -> set[str]:
 
 RULES = (
     breaches_of_the_import_order,
+    breaches_inside_rooms,
+    classes_defined_twice,
+    crowded_folders,
     decisions_of_shells,
     imports_of_testing,
     imports_of_the_slot,
@@ -244,6 +352,30 @@ def test_the_package_keeps_the_rule(rule):
             "attic/chest.py",
             "import tidegate.core.ids",
             "attic/chest.py:1 imports tidegate.core.ids: give the room 'attic' its place in TIERS",
+        ),
+        (
+            breaches_inside_rooms,
+            "state/keys/selection.py",
+            "def late():\n    from tidegate.state.memory import tables",
+            (
+                "state/keys/selection.py:2 imports tidegate.state.memory.tables: "
+                "'memory' stands above 'keys'"
+            ),
+        ),
+        (
+            breaches_inside_rooms,
+            "web/attic.py",
+            "from tidegate.web.server import RestServer",
+            (
+                "web/attic.py:1 imports tidegate.web.server.RestServer: "
+                "give 'attic' its place in ROOMS['web']"
+            ),
+        ),
+        (
+            classes_defined_twice,
+            "core/ids.py",
+            "class JobId: ...\nclass JobId: ...",
+            "JobId is defined in core/ids.py and core/ids.py",
         ),
         (
             imports_of_testing,
@@ -302,6 +434,12 @@ def test_imports_downwards_are_no_breach(tmp_path, rule):
         "from tidegate.slot import slot\n"
     )
     assert rule(tmp_path / "tidegate") == []
+
+
+def test_a_folder_of_many_files_is_named(tmp_path):
+    for number in range(MOST_FILES + 1):
+        (tmp_path / f"part_{number}.py").touch()
+    assert crowded_folders(tmp_path) == [f"{tmp_path.name} has {MOST_FILES + 1} files"]
 
 
 def modules_with_all(package: Path) -> list[str]:

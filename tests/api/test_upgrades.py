@@ -16,7 +16,7 @@ from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.datastream.connectors.file_system import Encoder, FileSink
 from tidegate.datastream.functions import CheckpointedFunction, KeyedProcessFunction, MapFunction
 from tidegate.datastream.state import ListStateDescriptor, ValueStateDescriptor
-from tidegate.driver.upgrade_plan import Fate, UpgradePlan, plan_upgrade
+from tidegate.driver.upgrade_plan import StateFate, UpgradePlan, plan_upgrade
 from tidegate.testing.environments import MiniExecutor
 
 STOP = 40
@@ -290,8 +290,8 @@ def test_an_operator_is_added(stage, life):
     new = Version(before=(stage,))
     plan = life.plan(new)
     assert plan.fits()
-    assert fates(plan, stage)[0] is Fate.NEW
-    assert fates(plan, "totals") == (Fate.RESTORED, {"account": Fate.RESTORED})
+    assert fates(plan, stage)[0] is StateFate.NEW
+    assert fates(plan, "totals") == (StateFate.RESTORED, {"account": StateFate.RESTORED})
     assert life.go_on(new) == UNDISTURBED
 
 
@@ -304,7 +304,7 @@ def test_a_stateless_operator_is_removed_without_asking(life):
 def test_an_operator_with_state_is_removed_only_if_that_is_allowed(life):
     life.stop(Version(before=("marked",)))
     plan = life.plan(Version())
-    assert fates(plan, "marked") == (Fate.DROPPED, {"seen": Fate.DROPPED})
+    assert fates(plan, "marked") == (StateFate.DROPPED, {"seen": StateFate.DROPPED})
     assert not plan.fits()
     assert plan.bytes_not_restored > 0
     said = life.refused(Version(), StateNotClaimed)
@@ -330,8 +330,8 @@ def test_operators_change_their_order(life):
     new = Version(before=("plain", "buffered", "marked"))
     plan = life.plan(new)
     assert plan.fits()
-    assert fates(plan, "marked") == (Fate.RESTORED, {"seen": Fate.RESTORED})
-    assert fates(plan, "buffered") == (Fate.RESTORED, {"seen": Fate.RESTORED})
+    assert fates(plan, "marked") == (StateFate.RESTORED, {"seen": StateFate.RESTORED})
+    assert fates(plan, "buffered") == (StateFate.RESTORED, {"seen": StateFate.RESTORED})
     assert life.go_on(new) == UNDISTURBED
 
 
@@ -366,7 +366,7 @@ def test_a_state_is_added(life):
     new = Version(totals=Counted)
     plan = life.plan(new)
     assert plan.fits()
-    assert fates(plan, "totals")[1] == {"account": Fate.RESTORED, "count": Fate.NEW}
+    assert fates(plan, "totals")[1] == {"account": StateFate.RESTORED, "count": StateFate.NEW}
     assert life.go_on(new) == UNDISTURBED
 
 
@@ -378,7 +378,7 @@ def test_a_state_is_dropped(backend, settings, life):
     new = Version(settings=chosen)
     plan = life.plan(new)
     assert plan.fits()
-    assert fates(plan, "totals")[1] == {"account": Fate.RESTORED, "count": Fate.DROPPED}
+    assert fates(plan, "totals")[1] == {"account": StateFate.RESTORED, "count": StateFate.DROPPED}
     [totals] = [o for o in plan.operators if o.uid == "totals"]
     assert totals.remarks == (
         "state 'count' is not declared any more: it stays in savepoints, unused",
@@ -416,7 +416,7 @@ def test_a_field_is_added_to_a_row(backend, format, parallelism, life):
     assert plan.fits()
     [totals] = [o for o in plan.operators if o.uid == "totals"]
     [state] = totals.states
-    assert (state.fate, state.added) == (Fate.CONVERTED, ("currency = 'EUR'",))
+    assert (state.fate, state.added) == (StateFate.CONVERTED, ("currency = 'EUR'",))
     assert life.go_on(new) == accounts_after(STOP)
 
 
@@ -425,7 +425,7 @@ def test_a_field_is_added_to_a_row_of_a_retained_checkpoint(backend, life):
     chosen = {"state.backend.type": backend}
     life.cancel(Version(settings=chosen))
     new = Version(totals=Accounts, settings=chosen)
-    assert fates(life.plan(new), "totals")[1] == {"account": Fate.CONVERTED}
+    assert fates(life.plan(new), "totals")[1] == {"account": StateFate.CONVERTED}
     assert life.go_on(new) == accounts_after(STOP)
 
 
@@ -434,7 +434,7 @@ def test_a_field_is_added_to_the_rows_that_a_stream_is_reduced_to(life):
     new = Reduced(more=True)
     plan = life.plan(new)
     assert plan.fits()
-    assert fates(plan, "totals")[1] == {"_reduced": Fate.CONVERTED}
+    assert fates(plan, "totals")[1] == {"_reduced": StateFate.CONVERTED}
     assert life.go_on(new) == accounts_after(STOP)
 
 
@@ -443,7 +443,7 @@ def test_a_field_is_added_to_rows_of_operator_state(life):
     new = Version(before=("buffered",), buffered=BufferedMore)
     plan = life.plan(new)
     assert plan.fits()
-    assert fates(plan, "buffered")[1] == {"seen": Fate.CONVERTED}
+    assert fates(plan, "buffered")[1] == {"seen": StateFate.CONVERTED}
     assert life.go_on(new) == UNDISTURBED
 
 
@@ -454,7 +454,7 @@ def test_a_field_that_is_gone_is_refused_with_its_name(backend, settings, life):
     life.stop(Version(settings=chosen))
     new = Version(totals=WithoutTotal, settings=chosen)
     plan = life.plan(new)
-    assert fates(plan, "totals")[1] == {"account": Fate.CHANGED}
+    assert fates(plan, "totals")[1] == {"account": StateFate.CHANGED}
     assert not plan.fits(allow_non_restored=True)
     said = life.refused(new, StateTypeChanged, **settings)
     assert "field 'total' is gone, and 'sum' is new" in said

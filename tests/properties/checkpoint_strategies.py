@@ -6,7 +6,7 @@ from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
 from tidegate.core.ids import CheckpointId, JobId, OperatorId
 from tidegate.state.backend import PayloadForm, StateMetadata
 from tidegate.state.keys.key_groups import KeyGroupRange
-from tidegate.state.snapshot.pointers import (
+from tidegate.state.pointers import (
     ChannelHandle,
     ChunkHandle,
     FileScope,

@@ -20,7 +20,7 @@ from tidegate.driver.checkpoints.store_thread import PublicationSettled, StoreTh
 from tidegate.protocol.checkpoints.instructions import (
     Publish,
 )
-from tidegate.state.snapshot.pointers import FileScope, path_of
+from tidegate.state.pointers import FileScope, path_of
 from tidegate.stream.elements import Barrier
 
 RECORDS = 5

@@ -67,7 +67,7 @@ from tidegate.slot.snapshotter import FrozenSubtask
 from tidegate.slot.subtask import Subtask
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.state.operator_state import OperatorStateStore
-from tidegate.state.snapshot.pointers import OperatorHandle, SubtaskSnapshot
+from tidegate.state.pointers import OperatorHandle, SubtaskSnapshot
 from tidegate.state.snapshot.writer import MemoryTarget, SnapshotWriter
 from tidegate.stream.elements import Barrier, BarrierKind, SavepointTarget, SnapshotRequest
 from tidegate.testing.harness import OperatorHarness

@@ -34,7 +34,6 @@ from tidegate.operators.aggregations.choice import aggregation_operator
 from tidegate.operators.aggregations.columnar import SumAggregation
 from tidegate.operators.aggregations.kinds import Aggregation
 from tidegate.operators.base import Operator, OperatorContext, Output
-from tidegate.operators.co import CoMapOperator
 from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.operators.functions import CoMapFunction, ProcessFunction
 from tidegate.operators.keyed import KeyedReduceOperator
@@ -45,6 +44,7 @@ from tidegate.operators.stateless import (
     MapOperator,
     ProcessOperator,
 )
+from tidegate.operators.two_inputs.co import CoMapOperator
 from tidegate.state.keys.selection import KeySelection, select_key
 from tidegate.state.keys.stable_hash import stable_hash
 from tidegate.stream.batch import Batch

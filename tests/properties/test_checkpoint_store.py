@@ -9,7 +9,7 @@ from tests.memory_store import MemoryStore
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import StorageError
 from tidegate.core.ids import CheckpointId
-from tidegate.state.snapshot.pointers import FileScope, StoredFile, path_of
+from tidegate.state.pointers import FileScope, StoredFile, path_of
 
 
 class UnreliableStore(MemoryStore):

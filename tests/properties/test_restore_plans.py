@@ -11,7 +11,7 @@ from tidegate.protocol.checkpoints.restore_orders import restore_orders
 from tidegate.state.backend import StateMetadata
 from tidegate.state.keys.key_groups import range_of, subtask_of
 from tidegate.state.operator_state import OperatorStateFacts, Redistribution
-from tidegate.state.snapshot.pointers import InlineBytes, KeyedStateHandle, OperatorHandle
+from tidegate.state.pointers import InlineBytes, KeyedStateHandle, OperatorHandle
 from tidegate.stream.elements import BarrierKind
 
 GROUPS = 16

@@ -21,7 +21,7 @@ from tidegate.state.backend import FrozenState, PayloadForm, StateChunk, StateMe
 from tidegate.state.canonical.record_shapes import shape_of_document
 from tidegate.state.canonical.shape_choice import choose_shape, infer
 from tidegate.state.canonical.shapes import Misfit
-from tidegate.state.columnar.column_bytes import from_bytes, to_bytes
+from tidegate.state.columns import from_bytes, to_bytes
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.state.keys.key_groups import KeyGroupRange, range_of
 from tidegate.state.memory.backend import HashMapBackend

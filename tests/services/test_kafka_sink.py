@@ -28,7 +28,7 @@ from tidegate.connectors.kafka.record_serialization import (
     KafkaRecordSerializationSchema,
 )
 from tidegate.connectors.kafka.sink import FlinkKafkaProducer, KafkaSink, Semantic
-from tidegate.connectors.kafka.transactions import State, Transactions
+from tidegate.connectors.kafka.transactions import BrokerTransactions, TransactionState
 from tidegate.connectors.sink import WriterContext
 from tidegate.core.errors import (
     ConfigError,
@@ -72,7 +72,7 @@ def opened(kafka, topic, guarantee=EXACTLY_ONCE, **more):
 
 @pytest.fixture
 def transactions(kafka):
-    found = Transactions(BrokerClient(ProducerSettings({"bootstrap.servers": kafka})))
+    found = BrokerTransactions(BrokerClient(ProducerSettings({"bootstrap.servers": kafka})))
     yield found
     found.close()
 
@@ -80,7 +80,7 @@ def transactions(kafka):
 def open_ids(transactions, prefix):
     """The transactional ids under which a transaction is open."""
     ids = transactions.ids_beginning_with(prefix)
-    return [each for each in ids if transactions.describe(each).state is State.OPEN]
+    return [each for each in ids if transactions.describe(each).state is TransactionState.OPEN]
 
 
 # --- the phases ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from tidegate.checkpoint.ownership import owned_since
 from tidegate.checkpoint.store import Unreadable
 from tidegate.core.errors import BlobNotFound, CorruptCheckpoint, NoCheckpoint, UnsupportedFormat
 from tidegate.core.ids import JobId
-from tidegate.state.snapshot.pointers import StoredFile
+from tidegate.state.pointers import StoredFile
 from tidegate.state.snapshot.reader import CheckpointLocation, place_of
 from tidegate.storage.blob_store import BlobStore
 from tidegate.storage.filesystem import open_store

@@ -8,7 +8,7 @@ from tidegate.checkpoint.checkpoint import NOT_ADDRESSABLE
 from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.checkpoint.store import Retained
 from tidegate.core.ids import CheckpointId
-from tidegate.state.snapshot.pointers import SubtaskSnapshot
+from tidegate.state.pointers import SubtaskSnapshot
 
 
 class MemoryCheckpointStore:

@@ -27,7 +27,7 @@ from tidegate.core.ids import CheckpointId, JobId, OperatorId
 from tidegate.state.backend import StateMetadata
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateFacts
-from tidegate.state.snapshot.pointers import (
+from tidegate.state.pointers import (
     ChannelHandle,
     ChunkHandle,
     FileScope,

@@ -11,7 +11,7 @@ from tidegate.checkpoint.metadata import CheckpointMetadata, decode, encode
 from tidegate.core.errors import NoCheckpoint, StorageError
 from tidegate.core.ids import JobId
 from tidegate.core.modes import SavepointFormat
-from tidegate.state.snapshot.pointers import path_of
+from tidegate.state.pointers import path_of
 from tidegate.storage.blob_store import BlobStore
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below, local_path, parent_and_name, shown

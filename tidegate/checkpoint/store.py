@@ -44,7 +44,7 @@ from tidegate.core.errors import (
     UnsupportedFormat,
 )
 from tidegate.core.ids import CheckpointId
-from tidegate.state.snapshot.pointers import FileScope, SubtaskSnapshot, path_of
+from tidegate.state.pointers import FileScope, SubtaskSnapshot, path_of
 from tidegate.storage.blob_store import BlobStore
 from tidegate.storage.locations import below, shown
 

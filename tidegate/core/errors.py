@@ -41,7 +41,7 @@
     │   ├── CorruptCheckpoint    what a checkpoint stored is not what is found
     │   ├── RepeatsCommitted     the checkpoint that sinks committed with is damaged
     │   ├── UnsupportedFormat    a checkpoint of a newer Tidegate
-    │   ├── CheckpointAborted    a checkpoint was given up while a subtask still wrote
+    │   ├── SnapshotWriteAborted a checkpoint was aborted while a subtask still wrote
     │   ├── DirectoryTaken       another driver owns the job's directory
     │   ├── UnwritableOutput     a sink cannot write its files: the disk is full, or out of reach
     │   ├── DatabaseFailed       a database does not answer, or gave up what it was doing
@@ -524,8 +524,8 @@ class UnsupportedFormat(ExternalError):
         super().__init__(place, version, supported)
 
 
-class CheckpointAborted(ExternalError):
-    """A checkpoint was given up while a subtask still wrote its part."""
+class SnapshotWriteAborted(ExternalError):
+    """A checkpoint was aborted while a subtask still wrote its part."""
 
 
 class DirectoryTaken(ExternalError):

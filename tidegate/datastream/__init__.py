@@ -9,11 +9,11 @@ from tidegate.datastream.checkpoint_storage import (
     JobManagerCheckpointStorage,
 )
 from tidegate.datastream.checkpointing_mode import CheckpointingMode
-from tidegate.datastream.closeable_iterator import CloseableIterator
 from tidegate.datastream.connected_streams import ConnectedStreams
 from tidegate.datastream.data_stream import DataStream
 from tidegate.datastream.data_stream_sink import DataStreamSink
 from tidegate.datastream.environment import StreamExecutionEnvironment
+from tidegate.datastream.execution.closeable_iterator import CloseableIterator
 from tidegate.datastream.execution.poison_records import PoisonRecords
 from tidegate.datastream.execution_mode import RuntimeExecutionMode
 from tidegate.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention

@@ -8,8 +8,11 @@ from tidegate.datastream.data_stream import DataStream
 from tidegate.datastream.execution.declared_types import TypeLike, declared_type
 from tidegate.datastream.keyed_stream import KeyedStream
 from tidegate.operators.base import Operator
-from tidegate.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from tidegate.operators.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from tidegate.operators.two_inputs.broadcast import (
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
+)
 from tidegate.state.descriptors import MapStateDescriptor
 from tidegate.types.arrow import arrow_format
 

@@ -17,7 +17,6 @@ from tidegate.operators.checkpointed import (
     FunctionInitializationContext,
     FunctionSnapshotContext,
 )
-from tidegate.operators.co import CoFlatMapOperator, CoProcessOperator
 from tidegate.operators.functions import (
     CoFlatMapFunction,
     CoMapFunction,
@@ -26,6 +25,7 @@ from tidegate.operators.functions import (
 )
 from tidegate.operators.keyed import KeyedFlatMapOperator, KeyedProcessOperator
 from tidegate.operators.runtime_context import RuntimeContext
+from tidegate.operators.two_inputs.co import CoFlatMapOperator, CoProcessOperator
 from tidegate.state.keys.selection import KeySelection
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import TypeInformation

@@ -60,9 +60,9 @@ if TYPE_CHECKING:
 
     from tidegate.common.execution_config import ExecutionConfig
     from tidegate.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
-    from tidegate.datastream.closeable_iterator import CloseableIterator
     from tidegate.datastream.connected_streams import ConnectedStreams
     from tidegate.datastream.environment import StreamExecutionEnvironment
+    from tidegate.datastream.execution.closeable_iterator import CloseableIterator
     from tidegate.datastream.keyed_stream import KeyedStream
 
 _EVENT_TIME = "event time and windows are not there yet: use processing-time timers"

@@ -29,8 +29,8 @@ from tidegate.core.durations import DurationLike, as_timedelta
 from tidegate.core.errors import ConfigError, GraphError
 from tidegate.core.modes import LiveLine, OnTerminate
 from tidegate.core.setting_groups import SparkSettings
-from tidegate.datastream.closeable_iterator import CloseableIterator
 from tidegate.datastream.data_stream import DataStream
+from tidegate.datastream.execution.closeable_iterator import CloseableIterator
 from tidegate.datastream.execution.declared_types import TypeLike, declared_type
 from tidegate.datastream.execution.environment_settings import EnvironmentSettings
 from tidegate.datastream.execution.execution_plan import execution_plan

@@ -69,7 +69,6 @@ from tidegate.protocol.checkpoints.instructions import (
     StopJob,
     Trigger,
 )
-from tidegate.protocol.checkpoints.restore import check_in_flight
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.job_status import JobStatus, status_of
 from tidegate.protocol.messages import (
@@ -90,6 +89,7 @@ from tidegate.protocol.messages import (
 )
 from tidegate.protocol.region import RegionFails, RegionState, RunStep
 from tidegate.protocol.restart_strategy import GiveUp, create_strategy, regions_to_reset
+from tidegate.protocol.restore import check_in_flight
 
 _log = logging.getLogger("tidegate.job")
 _LONGEST_WAIT = 1.0

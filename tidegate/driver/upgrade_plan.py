@@ -18,7 +18,7 @@ from tidegate.graph.exchanges import exchanges_of
 from tidegate.graph.job_graph import ChainedOperator, JobGraph, Vertex
 from tidegate.operators.base import Operator, OperatorContext
 from tidegate.operators.endpoints.operators import SourceOperator
-from tidegate.protocol.checkpoints.restore import check_in_flight
+from tidegate.protocol.restore import check_in_flight
 from tidegate.state.backend import KeyedStateImage, StateMetadata
 from tidegate.state.canonical.tables import TIMERS
 from tidegate.state.columnar.backend import check_unchanged
@@ -34,7 +34,7 @@ _Stored: TypeAlias = dict[_Place, StateMetadata]
 _Declared: TypeAlias = dict[_Place, DeclaredState]
 
 
-class Fate(Enum):
+class StateFate(Enum):
     """What becomes of a state."""
 
     RESTORED = "restored"
@@ -50,7 +50,7 @@ class StatePlan:
     """One state of an operator, stored, declared, or both."""
 
     name: str
-    fate: Fate
+    fate: StateFate
     stored: str | None = None
     declared: str | None = None
     added: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class OperatorPlan:
     operator_id: OperatorId
     uid: str | None
     name: str
-    fate: Fate
+    fate: StateFate
     bytes: int = 0
     """That the savepoint holds of it."""
     states: tuple[StatePlan, ...] = ()
@@ -86,7 +86,7 @@ class UpgradePlan:
     @property
     def dropped(self) -> tuple[OperatorPlan, ...]:
         """What the job would not take over."""
-        return tuple(o for o in self.operators if o.fate is Fate.DROPPED and o.bytes)
+        return tuple(o for o in self.operators if o.fate is StateFate.DROPPED and o.bytes)
 
     @property
     def bytes_not_restored(self) -> int:
@@ -115,10 +115,10 @@ def plan_upgrade(metadata: CheckpointMetadata, graph: JobGraph) -> UpgradePlan:
             operator_id=record.operator_id,
             uid=record.uid,
             name=record.name,
-            fate=Fate.DROPPED,
+            fate=StateFate.DROPPED,
             bytes=_size(record),
             states=tuple(
-                StatePlan(state.name, Fate.DROPPED, state.declaration)
+                StatePlan(state.name, StateFate.DROPPED, state.declaration)
                 for state in _stored(record).values()
             ),
         )
@@ -152,7 +152,7 @@ def _operator(
     remarks += [
         f"state {state.name!r} is not declared any more: it stays in savepoints, unused"
         for state in states
-        if state.fate is Fate.DROPPED
+        if state.fate is StateFate.DROPPED
     ]
     changed = [
         f"{chained.name!r}: {state.obstacle}" for state in states if state.obstacle is not None
@@ -161,7 +161,7 @@ def _operator(
         operator_id=chained.operator_id,
         uid=chained.uid,
         name=chained.name,
-        fate=Fate.NEW if record is None else Fate.RESTORED,
+        fate=StateFate.NEW if record is None else StateFate.RESTORED,
         bytes=0 if record is None else _size(record),
         states=states,
         obstacles=(*_obstacles(record, vertex), *changed),
@@ -172,25 +172,25 @@ def _operator(
 def _states(stored: _Stored, declared: _Declared | None) -> Iterator[StatePlan]:
     for place, state in stored.items():
         if declared is None or state.declaration == TIMERS:
-            yield StatePlan(state.name, Fate.RESTORED, state.declaration)
+            yield StatePlan(state.name, StateFate.RESTORED, state.declaration)
         elif place not in declared:
-            yield StatePlan(state.name, Fate.DROPPED, state.declaration)
+            yield StatePlan(state.name, StateFate.DROPPED, state.declaration)
         else:
             yield _kept(state, declared[place])
     for place, new in (declared or {}).items():
         if place not in stored:
-            yield StatePlan(place[1], Fate.NEW, None, new.declaration)
+            yield StatePlan(place[1], StateFate.NEW, None, new.declaration)
 
 
 def _kept(stored: StateMetadata, declared: DeclaredState) -> StatePlan:
-    plan = StatePlan(stored.name, Fate.RESTORED, stored.declaration, declared.declaration)
+    plan = StatePlan(stored.name, StateFate.RESTORED, stored.declaration, declared.declaration)
     try:
         conversion = declared.conversion_of(stored)
     except StateTypeChanged as change:
-        return replace(plan, fate=Fate.CHANGED, obstacle=str(change))
+        return replace(plan, fate=StateFate.CHANGED, obstacle=str(change))
     if conversion is None:
         return plan
-    return replace(plan, fate=Fate.CONVERTED, added=conversion.added)
+    return replace(plan, fate=StateFate.CONVERTED, added=conversion.added)
 
 
 def _obstacles(record: OperatorRecord | None, vertex: Vertex) -> Iterator[str]:

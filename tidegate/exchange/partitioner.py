@@ -29,7 +29,7 @@ from tidegate.stream.batch import Batch
 Share = tuple[int, Batch]
 
 
-class Partitioner(ABC):
+class StreamPartitioner(ABC):
     """Splits a batch; every record goes to exactly one target, or to all of a broadcast."""
 
     def open(self, context: OperatorContext) -> None:
@@ -45,7 +45,7 @@ class Partitioner(ABC):
 
 def create_partitioner(
     partitioning: Partitioning, *, subtask: int, parallelism: int, targets: int, key_groups: int
-) -> Partitioner:
+) -> StreamPartitioner:
     """The partitioner of subtask `subtask` of `parallelism` senders.
 
     `key_groups` is the max parallelism of the target vertex.
@@ -84,7 +84,7 @@ def rescale_targets(subtask: int, senders: int, targets: int) -> range:
     )
 
 
-class _Single(Partitioner):
+class _Single(StreamPartitioner):
     def __init__(self, target: int) -> None:
         self._target = target
 
@@ -92,7 +92,7 @@ class _Single(Partitioner):
         return ((self._target, batch),)
 
 
-class _Everyone(Partitioner):
+class _Everyone(StreamPartitioner):
     def __init__(self, targets: int) -> None:
         self._targets = targets
 
@@ -100,7 +100,7 @@ class _Everyone(Partitioner):
         return [(target, batch) for target in range(self._targets)]
 
 
-class _RoundRobin(Partitioner):
+class _RoundRobin(StreamPartitioner):
     """Deals the records one by one, going on where the last batch ended."""
 
     def __init__(self, targets: range, first: int) -> None:
@@ -120,7 +120,7 @@ class _RoundRobin(Partitioner):
         return shares
 
 
-class _ByTargets(Partitioner):
+class _ByTargets(StreamPartitioner):
     """Splits by a target number per record."""
 
     def __init__(self, targets: int) -> None:

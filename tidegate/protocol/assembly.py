@@ -12,7 +12,7 @@ from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
 from tidegate.core.ids import JobId, SubtaskId, SubtaskIndex, VertexId
 from tidegate.graph.exchanges import exchanges_of
 from tidegate.graph.job_graph import ChainedOperator, JobGraph, Vertex
-from tidegate.state.snapshot.pointers import SubtaskSnapshot
+from tidegate.state.pointers import SubtaskSnapshot
 from tidegate.state.snapshot.reader import CheckpointLocation
 from tidegate.stream.elements import Barrier, BarrierKind
 

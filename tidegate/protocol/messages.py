@@ -22,10 +22,10 @@ from tidegate.core.ids import (
     VertexId,
 )
 from tidegate.core.poison import PoisonOrders
-from tidegate.protocol.checkpoints.restore import SubtaskRestore
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.packet import FailureMark, SlotOutOfReach
-from tidegate.state.snapshot.pointers import SubtaskSnapshot
+from tidegate.protocol.restore import SubtaskRestore
+from tidegate.state.pointers import SubtaskSnapshot
 from tidegate.state.snapshot.reader import CheckpointLocation
 from tidegate.stream.elements import Barrier
 

@@ -100,7 +100,7 @@ _WAIT_REASONS = {
 
 
 @dataclass(slots=True)
-class _Slot:
+class _PooledSlot:
     index: SlotIndex
     since: float
     phase: _Phase = _Phase.ABSENT
@@ -124,7 +124,7 @@ class SlotPool:
 
     def __init__(self, slots: int, *, lease: float, now: float) -> None:
         self._lease = lease
-        self._slots = {SlotIndex(i): _Slot(SlotIndex(i), now) for i in range(slots)}
+        self._slots = {SlotIndex(i): _PooledSlot(SlotIndex(i), now) for i in range(slots)}
         self._shut_down = False
 
     def start(self, now: float) -> list[PoolInstruction]:
@@ -252,19 +252,19 @@ class SlotPool:
             if slot.phase is not _Phase.READY
         ]
 
-    def _launch(self, slot: _Slot, now: float) -> Launch:
+    def _launch(self, slot: _PooledSlot, now: float) -> Launch:
         slot.phase, slot.since = _Phase.LAUNCHED, now
         slot.launch, slot.was_ready = slot.launch + 1, False
         slot.newest = (slot.launch, 0)
         slot.given_up.clear()
         return Launch(slot.index, slot.launch)
 
-    def _launch_if_due(self, slot: _Slot, now: float) -> list[PoolInstruction]:
+    def _launch_if_due(self, slot: _PooledSlot, now: float) -> list[PoolInstruction]:
         due = slot.phase is _Phase.ABSENT and slot.launch > 0 and now >= slot.launch_at
         return [self._launch(slot, now)] if due and not self._shut_down else []
 
     def _give_up(
-        self, slot: _Slot, reason: str, now: float, *, may_act: bool
+        self, slot: _PooledSlot, reason: str, now: float, *, may_act: bool
     ) -> list[PoolInstruction]:
         incarnation = slot.current
         assert incarnation is not None
@@ -276,7 +276,7 @@ class SlotPool:
         slot.phase, slot.since = _Phase.LAUNCHED, now
         return [SlotGone(incarnation, reason)] if was_ready else []
 
-    def _ready_if_alone(self, slot: _Slot, now: float) -> list[PoolInstruction]:
+    def _ready_if_alone(self, slot: _PooledSlot, now: float) -> list[PoolInstruction]:
         slot.old_leases = {old: end for old, end in slot.old_leases.items() if now < end}
         if slot.phase is not _Phase.WAITING or slot.old_leases:
             return []

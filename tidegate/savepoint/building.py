@@ -21,12 +21,12 @@ from tidegate.savepoint.python_values import Reading
 from tidegate.state.backend import StateChunk, StateMetadata
 from tidegate.state.canonical.files import TableWriter
 from tidegate.state.canonical.tables import KEY, KEY_GROUP, TIMERS, TableForm, chunk_of_table
+from tidegate.state.chunks import chunk_of
 from tidegate.state.keys.hash_columns import Hashes, hash_values
 from tidegate.state.keys.key_groups import key_groups_of, subtasks_of
 from tidegate.state.keys.key_order import Runs, runs_of
 from tidegate.state.keys.key_rows import KEYS_PER_PART, pickled_keys
 from tidegate.state.keys.selection import KeyColumns
-from tidegate.state.snapshot.chunks import chunk_of
 
 Entry = tuple[Any, Any]
 """Key and value; of a columnar state the parts of the key and the other columns."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from tidegate.state.snapshot.pointers import (
+from tidegate.state.pointers import (
     FileSegment,
     KeyedStateHandle,
     OperatorHandle,

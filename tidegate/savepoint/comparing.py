@@ -53,7 +53,7 @@ class OperatorChange:
 
 
 @dataclass(slots=True)
-class Difference:
+class SavepointDifference:
     """Operators by uid, or by id where they have none."""
 
     operators_added: list[str]
@@ -66,12 +66,12 @@ class Difference:
         return not (self.operators_added or self.operators_removed or self.operators)
 
 
-def difference(before: StateReader, after: StateReader) -> Difference:
+def difference(before: StateReader, after: StateReader) -> SavepointDifference:
     """What must happen to the first to become the second."""
     old = {each.operator_id: each for each in before.operators()}
     new = {each.operator_id: each for each in after.operators()}
     changes = [_operator_change(before, after, old[id], new[id]) for id in old if id in new]
-    return Difference(
+    return SavepointDifference(
         operators_added=[new[id].label for id in new if id not in old],
         operators_removed=[old[id].label for id in old if id not in new],
         operators=[change for change in changes if not change.is_same],

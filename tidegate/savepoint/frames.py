@@ -29,7 +29,7 @@ from tidegate.state.canonical.shape_choice import choose_shape
 from tidegate.state.canonical.shapes import Shape
 from tidegate.state.canonical.tables import KEY_GROUP, Entries, TableForm, table_of
 from tidegate.state.keys.selection import KeyColumns
-from tidegate.state.snapshot.pointers import KeyedStateHandle, TableHandle
+from tidegate.state.pointers import KeyedStateHandle, TableHandle
 from tidegate.state.snapshot.reader import CheckpointLocation, StoredImage
 from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TablePlace
 from tidegate.storage.filesystem import open_store

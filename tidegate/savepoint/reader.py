@@ -25,7 +25,7 @@ from tidegate.state.canonical.tables import (
 )
 from tidegate.state.keys.selection import KeyColumns
 from tidegate.state.operator_state import FrozenOperatorState
-from tidegate.state.snapshot.pointers import KeyedStateHandle
+from tidegate.state.pointers import KeyedStateHandle
 from tidegate.state.snapshot.reader import FileResolver, StoredImage, read_segment
 
 if TYPE_CHECKING:

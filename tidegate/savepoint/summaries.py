@@ -10,7 +10,7 @@ from tidegate.checkpoint.metadata import OperatorRecord
 from tidegate.state.backend import PayloadForm, StateMetadata
 from tidegate.state.canonical.tables import TIMERS
 from tidegate.state.operator_state import FrozenOperatorState
-from tidegate.state.snapshot.pointers import KeyedStateHandle
+from tidegate.state.pointers import KeyedStateHandle
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from tidegate.savepoint.planning import NewState, descriptor_of
 from tidegate.state.backend import StateMetadata
 from tidegate.state.descriptors import StateDescriptor
 from tidegate.state.keys.key_groups import KeyGroupRange, check_max_parallelism
-from tidegate.state.snapshot.pointers import KeyedStateHandle, OperatorHandle, TableHandle, path_of
+from tidegate.state.pointers import KeyedStateHandle, OperatorHandle, TableHandle, path_of
 from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TablePlace
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import parent_and_name, shown

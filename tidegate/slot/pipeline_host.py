@@ -30,7 +30,6 @@ from tidegate.exchange.spill import SpillStore, loaded
 from tidegate.graph.job_graph import ChainedOperator, Edge, JobGraph, Vertex
 from tidegate.operators.base import OperatorContext, OperatorSnapshot
 from tidegate.operators.poison import DEAD_LETTERS
-from tidegate.protocol.checkpoints.restore import SubtaskRestore
 from tidegate.protocol.input_gate import REQUESTS, InputGate
 from tidegate.protocol.messages import (
     RestoreOrder,
@@ -44,6 +43,7 @@ from tidegate.protocol.messages import (
 )
 from tidegate.protocol.pacing import StepCaller
 from tidegate.protocol.packet import Channel, FailureMark, Packet
+from tidegate.protocol.restore import SubtaskRestore
 from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into
 from tidegate.slot.restored_state import RestoredState
 from tidegate.slot.snapshotter import Snapshotter

@@ -11,12 +11,12 @@ from typing import Any, NoReturn
 from tidegate.core.errors import InternalError
 from tidegate.core.ids import CheckpointId, EdgeId, OperatorId, SubtaskIndex, VertexId
 from tidegate.operators.base import OperatorSnapshot
-from tidegate.protocol.checkpoints.restore import OperatorRestore, SubtaskRestore
 from tidegate.protocol.messages import RestoreOrder
 from tidegate.protocol.packet import Channel
+from tidegate.protocol.restore import OperatorRestore, SubtaskRestore
 from tidegate.state.operator_state import FrozenOperatorState
+from tidegate.state.pointers import StoredFile
 from tidegate.state.redistribution import put_together
-from tidegate.state.snapshot.pointers import StoredFile
 from tidegate.state.snapshot.reader import FileResolver, StoredImage, read_blocks, read_segment
 from tidegate.storage.blob_store import BlobStore
 from tidegate.storage.counted_reads import CountedReads

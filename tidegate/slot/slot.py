@@ -65,13 +65,13 @@ class SlotTask:
         prefix = "tidegate-slot-" if self.directory is None else f"slot-{self.slot}-"
         directory = Path(tempfile.mkdtemp(prefix=prefix, dir=self.directory))
         try:
-            _Slot(self, incarnation, directory).run()
+            _SlotProcess(self, incarnation, directory).run()
         finally:
             shutil.rmtree(directory, ignore_errors=True)
         return iter(())
 
 
-class _Slot:
+class _SlotProcess:
     """The process of a slot: its line to the driver, its step server, its lease."""
 
     def __init__(self, task: SlotTask, incarnation: Incarnation, directory: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.checkpoint.layout import TASK_OWNED, directory_of
 from tidegate.checkpoint.statistics import SubtaskStatistics
-from tidegate.core.errors import CheckpointAborted, InternalError, TidegateError
+from tidegate.core.errors import InternalError, SnapshotWriteAborted, TidegateError
 from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskId
 from tidegate.core.permit import Permit
@@ -26,8 +26,7 @@ from tidegate.protocol.packet import Channel
 from tidegate.state.backend import FrozenState
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import FrozenOperatorState
-from tidegate.state.snapshot.owned_files import copy_owned
-from tidegate.state.snapshot.pointers import (
+from tidegate.state.pointers import (
     ChannelHandle,
     FileScope,
     FileSegment,
@@ -35,6 +34,7 @@ from tidegate.state.snapshot.pointers import (
     OperatorHandle,
     SubtaskSnapshot,
 )
+from tidegate.state.snapshot.owned_files import copy_owned
 from tidegate.state.snapshot.writer import (
     FileTarget,
     MemoryTarget,
@@ -190,7 +190,7 @@ class Snapshotter:
                 )
             passing(FaultPoint.SNAPSHOT, Victim.SLOT)
             writer.close()
-        except CheckpointAborted:
+        except SnapshotWriteAborted:
             writer.discard()
             return
         except Exception as error:

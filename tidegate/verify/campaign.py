@@ -12,7 +12,7 @@ from tidegate.core.errors import ExternalError
 from tidegate.core.fault_points import FaultPoint, Order, Victim
 from tidegate.verify.content import RUN, Content, read_content
 from tidegate.verify.supervised import ProgramCommand, SupervisedRun
-from tidegate.verify.verdict import NO_DIFFERENCE, Difference, PointVerdict
+from tidegate.verify.verdict import NO_DIFFERENCE, PointVerdict, SinkDifference
 
 UNDISTURBED = "undisturbed"
 _MOST_SPARED = 3
@@ -78,7 +78,7 @@ class Campaign:
         done: int,
     ) -> PointVerdict:
         """As many runs as it takes: a job may come to its end before all kills are made."""
-        difference: Difference = NO_DIFFERENCE
+        difference: SinkDifference = NO_DIFFERENCE
         made, runs = 0, 0
 
         def killed(order: Order) -> None:
@@ -93,7 +93,7 @@ class Campaign:
             first = self.points.index(point)  # so that few kills too are of both kinds
             orders = _orders(point, range(first + made, first + kills), chance)
             found = self._run(f"{point.name.lower()}_{runs}", orders, killed)
-            difference += Difference.between(expected, found)
+            difference += SinkDifference.between(expected, found)
             if made == before:
                 raise ExternalError(
                     f"the job came to its end without being {point.value} once: does it take "

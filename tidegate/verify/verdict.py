@@ -12,7 +12,7 @@ _EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SinkDifference:
     """How the sink of a killed run differs from that of the undisturbed one."""
 
     lost: int
@@ -20,19 +20,19 @@ class Difference:
     examples: tuple[str, ...] = ()
 
     @classmethod
-    def between(cls, expected: Content, found: Content) -> Difference:
+    def between(cls, expected: Content, found: Content) -> SinkDifference:
         lost, more = expected - found, found - expected
         return cls(lost.total(), more.total(), (*_some("lost", lost), *_some("duplicated", more)))
 
-    def __add__(self, other: Difference) -> Difference:
-        return Difference(
+    def __add__(self, other: SinkDifference) -> SinkDifference:
+        return SinkDifference(
             self.lost + other.lost,
             self.duplicated + other.duplicated,
             (*self.examples, *other.examples),
         )
 
 
-NO_DIFFERENCE = Difference(0, 0)
+NO_DIFFERENCE = SinkDifference(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PointVerdict:
 
     point: FaultPoint
     kills: int
-    difference: Difference
+    difference: SinkDifference
     may_repeat: bool
     """At least once is all that is asked for."""
 

@@ -13,10 +13,10 @@ from starlette.routing import BaseRoute, Route
 
 from tidegate.core.rest_settings import RestSettings
 from tidegate.web.answers import Document, on_fault, on_http_error, on_refusal
-from tidegate.web.documents.openapi import openapi
 from tidegate.web.endpoints import Endpoint, endpoints
 from tidegate.web.guard import Guard
 from tidegate.web.job_api import JobApi
+from tidegate.web.openapi import openapi
 from tidegate.web.operations import Operations
 from tidegate.web.order_api import OrderApi
 from tidegate.web.requests import Refusal

@@ -19,7 +19,7 @@ from tidegate.state.backend import StateMetadata
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateFacts, Redistribution
-from tidegate.state.snapshot.pointers import (
+from tidegate.state.pointers import (
     FileScope,
     FileSegment,
     InlineBytes,

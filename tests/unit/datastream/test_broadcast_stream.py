@@ -10,7 +10,10 @@ from tidegate.datastream import (
 )
 from tidegate.datastream.state import ListStateDescriptor, MapStateDescriptor
 from tidegate.graph.partitioning import Broadcast, ByKeyGroup
-from tidegate.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
+from tidegate.operators.two_inputs.broadcast import (
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
+)
 from tidegate.testing.environments import mini_environment
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())

@@ -10,7 +10,7 @@ from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.common import Types
 from tidegate.core.modes import SavepointFormat
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
-from tidegate.driver.upgrade_plan import Fate, plan_upgrade
+from tidegate.driver.upgrade_plan import StateFate, plan_upgrade
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.stream.elements import BarrierKind
 
@@ -48,17 +48,17 @@ def fates(plan):
 def test_the_same_program_fits(savepoint, watch):
     plan = planned(savepoint, watch)
     assert plan.fits()
-    assert set(fates(plan).values()) == {Fate.RESTORED}
+    assert set(fates(plan).values()) == {StateFate.RESTORED}
     [sums] = [operator for operator in plan.operators if operator.uid == "sums"]
-    assert [(state.name, state.fate) for state in sums.states] == [("sum", Fate.RESTORED)]
+    assert [(state.name, state.fate) for state in sums.states] == [("sum", StateFate.RESTORED)]
     assert sums.bytes > 0
     assert plan.bytes_not_restored == 0
 
 
 def test_state_of_an_operator_that_is_gone_does_not_fit_unless_it_may_be_left(savepoint, watch):
     plan = planned(savepoint, watch, name="others")
-    assert fates(plan)["sums"] is Fate.DROPPED
-    assert fates(plan)["others"] is Fate.NEW
+    assert fates(plan)["sums"] is StateFate.DROPPED
+    assert fates(plan)["others"] is StateFate.NEW
     assert plan.bytes_not_restored > 0
     assert not plan.fits()
     assert plan.fits(allow_non_restored=True)
@@ -79,8 +79,8 @@ def test_states_may_be_added_and_dropped(savepoint, watch):
     plan = planned(savepoint, watch, function=Renamed)
     [sums] = [operator for operator in plan.operators if operator.uid == "sums"]
     assert {state.name: state.fate for state in sums.states} == {
-        "sum": Fate.DROPPED,
-        "total": Fate.NEW,
+        "sum": StateFate.DROPPED,
+        "total": StateFate.NEW,
     }
     assert plan.fits()
 

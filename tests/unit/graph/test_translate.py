@@ -6,10 +6,10 @@ from tidegate.core.errors import GraphError
 from tidegate.graph.job_graph import ChainLink
 from tidegate.graph.logical import ChainingStrategy, Upstream
 from tidegate.graph.partitioning import ByKeyGroup, Forward, Rebalance
-from tidegate.operators.co import CoMapOperator
 from tidegate.operators.endpoints.operators import SourceOperator
 from tidegate.operators.functions import CoMapFunction
 from tidegate.operators.stateless import MapOperator
+from tidegate.operators.two_inputs.co import CoMapOperator
 from tidegate.types.typeinfo import Types
 
 

@@ -5,13 +5,16 @@ import pytest
 
 from tidegate.core.errors import UserFunctionError
 from tidegate.core.modes import StateBackendType
-from tidegate.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from tidegate.operators.functions import (
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
     KeyedStateFunction,
     OutputTag,
     TimeDomain,
+)
+from tidegate.operators.two_inputs.broadcast import (
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
 )
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,

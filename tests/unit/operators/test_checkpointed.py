@@ -7,7 +7,6 @@ from tidegate.connectors.source import InputStatus, Poll, Source, SourceReader
 from tidegate.connectors.splits import KnownSplits
 from tidegate.core.errors import UserFunctionError
 from tidegate.operators.checkpointed import CheckpointedFunction, CheckpointListener
-from tidegate.operators.co import CoFlatMapOperator
 from tidegate.operators.endpoints.operators import (
     SinkFunctionOperator,
     SinkOperator,
@@ -29,6 +28,7 @@ from tidegate.operators.stateless import (
     MapOperator,
     ProcessOperator,
 )
+from tidegate.operators.two_inputs.co import CoFlatMapOperator
 from tidegate.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,

@@ -1,13 +1,13 @@
 import pytest
 
 from tidegate.core.errors import UserFunctionError
-from tidegate.operators.co import CoFlatMapOperator, CoMapOperator, CoProcessOperator
 from tidegate.operators.functions import (
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
     OutputTag,
 )
+from tidegate.operators.two_inputs.co import CoFlatMapOperator, CoMapOperator, CoProcessOperator
 from tidegate.testing.harness import OperatorHarness
 
 

@@ -17,8 +17,6 @@ from tidegate.core.poison import PoisonOrders, PoisonRecord
 from tidegate.operators.aggregations.choice import aggregation_operator
 from tidegate.operators.aggregations.kinds import Aggregation
 from tidegate.operators.batches import MapBatchesOperator
-from tidegate.operators.broadcast import BroadcastProcessOperator
-from tidegate.operators.co import CoFlatMapOperator, CoMapOperator, CoProcessOperator
 from tidegate.operators.endpoints.operators import (
     SinkFunctionOperator,
     SinkOperator,
@@ -55,6 +53,8 @@ from tidegate.operators.stateless import (
     ProcessOperator,
     ProjectOperator,
 )
+from tidegate.operators.two_inputs.broadcast import BroadcastProcessOperator
+from tidegate.operators.two_inputs.co import CoFlatMapOperator, CoMapOperator, CoProcessOperator
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys.selection import select_key
 from tidegate.stream.batch import Batch

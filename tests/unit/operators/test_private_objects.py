@@ -9,7 +9,6 @@ from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.source import InputStatus
 from tidegate.core.modes import StateBackendType
 from tidegate.exchange.codec import decode, encode
-from tidegate.operators.co import CoMapOperator
 from tidegate.operators.endpoints.operators import SourceOperator
 from tidegate.operators.endpoints.source_function import SourceFunctionSource
 from tidegate.operators.functions import (
@@ -35,6 +34,7 @@ from tidegate.operators.stateless import (
     MapOperator,
     ProcessOperator,
 )
+from tidegate.operators.two_inputs.co import CoMapOperator
 from tidegate.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,

@@ -12,12 +12,12 @@ from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Broadcast, Global, Rebalance
 from tidegate.operators.functions import MapFunction
 from tidegate.operators.stateless import MapOperator
-from tidegate.protocol.checkpoints.restore import SubtaskRestore
 from tidegate.protocol.messages import RestoreOrder, SnapshotPlace
 from tidegate.protocol.packet import FailureMark
+from tidegate.protocol.restore import SubtaskRestore
 from tidegate.protocol.units import UnitKey, in_order
 from tidegate.slot.pipeline_host import HostServices, PipelineHost
-from tidegate.state.snapshot.pointers import ChannelHandle, InlineBytes
+from tidegate.state.pointers import ChannelHandle, InlineBytes
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, BarrierKind, SnapshotRequest
 from tidegate.transport.shipping import unpack

@@ -16,7 +16,7 @@ from tidegate.slot.snapshotter import FrozenOperator, FrozenSubtask, Snapshotter
 from tidegate.state.backend import FrozenState
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import FrozenOperatorState, Redistribution
-from tidegate.state.snapshot.pointers import InlineBytes
+from tidegate.state.pointers import InlineBytes
 from tidegate.stream.elements import Barrier, SavepointTarget, SnapshotRequest
 
 SUBTASK = SubtaskId(3, 0)

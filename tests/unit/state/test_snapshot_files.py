@@ -6,14 +6,14 @@ import pytest
 
 from tests.memory_store import MemoryStore
 from tidegate.core.errors import (
-    CheckpointAborted,
     CorruptCheckpoint,
+    SnapshotWriteAborted,
     StateTooLarge,
     StorageError,
 )
 from tidegate.state.backend import FrozenState, NativeFile, StateChunk, StateMetadata
 from tidegate.state.keys.key_groups import KeyGroupRange
-from tidegate.state.snapshot.pointers import FileScope, FileSegment, InlineBytes
+from tidegate.state.pointers import FileScope, FileSegment, InlineBytes
 from tidegate.state.snapshot.reader import StoredImage, read_segment, resolver_in
 from tidegate.state.snapshot.writer import FileTarget, MemoryTarget, SnapshotWriter
 
@@ -256,7 +256,7 @@ def test_writing_stops_when_the_checkpoint_is_given_up(store):
             yield each
 
     writer = writer_to(store, is_canceled=lambda: len(seen) == 5)
-    with pytest.raises(CheckpointAborted):
+    with pytest.raises(SnapshotWriteAborted):
         writer.write_keyed(Frozen(chunks()), ALL, {})
     assert len(seen) == 5
     writer.discard()
@@ -266,7 +266,7 @@ def test_writing_stops_when_the_checkpoint_is_given_up(store):
 def test_a_checkpoint_that_was_given_up_is_not_closed(store):
     writer = writer_to(store, is_canceled=lambda: bool(writer.bytes_written))
     writer.write(b"state")
-    with pytest.raises(CheckpointAborted):
+    with pytest.raises(SnapshotWriteAborted):
         writer.close()
 
 

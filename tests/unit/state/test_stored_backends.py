@@ -5,8 +5,8 @@ import pytest
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.memory.backend import HashMapBackend
+from tidegate.state.pointers import FileScope, FileSegment
 from tidegate.state.rocksdb.backend import RocksDBBackend
-from tidegate.state.snapshot.pointers import FileScope, FileSegment
 from tidegate.state.snapshot.reader import StoredImage, resolver_in
 from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter
 from tidegate.storage.local import LocalStore

@@ -3,23 +3,23 @@ from collections import Counter
 import pytest
 
 from tidegate.core.fault_points import FaultPoint
-from tidegate.verify.verdict import Difference, PointVerdict
+from tidegate.verify.verdict import PointVerdict, SinkDifference
 
 
 def test_equal_contents_do_not_differ():
-    found = Difference.between(Counter("aab"), Counter("aba"))
+    found = SinkDifference.between(Counter("aab"), Counter("aba"))
     assert (found.lost, found.duplicated, found.examples) == (0, 0, ())
 
 
 def test_what_is_missing_is_lost_and_what_is_too_much_is_duplicated():
-    found = Difference.between(Counter("aabb"), Counter("abbbc"))
+    found = SinkDifference.between(Counter("aabb"), Counter("abbbc"))
     assert (found.lost, found.duplicated) == (1, 2)
     assert found.examples == ("lost: 'a'", "duplicated: 'b'", "duplicated: 'c'")
 
 
 def test_differences_of_several_runs_add_up():
-    lost = Difference.between(Counter("ab"), Counter("a"))
-    doubled = Difference.between(Counter("ab"), Counter("abb"))
+    lost = SinkDifference.between(Counter("ab"), Counter("a"))
+    doubled = SinkDifference.between(Counter("ab"), Counter("abb"))
     both = lost + doubled
     assert (both.lost, both.duplicated) == (1, 1)
 
@@ -34,5 +34,5 @@ def test_differences_of_several_runs_add_up():
     ],
 )
 def test_at_least_once_may_repeat_but_not_lose(lost, duplicated, may_repeat, holds):
-    difference = Difference(lost, duplicated)
+    difference = SinkDifference(lost, duplicated)
     assert PointVerdict(FaultPoint.COMMIT, 1, difference, may_repeat).holds is holds

@@ -11,7 +11,7 @@ import typer
 from tidegate.cli.jobs import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
-    from tidegate.savepoint.comparing import Difference
+    from tidegate.savepoint.comparing import SavepointDifference
     from tidegate.savepoint.reader import StateReader
     from tidegate.savepoint.summaries import OperatorSummary, StateSummary
 
@@ -160,7 +160,7 @@ def _described(operator: OperatorSummary) -> dict[str, Any]:
     return asdict(operator)
 
 
-def _lines(found: Difference) -> list[str]:
+def _lines(found: SavepointDifference) -> list[str]:
     if found.is_empty:
         return ["They hold the same state."]
     lines = [f"- operator {label}" for label in found.operators_removed]

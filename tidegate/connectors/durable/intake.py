@@ -22,7 +22,7 @@ _IDLE_SECONDS: Final = 0.005
 _JOIN_SECONDS: Final = 10.0
 
 
-class Logged(NamedTuple):
+class LoggedBatch(NamedTuple):
     """Records of a segment in memory, on their way to the job."""
 
     number: int
@@ -40,7 +40,7 @@ class Intake:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._queue: deque[Logged] = deque()
+        self._queue: deque[LoggedBatch] = deque()
         self.queued = 0
         self._fresh: list[Any] = []
         self._no_more = False
@@ -128,7 +128,7 @@ class Intake:
             last = last if self._end.as_of is None else max(last, self._end.as_of)
         return [(path_of_segment(n), self._logged.url(n)) for n in range(number, last + 1)]
 
-    def first(self) -> Logged | None:
+    def first(self) -> LoggedBatch | None:
         """What comes next, if there is something."""
         with self._lock:
             return self._queue[0] if self._queue else None
@@ -267,7 +267,7 @@ class Intake:
             first = 0
             for batch in batches:
                 if len(batch):
-                    self._queue.append(Logged(number, first, batch))
+                    self._queue.append(LoggedBatch(number, first, batch))
                     first += len(batch)
             self.queued += first
 

@@ -149,7 +149,7 @@ class PartDirectory:
         return [info.path[start:] for info in found if info.is_file]
 
 
-class _Part:
+class _OpenPart:
     """A file in progress."""
 
     def __init__(
@@ -204,7 +204,7 @@ class PartWriter(CommittingWriter):
         self._settings = settings
         self._unique = secrets.token_hex(4)
         self._count = 0
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, _OpenPart] = {}
         self._pending: list[PendingFile] = []
 
     def open(self) -> None:
@@ -241,7 +241,7 @@ class PartWriter(CommittingWriter):
             _, part = self._parts.popitem()
             part.discard()
 
-    def _begin(self, bucket: str, now: float) -> _Part:
+    def _begin(self, bucket: str, now: float) -> _OpenPart:
         if len(self._parts) >= _MOST_OPEN_FILES:
             self._end(min(self._parts, key=lambda each: self._parts[each].written_at))
         unique = f"{self._unique}-{self._count}"
@@ -249,7 +249,7 @@ class PartWriter(CommittingWriter):
         encoding = self._settings.encoding
         name = self._settings.names.name_of(self._context.subtask, unique, encoding)
         path = str(_checked(bucket) / name) if bucket else name
-        return _Part(self._directory, path, encoding, now)
+        return _OpenPart(self._directory, path, encoding, now)
 
     def _roll(self, now: float) -> None:
         rolling = self._settings.rolling

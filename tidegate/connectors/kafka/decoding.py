@@ -70,7 +70,7 @@ class KafkaRecordDeserializationSchema(ABC):
     @staticmethod
     def rows() -> KafkaRecordDeserializationSchema:
         """Rows of topic, partition, offset, timestamp, key, value and headers, in columns."""
-        return _Rows()
+        return _RecordsAsRows()
 
     @staticmethod
     def value_only(schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
@@ -107,7 +107,7 @@ class _ByFunction(KafkaRecordDeserializationSchema):
         return self._type
 
 
-class _Rows(KafkaRecordDeserializationSchema):
+class _RecordsAsRows(KafkaRecordDeserializationSchema):
     def deserialize(self, record: KafkaRecord) -> Any:
         return tuple(record)
 
@@ -178,7 +178,11 @@ class Decoder(ABC):
 
 def decoder_of(schema: KafkaRecordDeserializationSchema, format: ArrowFormat | None) -> Decoder:
     """The quickest way to decode with a schema for a stream that travels in `format`."""
-    if isinstance(schema, _Rows) and format is not None and format == arrow_format(ROW_TYPE):
+    if (
+        isinstance(schema, _RecordsAsRows)
+        and format is not None
+        and format == arrow_format(ROW_TYPE)
+    ):
         return RowDecoder(format)
     if isinstance(schema, ValueOnly):
         values = schema.schema

@@ -112,7 +112,7 @@ class PartitionDiscovery(SplitEnumerator):
 
     def _discover(self, known: set[KafkaTopicPartition], has_begun: bool) -> None:
         try:
-            cluster = Cluster(self._settings, self._closed)
+            cluster = KafkaCluster(self._settings, self._closed)
         except TidegateError as error:
             self._found.put(error)
             return
@@ -137,7 +137,7 @@ class PartitionDiscovery(SplitEnumerator):
             cluster.close()
 
     def _splits(
-        self, cluster: Cluster, known: set[KafkaTopicPartition], is_first: bool
+        self, cluster: KafkaCluster, known: set[KafkaTopicPartition], is_first: bool
     ) -> list[KafkaSplit]:
         present = cluster.partitions(self._subscription)
         new = [partition for partition in present if partition not in known]
@@ -152,7 +152,7 @@ class PartitionDiscovery(SplitEnumerator):
         return [KafkaSplit(partition, starts[partition], stops.get(partition)) for partition in new]
 
 
-class Cluster(OffsetLookup):
+class KafkaCluster(OffsetLookup):
     """What brokers tell about topics; waits for them as long as patience lasts."""
 
     def __init__(self, settings: ConsumerSettings, closed: threading.Event) -> None:

@@ -68,19 +68,19 @@ class KafkaSink(SupportsCommitter):
         from tidegate.connectors.kafka.broker_client import BrokerClient
         from tidegate.connectors.kafka.transaction_ids import TransactionalIdNames
         from tidegate.connectors.kafka.transactional_writer import TransactionalWriter
-        from tidegate.connectors.kafka.transactions import Transactions
+        from tidegate.connectors.kafka.transactions import BrokerTransactions
 
         names = TransactionalIdNames(self._prefix, context.job_id, context.operator_id)
-        transactions = Transactions(BrokerClient(self._settings))
+        transactions = BrokerTransactions(BrokerClient(self._settings))
         return TransactionalWriter(self._settings, self._serializer, names, transactions, context)
 
     def create_committer(self, context: WriterContext) -> Committer:
         _require_packages()
         from tidegate.connectors.kafka.broker_client import BrokerClient
-        from tidegate.connectors.kafka.transactions import TransactionCommitter, Transactions
+        from tidegate.connectors.kafka.transactions import BrokerTransactions, KafkaCommitter
 
-        transactions = Transactions(BrokerClient(self._settings))
-        return TransactionCommitter(transactions, context.permit)
+        transactions = BrokerTransactions(BrokerClient(self._settings))
+        return KafkaCommitter(transactions, context.permit)
 
 
 class KafkaSinkBuilder(FluentBuilder):

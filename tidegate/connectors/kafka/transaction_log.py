@@ -30,7 +30,7 @@ class FirstRecord:
     offset: int
 
 
-class Fate(Enum):
+class TransactionFate(Enum):
     """How a transaction ended."""
 
     COMMITTED = auto()
@@ -39,7 +39,9 @@ class Fate(Enum):
     """Its records may not be read, or are deleted."""
 
 
-def fate_in_log(client: BrokerClient, producer_id: int, epoch: int, first: FirstRecord) -> Fate:
+def fate_in_log(
+    client: BrokerClient, producer_id: int, epoch: int, first: FirstRecord
+) -> TransactionFate:
     """Look for the marker that ended a transaction.
 
     A producer has one transaction at a time, so it is the first marker of this producer behind
@@ -51,7 +53,7 @@ def fate_in_log(client: BrokerClient, producer_id: int, epoch: int, first: First
         try:
             records = _fetch(client, first.topic, first.partition, offset)
         except (kafka_errors.BrokerResponseError, KafkaRefused):
-            return Fate.UNKNOWN
+            return TransactionFate.UNKNOWN
         for batch in MemoryRecords(records):
             if batch.is_control_batch and batch.producer_id == producer_id:
                 return _fate(_kind(batch), batch.producer_epoch - epoch)
@@ -64,12 +66,12 @@ def fate_in_log(client: BrokerClient, producer_id: int, epoch: int, first: First
             )
 
 
-def _fate(kind: int, newer_epochs: int) -> Fate:
+def _fate(kind: int, newer_epochs: int) -> TransactionFate:
     if kind == _COMMIT_MARKER:
         # That of a later transaction: compaction has removed the one looked for.
-        return Fate.COMMITTED if newer_epochs == 0 else Fate.UNKNOWN
+        return TransactionFate.COMMITTED if newer_epochs == 0 else TransactionFate.UNKNOWN
     # Brokers abort with the next epoch, which shuts the producer out.
-    return Fate.ABORTED if newer_epochs <= 1 else Fate.UNKNOWN
+    return TransactionFate.ABORTED if newer_epochs <= 1 else TransactionFate.UNKNOWN
 
 
 def _fetch(client: BrokerClient, topic: str, partition: int, offset: int) -> bytes:

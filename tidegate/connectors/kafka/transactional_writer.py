@@ -23,7 +23,12 @@ from tidegate.connectors.kafka.producer_settings import (
 from tidegate.connectors.kafka.producing import DELIVERY_TIMEOUT_MS, RecordProducer
 from tidegate.connectors.kafka.record_serialization import KafkaRecordSerializationSchema
 from tidegate.connectors.kafka.transaction_ids import TransactionalIdNames, TransactionalIds
-from tidegate.connectors.kafka.transactions import Described, KafkaTransaction, State, Transactions
+from tidegate.connectors.kafka.transactions import (
+    BrokerTransactions,
+    Described,
+    KafkaTransaction,
+    TransactionState,
+)
 from tidegate.connectors.sink import CommittingWriter, WriterContext
 from tidegate.core.errors import ConfigError, KafkaFailed
 from tidegate.core.ids import CheckpointId
@@ -52,7 +57,7 @@ class TransactionalWriter(CommittingWriter):
         settings: ProducerSettings,
         serializer: KafkaRecordSerializationSchema,
         names: TransactionalIdNames,
-        transactions: Transactions,
+        transactions: BrokerTransactions,
         context: WriterContext,
     ) -> None:
         self._settings = settings
@@ -167,7 +172,7 @@ class TransactionalWriter(CommittingWriter):
         begun = current.described
         found = self._transactions.describe(current.transactional_id)
         is_same = (found.producer_id, found.epoch) == (begun.producer_id, begun.epoch)
-        if not is_same or found.state is not State.OPEN or found.partition is None:
+        if not is_same or found.state is not TransactionState.OPEN or found.partition is None:
             raise KafkaFailed(
                 self._settings.brokers,
                 f"preparing the transaction {current.transactional_id!r}",

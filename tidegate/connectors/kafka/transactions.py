@@ -23,7 +23,7 @@ from kafka.protocol.admin import (
 from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
 
 from tidegate.connectors.kafka.broker_client import BrokerClient, raise_for
-from tidegate.connectors.kafka.transaction_log import Fate, FirstRecord, fate_in_log
+from tidegate.connectors.kafka.transaction_log import FirstRecord, TransactionFate, fate_in_log
 from tidegate.connectors.sink import Committer
 from tidegate.core.errors import KafkaFailed, KafkaRefused, TransactionLost
 from tidegate.core.permit import Permit
@@ -59,7 +59,7 @@ class KafkaTransaction:
     """Where its records begin in one of its partitions; None if that may not be read."""
 
 
-class State(Enum):
+class TransactionState(Enum):
     """What the coordinator knows of the last transaction of an id."""
 
     NONE = auto()
@@ -74,12 +74,12 @@ class Described:
     producer_id: int
     epoch: int
     timeout_ms: int
-    state: State
+    state: TransactionState
     partition: tuple[str, int] | None
     """One that the transaction has written to."""
 
 
-class Transactions:
+class BrokerTransactions:
     """Asks brokers about transactions, and ends them."""
 
     def __init__(self, client: BrokerClient) -> None:
@@ -95,7 +95,7 @@ class Transactions:
             self._end(transaction)
         except _REFUSED as refusal:
             fate = self._fate(transaction)
-            if fate is not Fate.COMMITTED:
+            if fate is not TransactionFate.COMMITTED:
                 raise TransactionLost(
                     f"Kafka at {self._client.brokers}",
                     transaction.transactional_id,
@@ -116,9 +116,9 @@ class Transactions:
 
         self._client.ask("committing a transaction", end)
 
-    def _fate(self, transaction: KafkaTransaction) -> Fate:
+    def _fate(self, transaction: KafkaTransaction) -> TransactionFate:
         if transaction.first_record is None:
-            return Fate.UNKNOWN
+            return TransactionFate.UNKNOWN
         return fate_in_log(
             self._client, transaction.producer_id, transaction.epoch, transaction.first_record
         )
@@ -143,7 +143,7 @@ class Transactions:
             found.producer_id,
             found.producer_epoch,
             found.transaction_timeout_ms,
-            _STATES.get(found.transaction_state, State.ENDED),
+            _STATES.get(found.transaction_state, TransactionState.ENDED),
             min(partitions, default=None),
         )
 
@@ -216,10 +216,10 @@ class Transactions:
         self._client.close()
 
 
-class TransactionCommitter(Committer):
+class KafkaCommitter(Committer):
     """Commits the transactions that checkpoints hold, whoever began them."""
 
-    def __init__(self, transactions: Transactions, permit: Permit) -> None:
+    def __init__(self, transactions: BrokerTransactions, permit: Permit) -> None:
         self._transactions = transactions
         self._permit = permit
 
@@ -232,7 +232,7 @@ class TransactionCommitter(Committer):
         self._transactions.close()
 
 
-_STATES = {"Empty": State.NONE, "Ongoing": State.OPEN}
+_STATES = {"Empty": TransactionState.NONE, "Ongoing": TransactionState.OPEN}
 
 
 def _settings_of_broker(node: int) -> Any:
@@ -244,8 +244,8 @@ def _settings_of_broker(node: int) -> Any:
     return DescribeConfigsRequest(resources=[broker])
 
 
-def _reason(transaction: KafkaTransaction, refusal: Exception, fate: Fate) -> str:
-    if fate is Fate.ABORTED:
+def _reason(transaction: KafkaTransaction, refusal: Exception, fate: TransactionFate) -> str:
+    if fate is TransactionFate.ABORTED:
         return (
             f"the brokers have aborted it, as they do when it stays open for longer than its "
             f"transaction.timeout.ms of {transaction.timeout_ms}, or when another producer takes "

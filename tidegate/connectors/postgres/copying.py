@@ -17,7 +17,7 @@ from pyarrow import csv
 from tidegate.connectors.files.encodings import as_json, field_names, field_values
 from tidegate.connectors.postgres.column_types import DOCUMENTS, as_text
 from tidegate.connectors.postgres.session import Session, failure
-from tidegate.connectors.postgres.table import Column, Table
+from tidegate.connectors.postgres.table import Column, TargetTable
 from tidegate.core.errors import RowRefused, shorten
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
@@ -32,7 +32,7 @@ class Copying:
     def __init__(
         self,
         session: Session,
-        table: Table,
+        table: TargetTable,
         columns: Sequence[Column],
         format: ArrowFormat | None,
         *,
@@ -42,7 +42,7 @@ class Copying:
         self._session = session
         self._table = table
         self._format = format
-        self._rows: _Rows
+        self._rows: _RowFormat
         if format is not None:
             self._rows = _ColumnsAsCsv(columns)
         else:
@@ -81,12 +81,12 @@ class Copying:
         return refusal(self._table, error, row, column)
 
 
-def refusal(table: Table, error: psycopg.Error, row: str, column: str | None) -> RowRefused:
+def refusal(table: TargetTable, error: psycopg.Error, row: str, column: str | None) -> RowRefused:
     parts = (error.diag.message_primary or str(error), error.diag.message_detail)
     return RowRefused(str(table), column, row, "; ".join(filter(None, parts)))
 
 
-class _Rows(ABC):
+class _RowFormat(ABC):
     """How records are sent in a COPY."""
 
     options: str
@@ -99,7 +99,7 @@ class _Rows(ABC):
         """Which record of the batch the server counts as this line, from 1."""
 
 
-class _ColumnsAsCsv(_Rows):
+class _ColumnsAsCsv(_RowFormat):
     # Arrow quotes every text and no null; to PostgreSQL only what is empty and not quoted is null.
     options = "FORMAT csv"
 
@@ -139,10 +139,10 @@ def _documents(batch: Batch, position: int) -> pa.Array[Any]:
     return pa.array([None if value is None else as_json(value) for value in values], pa.string())
 
 
-class _ObjectsAsText(_Rows):
+class _ObjectsAsText(_RowFormat):
     options = "FORMAT text"
 
-    def __init__(self, table: Table, columns: Sequence[Column], *, by_name: bool) -> None:
+    def __init__(self, table: TargetTable, columns: Sequence[Column], *, by_name: bool) -> None:
         self._table = table
         self._names = [column.name for column in columns]
         self._by_name = by_name

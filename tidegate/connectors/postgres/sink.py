@@ -8,8 +8,8 @@ from typing import Self
 
 from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee
 from tidegate.connectors.postgres.session import Server
-from tidegate.connectors.postgres.transactions import TransactionCommitter, TransactionWriter
-from tidegate.connectors.postgres.writers import InsertWriter, TableWriter, Target, UpsertWriter
+from tidegate.connectors.postgres.transactions import PostgresCommitter, TransactionWriter
+from tidegate.connectors.postgres.writers import InsertWriter, PostgresWriter, Target, UpsertWriter
 from tidegate.connectors.sink import Committer, SupportsCommitter, WriterContext
 from tidegate.core.durations import DurationLike, as_timedelta
 from tidegate.core.errors import ConfigError
@@ -78,7 +78,7 @@ class PostgresSink(SupportsCommitter):
             return Delivery(DeliveryGuarantee.EXACTLY_ONCE, why, commits=True)
         return Delivery(self._guarantee, "inserts again what it is given again after a failure")
 
-    def create_writer(self, context: WriterContext) -> TableWriter:
+    def create_writer(self, context: WriterContext) -> PostgresWriter:
         target = Target(
             server=Server(self._dsn),
             table=self._table,
@@ -94,7 +94,7 @@ class PostgresSink(SupportsCommitter):
         return InsertWriter(target, context, _APPLICATION)
 
     def create_committer(self, context: WriterContext) -> Committer:
-        return TransactionCommitter(Server(self._dsn), context.permit)
+        return PostgresCommitter(Server(self._dsn), context.permit)
 
     @property
     def _is_transactional(self) -> bool:

@@ -64,7 +64,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TargetTable:
     """A table that exists."""
 
     schema: str
@@ -86,7 +86,7 @@ class Table:
         return TableMismatch(str(self), problem, tuple(map(str, self.columns)), tuple(wanted))
 
 
-def look_up(session: Session, name: str) -> Table:
+def look_up(session: Session, name: str) -> TargetTable:
     """Find the table that a statement would find under this name."""
     doing = f"looking at table {name}"
     found = session.query(_TABLE, (name,), doing=doing)
@@ -102,11 +102,11 @@ def look_up(session: Session, name: str) -> Table:
     ((oid, schema, relation),) = found
     columns = tuple(Column(*row) for row in session.query(_COLUMNS, (oid,), doing=doing))
     unique = session.query(_UNIQUE_KEYS, (oid,), doing=doing)
-    return Table(schema, relation, columns, tuple(frozenset(names) for (names,) in unique))
+    return TargetTable(schema, relation, columns, tuple(frozenset(names) for (names,) in unique))
 
 
 def written_columns(
-    table: Table, format: ArrowFormat | None, names: Sequence[str] | None
+    table: TargetTable, format: ArrowFormat | None, names: Sequence[str] | None
 ) -> list[Column]:
     """The columns for the fields of a stream, in the order of the fields.
 
@@ -136,7 +136,7 @@ def written_columns(
     return chosen
 
 
-def check_keys(table: Table, columns: Sequence[Column], keys: Sequence[str]) -> None:
+def check_keys(table: TargetTable, columns: Sequence[Column], keys: Sequence[str]) -> None:
     """Rows can be updated by these keys if the table allows each of them once."""
     names = [column.name for column in columns]
     absent = [key for key in keys if key not in names]
@@ -166,7 +166,7 @@ def _is_nameless(format: ArrowFormat) -> bool:
     return format.is_scalar or is_tuple or tuple(format.field_names) == made_up
 
 
-def _column(table: Table, name: str, wanted: Sequence[str]) -> Column:
+def _column(table: TargetTable, name: str, wanted: Sequence[str]) -> Column:
     for column in table.columns:
         if column.name == name:
             if column.is_generated:
@@ -176,7 +176,7 @@ def _column(table: Table, name: str, wanted: Sequence[str]) -> Column:
 
 
 def _check_types(
-    table: Table, columns: Sequence[Column], format: ArrowFormat, wanted: Sequence[str]
+    table: TargetTable, columns: Sequence[Column], format: ArrowFormat, wanted: Sequence[str]
 ) -> None:
     types: list[pa.DataType] = list(format.schema.types)
     wrong = [

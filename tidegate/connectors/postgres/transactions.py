@@ -21,7 +21,7 @@ import psycopg
 from psycopg import sql
 
 from tidegate.connectors.postgres.session import Server, Session, failure
-from tidegate.connectors.postgres.writers import TableWriter, Target
+from tidegate.connectors.postgres.writers import PostgresWriter, Target
 from tidegate.connectors.sink import Committer, WriterContext
 from tidegate.core.errors import DatabaseFailed, InternalError, TransactionLost, UnsuitableServer
 from tidegate.core.permit import Permit
@@ -71,7 +71,7 @@ class TransactionNames:
         return subtask % context.parallelism == context.subtask
 
 
-class TransactionWriter(TableWriter):
+class TransactionWriter(PostgresWriter):
     """Writes within a transaction, which a barrier prepares."""
 
     def __init__(self, target: Target, context: WriterContext) -> None:
@@ -113,7 +113,7 @@ class TransactionWriter(TableWriter):
         return (prepared,)
 
 
-class TransactionCommitter(Committer):
+class PostgresCommitter(Committer):
     """Commits by name, on a connection that is made for the first commit."""
 
     def __init__(self, server: Server, permit: Permit) -> None:

@@ -14,7 +14,13 @@ from psycopg import sql
 
 from tidegate.connectors.postgres.copying import Copying, refusal
 from tidegate.connectors.postgres.session import Server, Session, failure
-from tidegate.connectors.postgres.table import Column, Table, check_keys, look_up, written_columns
+from tidegate.connectors.postgres.table import (
+    Column,
+    TargetTable,
+    check_keys,
+    look_up,
+    written_columns,
+)
 from tidegate.connectors.sink import CommittingWriter, WriterContext
 from tidegate.stream.batch import Batch
 
@@ -37,7 +43,7 @@ class Target:
     lock_timeout: timedelta
 
 
-class TableWriter(CommittingWriter):
+class PostgresWriter(CommittingWriter):
     """Gathers records until they are worth a COPY.
 
     A writer that failed once takes nothing any more: what it had written is rolled back, so a
@@ -73,7 +79,9 @@ class TableWriter(CommittingWriter):
         for setting in settings.items():
             session.query(_SET, setting, doing="connecting")
 
-    def _copying_to(self, session: Session, table: Table, columns: Sequence[Column]) -> Copying:
+    def _copying_to(
+        self, session: Session, table: TargetTable, columns: Sequence[Column]
+    ) -> Copying:
         return Copying(
             session,
             table,
@@ -128,20 +136,22 @@ class TableWriter(CommittingWriter):
             raise
 
 
-class InsertWriter(TableWriter):
+class InsertWriter(PostgresWriter):
     """Adds rows, which are visible from the end of each batch."""
 
     def _arrived(self, session: Session, batch: Batch) -> None:
         self._copying.copy(batch)
 
 
-class UpsertWriter(TableWriter):
+class UpsertWriter(PostgresWriter):
     """Adds rows, or updates those that have the same key; of a batch the last of a key counts."""
 
     _BATCH = sql.Identifier("pg_temp", "tidegate_batch")
     _POSITION = sql.Identifier("tidegate_position")
 
-    def _copying_to(self, session: Session, table: Table, columns: Sequence[Column]) -> Copying:
+    def _copying_to(
+        self, session: Session, table: TargetTable, columns: Sequence[Column]
+    ) -> Copying:
         keys = self._target.keys
         check_keys(table, columns, keys)
         self._table = table
@@ -170,7 +180,9 @@ class UpsertWriter(TableWriter):
             into=self._BATCH,
         )
 
-    def _statement(self, table: Table, names: Sequence[str], keys: Sequence[str]) -> sql.Composed:
+    def _statement(
+        self, table: TargetTable, names: Sequence[str], keys: Sequence[str]
+    ) -> sql.Composed:
         others = [name for name in names if name not in keys]
         updates = sql.SQL(", ").join(
             sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others

@@ -21,7 +21,7 @@ from tidegate.core.errors import (
 )
 from tidegate.core.ids import CheckpointId, JobId, new_job_id
 from tidegate.core.modes import CheckpointStorageType
-from tidegate.state.snapshot.pointers import OperatorHandle
+from tidegate.state.pointers import OperatorHandle
 from tidegate.state.snapshot.reader import CheckpointLocation, read_segment
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below, parent_and_name, shown

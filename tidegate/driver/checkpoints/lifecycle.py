@@ -52,7 +52,6 @@ from tidegate.protocol.checkpoints.instructions import (
     StopJob,
     Trigger,
 )
-from tidegate.protocol.checkpoints.restore import check_all_claimed
 from tidegate.protocol.checkpoints.restore_orders import with_restored_max_parallelism
 from tidegate.protocol.checkpoints.retained import RetainedCheckpoints
 from tidegate.protocol.job_status import JobStatus
@@ -62,6 +61,7 @@ from tidegate.protocol.messages import (
     SnapshotPlace,
 )
 from tidegate.protocol.region import Region
+from tidegate.protocol.restore import check_all_claimed
 from tidegate.storage.locations import below
 from tidegate.stream.elements import BarrierKind
 

@@ -99,7 +99,7 @@ class OpenTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Transactions:
+class SavedTransactions:
     """What a checkpoint knows of the transactions of one subtask."""
 
     current: OpenTransaction | None
@@ -129,7 +129,7 @@ class TwoPhaseCommitOperator(FunctionOperator):
         self._operator_context = context
         self._record_context = SinkFunctionContext(context.clock)
         self._state = context.operator_state.get_list_state(ListStateDescriptor(_STATE))
-        restored: list[Transactions] = list(self._state.get())
+        restored: list[SavedTransactions] = list(self._state.get())
         contexts = [each.user_context for each in restored if each.user_context is not None]
         self.function.user_context = contexts[0] if contexts else None
         super().open(context, output)
@@ -140,7 +140,7 @@ class TwoPhaseCommitOperator(FunctionOperator):
                 self._settle(transactions)
             self._current = self._begin()
 
-    def _settle(self, transactions: Transactions) -> None:
+    def _settle(self, transactions: SavedTransactions) -> None:
         for _, prepared in transactions.prepared:
             self._commit(prepared, self.function.recover_and_commit)
         if transactions.current is not None:
@@ -203,7 +203,7 @@ class TwoPhaseCommitOperator(FunctionOperator):
         return OpenTransaction(self.function.begin_transaction(), now)
 
     def _store(self) -> None:
-        known = Transactions(self._current, tuple(self._prepared), self.function.user_context)
+        known = SavedTransactions(self._current, tuple(self._prepared), self.function.user_context)
         self._state.update([known])
 
     def _commit(self, transaction: OpenTransaction, commit: Any) -> None:

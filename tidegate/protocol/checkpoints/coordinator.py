@@ -46,7 +46,7 @@ from tidegate.protocol.checkpoints.retained import RetainedCheckpoints
 from tidegate.protocol.messages import CheckpointAcknowledged, CheckpointDeclined
 from tidegate.protocol.plan import CheckpointPlan, plan_checkpoint
 from tidegate.protocol.region import Region, RegionState
-from tidegate.state.snapshot.pointers import SubtaskSnapshot
+from tidegate.state.pointers import SubtaskSnapshot
 from tidegate.storage.locations import shown
 from tidegate.stream.elements import Barrier, BarrierKind, SavepointTarget, SnapshotRequest
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.core.errors import TidegateError
 from tidegate.core.ids import CheckpointId, PipelineId
-from tidegate.state.snapshot.pointers import SubtaskSnapshot
+from tidegate.state.pointers import SubtaskSnapshot
 from tidegate.stream.elements import Barrier, SavepointTarget
 
 

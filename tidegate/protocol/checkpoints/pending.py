@@ -18,7 +18,7 @@ from tidegate.core.ids import CheckpointId, SubtaskId, VertexId
 from tidegate.protocol.assembly import CheckpointedJob, assemble
 from tidegate.protocol.messages import CheckpointAcknowledged
 from tidegate.protocol.plan import CheckpointPlan
-from tidegate.state.snapshot.pointers import SubtaskSnapshot
+from tidegate.state.pointers import SubtaskSnapshot
 from tidegate.stream.elements import Barrier
 
 

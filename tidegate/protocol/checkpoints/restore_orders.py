@@ -9,10 +9,10 @@ from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.core.ids import SlotIndex, SubtaskIndex, VertexId
 from tidegate.graph.job_graph import JobGraph, Pipeline, Vertex
-from tidegate.protocol.checkpoints.restore import Feeding, SubtaskRestore, restore_subtask
 from tidegate.protocol.messages import RestoreOrder
+from tidegate.protocol.restore import Feeding, SubtaskRestore, restore_subtask
 from tidegate.state.keys.key_groups import KeyGroupRange
-from tidegate.state.snapshot.pointers import FileSegment, KeyedStateHandle, Segment
+from tidegate.state.pointers import FileSegment, KeyedStateHandle, Segment
 
 
 def restore_orders(pipeline: Pipeline, point: Checkpoint) -> dict[SlotIndex, RestoreOrder]:

@@ -24,7 +24,7 @@ from tidegate.state.canonical.tables import (
 )
 from tidegate.state.descriptors import StateDescriptor
 from tidegate.state.keys.key_order import Runs
-from tidegate.state.snapshot.pointers import FileSegment, RowGroupHandle, StoredFile, TableHandle
+from tidegate.state.pointers import FileSegment, RowGroupHandle, StoredFile, TableHandle
 
 ROWS_PER_GROUP: Final = 1 << 16
 _BYTES_PER_GROUP: Final = 16 << 20
@@ -202,7 +202,7 @@ class OpenedTable:
     def rows(self, number: int) -> pa.RecordBatch:
         """The rows of a row group."""
         content = self.handle.row_groups[number].content
-        source = pa.PythonFile(_Part(content.offset, self._read(content)), "r")
+        source = pa.PythonFile(_FilePart(content.offset, self._read(content)), "r")
         try:
             with pq.ParquetFile(source, metadata=self._metadata) as file:
                 table = file.read_row_group(number, use_threads=False).combine_chunks()
@@ -212,7 +212,7 @@ class OpenedTable:
         return rows
 
 
-class _Part(io.RawIOBase):
+class _FilePart(io.RawIOBase):
     """A file of which only one part is there."""
 
     def __init__(self, offset: int, data: bytes) -> None:

@@ -20,7 +20,7 @@ from tidegate.types.instant import Instant
 from tidegate.types.row import make_rows, row_class
 
 
-class TupleShape(StructShape):
+class TupleStruct(StructShape):
     """Tuples of one length."""
 
     kind = "tuple"
@@ -34,7 +34,7 @@ class TupleShape(StructShape):
         return list(zip(*columns, strict=True))
 
 
-class RowShape(StructShape):
+class RowStruct(StructShape):
     """Rows with names."""
 
     kind = "row"
@@ -55,7 +55,7 @@ class RowShape(StructShape):
         return make_rows(self._row_class, zip(*columns, strict=True))
 
 
-class NamelessRowShape(RowShape):
+class NamelessRowStruct(RowStruct):
     """Rows without names."""
 
     kind = "nameless row"
@@ -79,7 +79,7 @@ class InstantShape(StructShape):
         return list(map(Instant, seconds, nanos))
 
 
-class RecordShape(StructShape):
+class ObjectStruct(StructShape):
     """Instances of a class of the user, to be read: only pickle makes them again."""
 
     kind = "record"
@@ -103,7 +103,7 @@ class RecordShape(StructShape):
 
 _STRUCTS: Final = {
     shape.kind: shape
-    for shape in (TupleShape, RowShape, NamelessRowShape, InstantShape, RecordShape)
+    for shape in (TupleStruct, RowStruct, NamelessRowStruct, InstantShape, ObjectStruct)
 }
 ANY: Final = Text()
 

@@ -12,10 +12,10 @@ from uuid import UUID
 from tidegate.state.canonical.record_shapes import (
     ANY,
     InstantShape,
-    NamelessRowShape,
-    RecordShape,
-    RowShape,
-    TupleShape,
+    NamelessRowStruct,
+    ObjectStruct,
+    RowStruct,
+    TupleStruct,
     names_of,
     numbered,
 )
@@ -108,8 +108,8 @@ def _timed(shape: Shape) -> Shape:
             return ListShape(_timed(shape.element))
         case MapShape():
             return MapShape(shape.key, _timed(shape.value))
-        case TupleShape() if len(shape.parts) == len(_TIMED):
-            return TupleShape(_TIMED, shape.parts)
+        case TupleStruct() if len(shape.parts) == len(_TIMED):
+            return TupleStruct(_TIMED, shape.parts)
     return shape
 
 
@@ -151,22 +151,22 @@ def infer(values: Sequence[Any], depth: int = 0) -> Shape | None:
 
 def _infer_record(kind: type[Any], values: list[Any], depth: int) -> Shape | None:
     if kind is tuple:
-        return _struct(TupleShape, None, values, depth)
+        return _struct(TupleStruct, None, values, depth)
     if issubclass(kind, Row):
         if kind is not row_class(kind._fields):
             return None  # of another kind than INSERT, or of a subclass
         return _struct(
-            NamelessRowShape if kind._fields is None else RowShape, kind._fields, values, depth
+            NamelessRowStruct if kind._fields is None else RowStruct, kind._fields, values, depth
         )
     names = names_of(kind)
     if names is None:
         return None
     parts = [[getattr(value, name, None) for name in names] for value in values]
-    return _struct(RecordShape, names, parts, depth)
+    return _struct(ObjectStruct, names, parts, depth)
 
 
 def _struct(
-    shape: type[TupleShape] | type[RowShape] | type[RecordShape],
+    shape: type[TupleStruct] | type[RowStruct] | type[ObjectStruct],
     names: Sequence[str] | None,
     values: Sequence[Any],
     depth: int,
@@ -194,7 +194,7 @@ def shape_of_state(descriptor: StateDescriptor | None) -> Shape | None:
     if inner is None:
         return None
     if descriptor.ttl_config is not None:
-        inner = TupleShape(_TIMED, [inner, Single("integer")])
+        inner = TupleStruct(_TIMED, [inner, Single("integer")])
     if isinstance(descriptor, ListStateDescriptor):
         return ListShape(inner)
     if isinstance(descriptor, MapStateDescriptor):
@@ -236,10 +236,10 @@ def _shape_of_record(
         return None
     names = type_info.get_field_names()
     if isinstance(type_info, RowTypeInfo):
-        return RowShape(names, known)
+        return RowStruct(names, known)
     if isinstance(type_info, TupleTypeInfo):
-        return TupleShape(names, known)
-    return RecordShape(names, known)
+        return TupleStruct(names, known)
+    return ObjectStruct(names, known)
 
 
 def _shape_of_time(type_info: TypeInformation | None) -> Shape | None:

@@ -25,12 +25,12 @@ from tidegate.state.backend import PayloadForm, StateChunk, StateMetadata
 from tidegate.state.canonical.record_shapes import numbered, shape_of_document
 from tidegate.state.canonical.shape_choice import choose_shape, shape_of_state
 from tidegate.state.canonical.shapes import Misfit, Shape, Single
-from tidegate.state.columnar.column_bytes import from_bytes, to_bytes
+from tidegate.state.chunks import Values, chunk_of, contents_of
+from tidegate.state.columns import from_bytes, to_bytes
 from tidegate.state.descriptors import StateDescriptor
 from tidegate.state.keys.key_order import Runs
 from tidegate.state.keys.key_rows import pickled_keys, stored_columns
 from tidegate.state.keys.selection import KeyColumns
-from tidegate.state.snapshot.chunks import Values, chunk_of, contents_of
 
 KEY_GROUP: Final = "key_group"
 KEY: Final = "key"

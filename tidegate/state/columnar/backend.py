@@ -19,8 +19,7 @@ from tidegate.state.backend import (
     StateMetadata,
     check_max_parallelism_unchanged,
 )
-from tidegate.state.columnar.column_bytes import from_bytes, to_bytes
-from tidegate.state.columnar.column_store import ColumnStore, take_from
+from tidegate.state.columns import ColumnStore, from_bytes, take_from, to_bytes
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.key_index import FrozenKeys, KeyIndex
 from tidegate.state.keys.word_index import Slots

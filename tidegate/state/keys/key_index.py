@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.state.columnar.column_store import ColumnStore, take_from
+from tidegate.state.columns import ColumnStore, take_from
 from tidegate.state.keys.hash_columns import Hashes, fold_hashes, hash_column
 from tidegate.state.keys.key_order import KeyOrder, OrderedKeys, in_parts
 from tidegate.state.keys.key_words import can_be_words, words_of, words_per_key

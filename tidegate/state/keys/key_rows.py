@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tidegate.state.columnar.column_bytes import from_bytes, to_bytes
+from tidegate.state.columns import from_bytes, to_bytes
 from tidegate.state.keys.hash_columns import Hashes, hash_values
 from tidegate.state.keys.key_bytes import NEVER_NAN, with_one_nan
 from tidegate.state.keys.key_index import FrozenKeys, KeyIndex

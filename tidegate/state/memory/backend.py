@@ -16,14 +16,14 @@ from tidegate.state.backend import (
     StateMetadata,
     check_max_parallelism_unchanged,
 )
+from tidegate.state.chunks import as_column, table_chunks, timer_chunks, unpickled
 from tidegate.state.evolution import Conversion
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.key_rows import KeySnapshot, ObjectKeys
 from tidegate.state.keys.selection import KeyColumns
 from tidegate.state.memory.expiring_handles import Lifetime
 from tidegate.state.memory.row_backend import EVENT_TIMERS, PROCESSING_TIMERS, SlotBackend
-from tidegate.state.memory.tables import Table, filled_slots
-from tidegate.state.snapshot.chunks import as_column, table_chunks, timer_chunks, unpickled
+from tidegate.state.memory.tables import StateTable, filled_slots
 from tidegate.state.timers import Timer, TimerQueue
 
 _FEW_SLOTS: Final = 1 << 12
@@ -44,10 +44,10 @@ class HashMapBackend(SlotBackend):
         self._swept: dict[str, _Sweep] = {}
         self._roomy = _FEW_SLOTS
 
-    def _new_table(self, metadata: StateMetadata) -> Table:
-        return Table(metadata, self._slots())
+    def _new_table(self, metadata: StateMetadata) -> StateTable:
+        return StateTable(metadata, self._slots())
 
-    def _convert(self, table: Table, conversion: Conversion) -> None:
+    def _convert(self, table: StateTable, conversion: Conversion) -> None:
         for slot, value in enumerate(table.values):
             if value is not None:
                 table.values[slot] = conversion(table.owned(slot, value))
@@ -115,7 +115,7 @@ class HashMapBackend(SlotBackend):
         if self._slots() > self._roomy and not any(t.frozen for t in self._tables.values()):
             self._forget_empty_slots()
 
-    def _sweep(self, table: Table, lifetime: Lifetime, slots: int) -> None:
+    def _sweep(self, table: StateTable, lifetime: Lifetime, slots: int) -> None:
         """Remove what has expired from some slots; the next call goes on where this one stops."""
         now = lifetime.now()
         sweep = self._swept.setdefault(table.metadata.name, _Sweep())
@@ -166,7 +166,7 @@ class _Sweep:
 class FrozenTable:
     """The values of one state that have not expired."""
 
-    def __init__(self, table: Table, lifetime: Lifetime | None) -> None:
+    def __init__(self, table: StateTable, lifetime: Lifetime | None) -> None:
         self.metadata = table.metadata
         self._table = table
         self._values = table.freeze()

@@ -13,7 +13,7 @@ from tidegate.core.durations import as_milliseconds
 from tidegate.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
 from tidegate.state.handles import AggregatingState, ListState, ReducingState, ValueState
 from tidegate.state.memory.handles import Handle, HashMapMapState, PlaceHolder
-from tidegate.state.memory.tables import Table
+from tidegate.state.memory.tables import StateTable
 from tidegate.state.ttl import StateTtlConfig, StateVisibility, UpdateType
 from tidegate.types.privacy import ATOMIC
 
@@ -53,7 +53,7 @@ class Lifetime:
 class _TtlHandle(Handle):
     __slots__ = ("_lifetime",)
 
-    def __init__(self, holder: PlaceHolder, table: Table, lifetime: Lifetime) -> None:
+    def __init__(self, holder: PlaceHolder, table: StateTable, lifetime: Lifetime) -> None:
         super().__init__(holder, table)
         self._lifetime = lifetime
 
@@ -113,7 +113,7 @@ class TtlReducingState(_TtlSingle, ReducingState[Any]):
     def __init__(
         self,
         holder: PlaceHolder,
-        table: Table,
+        table: StateTable,
         lifetime: Lifetime,
         descriptor: ReducingStateDescriptor,
     ) -> None:
@@ -136,7 +136,7 @@ class TtlAggregatingState(_TtlSingle, AggregatingState[Any, Any]):
     def __init__(
         self,
         holder: PlaceHolder,
-        table: Table,
+        table: StateTable,
         lifetime: Lifetime,
         descriptor: AggregatingStateDescriptor,
     ) -> None:

@@ -18,7 +18,7 @@ from tidegate.state.handles import (
     State,
     ValueState,
 )
-from tidegate.state.memory.tables import Table
+from tidegate.state.memory.tables import StateTable
 from tidegate.types.privacy import ATOMIC
 
 
@@ -34,7 +34,7 @@ class Handle(State):
 
     __slots__ = ("_holder", "_private", "_table", "_values")
 
-    def __init__(self, holder: PlaceHolder, table: Table) -> None:
+    def __init__(self, holder: PlaceHolder, table: StateTable) -> None:
         self._holder = holder
         self._table = table
         self._values = table.values
@@ -175,7 +175,7 @@ class HashMapReducingState(Handle, ReducingState[Any]):
     __slots__ = ("_reduce",)
 
     def __init__(
-        self, holder: PlaceHolder, table: Table, descriptor: ReducingStateDescriptor
+        self, holder: PlaceHolder, table: StateTable, descriptor: ReducingStateDescriptor
     ) -> None:
         super().__init__(holder, table)
         self._reduce = descriptor.reduce
@@ -198,7 +198,7 @@ class HashMapAggregatingState(Handle, AggregatingState[Any, Any]):
     __slots__ = ("_function",)
 
     def __init__(
-        self, holder: PlaceHolder, table: Table, descriptor: AggregatingStateDescriptor
+        self, holder: PlaceHolder, table: StateTable, descriptor: AggregatingStateDescriptor
     ) -> None:
         super().__init__(holder, table)
         self._function = descriptor.get_agg_function()

@@ -39,7 +39,7 @@ from tidegate.state.memory.handles import (
     HashMapReducingState,
     HashMapValueState,
 )
-from tidegate.state.memory.tables import Table
+from tidegate.state.memory.tables import StateTable
 from tidegate.state.timers import TimerQueue
 from tidegate.types.privacy import private
 from tidegate.types.typeinfo import BasicTypeInfo
@@ -73,7 +73,7 @@ class SlotBackend(KeyedStateBackend):
         self._clock = clock or SystemClock()
         self._keys: ObjectKeys | ColumnKeys | None = None
         """None until it is known what the keys are."""
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, StateTable] = {}
         self._descriptors: dict[str, StateDescriptor] = {}
 
     def places_of(self, keys: Sequence[Any], columns: KeyColumns | None = None) -> list[int]:
@@ -131,7 +131,7 @@ class SlotBackend(KeyedStateBackend):
             return TtlAggregatingState(self, table, Lifetime(table.ttl, self._clock), descriptor)
         return HashMapAggregatingState(self, table, descriptor)
 
-    def table(self, descriptor: StateDescriptor) -> Table:
+    def table(self, descriptor: StateDescriptor) -> StateTable:
         """The values of a state, for operators that loop over records by themselves."""
         name = descriptor.name
         table = self._tables.get(name)
@@ -148,11 +148,11 @@ class SlotBackend(KeyedStateBackend):
         return table
 
     @abstractmethod
-    def _new_table(self, metadata: StateMetadata) -> Table:
+    def _new_table(self, metadata: StateMetadata) -> StateTable:
         """A table with a place for every slot there is."""
 
     @abstractmethod
-    def _convert(self, table: Table, conversion: Conversion) -> None:
+    def _convert(self, table: StateTable, conversion: Conversion) -> None:
         """Convert all values of a state that was restored before it was declared."""
 
     def _expect(self, stored: StateMetadata) -> Conversion | None:
@@ -176,5 +176,5 @@ class SlotBackend(KeyedStateBackend):
     def _slots(self) -> int:
         return 0 if self._keys is None else len(self._keys)
 
-    def _lifetime(self, table: Table) -> Lifetime | None:
+    def _lifetime(self, table: StateTable) -> Lifetime | None:
         return None if table.ttl is None else Lifetime(table.ttl, self._clock)

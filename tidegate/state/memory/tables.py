@@ -15,7 +15,7 @@ from tidegate.types.privacy import private_copy
 _sharing: Final = threading.Lock()
 
 
-class Table:
+class StateTable:
     """The values of all keys of one state; None stands for no value.
 
     A frozen copy of the list shares the values. As long as it is read, `owned` gives a value that

@@ -22,7 +22,7 @@ from tidegate.state.keys.key_rows import ColumnKeys
 from tidegate.state.keys.selection import KeyColumns, KeySchema
 from tidegate.state.memory.expiring_handles import Lifetime
 from tidegate.state.memory.row_backend import EVENT_TIMERS, PROCESSING_TIMERS, SlotBackend
-from tidegate.state.memory.tables import Table
+from tidegate.state.memory.tables import StateTable
 from tidegate.state.rocksdb.entries import (
     bounds_of,
     head_of,
@@ -43,7 +43,7 @@ from tidegate.state.rocksdb.restore import (
     to_take_over,
 )
 from tidegate.state.rocksdb.snapshot import SnapshotSeries
-from tidegate.state.rocksdb.store import DEFAULT_MEMORY, LocalStore
+from tidegate.state.rocksdb.store import DEFAULT_MEMORY, SharedDatabase
 from tidegate.state.rocksdb.tables import StoredTable, UnwrittenValues
 from tidegate.state.rocksdb.timers import StoredTimerQueue
 from tidegate.state.rocksdb.working_set import WorkingSet
@@ -80,7 +80,7 @@ class RocksDBBackend(SlotBackend):
     ) -> None:
         self._queues = (StoredTimerQueue(), StoredTimerQueue())
         super().__init__(key_groups, max_parallelism, clock, *self._queues)
-        self._store = LocalStore(directory, memory // 2)
+        self._store = SharedDatabase(directory, memory // 2)
         self._budget = memory // 2
         self._set = WorkingSet()
         self._states = list(_TIMERS)
@@ -110,7 +110,7 @@ class RocksDBBackend(SlotBackend):
             for table in self._stored_tables.values():
                 table.load(known, self._store.get_many([stem + table.suffix for stem in stems]))
 
-    def _new_table(self, metadata: StateMetadata) -> Table:
+    def _new_table(self, metadata: StateMetadata) -> StateTable:
         if metadata.name not in self._numbers():
             self._states.append(metadata)
         number = self._numbers()[metadata.name]
@@ -121,7 +121,7 @@ class RocksDBBackend(SlotBackend):
             table.load(0, self._store.get_many([stem + table.suffix for stem in stems]))
         return table
 
-    def _convert(self, table: Table, conversion: Conversion) -> None:
+    def _convert(self, table: StateTable, conversion: Conversion) -> None:
         assert isinstance(table, StoredTable)
         self._write_back()
         self._states[self._numbers()[table.metadata.name]] = table.metadata
@@ -317,7 +317,7 @@ class ExpirySweep:
     An entry of a key that is in memory may go too: if it lives on there, it is written again.
     """
 
-    def __init__(self, store: LocalStore, key_groups: KeyGroupRange) -> None:
+    def __init__(self, store: SharedDatabase, key_groups: KeyGroupRange) -> None:
         self._store = store
         self._start, self._stop = bounds_of(key_groups)
         self._next = self._start

@@ -21,8 +21,8 @@ from tidegate.state.columnar.backend import (
     StateColumn,
     check_unchanged,
 )
-from tidegate.state.columnar.column_bytes import from_bytes
 from tidegate.state.columnar.column_rows import RowCodec
+from tidegate.state.columns import from_bytes
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.key_index import KeyIndex
 from tidegate.state.keys.selection import KeyColumns
@@ -31,7 +31,7 @@ from tidegate.state.rocksdb.entries import head_of, payload_of, state_suffix, st
 from tidegate.state.rocksdb.files import NATIVE_FORM, DatabaseFacts
 from tidegate.state.rocksdb.restore import CopiedDatabase, copied_rows, to_take_over
 from tidegate.state.rocksdb.snapshot import SnapshotSeries, Unwritten
-from tidegate.state.rocksdb.store import DEFAULT_MEMORY, LocalStore
+from tidegate.state.rocksdb.store import DEFAULT_MEMORY, SharedDatabase
 from tidegate.state.rocksdb.working_set import WorkingSet
 
 _SUFFIX: Final = state_suffix(0)
@@ -56,7 +56,7 @@ class RocksDBColumnarState(ColumnarState):
         memory: int = DEFAULT_MEMORY,
     ) -> None:
         super().__init__(name, declaration, keys, columns, key_groups, max_parallelism)
-        self._store = LocalStore(directory, memory // 2)
+        self._store = SharedDatabase(directory, memory // 2)
         self._budget = memory // 2
         self._set = WorkingSet()
         self._series = SnapshotSeries(self._store)

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.state.backend import PayloadForm, StateChunk, StateMetadata
-from tidegate.state.columnar.column_bytes import to_bytes
+from tidegate.state.chunks import as_column, chunk_of
 from tidegate.state.columnar.column_rows import RowCodec
+from tidegate.state.columns import to_bytes
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.key_order import runs_of
 from tidegate.state.keys.key_rows import KEYS_PER_PART, pickled_keys, stored_columns
@@ -26,7 +27,6 @@ from tidegate.state.rocksdb.entries import (
     timer_of,
 )
 from tidegate.state.rocksdb.files import DatabaseFacts, adopt
-from tidegate.state.snapshot.chunks import as_column, chunk_of
 
 
 def chunks_of_database(

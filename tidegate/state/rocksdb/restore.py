@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tidegate.state.backend import KeyedStateImage, StateChunk
+from tidegate.state.chunks import unpickled
 from tidegate.state.evolution import Conversion
 from tidegate.state.keys.hash_columns import hash_values
 from tidegate.state.keys.key_groups import KeyGroupRange
@@ -21,8 +22,7 @@ from tidegate.state.rocksdb.entries import (
     timer_stem,
 )
 from tidegate.state.rocksdb.files import NATIVE_FORM, DatabaseFacts
-from tidegate.state.rocksdb.store import LocalStore, remove
-from tidegate.state.snapshot.chunks import unpickled
+from tidegate.state.rocksdb.store import SharedDatabase, remove
 
 Entries = Iterator[tuple[bytes, bytes]]
 Numbers = Mapping[str, int]
@@ -52,7 +52,7 @@ def to_take_over(
 class CopiedDatabase:
     """The entries of some key groups of an image that is a database."""
 
-    def __init__(self, store: LocalStore, image: KeyedStateImage) -> None:
+    def __init__(self, store: SharedDatabase, image: KeyedStateImage) -> None:
         self._directory = store.fetched(image)
         self.facts = DatabaseFacts.read(self._directory)
 

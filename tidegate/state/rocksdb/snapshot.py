@@ -14,7 +14,7 @@ from tidegate.state.backend import FrozenState, NativeFile, StateChunk, StateMet
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.rocksdb.files import NATIVE_FORM, DatabaseFacts
 from tidegate.state.rocksdb.image import chunks_of_database
-from tidegate.state.rocksdb.store import LocalStore, remove
+from tidegate.state.rocksdb.store import SharedDatabase, remove
 
 
 class Unwritten(ABC):
@@ -43,7 +43,7 @@ class FrozenDatabase(FrozenState):
 
     def __init__(
         self,
-        store: LocalStore,
+        store: SharedDatabase,
         facts: DatabaseFacts,
         metadata: tuple[StateMetadata, ...],
         unwritten: Unwritten,
@@ -115,7 +115,7 @@ class FrozenDatabase(FrozenState):
 class SnapshotSeries:
     """The snapshots of one database, in order, and what is written between them."""
 
-    def __init__(self, store: LocalStore) -> None:
+    def __init__(self, store: SharedDatabase) -> None:
         self._store = store
         self._last: tuple[FrozenDatabase, Unwritten] | None = None
 

@@ -21,7 +21,7 @@ from tidegate.state.rocksdb.files import DatabaseFacts, Lives, adopt, native_fil
 DEFAULT_MEMORY: Final = 512 << 20
 
 
-class LocalStore:
+class SharedDatabase:
     """A database that lives until the backend and all snapshots have let go of it."""
 
     def __init__(self, parent: Path | None, memory: int = DEFAULT_MEMORY) -> None:

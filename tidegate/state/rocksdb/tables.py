@@ -12,7 +12,7 @@ from tidegate.state.backend import StateMetadata
 from tidegate.state.keys.hash_columns import hash_values
 from tidegate.state.keys.word_index import Slots
 from tidegate.state.memory.expiring_handles import Lifetime
-from tidegate.state.memory.tables import Table
+from tidegate.state.memory.tables import StateTable
 from tidegate.state.rocksdb.entries import (
     head_of,
     key_of,
@@ -29,7 +29,7 @@ from tidegate.types.privacy import ATOMIC
 _UNKNOWN: Final = object()
 
 
-class StoredTable(Table):
+class StoredTable(StateTable):
     """The values of the keys in memory, and what the database holds of them."""
 
     __slots__ = ("stored", "suffix")

@@ -10,7 +10,7 @@ from typing import Final
 
 from xxhash import xxh3_64
 
-from tidegate.state.snapshot.pointers import FileSegment
+from tidegate.state.pointers import FileSegment
 from tidegate.state.snapshot.writer import SnapshotWriter
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import parent_and_name

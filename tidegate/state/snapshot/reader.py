@@ -17,7 +17,7 @@ from tidegate.state.canonical.files import OpenedTable
 from tidegate.state.canonical.tables import chunk_of_table
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.key_order import Runs
-from tidegate.state.snapshot.pointers import (
+from tidegate.state.pointers import (
     ChunkHandle,
     FileSegment,
     InlineBytes,

@@ -22,7 +22,7 @@ from typing import Final
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
-from tidegate.core.errors import CheckpointAborted, StateTooLarge, StorageError
+from tidegate.core.errors import SnapshotWriteAborted, StateTooLarge, StorageError
 from tidegate.core.modes import SavepointFormat
 from tidegate.state.backend import (
     FrozenState,
@@ -35,7 +35,7 @@ from tidegate.state.canonical.files import TableWriter, directory_name
 from tidegate.state.canonical.tables import TIMERS
 from tidegate.state.descriptors import StateDescriptor
 from tidegate.state.keys.key_groups import KeyGroupRange
-from tidegate.state.snapshot.pointers import (
+from tidegate.state.pointers import (
     ChunkHandle,
     FileScope,
     FileSegment,
@@ -303,7 +303,7 @@ class SnapshotWriter:
 
     def _stop_if_canceled(self) -> None:
         if self._is_canceled():
-            raise CheckpointAborted("the checkpoint was given up while its state was written")
+            raise SnapshotWriteAborted("the checkpoint was given up while its state was written")
 
 
 class _OpenFile:
@@ -332,9 +332,9 @@ class _OpenFile:
         if self._is_closed:
             return
         self._is_closed = True
-        reason = CheckpointAborted("what was written is removed")
-        with suppress(CheckpointAborted, StorageError):
-            self._context.__exit__(CheckpointAborted, reason, None)
+        reason = SnapshotWriteAborted("what was written is removed")
+        with suppress(SnapshotWriteAborted, StorageError):
+            self._context.__exit__(SnapshotWriteAborted, reason, None)
 
 
 def _handle(chunk: StateChunk, payload: Segment) -> ChunkHandle:

@@ -8,16 +8,16 @@ from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
 from tidegate.core.errors import StateMisuse
 from tidegate.driver.upgrade_plan import plan_upgrade
 from tidegate.graph.exchanges import exchanges_of
-from tidegate.protocol.checkpoints.restore import check_in_flight
 from tidegate.protocol.checkpoints.restore_orders import (
     restore_orders,
     restored_enumerators,
     with_restored_max_parallelism,
 )
+from tidegate.protocol.restore import check_in_flight
 from tidegate.state.backend import StateMetadata
 from tidegate.state.keys.key_groups import KeyGroupRange, default_max_parallelism
 from tidegate.state.operator_state import OperatorStateFacts, Redistribution
-from tidegate.state.snapshot.pointers import (
+from tidegate.state.pointers import (
     ChannelHandle,
     InlineBytes,
     KeyedStateHandle,

@@ -4,7 +4,7 @@ import pytest
 
 from tidegate.core.errors import StateMisuse, StateTypeChanged
 from tidegate.state.columnar.backend import ColumnarState, NumberColumn, ValueColumn
-from tidegate.state.columnar.column_store import ColumnStore
+from tidegate.state.columns import ColumnStore
 from tidegate.state.keys.key_groups import KeyGroupRange, range_of
 from tidegate.state.keys.key_index import KeyIndex
 from tidegate.state.keys.stable_hash import stable_hash

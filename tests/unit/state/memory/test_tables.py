@@ -12,17 +12,17 @@ import pytest
 from tests.memory_store import MemoryStore
 from tests.properties.strategies import Point, Reading
 from tests.savepoints import stored, use
-from tidegate.core.errors import CheckpointAborted
+from tidegate.core.errors import SnapshotWriteAborted
 from tidegate.core.modes import SavepointFormat
 from tidegate.savepoint import state_reader
 from tidegate.state.canonical.files import directory_name
 from tidegate.state.canonical.shape_choice import choose_shape, infer, shape_of_state
+from tidegate.state.chunks import contents_of
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.selection import KeyColumns
 from tidegate.state.memory.backend import HashMapBackend
 from tidegate.state.rocksdb.backend import RocksDBBackend
-from tidegate.state.snapshot.chunks import contents_of
 from tidegate.state.snapshot.reader import StoredImage, resolver_in
 from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter
 from tidegate.storage.local import LocalStore
@@ -213,7 +213,7 @@ def test_tables_that_are_given_up_leave_nothing_behind(tmp_path):
     store = LocalStore(tmp_path)
     target = FileTarget(store, "sp", 0, format=SavepointFormat.CANONICAL)
     writer = SnapshotWriter(target, lambda: next(looks) > 10)
-    with pytest.raises(CheckpointAborted):
+    with pytest.raises(SnapshotWriteAborted):
         writer.write_keyed(backend.freeze(), ALL, {})
     assert [path for path in store.list() if path.endswith(".parquet")] != []
     writer.discard()

@@ -338,7 +338,7 @@ def test_the_local_directory_goes_with_its_last_user(tmp_path):
 
 
 def chunks_of_files(frozen, directory):
-    from tidegate.state.snapshot.chunks import unpickled
+    from tidegate.state.chunks import unpickled
 
     frozen.fetch(directory)
     for chunk in chunks_of_database(directory):

@@ -12,8 +12,8 @@ from tidegate.core.ids import OperatorId, SubtaskIndex
 from tidegate.graph.job_graph import Vertex
 from tidegate.state.backend import check_max_parallelism_unchanged
 from tidegate.state.keys.key_groups import KeyGroupRange
+from tidegate.state.pointers import ChannelHandle, FileSegment, KeyedStateHandle, Segment
 from tidegate.state.redistribution import Part, share_of
-from tidegate.state.snapshot.pointers import ChannelHandle, FileSegment, KeyedStateHandle, Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

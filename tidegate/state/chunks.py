@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidegate.core.errors import StateMisuse, shorten
 from tidegate.state.backend import StateChunk
-from tidegate.state.columnar.column_bytes import from_bytes, to_bytes
+from tidegate.state.columns import from_bytes, to_bytes
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.key_order import OrderedKeys, Runs, runs_of
 from tidegate.state.keys.key_rows import KEYS_PER_PART, KeySnapshot, loaded_keys

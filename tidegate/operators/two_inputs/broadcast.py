@@ -6,14 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidegate.operators.base import OperatorContext, Output
-from tidegate.operators.broadcast_context import (
-    BroadcastStates,
-    KeyedReadingContext,
-    KeyedReadingTimerContext,
-    KeyedWritingContext,
-    ReadingContext,
-    WritingContext,
-)
 from tidegate.operators.functions import (
     BroadcastProcessFunction,
     Function,
@@ -22,6 +14,14 @@ from tidegate.operators.functions import (
 from tidegate.operators.keyed import KeyedProcessOperator
 from tidegate.operators.keyed_context import KeyedContext, KeyedTimerContext, KeyedTimers
 from tidegate.operators.results import emit_tagged_outcome
+from tidegate.operators.two_inputs.broadcast_context import (
+    BroadcastStates,
+    KeyedReadingContext,
+    KeyedReadingTimerContext,
+    KeyedWritingContext,
+    ReadingContext,
+    WritingContext,
+)
 from tidegate.operators.user_code import FunctionOperator
 from tidegate.state.descriptors import MapStateDescriptor
 from tidegate.state.keys.selection import KeySelection

@@ -1,7 +1,8 @@
-"""Columns that only grow, and of which a snapshot is free."""
+"""Columns as bytes, and columns that only grow, so that a snapshot of them is free."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +11,20 @@ import pyarrow as pa
 
 _LARGEST_CHUNK: Final = 1 << 29
 """Bytes beyond which chunks are not joined: text of one chunk must stay below 2 GiB."""
+
+
+def to_bytes(columns: Sequence[pa.Array[Any]], names: Sequence[str]) -> bytes:
+    """Columns of equal length, with their names and types."""
+    rows = pa.RecordBatch.from_arrays(list(columns), names=list(names))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+    return sink.getvalue().to_pybytes()
+
+
+def from_bytes(raw: bytes) -> pa.RecordBatch:
+    """What `to_bytes` wrote."""
+    return pa.ipc.open_stream(raw).read_next_batch()
 
 
 class ColumnStore:
