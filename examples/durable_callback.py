@@ -23,8 +23,8 @@ from tidegate import (
     ValueStateDescriptor,
     durable,
 )
-from tidegate.core.errors import NotAccepted
 from tidegate.datastream.connectors.durable_sources import Emit
+from tidegate.errors import NotAccepted
 
 NUMBERS = range(1, 101)
 END = "end"

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from tidegate.connectors.splits import KnownSplits
 from tidegate.datastream.connectors.base import (
+    Batch,
     InputStatus,
+    KnownSplits,
     Poll,
     ReaderContext,
     Source,
     SourceReader,
     SplitEnumerator,
 )
-from tidegate.stream.batch import Batch
 
 
 @dataclass(frozen=True)

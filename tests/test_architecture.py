@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import inspect
 import pickle
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ TIERS = (
     ("__main__",),
     ("cli",),
     ("verify", "savepoint"),
-    ("datastream", "common"),
+    ("datastream", "common", "errors"),
     ("web",),
     ("driver",),
     ("slot",),
@@ -110,6 +111,9 @@ ROOMS = {
 WRAPPERS = {("connectors/source.py", "tidegate.connectors.durable.source.DurableSource")}
 """What a contract offers to wrap its implementations in: the one way upwards inside a room."""
 MOST_FILES = 20
+PUBLIC = ("common", "datastream", "errors", "savepoint", "testing")
+"""The rooms that programs import from, and the package itself."""
+INTERNAL = ("tidegate.datastream.execution",)
 MAY_IMPORT_PYSPARK = (
     "connectors/spark/dataframes.py",
     "connectors/spark/catalog.py",
@@ -440,6 +444,47 @@ def test_a_folder_of_many_files_is_named(tmp_path):
     for number in range(MOST_FILES + 1):
         (tmp_path / f"part_{number}.py").touch()
     assert crowded_folders(tmp_path) == [f"{tmp_path.name} has {MOST_FILES + 1} files"]
+
+
+def internal_imports(program: str) -> list[str]:
+    """What a program imports from rooms that may change at any time."""
+    found = []
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append(node.module or "")
+    return [
+        name
+        for name in found
+        if name.startswith("tidegate.")
+        and (room_of(name) not in PUBLIC or name.startswith(INTERNAL))
+    ]
+
+
+def public_programs() -> Iterator[tuple[str, str]]:
+    root = PACKAGE.parent
+    for file in sorted((root / "examples").rglob("*.py")):
+        yield f"examples/{file.name}", file.read_text(encoding="utf-8")
+    for page in sorted([*root.glob("*.md"), *(root / "docs").rglob("*.md")]):
+        blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+        for number, block in enumerate(blocks):
+            yield f"{page.name}, block {number}", block
+
+
+def test_docs_and_examples_import_nothing_internal():
+    breaches = {name: internal_imports(program) for name, program in public_programs()}
+    assert len(breaches) > 30
+    assert {name: found for name, found in breaches.items() if found} == {}
+
+
+def test_an_internal_import_of_a_program_is_named():
+    program = "import tidegate.core.ids\nfrom tidegate.errors import UserError\n"
+    program += "def f():\n    from tidegate.datastream.execution.executor import Executor\n"
+    assert internal_imports(program) == [
+        "tidegate.core.ids",
+        "tidegate.datastream.execution.executor",
+    ]
 
 
 def modules_with_all(package: Path) -> list[str]:

@@ -15,8 +15,15 @@ from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
 from tidegate.core.permit import Permit
 from tidegate.core.poison import PoisonOrders
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
-from tidegate.operators.endpoints.operators import SliceReport, SourceOperator
+from tidegate.operators.endpoints.operators import SinkOperator, SliceReport, SourceOperator
+from tidegate.operators.keyed import KeyedProcessOperator
 from tidegate.operators.poison import guarded
+from tidegate.operators.stateless import (
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+    ProcessOperator,
+)
 from tidegate.state.keys.key_groups import default_max_parallelism, range_of
 from tidegate.state.operator_state import FrozenOperatorState, OperatorStateStore
 from tidegate.state.redistribution import put_together, share_of
@@ -24,6 +31,18 @@ from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, BarrierKind, SnapshotRequest, Watermark
 from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.typeinfo import TypeInformation
+
+__all__ = [
+    "FilterOperator",
+    "FlatMapOperator",
+    "HarnessSnapshot",
+    "KeyedProcessOperator",
+    "MapOperator",
+    "OperatorHarness",
+    "ProcessOperator",
+    "SinkOperator",
+    "SourceOperator",
+]
 
 
 @dataclass(frozen=True, slots=True)

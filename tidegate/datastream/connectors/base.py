@@ -1,7 +1,14 @@
-"""The contracts of sources and sinks."""
+"""The contracts of sources and sinks, and what helps to implement them."""
 
-from tidegate.connectors.guarantee import DeliveryGuarantee
-from tidegate.connectors.sink import Sink, SinkWriter, WriterContext
+from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee, Replay
+from tidegate.connectors.sink import (
+    Committer,
+    CommittingWriter,
+    Sink,
+    SinkWriter,
+    SupportsCommitter,
+    WriterContext,
+)
 from tidegate.connectors.source import (
     Boundedness,
     InputStatus,
@@ -11,17 +18,32 @@ from tidegate.connectors.source import (
     SourceReader,
     SplitEnumerator,
 )
+from tidegate.connectors.splits import Cursor, KnownSplits, SequentialReader
+from tidegate.core.permit import Permit
+from tidegate.stream.batch import Batch
+from tidegate.types.arrow import ArrowFormat
 
 __all__ = [
+    "ArrowFormat",
+    "Batch",
     "Boundedness",
+    "Committer",
+    "CommittingWriter",
+    "Cursor",
+    "Delivery",
     "DeliveryGuarantee",
     "InputStatus",
+    "KnownSplits",
+    "Permit",
     "Poll",
     "ReaderContext",
+    "Replay",
+    "SequentialReader",
     "Sink",
     "SinkWriter",
     "Source",
     "SourceReader",
     "SplitEnumerator",
+    "SupportsCommitter",
     "WriterContext",
 ]
