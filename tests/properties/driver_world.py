@@ -16,6 +16,7 @@ from tidegate.checkpoint.metadata import decode
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.core.errors import DirectoryTaken, StorageError
 from tidegate.core.ids import CheckpointId
+from tidegate.core.workers import Threads
 from tidegate.driver.checkpoints.store_thread import PublicationSettled, StoreThread
 from tidegate.protocol.checkpoints.instructions import (
     Publish,
@@ -127,7 +128,7 @@ class Driver:
         self._completed = list(self._store.retained().checkpoints)
         self._settled: queue.SimpleQueue[PublicationSettled] = queue.SimpleQueue()
         self._publisher = StoreThread(self._store, PATIENCE)
-        self._publisher.start(self._settled.put)
+        self._publisher.start(self._settled.put, Threads())
         try:
             self._restart()
             while self._position < RECORDS or self._pending:

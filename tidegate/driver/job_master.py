@@ -6,7 +6,7 @@ import logging
 import queue
 import random
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +32,7 @@ from tidegate.core.ids import (
     PipelineId,
     SlotIndex,
 )
+from tidegate.core.workers import Threads, Workers
 from tidegate.driver.checkpoints.lifecycle import CancelJob, Effect, JobCheckpoints
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.checkpoints.store_thread import (
@@ -129,6 +130,9 @@ class JobMaster:
         exchange: Exchange,
         clock: Clock,
         outputs: DriverOutputs,
+        *,
+        workers: Workers | None = None,
+        inbox: queue.SimpleQueue[Event] | None = None,
     ) -> None:
         graph = checkpoints.graph
         self.checkpoints = checkpoints
@@ -142,7 +146,8 @@ class JobMaster:
         self._cluster = cluster
         self._clock = clock
         self._outputs = outputs
-        self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._workers = workers or Threads()
+        self._inbox = inbox or queue.SimpleQueue()
         self._slots = Slots(
             graph.slots,
             package,
@@ -155,7 +160,12 @@ class JobMaster:
         )
         self._drivers = {
             pipeline.id: PipelineDriver(
-                pipeline, exchange, settings, self._inbox.put, checkpoints.for_enumerators
+                pipeline,
+                exchange,
+                settings,
+                self._inbox.put,
+                checkpoints.for_enumerators,
+                self._workers,
             )
             for pipeline in graph.pipelines
         }
@@ -243,23 +253,33 @@ class JobMaster:
     # --- the loop ---------------------------------------------------------------------------
 
     def _run(self) -> None:
+        life = self.live()
+        with suppress(StopIteration):
+            patience = next(life)
+            while True:
+                try:
+                    event = self._inbox.get(timeout=patience)
+                except queue.Empty:
+                    event = None
+                patience = life.send(event)
+
+    def live(self) -> Generator[float, Event | None, None]:
+        """Yields for how long it may wait for the next event, and takes it: None if none came."""
         try:
-            self.checkpoints.start(self._inbox.put, self._regions)
+            self.checkpoints.start(self._inbox.put, self._regions, self._workers)
             self._cluster.start(self._inbox.put)
             self._slots.start()
             while not self._is_over():
-                try:
-                    self._handle(self._inbox.get(timeout=self._patience()))
-                except queue.Empty:
-                    pass  # nothing happened but time
+                event = yield self._patience()
+                if event is not None:
+                    self._handle(event)
                 self._look_at_the_clock()
                 self.chronicle.is_now(self.status, self._clock.time())
         except Exception as error:
             _log.exception("the job master failed")
             self._failure = self._failure or InternalError(f"{type(error).__name__}: {error}")
             self.chronicle.failed(self._clock.time(), self._failure)
-        finally:
-            self._end()
+        self._end()
 
     def _patience(self) -> float:
         wall, now = self._clock.time(), self._clock.monotonic()

@@ -1,10 +1,8 @@
-"""Runs the steps of one pipeline, one at a time, on a thread of its own."""
+"""Runs the steps of one pipeline, one at a time, with a worker of its own."""
 
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from tidegate.core.ids import (
     VertexId,
 )
 from tidegate.core.poison import PoisonOrders
+from tidegate.core.workers import Threads, Workers
 from tidegate.driver.checkpoints.restoring import Restoring
 from tidegate.driver.split_enumerator import SplitAssigner
 from tidegate.exchange.contract import Exchange, StepBroken
@@ -98,6 +97,7 @@ class PipelineDriver:
         settings: Settings,
         post: Callable[[StepEvent], None],
         job: EnumeratorContext | None = None,
+        workers: Workers | None = None,
     ) -> None:
         self.pipeline = pipeline
         self._job = job
@@ -122,12 +122,7 @@ class PipelineDriver:
         self._assigner: SplitAssigner | None = None
         self._request: StepRequest | None = None
         self._slice = self._fresh_slice()
-        self._steps: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        # A daemon, unlike the threads of an executor: a step that never returns holds up nobody.
-        self._thread = threading.Thread(
-            target=self._run_steps, name=f"tidegate-steps-{pipeline.id}", daemon=True
-        )
-        self._thread.start()
+        self._worker = (workers or Threads()).start(f"tidegate-steps-{pipeline.id}")
 
     def deploy(
         self, point: Checkpoint | None, place: SnapshotPlace, poison: PoisonOrders | None
@@ -188,7 +183,7 @@ class PipelineDriver:
         for barrier in barriers:
             self._position.triggered(barrier.checkpoint_id, self.records_in)
         assert self._assigner is not None
-        self._steps.put(partial(self._run, order, dict(slots), self._assigner, barriers))
+        self._worker.post(partial(self._run, order, dict(slots), self._assigner, barriers))
 
     def cancel_step(self) -> None:
         self._exchange.cancel_step(self.pipeline)
@@ -234,15 +229,7 @@ class PipelineDriver:
     def close(self) -> None:
         """Close the enumerators; what does not return is left to itself."""
         self._close_assigner()
-        self._steps.put(None)
-        self._thread.join(self._engine.cancellation_timeout.total_seconds())
-
-    def _run_steps(self) -> None:
-        while (step := self._steps.get()) is not None:
-            try:
-                step()
-            except Exception:
-                _log.exception("an enumerator of pipeline %s cannot be closed", self.pipeline.id)
+        self._worker.stop(self._engine.cancellation_timeout.total_seconds())
 
     def _run(
         self,
@@ -263,16 +250,22 @@ class PipelineDriver:
             )
             self._post(EnumerationFailed(self.pipeline.id, order.attempt, failure))
             return
-        started = time.monotonic()
+        ended = partial(self._ended, order, time.monotonic())
         try:
-            outcomes = self._exchange.run_step(self.pipeline, request, slots)
+            self._exchange.run_step(self.pipeline, request, slots, ended)
         except Exception as error:
-            broken = isinstance(error, StepBroken)
-            reason = str(error) if broken else f"{type(error).__name__}: {error}"
-            self._post(StepBroke(self.pipeline.id, order.attempt, order.step, reason))
-            return
-        seconds = time.monotonic() - started
-        self._post(StepThrough(self.pipeline.id, order.attempt, order.step, outcomes, seconds))
+            ended(error)
+
+    def _ended(
+        self, order: RunStep, started: float, answer: Sequence[StepOutcome] | Exception
+    ) -> None:
+        place = self.pipeline.id, order.attempt, order.step
+        if isinstance(answer, StepBroken):
+            self._post(StepBroke(*place, str(answer)))
+        elif isinstance(answer, Exception):
+            self._post(StepBroke(*place, f"{type(answer).__name__}: {answer}"))
+        else:
+            self._post(StepThrough(*place, answer, time.monotonic() - started))
 
     def _request_for(
         self, order: RunStep, assigner: SplitAssigner, barriers: tuple[Barrier, ...]
@@ -299,7 +292,7 @@ class PipelineDriver:
 
     def _close_assigner(self) -> None:
         if self._assigner is not None:
-            self._steps.put(self._assigner.close)
+            self._worker.post(self._assigner.close)
             self._assigner = None
 
 

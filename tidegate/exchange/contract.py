@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from tidegate.core.ids import Address, SlotIndex
 from tidegate.graph.job_graph import Pipeline
 from tidegate.protocol.messages import StepOutcome, StepRequest
 
+StepAnswer = Callable[["Sequence[StepOutcome] | StepBroken"], None]
+
 
 class Exchange(Protocol):
     """Moves one step of a pipeline through its slots: deliver every unit, fetch its answer."""
 
     def run_step(
-        self, pipeline: Pipeline, request: StepRequest, slots: Mapping[SlotIndex, Address]
-    ) -> Sequence[StepOutcome]:
-        """Run all levels and return what each slot says.
+        self,
+        pipeline: Pipeline,
+        request: StepRequest,
+        slots: Mapping[SlotIndex, Address],
+        answer: StepAnswer,
+    ) -> None:
+        """Run all levels and answer with what each slot says, before it returns or later.
 
-        Raises:
-            StepBroken: the exchange itself failed; the step may be run again.
+        StepBroken, as an answer or raised, says that the exchange itself failed: the step may be
+        run again.
         """
         ...
 
     def cancel_step(self, pipeline: Pipeline) -> None:
-        """Make a running `run_step` of this pipeline return or raise soon."""
+        """Make a running step of this pipeline end soon."""
 
 
 class StepBroken(Exception):

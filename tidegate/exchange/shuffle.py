@@ -11,17 +11,17 @@ A step task never fails for a reason of ours: a slot out of reach is a mark that
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tidegate.core.ids import Address, JobId, Level, SlotIndex
-from tidegate.exchange.contract import StepBroken
+from tidegate.exchange.contract import StepAnswer, StepBroken
 from tidegate.exchange.step_task import StageTask, same_slot
 from tidegate.graph.job_graph import Pipeline
-from tidegate.protocol.messages import StepOutcome, StepRequest, UnitOrder
+from tidegate.protocol.messages import StepRequest, UnitOrder
 from tidegate.transport.shipping import to_slot
 from tidegate.transport.spark_errors import reason_of, spark_may_be_gone
 
@@ -39,9 +39,13 @@ class ShuffleExchange:
         self._bases: dict[int, RDD[int]] = {}
 
     def run_step(
-        self, pipeline: Pipeline, request: StepRequest, slots: Mapping[SlotIndex, Address]
-    ) -> Sequence[StepOutcome]:
-        """See `tidegate.driver.cluster.Exchange`."""
+        self,
+        pipeline: Pipeline,
+        request: StepRequest,
+        slots: Mapping[SlotIndex, Address],
+        answer: StepAnswer,
+    ) -> None:
+        """See `Exchange`."""
         context, width = self._context, pipeline.slots
         addresses = tuple(slots.get(SlotIndex(i)) for i in range(width))
         stages = _stages(pipeline, request, addresses, self._secret)
@@ -58,7 +62,7 @@ class ShuffleExchange:
                 moving.cleanShuffleDependencies(False)
         except (Py4JError, PySparkException) as failure:
             raise StepBroken(reason_of(failure)) from failure
-        return outcomes
+        answer(outcomes)
 
     def cancel_step(self, pipeline: Pipeline) -> None:
         with spark_may_be_gone():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from tidegate.core.ids import (
 )
 from tidegate.core.permit import Permit
 from tidegate.core.poison import PoisonOrders
+from tidegate.core.workers import Threads, Workers
 from tidegate.exchange.codec import decode
 from tidegate.exchange.spill import SpillStore, loaded
 from tidegate.graph.job_graph import ChainedOperator, Edge, JobGraph, Vertex
@@ -78,6 +79,7 @@ class HostServices:
     spill_threshold: int
     send: Callable[[SlotMessage], None]
     permit: Permit = Permit()
+    workers: Workers = field(default_factory=Threads)
 
 
 class PipelineHost:
@@ -109,7 +111,9 @@ class PipelineHost:
                 restore, lambda size: services.send(StateRead(pipeline, attempt, size))
             )
         )
-        self._snapshotter = Snapshotter(attempt, snapshots, services.send, services.permit)
+        self._snapshotter = Snapshotter(
+            attempt, snapshots, services.send, services.permit, services.workers
+        )
         self._place = snapshots
         location = None if restore is None else restore.location
         self._restored_directory = None if location is None else location.job_directory

@@ -6,7 +6,6 @@ mailbox of its pipeline alone. What may be done is decided by the slot machine.
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from tidegate.core.clock import Clock
 from tidegate.core.errors import InternalError, TidegateError, UserError
 from tidegate.core.ids import Attempt, CheckpointId, PipelineId, SlotIndex, SubtaskIndex
 from tidegate.core.permit import Permit
+from tidegate.core.workers import Alarm, Threads, Workers
 from tidegate.exchange.codec import encode
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import (
@@ -72,11 +72,13 @@ class SlotHost:
         now: Callable[[], float] = time.monotonic,
         closing_seconds: float = 180.0,
         on_stuck: Callable[[], None] | None = None,
+        workers: Workers | None = None,
     ) -> None:
         self.slot = incarnation.slot
         self.send = send
         self.clock = clock
         self.work_directory = work_directory
+        self.workers = workers or Threads()
         self.permit = Permit(self._has_lease)
         self.is_over = threading.Event()
         """Set when the process must end."""
@@ -181,11 +183,10 @@ class SlotHost:
             return
         if pipeline not in self._pipelines:
             self._pipelines[pipeline] = _Hosted(self, package, pipeline)
-        # If user code of an older attempt does not return only another process can go on.
-        watch = threading.Timer(self._closing_seconds, self._on_stuck)
-        watch.daemon = True
         with self._lock:
             if self._machine.deploy(pipeline, order.attempt):
+                # If user code of an older attempt does not return only another process can go on.
+                watch = self.workers.later(self._closing_seconds, self._on_stuck)
                 self._pipelines[pipeline].deploy(order, watch)
             self._answer_who_can_be()
 
@@ -233,17 +234,19 @@ class _Hosted:
             send=slot.send,
             spill_threshold=package.settings["tidegate.slot.spill-threshold"].get_bytes(),
             permit=slot.permit,
+            workers=slot.workers,
         )
         self._host: PipelineHost | None = None
-        self._watch: threading.Timer | None = None
+        self._watch: Alarm | None = None
         """Runs until the mailbox has got round to the last attempt."""
-        self.mailbox = Mailbox(f"tidegate-pipeline-{pipeline}", self._look_around, _IDLE_SECONDS)
+        self.mailbox = slot.workers.start(
+            f"tidegate-pipeline-{pipeline}", self._look_around, _IDLE_SECONDS
+        )
 
-    def deploy(self, order: Deploy, watch: threading.Timer) -> None:
+    def deploy(self, order: Deploy, watch: Alarm) -> None:
         if self._watch is not None:
             self._watch.cancel()
         self._watch = watch
-        watch.start()
         self.mailbox.post(lambda: self._open(order, watch))
 
     def run(
@@ -283,7 +286,7 @@ class _Hosted:
             assert self._host is not None
             self._host.abort_checkpoint(checkpoint_id)
 
-    def _open(self, order: Deploy, watch: threading.Timer) -> None:
+    def _open(self, order: Deploy, watch: Alarm) -> None:
         watch.cancel()
         attempt = order.attempt
         if not self._slot.ask(lambda machine, now: machine.open(self._pipeline, attempt, now)):
@@ -347,41 +350,6 @@ class _Hosted:
 
     def _deliver(self, subtask: SubtaskIndex, collector: str, batch: Batch) -> None:
         self._send(Collected(collector, subtask, bytes(encode(batch))))
-
-
-class Mailbox:
-    """The one thread that runs the operator code of a pipeline: what is posted, in order.
-
-    It calls `on_idle` now and then while there is nothing.
-    """
-
-    def __init__(self, name: str, on_idle: Callable[[], None], idle_seconds: float) -> None:
-        self._actions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._on_idle = on_idle
-        self._idle_seconds = idle_seconds
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def post(self, action: Callable[[], None]) -> None:
-        """Run this after everything that was posted before; it must not raise."""
-        self._actions.put(action)
-
-    def stop(self, timeout: float) -> bool:
-        """Let what was posted finish, then end; False when user code did not return in time."""
-        self._actions.put(None)
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                action = self._actions.get(timeout=self._idle_seconds)
-            except queue.Empty:
-                self._on_idle()
-                continue
-            if action is None:
-                return
-            action()
 
 
 def _unreadable(slot: SlotIndex, error: Exception) -> UserError:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import queue
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tidegate.checkpoint.layout import TASK_OWNED, directory_of
 from tidegate.checkpoint.statistics import SubtaskStatistics
@@ -15,6 +14,7 @@ from tidegate.core.errors import InternalError, SnapshotWriteAborted, TidegateEr
 from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskId
 from tidegate.core.permit import Permit
+from tidegate.core.workers import Workers
 from tidegate.operators.base import NeededFiles
 from tidegate.protocol.messages import (
     CheckpointAcknowledged,
@@ -92,7 +92,7 @@ class FrozenSubtask:
 
 
 class Snapshotter:
-    """The one thread of a pipeline and attempt that writes state."""
+    """Writes the state of a pipeline and attempt, with a worker of its own."""
 
     def __init__(
         self,
@@ -100,22 +100,21 @@ class Snapshotter:
         place: SnapshotPlace,
         send: Callable[[SlotMessage], None],
         permit: Permit,
+        workers: Workers,
     ) -> None:
         self._permit = permit
         self._attempt = attempt
         self._place = place
         self._send = send
         self._store = None if place.directory is None else open_store(place.directory)
-        self._orders: queue.SimpleQueue[FrozenSubtask | None] = queue.SimpleQueue()
         self._aborted: set[CheckpointId] = set()
         self._stored: dict[CheckpointId, dict[tuple[SubtaskId, OperatorId], _Shared]] = {}
         self._is_closed = False
-        self._thread = threading.Thread(target=self._run, name="tidegate-snapshots", daemon=True)
-        self._thread.start()
+        self._worker = workers.start("tidegate-snapshots")
 
     def write(self, frozen: FrozenSubtask) -> None:
         """Write this when everything before it is written, then acknowledge."""
-        self._orders.put(frozen)
+        self._worker.post(partial(self._take, frozen))
 
     def decline(
         self,
@@ -154,15 +153,13 @@ class Snapshotter:
         A storage that does not answer is not waited for: what it still takes is of an old attempt.
         """
         self._is_closed = True
-        self._orders.put(None)
-        self._thread.join(_PATIENCE_WITH_STORAGE)
+        self._worker.stop(_PATIENCE_WITH_STORAGE)
 
-    def _run(self) -> None:
-        while (frozen := self._orders.get()) is not None:
-            try:
-                self._write(frozen)
-            finally:
-                frozen.release()
+    def _take(self, frozen: FrozenSubtask) -> None:
+        try:
+            self._write(frozen)
+        finally:
+            frozen.release()
 
     def _write(self, frozen: FrozenSubtask) -> None:
         number = frozen.barrier.checkpoint_id

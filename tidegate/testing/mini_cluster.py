@@ -11,7 +11,7 @@ import queue
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tidegate.core.clock import Clock, SystemClock
@@ -24,7 +24,7 @@ from tidegate.driver.collectors import Collectors
 from tidegate.driver.job_handle import JobHandle, Replan
 from tidegate.driver.job_master import JobMaster
 from tidegate.driver.live_line import Console
-from tidegate.exchange.contract import StepBroken
+from tidegate.exchange.contract import StepAnswer, StepBroken
 from tidegate.graph.job_graph import JobGraph, Pipeline
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import (
@@ -128,8 +128,12 @@ class MiniCluster:
     # --- the exchange -----------------------------------------------------------------------
 
     def run_step(
-        self, pipeline: Pipeline, request: StepRequest, slots: Mapping[SlotIndex, Address]
-    ) -> Sequence[StepOutcome]:
+        self,
+        pipeline: Pipeline,
+        request: StepRequest,
+        slots: Mapping[SlotIndex, Address],
+        answer: StepAnswer,
+    ) -> None:
         wire = to_slot(request)
         inputs: dict[int, list[Packet]] = {i: [] for i in range(pipeline.slots)}
         marks: list[FailureMark] = []
@@ -140,18 +144,18 @@ class MiniCluster:
             arriving, inputs = inputs, {i: [] for i in range(pipeline.slots)}
             marking, marks = marks, []
             for i in range(pipeline.slots):
-                answer = self._run_unit(
+                unit = self._run_unit(
                     SlotIndex(i), pipeline, key, arriving[i], marking, pickle.loads(wire)
                 )
-                if isinstance(answer, SlotOutOfReach):
-                    marks.append(FailureMark(answer.slot, answer.as_error()))
-                    reports[i] = answer
+                if isinstance(unit, SlotOutOfReach):
+                    marks.append(FailureMark(unit.slot, unit.as_error()))
+                    reports[i] = unit
                     continue
-                for packet in answer.packets:
+                for packet in unit.packets:
                     inputs[packet.header.target_subtask].append(packet)
-                marks += answer.marks
-                reports[i] = answer.report
-        return list(reports.values())
+                marks += unit.marks
+                reports[i] = unit.report
+        answer(list(reports.values()))
 
     def cancel_step(self, pipeline: Pipeline) -> None:
         """Whoever waits for a slot that does not answer waits no longer."""

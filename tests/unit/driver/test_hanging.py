@@ -16,6 +16,7 @@ from tidegate.checkpoint.store import CheckpointStore
 from tidegate.connectors.splits import KnownSplits
 from tidegate.core.errors import DirectoryTaken, ExternalError, JobCanceled, StorageError
 from tidegate.core.ids import CheckpointId
+from tidegate.core.workers import Threads
 from tidegate.driver.checkpoints.store_thread import StoreThread
 from tidegate.protocol.checkpoints.instructions import (
     Publish,
@@ -129,7 +130,7 @@ def test_what_was_published_when_another_driver_had_taken_over_is_not_announced(
     events = queue.SimpleQueue()
     store = CheckpointStore(Forgetful())
     thread = StoreThread(store, PATIENCE)
-    thread.start(events.put)
+    thread.start(events.put, Threads())
     thread.carry_out(Publish(Checkpoint(metadata_of(1), None), Barrier(CheckpointId(1), 0.0)))
     assert isinstance(events.get(timeout=PATIENCE).error, DirectoryTaken)
     thread.close()

@@ -250,11 +250,11 @@ class BreakingExchange(MiniCluster):
         self.errors = list(errors)
         self.steps = []
 
-    def run_step(self, pipeline, request, slots):
+    def run_step(self, pipeline, request, slots, answer):
         self.steps.append(request.step)
         if self.errors:
             raise self.errors.pop(0)
-        return super().run_step(pipeline, request, slots)
+        super().run_step(pipeline, request, slots, answer)
 
 
 def test_a_step_that_spark_could_not_run_is_run_again_under_its_number(start):
@@ -479,12 +479,14 @@ class SlowToReturn(MiniCluster):
 
         super().start(watch)
 
-    def run_step(self, pipeline, request, slots):
-        outcomes = super().run_step(pipeline, request, slots)
-        if request.step == 1:
-            Late.is_there.set()
-            self.calls.get(timeout=PATIENCE)
-        return outcomes
+    def run_step(self, pipeline, request, slots, answer):
+        def answer_late(outcomes):
+            if request.step == 1:
+                Late.is_there.set()
+                self.calls.get(timeout=PATIENCE)
+            answer(outcomes)
+
+        super().run_step(pipeline, request, slots, answer_late)
 
 
 def test_a_call_that_comes_before_the_step_is_seen_to_end_is_not_lost(start):

@@ -6,6 +6,7 @@ from tidegate.core.errors import StateMisuse
 from tidegate.core.ids import OperatorId, SubtaskId
 from tidegate.core.modes import SavepointFormat
 from tidegate.core.permit import Permit
+from tidegate.core.workers import Threads
 from tidegate.protocol.messages import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -64,7 +65,7 @@ def frozen(number=1, keyed=None, **facts):
 def snapshotter():
     messages = queue.Queue()
     place = SnapshotPlace(directory=None, inline_threshold=0, limit=1000)
-    subject = Snapshotter(7, place, messages.put, Permit())
+    subject = Snapshotter(7, place, messages.put, Permit(), Threads())
     subject.messages = messages
     yield subject
     subject.close()

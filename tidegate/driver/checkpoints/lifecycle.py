@@ -26,6 +26,7 @@ from tidegate.core.modes import (
     RestoreMode,
     RuntimeExecutionMode,
 )
+from tidegate.core.workers import Workers
 from tidegate.driver.checkpoints.home import CheckpointHome, open_home, take_over
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder, SnapshotOrders
 from tidegate.driver.checkpoints.store_thread import (
@@ -188,11 +189,14 @@ class JobCheckpoints:
         )
 
     def start(
-        self, post: Callable[[CheckpointEvent], None], regions: Mapping[PipelineId, Region]
+        self,
+        post: Callable[[CheckpointEvent], None],
+        regions: Mapping[PipelineId, Region],
+        workers: Workers,
     ) -> None:
         """Begin to take checkpoints of these pipelines; what happens to them is posted."""
         self._regions = regions
-        self._store.start(post)
+        self._store.start(post, workers)
         for surplus in self.retained.trim():
             # Its driver died after it had published the next one.
             self._store.carry_out(Discard(surplus.checkpoint_id))

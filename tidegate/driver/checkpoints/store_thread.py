@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import assert_never
 
 from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.memory_store import MemoryCheckpointStore
 from tidegate.checkpoint.savepoints import dispose, publish_savepoint, remove_savepoint
 from tidegate.checkpoint.store import CheckpointStore
-from tidegate.core.errors import DirectoryTaken, InternalError, StorageError, TidegateError
+from tidegate.core.errors import InternalError, StorageError, TidegateError
 from tidegate.core.ids import CheckpointId
+from tidegate.core.workers import Action, Worker, Workers
 from tidegate.protocol.checkpoints.instructions import (
     Abandon,
     Discard,
@@ -64,65 +65,65 @@ class StoreThread:
         """Seconds after which `close` waits no longer for something that is being done."""
         self._busy_since = 0.0
         self._post: Callable[[CheckpointEvent], None] = lambda event: None
-        self._orders: queue.SimpleQueue[StoreOrder | Callable[[], object] | None]
-        self._orders = queue.SimpleQueue()
-        self._is_hurried = threading.Event()
+        self._is_hurried = False
+        self._publishing: tuple[float, StorageError] | None = None
+        """When a publication began of which the result is unknown, and why."""
         self._given_up: dict[CheckpointId, SavepointTarget] = {}
         """Savepoints that were deleted while subtasks may still have written to them."""
-        self._thread = threading.Thread(
-            target=self._run, name="tidegate-checkpoint-store", daemon=True
-        )
+        self._worker: Worker
 
-    def start(self, post: Callable[[CheckpointEvent], None]) -> None:
+    def start(self, post: Callable[[CheckpointEvent], None], workers: Workers) -> None:
         """Begin to work; results are posted."""
         self._post = post
         self._busy_since = time.monotonic()
-        self._thread.start()
+        self._worker = workers.start("tidegate-checkpoint-store")
 
     def carry_out(self, order: StoreOrder) -> None:
         """Do this when everything before it is done."""
-        self._orders.put(order)
+        self._do(partial(self._carry_out, order))
 
     def remove(self, checkpoints: Iterable[CheckpointId]) -> None:
         """Delete these checkpoints, and the directory with them, unless a newer driver has it."""
         for checkpoint_id in checkpoints:
-            self._orders.put(Discard(checkpoint_id))
-        self._orders.put(self._store.remove_if_empty)
+            self.carry_out(Discard(checkpoint_id))
+        self._do(self._store.remove_if_empty)
 
     def hurry(self) -> None:
         """What is not known to be published by now is taken for not; nobody waits for long."""
         self._patience = min(self._patience, _HURRIED_SECONDS)
-        self._is_hurried.set()
+        self._is_hurried = True
+        self._worker.hurry()
 
     def close(self) -> None:
         """Wait until everything is done that was asked for, unless the storage hangs."""
-        self._is_hurried.set()
-        self._orders.put(self._remove_again)
-        self._orders.put(None)
-        while self._thread.is_alive():
-            left = self._busy_since + self._patience - time.monotonic()
-            if left <= 0:
-                _log.error("the storage of the checkpoints does not answer: nobody waits for it")
+        self._is_hurried = True
+        self._worker.hurry()
+        self._do(self._remove_again)
+        while (left := self._busy_since + self._patience - time.monotonic()) > 0:
+            if self._worker.stop(left):
                 return
-            self._thread.join(left)
+        _log.error("the storage of the checkpoints does not answer: nobody waits for it")
 
-    def _run(self) -> None:
-        while (order := self._orders.get()) is not None:
-            self._busy_since = time.monotonic()
-            try:
-                self._do(order)
-            except StorageError as error:
-                # What could not be deleted stays until the next start.
-                _log.warning("%s", error)
-            except Exception:
-                _log.exception("something went wrong with the store of the checkpoints")
+    def _do(self, action: Action) -> None:
+        self._worker.post(partial(self._run, action))
 
-    def _do(self, order: StoreOrder | Callable[[], object]) -> None:
+    def _run(self, action: Action) -> float | None:
+        self._busy_since = time.monotonic()
+        try:
+            return action()
+        except StorageError as error:
+            # What could not be deleted stays until the next start.
+            _log.warning("%s", error)
+        except Exception:
+            _log.exception("something went wrong with the store of the checkpoints")
+        return None
+
+    def _carry_out(self, order: StoreOrder) -> float | None:
         match order:
             case Trigger():
                 self._begin(order)
             case Publish(checkpoint, barrier):
-                self._publish(checkpoint, barrier.savepoint)
+                return self._publish(checkpoint, barrier.savepoint)
             case Discard(number):
                 self._store.discard(number)
             case Dispose(claimed):
@@ -135,7 +136,8 @@ class StoreThread:
             case Abandon(number, snapshots, is_whole):
                 self._store.abandon(number, snapshots, is_whole=is_whole)
             case _:
-                order()
+                assert_never(order)
+        return None
 
     def _begin(self, trigger: Trigger) -> None:
         error: TidegateError | None = None
@@ -145,24 +147,36 @@ class StoreThread:
             error = _as_ours(failure)
         self._post(CheckpointBegun(trigger, error))
 
-    def _publish(self, checkpoint: Checkpoint, target: SavepointTarget | None) -> None:
-        started = time.monotonic()
+    def _publish(self, checkpoint: Checkpoint, target: SavepointTarget | None) -> float | None:
+        """Called again until the result is known; nothing may be decided before."""
         error: TidegateError | None = None
+        started, unknown = self._publishing or (time.monotonic(), None)
         try:
-            if target is None:
-                self._store.publish(checkpoint.metadata)
-            else:
+            if target is not None:
                 publish_savepoint(target, checkpoint.metadata)
                 self._store.check_owned()
+            elif unknown is None:
+                self._store.publish(checkpoint.metadata)
+            elif self._store.is_published(checkpoint.checkpoint_id):
+                self._store.check_owned()
+            else:
+                error = unknown
         except StorageError as failure:
-            number = checkpoint.checkpoint_id
-            error = failure if target is not None else self._read_back(number, failure)
+            if target is None and unknown is None:
+                self._publishing = started, failure
+                return 0.0
+            if target is None and not self._is_hurried:
+                number = checkpoint.checkpoint_id
+                _log.warning("cannot see whether checkpoint %d is there: %s", number, failure)
+                return _READ_BACK_SECONDS
+            error = unknown or failure
         except Exception as failure:
             error = _as_ours(failure)
+        self._publishing = None
         if error is None:
             self._remove_again(checkpoint.checkpoint_id)
-        seconds = time.monotonic() - started
-        self._post(PublicationSettled(checkpoint, error, seconds))
+        self._post(PublicationSettled(checkpoint, error, time.monotonic() - started))
+        return None
 
     def _remove_again(self, before: CheckpointId | None = None) -> None:
         """Subtasks that have written a later checkpoint, or have ended, write to none before it."""
@@ -171,21 +185,6 @@ class StoreThread:
                 remove_savepoint(self._given_up.pop(number))
             except StorageError as error:
                 _log.warning("%s", error)
-
-    def _read_back(self, number: CheckpointId, failure: StorageError) -> TidegateError | None:
-        """Why a checkpoint is not published; nothing may be decided before this is known."""
-        while True:
-            try:
-                if not self._store.is_published(number):
-                    return failure
-                self._store.check_owned()
-                return None
-            except DirectoryTaken as taken:
-                return taken
-            except StorageError as error:
-                _log.warning("cannot see whether checkpoint %d is there: %s", number, error)
-                if self._is_hurried.wait(_READ_BACK_SECONDS):
-                    return failure
 
 
 def _as_ours(error: Exception) -> TidegateError:

@@ -1,0 +1,94 @@
+"""Threads as a dependency, so that tests can put whatever runs at the same time in any order."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+_log = logging.getLogger("tidegate.workers")
+Action = Callable[[], float | None]
+"""Returns None when it is done, else the seconds after which it wants to be called again."""
+
+
+class Worker(Protocol):
+    """Does one thing after the other: what is posted, in order."""
+
+    def post(self, action: Action) -> None:
+        """Do this after everything that was posted before; it should not raise."""
+
+    def hurry(self) -> None:
+        """Whatever wants to be called again later is called now."""
+
+    def stop(self, timeout: float) -> bool:
+        """Let what was posted finish, then end; False when it did not in this time."""
+
+
+class Alarm(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Workers(Protocol):
+    """Where threads come from."""
+
+    def start(
+        self, name: str, on_idle: Callable[[], None] | None = None, idle_seconds: float = 0.0
+    ) -> Worker:
+        """A worker that calls `on_idle` now and then while there is nothing to do."""
+
+    def later(self, seconds: float, action: Callable[[], None]) -> Alarm:
+        """Call this once, unless it is cancelled before."""
+
+
+class Threads:
+    """Threads of this process. They are daemons: one that never returns holds up nobody."""
+
+    def start(
+        self, name: str, on_idle: Callable[[], None] | None = None, idle_seconds: float = 0.0
+    ) -> Worker:
+        return _Thread(name, on_idle, idle_seconds)
+
+    def later(self, seconds: float, action: Callable[[], None]) -> Alarm:
+        timer = threading.Timer(seconds, action)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+
+class _Thread:
+    def __init__(self, name: str, on_idle: Callable[[], None] | None, idle_seconds: float) -> None:
+        self._actions: queue.SimpleQueue[Action | None] = queue.SimpleQueue()
+        self._on_idle = on_idle
+        self._idle_seconds = None if on_idle is None else idle_seconds
+        self._is_hurried = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def post(self, action: Action) -> None:
+        self._actions.put(action)
+
+    def hurry(self) -> None:
+        self._is_hurried.set()
+
+    def stop(self, timeout: float) -> bool:
+        self._actions.put(None)
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                action = self._actions.get(timeout=self._idle_seconds)
+            except queue.Empty:
+                assert self._on_idle is not None
+                self._on_idle()
+                continue
+            if action is None:
+                return
+            try:
+                while (seconds := action()) is not None:
+                    self._is_hurried.wait(seconds)
+            except Exception:
+                _log.exception("something that %s did failed", self._thread.name)
