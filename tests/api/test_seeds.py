@@ -92,7 +92,7 @@ def lines_of_the_table(messages):
     for message in messages:
         if found := re.search(r"seeks to Partition\(topic='word', offset=(\d+)\)", message):
             lines.append(f"goes back to {found[1]}")
-        elif message.startswith("pipeline 0 failed, restarting"):
+        elif message.startswith("pipeline 0 failed, restart "):
             lines.append("restarts")
         elif found := re.match("pipeline 0 failed, and so does the job: (.*)", message):
             lines.append(f"gives up: {found[1]}")

@@ -46,7 +46,10 @@ def test_fixed_delay_tries_so_many_times_and_waits_between_attempts(gaps, attemp
     failures = times(gaps)
     answers = ask(FixedDelay(attempts, timedelta(seconds=delay)), failures)
     restarts = [answer for answer in answers if isinstance(answer, Restart)]
-    assert restarts == [Restart(now + delay) for now in failures[:attempts]]
+    assert restarts == [
+        Restart(now + delay, number, attempts)
+        for number, now in enumerate(failures[:attempts], start=1)
+    ]
     assert len(answers) - len(restarts) == (len(failures) > attempts)
 
 
@@ -61,7 +64,7 @@ def test_failure_rate_ends_the_job_when_the_rate_is_exceeded(gaps, allowed, inte
         if len(recent) > allowed:
             assert isinstance(answer, GiveUp)
         else:
-            assert answer == Restart(now + delay)
+            assert answer == Restart(now + delay, len(recent), allowed, interval)
 
 
 @given(
@@ -91,7 +94,8 @@ def test_exponential_delay_grows_until_the_job_has_been_quiet_long_enough(
     ):
         now = failures[index]
         if running_since is not None and now <= running_since:
-            assert answer == Restart(running_since)  # the restart it waits for is still ahead
+            # The restart it waits for is still ahead.
+            assert answer == Restart(running_since, in_a_row, attempts)
             continue
         if running_since is not None and now - running_since >= quiet:
             in_a_row = 0
@@ -101,7 +105,7 @@ def test_exponential_delay_grows_until_the_job_has_been_quiet_long_enough(
             break
         expected = min(longest, initial * multiplier ** (in_a_row - 1))
         running_since = now + expected
-        assert answer == Restart(running_since)
+        assert answer == Restart(running_since, in_a_row, attempts)
 
 
 @given(seed=st.integers(0, 1000), jitter=st.floats(0, 1), failures=st.integers(1, 40))

@@ -197,6 +197,14 @@ class SplitEnumerator(ABC):
     def next_splits(self, parallelism: int) -> dict[int, list[Any]]:
         """Splits discovered since the last call, by the subtask that shall read them."""
 
+    def is_ready(self) -> bool:
+        """Whether `next_splits` has found out once what there is to read.
+
+        An enumerator that looks for splits in the background returns False until then. What it
+        raises before ends the job as a mistake at the start; later failures restart it.
+        """
+        return True
+
     def is_exhausted(self) -> bool:
         """Whether no further split will ever be found: readers are told `no_more_splits`."""
         return True

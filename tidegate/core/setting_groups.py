@@ -31,7 +31,7 @@ from tidegate.core.options import (
 
 MAX_PARALLELISM = 1 << 15
 _MILLISECOND = timedelta(milliseconds=1)
-_UNLIMITED = (1 << 31) - 1
+UNLIMITED = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +207,7 @@ class RestartSettings:
     exponential_attempts: int = option(
         "restart-strategy.exponential-delay.attempts-before-reset-backoff",
         integer(1),
-        _UNLIMITED,
+        UNLIMITED,
         "Restarts before the job fails, counted until the wait starts anew.",
     )
     failover: FailoverStrategy = option(

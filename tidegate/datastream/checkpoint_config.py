@@ -11,6 +11,7 @@ from tidegate.core.modes import (
     CheckpointStorageType,
     ExternalizedCheckpointRetention,
 )
+from tidegate.core.setting_groups import UNLIMITED
 from tidegate.datastream.checkpoint_storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
@@ -20,7 +21,6 @@ from tidegate.datastream.execution.job_configuration import JobConfiguration
 
 ExternalizedCheckpointCleanup: TypeAlias = ExternalizedCheckpointRetention
 """The name it had in PyFlink 1.x."""
-_UNLIMITED = (1 << 31) - 1
 
 
 class CheckpointConfig:
@@ -85,7 +85,7 @@ class CheckpointConfig:
         return int(self._get("tolerable-failed-checkpoints"))
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> Self:
-        tolerable = 0 if fail_on_checkpointing_errors else _UNLIMITED
+        tolerable = 0 if fail_on_checkpointing_errors else UNLIMITED
         return self.set_tolerable_checkpoint_failure_number(tolerable)
 
     def is_fail_on_checkpointing_errors(self) -> bool:

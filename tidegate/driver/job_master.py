@@ -9,20 +9,17 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
 from tidegate.core.errors import (
     CorruptCheckpoint,
-    DirectoryTaken,
     InternalError,
     JobCanceled,
     NotNow,
     TidegateError,
-    UserError,
-    UserFunctionError,
 )
 from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import (
@@ -88,8 +85,14 @@ from tidegate.protocol.messages import (
     Undeployed,
     Wake,
 )
-from tidegate.protocol.region import RegionFails, RegionState, RunStep
-from tidegate.protocol.restart_strategy import GiveUp, create_strategy, regions_to_reset
+from tidegate.protocol.region import Region, RegionFails, RegionState, RunStep
+from tidegate.protocol.restart_strategy import (
+    GiveUp,
+    Restart,
+    create_strategy,
+    ends_the_job,
+    regions_to_reset,
+)
 from tidegate.protocol.restore import check_in_flight
 
 _log = logging.getLogger("tidegate.job")
@@ -183,6 +186,7 @@ class JobMaster:
         patience = settings.engine.cancellation_timeout.total_seconds()
         self._closing = Closing(self._drivers, self._slots, clock, patience)
         self._look_again_at: float | None = None
+        self._next_restart: Restart | None = None
         self._failure: TidegateError | None = None
         self._is_canceled = False
         self._is_ending = False
@@ -244,7 +248,12 @@ class JobMaster:
 
     def progress(self) -> Progress:
         """May be read by any thread."""
-        return progress_of(self._drivers.values(), self.checkpoints.history.latest_completed)
+        progress = progress_of(self._drivers.values(), self.checkpoints.history.latest_completed)
+        restart = self._next_restart
+        if restart is None or self.status is not JobStatus.RESTARTING:
+            return progress
+        seconds = max(0.0, restart.at - self._clock.monotonic())
+        return replace(progress, restart=f"{restart} in {seconds:.0f} s")
 
     def vertices(self) -> tuple[VertexProgress, ...]:
         """In the order of the graph; may be read by any thread."""
@@ -330,7 +339,7 @@ class JobMaster:
                     _log.warning("step %s of pipeline %s broke: %s", step, pipeline, reason)
                 self._act(pipeline, again)
             case EnumerationFailed(pipeline, attempt, error):
-                self._act(pipeline, self._regions[pipeline].fail(attempt, error))
+                self._enumeration_failed(pipeline, attempt, error)
             case SourcesTriggered(checkpoint_id, enumerators):
                 self.checkpoints.coordinator.enumerated(checkpoint_id, enumerators)
             case CheckpointBegun() | PublicationSettled():
@@ -396,7 +405,7 @@ class JobMaster:
         if isinstance(decision, GiveUp):
             self._fail(cause)
             return
-        _log.warning("the job goes on waiting for its slots: %s", cause)
+        _log.warning("slots are missing, %s:\n%s", self._announced(decision), cause)
         waiting = tuple(
             id for id, region in self._regions.items() if region.state is RegionState.RESTARTING
         )
@@ -445,12 +454,8 @@ class JobMaster:
         region = driver.region
         is_current = region.is_opening(attempt)
         restored_from = driver.restored_from
-        is_final = isinstance(error, UserError | DirectoryTaken) and not isinstance(
-            error, UserFunctionError
-        )
-        if is_final and is_current:
-            # A setting, a declaration, or another driver of the job: no restart could mend it.
-            self._fail(error)
+        if is_current and ends_the_job(error, is_opening=True, has_run=self._has_run(region)):
+            self._fail(error, (pipeline,))
         elif not (
             isinstance(error, CorruptCheckpoint) and is_current and restored_from is not None
         ):
@@ -460,6 +465,21 @@ class JobMaster:
         else:
             # A restart would start fresh, or repeat what sinks have committed.
             self._fail(reason)
+
+    def _enumeration_failed(
+        self, pipeline: PipelineId, attempt: Attempt, error: TidegateError
+    ) -> None:
+        region = self._regions[pipeline]
+        has_run = self._has_run(region)
+        if region.is_current(attempt) and ends_the_job(
+            error, is_opening=not has_run, has_run=has_run
+        ):
+            self._fail(error, (pipeline,))
+        else:
+            self._act(pipeline, region.fail(attempt, error))
+
+    def _has_run(self, region: Region) -> bool:
+        return region.has_run or self._is_successor
 
     def _start_due_steps(self) -> None:
         if not self._outputs.has_room():
@@ -492,7 +512,10 @@ class JobMaster:
             _log.info("pipeline %s failed, and so does the job: %s", names, decision.reason)
             self._fail(cause, tuple(failures))
             return
-        _log.warning("pipeline %s failed, restarting: %s", names, cause)
+        again = self._poison.hint(cause)
+        _log.warning(
+            "pipeline %s failed, %s:\n%s%s", names, self._announced(decision), cause, again
+        )
         self.chronicle.restarted(self._clock.time(), cause, tuple(failures))
         states = {id: region.state for id, region in self._regions.items()}
         for id in {
@@ -500,6 +523,11 @@ class JobMaster:
         }:
             self._reset(id)
             self._drivers[id].deploy_at = decision.at
+
+    def _announced(self, restart: Restart) -> str:
+        """Note which restart the job waits for, and describe it."""
+        self._next_restart = restart
+        return f"{restart} in {max(0.0, restart.at - self._clock.monotonic()):.1f} s"
 
     def _reset(self, pipeline: PipelineId) -> None:
         if self._regions[pipeline].restart() is not None:

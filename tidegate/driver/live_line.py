@@ -136,6 +136,8 @@ def describe(before: Progress, now: Progress, seconds: float, wall: float) -> st
     if now.restore is not None and not now.restore.is_complete:
         read, size = byte_size(now.restore.read), byte_size(now.restore.size)
         parts.insert(0, f"restored {read} of {size}")
+    if now.restart is not None:
+        parts.insert(0, now.restart)
     if now.lag is not None or now.records_to_repeat:
         parts.append(_behind(before, now, seconds))
     if now.step_seconds is not None:

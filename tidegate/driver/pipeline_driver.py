@@ -224,6 +224,7 @@ class PipelineDriver:
             failures,
             some_ended=any(finished),
             all_ended=sum(map(len, finished)) == subtasks,
+            is_ready=self._assigner.is_ready,
         )
 
     def close(self) -> None:

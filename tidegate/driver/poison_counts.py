@@ -15,6 +15,8 @@ from tidegate.core.setting_groups import RestartSettings
 from tidegate.protocol.restart_strategy import restarts_allowed
 
 _log = logging.getLogger("tidegate.job")
+_MOST_RECORDS = 100
+"""Failures are counted for so many different records."""
 
 
 class PoisonCounts:
@@ -24,10 +26,15 @@ class PoisonCounts:
         self._skip_after = skip_after
         self._failures: dict[PoisonRecord, set[Attempt]] = {}
         self._skips: set[PoisonRecord] = set()
+        self._attempts: dict[tuple[str, ...], tuple[Attempt, int]] = {}
+        """For each record as errors show it: the last attempt that failed on it, and how many."""
 
     def failed(self, attempt: Attempt, error: TidegateError) -> None:
         """An attempt failed with this error; told twice of one attempt, it counts once."""
-        if self._skip_after is None or not isinstance(error, UserFunctionError):
+        if not isinstance(error, UserFunctionError):
+            return
+        self._count(attempt, error)
+        if self._skip_after is None:
             return
         poison = error.poison
         if poison is None or poison in self._skips:
@@ -45,11 +52,39 @@ class PoisonCounts:
                 error.args[0],
             )
 
+    def _count(self, attempt: Attempt, error: UserFunctionError) -> None:
+        if error.args[3] is None:
+            return
+        last, times = self._attempts.pop(_shown(error), (None, 0))
+        self._attempts[_shown(error)] = (attempt, times + (attempt != last))
+        if len(self._attempts) > _MOST_RECORDS:
+            del self._attempts[next(iter(self._attempts))]
+
+    def hint(self, error: TidegateError) -> str:
+        """What to add to a failure that restarts will not mend, on a line of its own; or nothing.
+
+        A job that skips such records needs no hint.
+        """
+        if self._skip_after is not None or not isinstance(error, UserFunctionError):
+            return ""
+        _, times = self._attempts.get(_shown(error), (None, 0))
+        if times < 2:
+            return ""
+        return (
+            f"\nThe job has failed on this record {times} times. Correct the code, or skip such "
+            "records: env.on_poison_record(), see docs/poison-records.md."
+        )
+
     def orders(self) -> PoisonOrders | None:
         """What the operators of the next attempt are told; None: not to look for such records."""
         if self._skip_after is None:
             return None
         return PoisonOrders(frozenset(self._skips), skips_at_once=self._skip_after == 0)
+
+
+def _shown(error: UserFunctionError) -> tuple[str, ...]:
+    """Operator, record and exception."""
+    return str(error.args[0]), str(error.args[3]), error.cause
 
 
 def warn_of_too_few_restarts(settings: RestartSettings, *, checkpointing: bool) -> None:

@@ -32,6 +32,8 @@ class Progress:
     """Of the checkpoint that the job went on from last."""
     checkpoint: CheckpointRecord | None = None
     """The last one that completed."""
+    restart: str | None = None
+    """Which restart the job waits for, after a failure, and for how long."""
 
     @property
     def behind(self) -> int:

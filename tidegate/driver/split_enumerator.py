@@ -44,6 +44,11 @@ class SplitAssigner:
         """Whether asking again can make a difference."""
         return len(self._told_all) < len(self._vertices)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether all sources have found out what there is to read."""
+        return all(enumerator.is_ready() for enumerator in list(self._enumerators.values()))
+
     def assign(self) -> Assignments:
         """Splits that were found since the last call, and who has got its last one."""
         if len(self._enumerators) < len(self._vertices):

@@ -107,6 +107,9 @@ class Region:
         self.some_ended = False
         """Whether some subtask of the attempt has processed its last record."""
         self.all_ended = False
+        self.has_run = False
+        """Whether it has started: a step was whole, in this attempt or an earlier one, and the
+        sources had found out what there is to read."""
         self._max_step_tries = max_step_tries
         self._awaited: set[SlotIndex] = set()
         self._tries = 0
@@ -168,14 +171,19 @@ class Region:
         *,
         some_ended: bool = False,
         all_ended: bool = False,
+        is_ready: bool = True,
     ) -> StepDone | RegionFails | None:
-        """The Spark job of a step succeeded; `failures` are the marks that came through it."""
+        """The Spark job of a step succeeded; `failures` are the marks that came through it.
+
+        `is_ready` says that all sources have found out what there is to read.
+        """
         if not self.runs(attempt, step):
             return None
         self.step_in_flight = None
         self.some_ended, self.all_ended = some_ended, all_ended
         if failures:
             return self.fail(attempt, failures[0])
+        self.has_run = self.has_run or is_ready
         return StepDone(step)
 
     def step_broke(

@@ -1,7 +1,7 @@
 """Whether, when and what of a failed job runs again: Flink's four strategies, and failover.
 
-A strategy is told of every failure of a region and counts for the whole job. Times are readings of
-one clock, in seconds.
+A strategy is asked about every failure of a region and counts for the whole job, except for
+mistakes that no restart can mend: they end the job. Times are readings of one clock, in seconds.
 """
 
 from __future__ import annotations
@@ -13,9 +13,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, assert_never
 
+from tidegate.core.errors import (
+    DatabaseFailed,
+    DirectoryTaken,
+    KafkaFailed,
+    LocalStateFailed,
+    TidegateError,
+    UnwritableOutput,
+    UserError,
+    UserFunctionError,
+)
 from tidegate.core.ids import PipelineId
 from tidegate.core.modes import FailoverStrategy, RestartStrategyType
-from tidegate.core.setting_groups import RestartSettings
+from tidegate.core.setting_groups import UNLIMITED, RestartSettings
 from tidegate.protocol.region import RegionState
 
 _DEPLOYED = (
@@ -25,12 +35,33 @@ _DEPLOYED = (
     RegionState.FINISHED,
 )
 
+_START_UP_MISTAKES = (
+    UserError,
+    DatabaseFailed,
+    KafkaFailed,
+    LocalStateFailed,
+    UnwritableOutput,
+)
+"""What is wrong before the first record: the program, its settings, or a system it connects to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Restart:
     """Deploy again when the clock shows `at`."""
 
     at: float
+    number: int
+    """Which restart it is, of those that count towards the limit."""
+    limit: int | None = None
+    """With more restarts than this the job fails."""
+    within: float | None = None
+    """Only restarts within so many seconds count; None: all of them."""
+
+    def __str__(self) -> str:
+        if self.limit is None:
+            return f"restart {self.number} (no limit)"
+        within = "" if self.within is None else f" within {self.within:g} s"
+        return f"restart {self.number} of at most {self.limit}{within}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +69,25 @@ class GiveUp:
     """The job has failed for good."""
 
     reason: str
+
+
+def ends_the_job(cause: TidegateError, *, is_opening: bool, has_run: bool) -> bool:
+    """Whether a failure is a mistake that restarts cannot mend, whatever the strategy.
+
+    Args:
+        cause: what failed.
+        is_opening: it failed before the attempt could process anything: while subtasks opened, or
+            while a source listed its splits.
+        has_run: the pipeline has started once, in this attempt or an earlier one: systems that
+            were there then may come back, and so may what user code needs.
+    """
+    if isinstance(cause, DirectoryTaken):
+        return True
+    if not is_opening:
+        return False
+    if has_run:
+        return isinstance(cause, UserError) and not isinstance(cause, UserFunctionError)
+    return isinstance(cause, _START_UP_MISTAKES)
 
 
 class RestartStrategy(Protocol):
@@ -105,7 +155,7 @@ class FixedDelay:
         self._failures += 1
         if self._failures > self._attempts:
             return GiveUp(f"all {self._attempts} restart(s) of fixed-delay are used up")
-        return Restart(now + self._delay)
+        return Restart(now + self._delay, self._failures, self._attempts)
 
 
 class FailureRate:
@@ -121,7 +171,8 @@ class FailureRate:
         self._recent.append(now)
         if len(self._recent) > self._max_failures and now - self._recent[0] <= self._interval:
             return GiveUp(f"more than {self._max_failures} failure(s) within {self._interval:g} s")
-        return Restart(now + self._delay)
+        number = sum(now - each <= self._interval for each in self._recent)
+        return Restart(now + self._delay, number, self._max_failures, self._interval)
 
 
 class ExponentialDelay:
@@ -147,7 +198,8 @@ class ExponentialDelay:
             self._restarts += 1
         if self._restarts > self._attempts:
             return GiveUp(f"all {self._attempts} restart(s) of exponential-delay are used up")
-        return Restart(self._restart_at)
+        limit = None if self._attempts == UNLIMITED else self._attempts
+        return Restart(self._restart_at, self._restarts, limit)
 
     def _backoff(self) -> float:
         try:

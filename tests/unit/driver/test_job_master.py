@@ -1,4 +1,5 @@
 import queue
+import re
 import threading
 import time
 from collections import Counter
@@ -17,14 +18,18 @@ from tests.programs import (
 )
 from tests.taps import Tap
 from tidegate.connectors.collection import CollectionSource
+from tidegate.connectors.files.formats import TextLineFormat
+from tidegate.connectors.files.source import FileSource
 from tidegate.connectors.sequence import NumberSequenceSource
-from tidegate.connectors.source import InputStatus, Poll
+from tidegate.connectors.source import InputStatus, Poll, SplitEnumerator
 from tidegate.core.errors import (
     ExternalError,
     InternalError,
     JobCanceled,
+    KafkaFailed,
     SlotLost,
     StepFailed,
+    UnreadableInput,
     UserError,
     UserFunctionError,
 )
@@ -139,11 +144,62 @@ def test_a_function_that_cannot_be_opened_fails_the_job(start, watched):
     assert start(exchanged(read([1]))).fails(UserFunctionError).cause == "OSError: no route"
 
 
-def test_a_function_that_opens_at_the_second_try(start, watched):
+def test_a_function_that_cannot_be_opened_at_the_start_is_not_tried_again(start, watched):
     watched.behaviour["watched", "open"] = fail_times(1)
-    job = start(exchanged(read(range(4))), settings=RESTARTS)
-    job.result()
-    assert sorted(job.records()) == [0, 1, 2, 3]
+    job = start(exchanged(read(range(4))), settings=RESTARTS, parallelism=1)
+    job.fails(UserFunctionError)
+    assert watched.calls["watched", "open"] == 1
+
+
+def test_a_source_that_finds_nothing_to_read_at_the_start_ends_the_job(start, tmp_path):
+    source = FileSource(str(tmp_path / "missing"), TextLineFormat())
+    job = start(exchanged(read(source)), settings=RESTARTS)
+    assert "missing" in str(job.fails(UnreadableInput))
+    assert job.master.chronicle.restarts == 0
+
+
+class Unanswered(SplitEnumerator):
+    """Looks for its splits in the background, and fails after some steps."""
+
+    asked = 0
+
+    def next_splits(self, parallelism):
+        self.asked += 1
+        if self.asked > 3:
+            raise KafkaFailed("broker:9092", "looking for partitions", "no route")
+        return {}
+
+    def is_ready(self):
+        return False
+
+    def is_exhausted(self):
+        return False
+
+
+def test_a_source_that_has_not_found_out_what_to_read_has_not_started(start):
+    source = CollectionSource([])
+    source.create_enumerator = Unanswered
+    job = start(exchanged(read(source)), settings=RESTARTS)
+    job.fails(KafkaFailed)
+    assert job.master.chronicle.restarts == 0
+
+
+def test_a_restart_says_which_it_is_when_it_comes_and_why(start, watched, caplog):
+    watched.behaviour["watched", "map"] = lambda value: raise_(KeyError(value))
+    start(exchanged(read([7])), settings=RESTARTS, parallelism=1).fails(UserFunctionError)
+    first, second = [each for each in caplog.messages if "restart" in each][:2]
+    assert first.startswith("pipeline 0 failed, restart 1 of at most 2 in 0.0 s:\n")
+    assert "KeyError: 7" in first
+    assert second.startswith("pipeline 0 failed, restart 2 of at most 2 in 0.0 s:\n")
+    assert "failed on this record 2 times" in second
+
+
+def test_a_job_that_backs_off_shows_it(start, watched):
+    watched.behaviour["watched", "map"] = lambda value: raise_(KeyError(value))
+    slow = {**RESTARTS, "restart-strategy.fixed-delay.delay": "1 h"}
+    job = start(exchanged(read([7])), settings=slow, parallelism=1)
+    wait_until(lambda: job.master.progress().restart is not None)
+    assert re.fullmatch(r"restart 1 of at most 2 in 3[56]\d\d s", job.master.progress().restart)
 
 
 def test_a_function_that_fails_while_it_is_closed_fails_the_job(start, watched):

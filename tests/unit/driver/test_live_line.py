@@ -118,3 +118,8 @@ def test_a_job_that_is_restored_says_how_much_of_it_is():
     restore = RestoreProgress(checkpoint_id=3, size=3 << 20, read=1 << 20, is_complete=False)
     line = describe(progress(), progress(restore=restore), 0.5, 0.0)
     assert line.startswith("restored 1.0 MB of 3.0 MB · 0/s in")
+
+
+def test_a_job_that_waits_for_its_restart_shows_that_first():
+    waiting = progress(10, restart="restart 2 of at most 3 in 4 s")
+    assert describe(waiting, waiting, 1.0, 0.0).startswith("restart 2 of at most 3 in 4 s · ")

@@ -76,3 +76,42 @@ def test_a_strategy_that_gives_up_too_soon_is_warned_of(caplog, settings, checkp
     chosen = RestartSettings(poison_skip_after=3, **settings)
     warn_of_too_few_restarts(chosen, checkpointing=checkpointing)
     assert bool(caplog.messages) is is_warned
+
+
+def on_record(shown):
+    return UserFunctionError("Map", None, "(1/1)", shown, "KeyError: 'x'\n")
+
+
+def test_a_record_that_fails_again_is_named_a_case_for_skipping():
+    counts = PoisonCounts(None)
+    counts.failed(1, on_record("1"))
+    counts.failed(1, on_record("1"))
+    assert counts.hint(on_record("1")) == "", "told twice of one attempt"
+    counts.failed(2, on_record("2"))
+    assert counts.hint(on_record("2")) == ""
+    counts.failed(3, on_record("1"))
+    assert counts.hint(on_record("1")) == (
+        "\nThe job has failed on this record 2 times. Correct the code, or skip such records: "
+        "env.on_poison_record(), see docs/poison-records.md."
+    )
+
+
+def test_failures_without_a_record_get_no_hint():
+    counts = PoisonCounts(None)
+    for attempt in (1, 2, 3):
+        counts.failed(attempt, on_record(None))
+    assert counts.hint(on_record(None)) == counts.hint(SlotLost(0, "killed")) == ""
+
+
+def test_a_job_that_skips_such_records_needs_no_hint():
+    counts = PoisonCounts(5)
+    for attempt in (1, 2, 3):
+        counts.failed(attempt, on_record("1"))
+    assert counts.hint(on_record("1")) == ""
+
+
+def test_very_many_records_that_fail_are_not_all_remembered():
+    counts = PoisonCounts(None)
+    for attempt in range(1000):
+        counts.failed(attempt, on_record(str(attempt)))
+    assert len(counts._attempts) == 100

@@ -106,6 +106,13 @@ class PartDirectory:
         parent, _, name = path.rpartition("/")
         return f"{parent}{'/' if parent else ''}.{name}.{self._mark}"
 
+    def create(self) -> None:
+        """Create the directory before the first record, so that a wrong path is found at once."""
+        if self.file_system.get_file_info(self._root).is_file:
+            raise ConfigError("directory", shown(self._path), "it is a file: give a directory")
+        with _writing(self._path):
+            self.file_system.create_dir(self._root, recursive=True)
+
     def prepare(self, *, overwrite: bool, any_name: bool) -> None:
         """The job begins anew: see to it that no other job's files are mixed with its own."""
         finished = [p for p in self._all() if self._is_finished(PurePosixPath(p), any_name)]
@@ -209,6 +216,7 @@ class PartWriter(CommittingWriter):
 
     def open(self) -> None:
         settings = self._settings
+        self._directory.create()
         if self._context.subtask == 0 and not self._context.operator_state.is_restored:
             self._directory.prepare(overwrite=settings.overwrite, any_name=settings.finds_any_name)
         self._directory.remove_leftovers()

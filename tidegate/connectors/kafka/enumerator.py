@@ -86,6 +86,9 @@ class PartitionDiscovery(SplitEnumerator):
         self._known.update(split.partition for split in found)
         self._waiting += found
 
+    def is_ready(self) -> bool:
+        return self._has_begun
+
     def is_exhausted(self) -> bool:
         return (
             self._has_begun

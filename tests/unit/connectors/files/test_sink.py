@@ -18,7 +18,13 @@ from tidegate.connectors.files.formats import CsvFormat, JsonLinesFormat
 from tidegate.connectors.files.rolling import BucketAssigner, RollingPolicy
 from tidegate.connectors.files.sink import FileSink, OutputFileConfig
 from tidegate.connectors.files.source import FileSource
-from tidegate.core.errors import ConfigError, ExternalError, LeaseEnded, UserError
+from tidegate.core.errors import (
+    ConfigError,
+    ExternalError,
+    LeaseEnded,
+    UnwritableOutput,
+    UserError,
+)
 from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.stream.batch import Batch
 from tidegate.testing.harness import OperatorHarness
@@ -166,22 +172,25 @@ def test_files_left_by_subtasks_that_are_no_more_are_removed(tmp_path):
         assert hidden(tmp_path) == []
 
 
+def test_a_path_that_is_a_file_is_refused_before_the_first_record(tmp_path):
+    path = tmp_path / "out"
+    path.write_text("")
+    with pytest.raises(ConfigError, match="it is a file: give a directory"):
+        opened(FileSink(str(path), Encoder()))
+
+
+def test_a_directory_that_cannot_be_created_is_found_before_the_first_record(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnwritableOutput, match=r"file/out cannot be written"):
+        opened(FileSink(str(tmp_path / "file" / "out"), Encoder()))
+
+
 def test_files_of_an_earlier_job_are_not_mixed_with_new_ones_unasked(tmp_path):
     write(FileSink(str(tmp_path), Encoder()), ["a"])
     with pytest.raises(ConfigError, match="it holds files of another job"):
         write(FileSink(str(tmp_path), Encoder()), ["b"])
     write(FileSink(str(tmp_path), Encoder(), overwrite=True), ["b"])
     assert lines_in(tmp_path) == [["b"]]
-
-
-def test_a_directory_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "out").write_text("a file")
-    sink = FileSink(str(tmp_path / "out" / "deeper"), Encoder())
-    with (
-        opened(sink) as harness,
-        pytest.raises(ExternalError, match="cannot be written"),
-    ):
-        harness.process(["a"])
 
 
 def test_a_file_that_is_full_is_followed_by_the_next(tmp_path):
