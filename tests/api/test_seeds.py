@@ -168,7 +168,7 @@ def test_the_word_count_as_a_script_fails_for_good_after_three_restarts(tmp_path
     again = [("a", "3"), ("c", "1")]
     assert results == [("a", "1"), ("b", "1"), ("a", "2"), *again, *again, *again, *again]
     story = re.findall(
-        r"tidegate\.\w+ - (?:pipeline 0 (failed), restarting"
+        r"tidegate\.\w+ - (?:pipeline 0 (failed), restart \d of at most 3"
         r"|(Restoring) job \w+ from Checkpoint \d+"
         r"|source 'Words' \(1/1\) (seeks to Partition\(topic='word', offset=28\))"
         r"|pipeline 0 failed, and so does the job: (all 3 restart\(s\)))",
