@@ -26,8 +26,8 @@ class PoisonCounts:
         self._skip_after = skip_after
         self._failures: dict[PoisonRecord, set[Attempt]] = {}
         self._skips: set[PoisonRecord] = set()
-        self._attempts: dict[tuple[str, ...], tuple[Attempt, int]] = {}
-        """For each record as errors show it: the last attempt that failed on it, and how many."""
+        self._attempts: dict[tuple[str, ...], set[Attempt]] = {}
+        """The attempts that failed on each record, as errors show it."""
 
     def failed(self, attempt: Attempt, error: TidegateError) -> None:
         """An attempt failed with this error; told twice of one attempt, it counts once."""
@@ -55,8 +55,8 @@ class PoisonCounts:
     def _count(self, attempt: Attempt, error: UserFunctionError) -> None:
         if error.args[3] is None:
             return
-        last, times = self._attempts.pop(_shown(error), (None, 0))
-        self._attempts[_shown(error)] = (attempt, times + (attempt != last))
+        attempts = self._attempts.pop(_shown(error), set())
+        self._attempts[_shown(error)] = attempts | {attempt}
         if len(self._attempts) > _MOST_RECORDS:
             del self._attempts[next(iter(self._attempts))]
 
@@ -67,7 +67,7 @@ class PoisonCounts:
         """
         if self._skip_after is not None or not isinstance(error, UserFunctionError):
             return ""
-        _, times = self._attempts.get(_shown(error), (None, 0))
+        times = len(self._attempts.get(_shown(error), ()))
         if times < 2:
             return ""
         return (
