@@ -94,6 +94,34 @@ def submit(
     return JobHandle(graph, start, collectors, console, None if replan is None else plan)
 
 
+class SlotThread(InheritableThread):
+    """Runs the Spark job of a slot and reports its end, also when it cannot even begin.
+
+    PySpark asks the JVM for properties before it calls `run_slot`. That fails where no file or
+    thread is left.
+    """
+
+    def __init__(
+        self, name: str, run_slot: Callable[[], None], ended: Callable[[str], None]
+    ) -> None:
+        super().__init__(target=run_slot, name=name, daemon=True)
+        self._ended = ended
+
+    def start(self) -> None:
+        try:
+            super().start()
+        except Exception as failure:
+            self._ended(reason_of(failure))
+
+    def run(self) -> None:
+        reason = "it returned"
+        try:
+            super().run()
+        except Exception as failure:
+            reason = reason_of(failure)
+        self._ended(reason)
+
+
 class SparkCluster:
     """Slots as single-task Spark jobs, each started from a thread of its own."""
 
@@ -163,8 +191,10 @@ class SparkCluster:
             heartbeat_seconds=self._engine.heartbeat_interval.total_seconds(),
             closing_seconds=self._engine.cancellation_timeout.total_seconds(),
         )
-        thread = InheritableThread(
-            target=self._run_slot, args=(task,), name=f"tidegate-slot-{slot}", daemon=True
+        thread = SlotThread(
+            f"tidegate-slot-{slot}",
+            lambda: self._run_slot(task),
+            lambda reason: self._post(SlotJobEnded(slot, reason)),
         )
         self._jobs[slot] = thread
         thread.start()
@@ -184,6 +214,8 @@ class SparkCluster:
     def close(self) -> None:
         """Wait for the slots that were told to go, then end those that did not."""
         for slot, thread in self._jobs.items():
+            if thread.ident is None:
+                continue  # it could not be started
             thread.join(_FAREWELL_SECONDS)
             if thread.is_alive() and self._is_alive():
                 self.kill(slot)
@@ -202,14 +234,10 @@ class SparkCluster:
         return f"tidegate-{self._job_id}-slot-{slot}"
 
     def _run_slot(self, task: SlotTask) -> None:
-        context, reason = self._context, "it returned"
-        try:
-            context.setJobGroup(self._group(task.slot), "slot", interruptOnCancel=True)
-            context.addJobTag(f"tidegate-{self._job_id}")
-            context.parallelize([task.slot], 1).mapPartitions(task).collect()
-        except Exception as failure:
-            reason = reason_of(failure)
-        self._post(SlotJobEnded(task.slot, reason))
+        context = self._context
+        context.setJobGroup(self._group(task.slot), "slot", interruptOnCancel=True)
+        context.addJobTag(f"tidegate-{self._job_id}")
+        context.parallelize([task.slot], 1).mapPartitions(task).collect()
 
     def _serve(self, connection: Connection) -> None:
         """Read the control line of one slot process until it ends."""
@@ -252,16 +280,15 @@ def task_slots(context: SparkContext) -> int:
     return int(jvm.maxNumConcurrentTasks(profile))
 
 
+_NOT_ENCRYPTED = (
+    "the lines between slots are authenticated but not encrypted, so the job would weaken the "
+    "cluster; run it on a session without this setting"
+)
 _FORBIDDEN = {
     "spark.speculation": ("true", "slots cannot run twice; set it to false"),
     "spark.excludeOnFailure.enabled": ("true", "a lost slot must be able to come back; disable it"),
-    "spark.network.crypto.enabled": (
-        "true",
-        (
-            "the lines between slots are not encrypted, so the job would weaken the cluster; run "
-            "it on a session without spark.network.crypto.enabled"
-        ),
-    ),
+    "spark.network.crypto.enabled": ("true", _NOT_ENCRYPTED),
+    "spark.ssl.rpc.enabled": ("true", _NOT_ENCRYPTED),
 }
 
 

@@ -1,18 +1,24 @@
 """Frames over sockets between processes that share a job's secret.
 
-    frame = length (8 bytes, big endian) · kind (1 byte) · payload
+    frame = length (8 bytes, big endian) · kind (1 byte) · payload · tag (TCP only: 16 bytes)
 
 Both ends prove the secret before the first frame of any other kind is read: until then frames are
-limited to a few bytes and nothing is unpickled.
+limited to a few bytes and nothing is unpickled. The proof also gives each direction a key. Under it
+every frame that travels by TCP is authenticated with its number, so a frame that is changed,
+inserted, repeated, dropped or moved ends the line before its payload is used. Nothing is encrypted.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import hmac
+import logging
 import secrets
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -23,9 +29,14 @@ _HEADER = struct.Struct(">QB")
 _HANDSHAKE_LIMIT = 64
 _FRAME_LIMIT = 1 << 34
 _HANDSHAKE_KIND = 0
-_HANDSHAKE_TIMEOUT = 20.0
+_HANDSHAKE_SECONDS = 20.0
+_MOST_STRANGERS = 64
+"""Connections of a listener that have not proven the secret yet; the oldest makes room."""
+_TAG_BYTES = 16
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_RESOURCES_MAY_BE_BACK_SECONDS = 0.2
 _BUFFER_BYTES = 1 << 20
-
+_log = logging.getLogger("tidegate.transport")
 
 ConnectionHandler = Callable[["Connection"], None]
 """Called with each authorized connection; when it returns the connection is closed."""
@@ -48,12 +59,34 @@ def address_towards(host: str) -> str:
         return str(probe.getsockname()[0])
 
 
+class _Seal:
+    """Authenticates the frames of one direction, in their order."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._number = 0
+
+    def tag(self, *parts: bytes | bytearray | memoryview) -> bytes:
+        """The tag of the next frame."""
+        number = self._number.to_bytes(8, "big")
+        self._number += 1
+        mac = hashlib.blake2b(number, key=self._key, digest_size=_TAG_BYTES)
+        for part in parts:
+            mac.update(part)
+        return mac.digest()
+
+
 class Connection:
     """An authenticated line. `send` may be called by several threads, `receive` by one."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
+        self._is_unix = sock.family == socket.AF_UNIX
         self._sending = threading.Lock()
+        self._sends: _Seal | None = None
+        self._receives: _Seal | None = None
+        self._deadline: float | None = None
+        """When the other end must have proven the secret; None: it has."""
         self._is_closed_here = False
         self.is_other_end_gone = False
         """Whether the end of the line was that of the other process, which then does no more.
@@ -63,14 +96,16 @@ class Connection:
 
     def send(self, kind: int, *parts: bytes | bytearray | memoryview) -> None:
         """Send one frame whose payload is the concatenation of `parts`."""
-        header = _HEADER.pack(sum(len(part) for part in parts), kind)
+        length = sum(len(part) for part in parts)
+        frame = (_HEADER.pack(length, kind), *parts)
         try:
             with self._sending:
-                if sum(len(part) for part in parts) < 1 << 16:
-                    self._socket.sendall(b"".join((header, *parts)))
+                if self._sends is not None:
+                    frame = (*frame, self._sends.tag(*frame))
+                if length < 1 << 16:
+                    self._socket.sendall(b"".join(frame))
                 else:
-                    self._socket.sendall(header)
-                    for part in parts:
+                    for part in frame:
                         self._socket.sendall(part)
         except OSError as failure:
             raise LineClosed(str(failure)) from failure
@@ -79,12 +114,20 @@ class Connection:
         """Wait for a frame.
 
         Raises:
-            LineClosed: the other end is gone.
+            LineClosed: the other end is gone, or something on the way has changed the frame.
         """
-        length, kind = _HEADER.unpack(self._read(_HEADER.size))
+        header = self._read(_HEADER.size)
+        length, kind = _HEADER.unpack(header)
         if length > limit:
             raise LineClosed(f"a frame of {length} bytes where at most {limit} are allowed")
-        return kind, self._read(length)
+        payload = self._read(length)
+        if self._receives is not None:
+            tag = self._read(_TAG_BYTES)
+            if not hmac.compare_digest(tag, self._receives.tag(header, payload)):
+                self.close()
+                _log.error("a frame was refused and its line closed: it was changed on its way")
+                raise LineClosed("a frame that was changed on its way")
+        return kind, payload
 
     def _read(self, length: int) -> bytearray:
         buffer = bytearray(length)
@@ -92,14 +135,15 @@ class Connection:
         received = 0
         try:
             while received < length:
+                if self._deadline is not None:
+                    self._socket.settimeout(max(self._deadline - time.monotonic(), 1e-3))
                 count = self._socket.recv_into(view[received:])
                 if count == 0:
                     self.is_other_end_gone = not self._is_closed_here
                     raise LineClosed("the other end closed the connection")
                 received += count
         except OSError as failure:
-            is_unix = self._socket.family == socket.AF_UNIX
-            self.is_other_end_gone = is_unix and not self._is_closed_here
+            self.is_other_end_gone = self._is_unix and not self._is_closed_here
             raise LineClosed(str(failure)) from failure
         return buffer
 
@@ -113,8 +157,8 @@ class Connection:
         self._socket.close()
 
     def prove(self, secret: bytes, *, we_dialed: bool) -> None:
-        """Prove the secret to the other end and have it prove its knowledge to us."""
-        self._socket.settimeout(_HANDSHAKE_TIMEOUT)
+        """Prove the secret to the other end and have it prove its knowledge to us, in time."""
+        self._deadline = time.monotonic() + _HANDSHAKE_SECONDS
         ours = secrets.token_bytes(32)
         self.send(_HANDSHAKE_KIND, ours)
         theirs = self._handshake_frame()
@@ -123,7 +167,14 @@ class Connection:
         if not hmac.compare_digest(self._handshake_frame(), _proof(secret, them, ours, theirs)):
             self.close()
             raise NotAuthorized("a connection that does not know the job's secret was refused")
-        self._socket.settimeout(None)
+        self._deadline = None
+        try:
+            self._socket.settimeout(None)
+        except OSError as failure:
+            raise LineClosed(str(failure)) from failure
+        if not self._is_unix:  # the kernel carries a Unix socket, and nobody else
+            self._sends = _Seal(_proof(secret, me + b" sends", theirs, ours))
+            self._receives = _Seal(_proof(secret, them + b" sends", ours, theirs))
 
     def _handshake_frame(self) -> bytes:
         kind, payload = self.receive(limit=_HANDSHAKE_LIMIT)
@@ -145,10 +196,9 @@ def dial(address: Address, secret: bytes, timeout: float = 10.0) -> Connection:
             sock.connect(address.unix_path)
         else:
             sock = socket.create_connection((address.host, address.port), timeout)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _prepare(sock)
     except OSError as failure:
         raise LineClosed(f"cannot reach {address}: {failure}") from failure
-    _enlarge(sock)
     connection = Connection(sock)
     connection.prove(secret, we_dialed=True)
     return connection
@@ -165,6 +215,9 @@ class Listener:
         ports: Sequence[int] = (0,),
     ) -> None:
         self._sockets: list[socket.socket] = []
+        self._is_closed = False
+        self._strangers: dict[Connection, None] = {}
+        self._changing = threading.Lock()
         port = 0
         if unix_path is not None:
             Path(unix_path).unlink(missing_ok=True)
@@ -189,19 +242,63 @@ class Listener:
             ).start()
 
     def _accept(self, sock: socket.socket, secret: bytes, handler: ConnectionHandler) -> None:
+        is_short = False
         while True:
             try:
                 accepted, _ = sock.accept()
-            except OSError:
-                return
+                self._welcome(accepted, secret, handler)
+                is_short = False
+            except (OSError, RuntimeError) as failure:
+                if self._is_closed or sock.fileno() < 0:
+                    return
+                # A connection may be gone before it is accepted; that is no reason to wait.
+                if getattr(failure, "errno", errno.EMFILE) not in _OUT_OF_RESOURCES:
+                    continue
+                if not is_short:
+                    _log.error("no connection can be accepted at present: %s", failure)
+                is_short = True
+                time.sleep(_RESOURCES_MAY_BE_BACK_SECONDS)
+
+    def _welcome(self, accepted: socket.socket, secret: bytes, handler: ConnectionHandler) -> None:
+        _prepare(accepted)
+        connection = Connection(accepted)
+        with self._changing:
+            crowded_out = None
+            if len(self._strangers) >= _MOST_STRANGERS:
+                crowded_out = next(iter(self._strangers))
+                del self._strangers[crowded_out]
+            self._strangers[connection] = None
+        if crowded_out is not None:
+            crowded_out.close()
+        try:
             threading.Thread(
-                target=_welcome,
-                args=(accepted, secret, handler),
+                target=self._meet,
+                args=(connection, secret, handler),
                 name="tidegate-connection",
                 daemon=True,
             ).start()
+        except RuntimeError:
+            self._is_known(connection)
+            connection.close()
+            raise
+
+    def _meet(self, connection: Connection, secret: bytes, handler: ConnectionHandler) -> None:
+        try:
+            connection.prove(secret, we_dialed=False)
+            self._is_known(connection)
+            handler(connection)
+        except (LineClosed, NotAuthorized):
+            pass  # the handler learns of a lost line by its own receive; strangers get no answer
+        finally:
+            self._is_known(connection)
+            connection.close()
+
+    def _is_known(self, connection: Connection) -> None:
+        with self._changing:
+            self._strangers.pop(connection, None)
 
     def close(self) -> None:
+        self._is_closed = True
         for sock in self._sockets:
             try:
                 sock.shutdown(socket.SHUT_RDWR)
@@ -210,20 +307,6 @@ class Listener:
             sock.close()
         if self.address.unix_path is not None:
             Path(self.address.unix_path).unlink(missing_ok=True)
-
-
-def _welcome(accepted: socket.socket, secret: bytes, handler: ConnectionHandler) -> None:
-    _enlarge(accepted)
-    if accepted.family != socket.AF_UNIX:
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection = Connection(accepted)
-    try:
-        connection.prove(secret, we_dialed=False)
-        handler(connection)
-    except (LineClosed, NotAuthorized):
-        pass  # the handler learns of a lost line by its own receive; strangers get no answer
-    finally:
-        connection.close()
 
 
 def _bind_first_free(host: str, ports: Sequence[int]) -> socket.socket:
@@ -242,6 +325,8 @@ def _bind_first_free(host: str, ports: Sequence[int]) -> socket.socket:
     raise ExternalError(f"no port of {list(ports)} is free on {host}: {failure}")
 
 
-def _enlarge(sock: socket.socket) -> None:
+def _prepare(sock: socket.socket) -> None:
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
+    if sock.family != socket.AF_UNIX:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
