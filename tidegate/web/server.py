@@ -5,12 +5,10 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import resource
 import secrets
 import socket
 import threading
 import time
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,7 +27,6 @@ _BACKLOG = 2048
 _LAST_WORDS_SECONDS = 3.0
 """How long a driver stays to tell of savepoints that somebody has asked for."""
 _LOOK_SECONDS = 0.05
-_WANTED_FILES = 4096
 
 
 class RestServer:
@@ -111,6 +108,7 @@ class RestServer:
         import uvicorn
 
         from tidegate.web.application import application
+        from tidegate.web.connections import bounded_protocol
 
         app = application(self._jobs, self._operations, self._settings, self._token)
         config = uvicorn.Config(
@@ -118,11 +116,10 @@ class RestServer:
             access_log=False,
             backlog=_BACKLOG,
             date_header=False,
-            http="h11",
+            http=bounded_protocol(),
             lifespan="off",
-            limit_concurrency=_room_for_connections(),
             log_config=None,
-            log_level=logging.WARNING,
+            log_level=logging.ERROR,  # not a line for every malformed request
             loop="asyncio",
             server_header=False,
             ws="none",
@@ -148,17 +145,6 @@ class RestServer:
         deadline = time.monotonic() + _LAST_WORDS_SECONDS
         while not self._operations.are_told() and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
-
-
-def _room_for_connections() -> int:
-    """Half the files that the process may open: the other half is for the job."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < _WANTED_FILES:
-        wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            soft = wanted
-    return _WANTED_FILES // 2 if soft == resource.RLIM_INFINITY else soft // 2
 
 
 def _listen(settings: RestSettings) -> socket.socket:
