@@ -13,6 +13,7 @@ from pathlib import Path
 import typer
 
 from tidegate.cli.jobs import connect
+from tidegate.cli.log_files import remove_old
 from tidegate.cli.progress import Show, restored, watching
 from tidegate.core.errors import TidegateError
 from tidegate.web.registry import LAUNCH_VARIABLE, LOG_VARIABLE, JobRecord, home, known_jobs
@@ -49,7 +50,8 @@ def start_detached(argv: Sequence[str], name: str) -> None:
     directory = home() / "logs"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = directory / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{launch}.log"
-    with log.open("wb") as file:
+    remove_old(directory)
+    with log.open("ab") as file:  # what is appended after a rotation is at the beginning
         process = subprocess.Popen(
             argv,
             env={**os.environ, LAUNCH_VARIABLE: launch, LOG_VARIABLE: str(log)},

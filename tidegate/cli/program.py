@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegate.cli.log_files import keep_bounded
 from tidegate.core.errors import ConfigError
+from tidegate.web.registry import LOG_VARIABLE
 
 if TYPE_CHECKING:
     from tidegate.datastream.execution.hosting import Hosting
@@ -49,6 +51,8 @@ def run_program(file: Path, arguments: Sequence[str], hosting: Hosting) -> None:
     from tidegate.datastream.execution.hosting import hosted
     from tidegate.driver.job_handle import plain_interrupts
 
+    if log := os.environ.get(LOG_VARIABLE):
+        keep_bounded(Path(log))
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(file), *arguments]
     sys.path.insert(0, str(file.resolve().parent))

@@ -43,6 +43,8 @@ def logs(
             typer.echo(line, nl=False)
         while follow:
             is_running = _runs(record)
+            if path.stat().st_size < file.tell():
+                file.seek(0)  # it has been rotated
             for line in file:
                 typer.echo(line, nl=False)
             if not is_running:

@@ -1,0 +1,54 @@
+"""The log files of detached jobs: none grows without limit, and old ones are removed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+
+from tidegate.web.registry import running_jobs
+
+_MOST_BYTES = 64 << 20
+_KEPT = 50
+_LOOK_SECONDS = 1.0
+
+
+def earlier(log: Path) -> Path:
+    """Where the older half of a log is."""
+    return log.with_name(f"{log.name}.1")
+
+
+def keep_bounded(log: Path) -> None:
+    """Rotate the log that this process writes to, as long as the process lives."""
+
+    def watch() -> None:
+        while True:
+            rotate(log)
+            time.sleep(_LOOK_SECONDS)
+
+    threading.Thread(target=watch, name="tidegate-log", daemon=True).start()
+
+
+def rotate(log: Path) -> None:
+    """Move what a large log holds to another file, and go on at its beginning.
+
+    Spark's processes write to the same open file, so it is emptied and not replaced.
+    """
+    try:
+        if log.stat().st_size > _MOST_BYTES:
+            shutil.copyfile(log, earlier(log))
+            os.truncate(log, 0)
+    except OSError:
+        pass  # it is gone, or the disk is full: the job matters more
+
+
+def remove_old(directory: Path) -> None:
+    """Keep the latest logs, and those of jobs that run."""
+    in_use = {record.log for record in running_jobs()}
+    logs = sorted(directory.glob("*.log"), key=lambda log: log.stat().st_mtime, reverse=True)
+    for log in logs[_KEPT:]:
+        if str(log) not in in_use:
+            log.unlink(missing_ok=True)
+            earlier(log).unlink(missing_ok=True)
