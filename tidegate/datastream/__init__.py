@@ -1,6 +1,7 @@
 """The DataStream API, under PyFlink's names."""
 
 from tidegate.datastream import functions
+from tidegate.datastream.async_data_stream import AsyncDataStream
 from tidegate.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from tidegate.datastream.checkpoint_config import CheckpointConfig, ExternalizedCheckpointCleanup
 from tidegate.datastream.checkpoint_storage import (
@@ -30,6 +31,7 @@ from tidegate.datastream.state_backend import (
 from tidegate.datastream.time_domain import TimeDomain
 
 __all__ = [
+    "AsyncDataStream",
     "BroadcastConnectedStream",
     "BroadcastStream",
     "CheckpointConfig",

@@ -1,5 +1,10 @@
 """The contracts of functions."""
 
+from tidegate.operators.async_io.contracts import (
+    AsyncFunction,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
+)
 from tidegate.operators.checkpointed import (
     CheckpointedFunction,
     CheckpointListener,
@@ -36,6 +41,9 @@ from tidegate.operators.functions import (
 
 __all__ = [
     "AggregateFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
     "CheckpointListener",

@@ -35,7 +35,7 @@ from tidegate.protocol.messages import (
     StepOutcome,
     StepRequest,
 )
-from tidegate.protocol.pacing import NextStep, SliceSize
+from tidegate.protocol.pacing import NextStep, SliceSize, room_of
 from tidegate.protocol.packet import FailureMark, SlotOutOfReach
 from tidegate.protocol.region import Region, RegionFails, RunStep, StepDone
 from tidegate.stream.elements import Barrier
@@ -274,11 +274,12 @@ class PipelineDriver:
         """The same request again when the step is repeated: its splits are assigned already."""
         request = self._request
         if request is None or order.tries == 1:
+            records, room = self._slice.records, room_of(list(self.reports.values()))
             request = StepRequest(
                 pipeline=self.pipeline.id,
                 attempt=order.attempt,
                 step=order.step,
-                slice_records=self._slice.records,
+                slice_records=records if room is None else min(records, room),
                 slice_bytes=self._slice_bytes,
                 barriers=barriers,
                 assignments=assigner.assign(),

@@ -119,6 +119,10 @@ class Operator(ABC):
     def fire_timers(self, now: float) -> None:
         """Fire what is due at `now`, seconds of the context's wall clock."""
 
+    def room(self) -> int | None:
+        """How many records the next step should bring; None: as many as there are."""
+        return None
+
     def flush(self) -> None:
         """Emit what is held back for efficiency: a barrier or the end of a slice follows."""
 
@@ -137,6 +141,16 @@ class Operator(ABC):
 
     def finish(self, input_index: int = 0) -> None:
         """No record follows on this input. Called once per input; emitting is still allowed."""
+
+    def is_drained(self) -> bool:
+        """Whether the subtask may end, after `finish` of the last input.
+
+        Asked of the head of a chain alone, after every slice until it is true.
+        """
+        return True
+
+    def drain(self) -> None:
+        """Wait until `is_drained`: the job stops and must not leave anything behind."""
 
     def close(self) -> None:
         """Release everything; called once after `open`, also after a failure."""

@@ -317,10 +317,14 @@ class FunctionOperator(Operator):
         with self.user_code.guard():
             if isinstance(self.function, CheckpointedFunction):
                 found = FunctionInitializationContext(context.operator_state, told)
-                self.function.initialize_state(found)
+                self.call(self.function.initialize_state, found)
             if isinstance(self.function, Function):
-                self.function.open(told)
+                self.call(self.function.open, told)
         self._opened = True
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call a method of the function that belongs to its life; all but those for records."""
+        function(*arguments)
 
     def usual_result(self) -> type | None:
         """The class of most results, if it is known and they never change."""
@@ -344,21 +348,21 @@ class FunctionOperator(Operator):
         """Let the function put what it knows into its operator state."""
         if isinstance(self.function, CheckpointedFunction):
             with self.user_code.guard():
-                self.function.snapshot_state(FunctionSnapshotContext(barrier))
+                self.call(self.function.snapshot_state, FunctionSnapshotContext(barrier))
         return OperatorSnapshot()
 
     def notify_complete(self, checkpoint_id: CheckpointId) -> None:
         if isinstance(self.function, CheckpointListener):
             with self.user_code.guard():
-                self.function.notify_checkpoint_complete(checkpoint_id)
+                self.call(self.function.notify_checkpoint_complete, checkpoint_id)
 
     def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
         if isinstance(self.function, CheckpointListener):
             with self.user_code.guard():
-                self.function.notify_checkpoint_aborted(checkpoint_id)
+                self.call(self.function.notify_checkpoint_aborted, checkpoint_id)
 
     def close(self) -> None:
         if self._opened and isinstance(self.function, Function):
             self._opened = False
             with self.user_code.guard():
-                self.function.close()
+                self.call(self.function.close)

@@ -338,6 +338,8 @@ class SlotReport:
     next_timer: float | None = None
     busy_seconds: float = 0.0
     """How long the slot worked for this step."""
+    room: int | None = None
+    """How many records a source should read in the next step; None: a whole slice."""
 
 
 StepOutcome = SlotReport | SlotOutOfReach

@@ -92,12 +92,20 @@ class NextStep:
         if self.due is not None:
             return  # something called while the step was under way
         due = [] if discovery_seconds is None else [now + discovery_seconds]
+        reports = list(reports)
+        may_read = room_of(reports) != 0
         for report in reports:
-            if any(s.status is InputStatus.MORE_AVAILABLE for s in report.sources.values()):
+            statuses = [source.status for source in report.sources.values()]
+            if may_read and InputStatus.MORE_AVAILABLE in statuses:
                 due.append(0.0)
             if report.next_timer is not None:
                 due.append(report.next_timer)
         self.due = min(due, default=None)
+
+
+def room_of(reports: Iterable[SlotReport]) -> int | None:
+    """How many records a source may read for the operator with the least room; None: any number."""
+    return min((report.room for report in reports if report.room is not None), default=None)
 
 
 class StepCaller:

@@ -127,6 +127,8 @@ class PipelineHost:
         self._sources: dict[VertexId, SourceReport] = {}
         self._step = StepNumber(0)
         self._busy_seconds = 0.0
+        self._reads_sources = True
+        """Whether sources were allowed to read in the last step."""
         self._vertices = [
             vertex
             for vertex in package.graph.vertices
@@ -283,6 +285,8 @@ class PipelineHost:
         started = time.monotonic()
         if step != self._step:
             self._begin(step)
+        if request is not None:
+            self._reads_sources = request.slice_records > 0
         self._marks.update((mark.slot, mark) for mark in marks)
         arrived = self._sort(level, packets)
         now = self._clock.time()
@@ -333,11 +337,11 @@ class PipelineHost:
         return arrived
 
     def is_available(self) -> bool:
-        """Whether there is input, or a timer that is due."""
+        """Whether there is input that may be read, or a timer that is due."""
         now = self._clock.time()
         for subtask in self._subtasks.values():
             due = subtask.next_timer()
-            if subtask.is_available() or (due is not None and due <= now):
+            if (due is not None and due <= now) or (self._reads_sources and subtask.is_available()):
                 return True
         return False
 
@@ -378,6 +382,7 @@ class PipelineHost:
     def _report(self) -> SlotReport:
         subtasks = self._subtasks
         timers = [t for s in subtasks.values() if (t := s.next_timer()) is not None]
+        rooms = [room for s in subtasks.values() if (room := s.room()) is not None]
         return SlotReport(
             slot=self._slot,
             failures=tuple(
@@ -392,6 +397,7 @@ class PipelineHost:
             finished=frozenset(id for id, s in subtasks.items() if s.is_finished),
             next_timer=min(timers, default=None),
             busy_seconds=self._busy_seconds,
+            room=min(rooms, default=None),
         )
 
 

@@ -112,6 +112,8 @@ class Subtask:
         self._opened: list[tuple[Operator, OperatorContext]] = []
         self._halted_by: CheckpointId | None = None
         """The checkpoint that the job stops with: nothing is emitted behind it."""
+        self._ending_input: int | None = None
+        """The last input that ended, while the head still has something to emit."""
         self._unfinished: dict[CheckpointId, FrozenSubtask] = {}
         """Unaligned snapshots that wait for what is in flight."""
         self._outputs = self._wire()
@@ -259,6 +261,7 @@ class Subtask:
                 if due is not None and due <= now:
                     operator.fire_timers(now)
                 operator.flush()
+            self._end_when_drained()
         except USER_FAILURES as error:
             self.failure = self._as_failure(error)
 
@@ -274,6 +277,10 @@ class Subtask:
             timer for operator in self._operators if (timer := operator.next_timer()) is not None
         ]
         return min(due, default=None)
+
+    def room(self) -> int | None:
+        """How many records the next step should bring; None: as many as there are."""
+        return None if self.is_finished else self._operators[0].room()
 
     def is_available(self) -> bool:
         """Whether a step would find input in this source, or has to report its failure."""
@@ -328,6 +335,12 @@ class Subtask:
             return
         self._operators[0].finish(input_index)
         if is_last:
+            self._ending_input = input_index
+            self._end_when_drained()
+
+    def _end_when_drained(self) -> None:
+        if self._ending_input is not None and self._operators[0].is_drained():
+            self._ending_input = None
             self._finish(head_is_done=True)
 
     def _finish(self, *, head_is_done: bool = False) -> None:
@@ -349,6 +362,9 @@ class Subtask:
         barrier = order.barrier
         if barrier.drains and self.source is not None and not self.is_finished:
             self._finish()
+        if barrier.drains and self._ending_input is not None:
+            self._operators[0].drain()
+            self._end_when_drained()
         if barrier.kind is BarrierKind.STOP:
             self._halted_by = barrier.checkpoint_id
         for operator, _ in reversed(self._opened):
@@ -370,7 +386,8 @@ class Subtask:
             key_groups=self._contexts[0].key_groups,
             barrier=barrier,
             operators=tuple(frozen),
-            ended_inputs=order.ended_inputs,
+            # Who restores this hears again that the input has ended, and ends when it is drained.
+            ended_inputs=order.ended_inputs - {self._ending_input},
             is_finished=self.is_finished,
             start_delay=max(0.0, start_delay),
             alignment=order.alignment_seconds,

@@ -71,9 +71,9 @@ def test_steps_do_not_become_longer_than_two_seconds(size):
     assert settled(size, fixed=1.0, rate=100_000) == pytest.approx(2.0, rel=0.1)
 
 
-def report(*statuses, timer=None):
+def report(*statuses, timer=None, room=None):
     sources = {i: SourceReport(0, status, None) for i, status in enumerate(statuses)}
-    return SlotReport(slot=0, sources=sources, next_timer=timer)
+    return SlotReport(slot=0, sources=sources, next_timer=timer, room=room)
 
 
 def step(number, tries=1):
@@ -90,6 +90,13 @@ def due(*reports, now=100.0, discovery=None):
 def test_the_next_step_is_due_at_once_while_any_source_has_more():
     idle, busy = InputStatus.NOTHING_AVAILABLE, InputStatus.MORE_AVAILABLE
     assert due(report(idle, timer=130.0), report(busy)) == 0.0
+
+
+def test_sources_wait_until_the_last_operator_has_room():
+    busy = InputStatus.MORE_AVAILABLE
+    assert due(report(busy, room=5), report(busy)) == 0.0
+    assert due(report(busy, room=5), report(busy, room=0)) is None
+    assert due(report(busy, room=0), report(busy, timer=110.0)) == 110.0
 
 
 def test_an_idle_pipeline_waits_to_be_called():

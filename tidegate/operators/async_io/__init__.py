@@ -1,0 +1,1 @@
+"""Async I/O: coroutines that wait for other systems while records and barriers flow."""

@@ -1,0 +1,159 @@
+"""Requests between their record and their results: which results may be emitted next.
+
+The mailbox adds and takes; the event loop only says which request is done. Watermarks keep their
+place: no result passes one, in either order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.core.errors import TidegateError
+from tidegate.stream.elements import Watermark
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """A record whose results are not emitted yet."""
+
+    value: Any
+    timestamp: int | None
+    results: list[Any] = field(default_factory=list)
+    failure: TidegateError | None = None
+    is_done: bool = False
+    segment: _Segment | None = None
+
+
+Held = Request | Watermark
+
+
+class HeldResults(ABC):
+    """All requests of a subtask whose results are not emitted, and the watermarks among them."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many requests there are."""
+
+    @abstractmethod
+    def add(self, element: Held) -> None:
+        """The next element of the stream."""
+
+    @abstractmethod
+    def done(self, request: Request) -> None:
+        """A request has its results, or its failure; called by the event loop."""
+
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Whether `take` would return something."""
+
+    @abstractmethod
+    def take(self) -> Iterator[Held]:
+        """Remove what may be emitted, one by one, in the order in which to emit it."""
+
+    @abstractmethod
+    def in_flight(self) -> list[Held]:
+        """Everything that was not taken, in the order of the stream."""
+
+
+class ResultsInOrder(HeldResults):
+    """Results leave in the order of their records."""
+
+    def __init__(self) -> None:
+        self._queue: deque[Held] = deque()
+        self._requests = 0
+
+    def __len__(self) -> int:
+        return self._requests
+
+    def add(self, element: Held) -> None:
+        self._queue.append(element)
+        self._requests += isinstance(element, Request)
+
+    def done(self, request: Request) -> None:
+        request.is_done = True
+
+    def is_ready(self) -> bool:
+        if not self._queue:
+            return False
+        first = self._queue[0]
+        return isinstance(first, Watermark) or first.is_done
+
+    def take(self) -> Iterator[Held]:
+        while self.is_ready():
+            element = self._queue.popleft()
+            self._requests -= isinstance(element, Request)
+            yield element
+
+    def in_flight(self) -> list[Held]:
+        return list(self._queue)
+
+
+@dataclass(eq=False, slots=True)
+class _Segment:
+    """The requests between two watermarks."""
+
+    requests: dict[Request, None] = field(default_factory=dict)
+    done: deque[Request] = field(default_factory=deque)
+    watermark: Watermark | None = None
+    """The one behind it; None: more requests may follow."""
+
+
+class ResultsAsTheyCome(HeldResults):
+    """Results leave as soon as they are there, except that none passes a watermark."""
+
+    def __init__(self) -> None:
+        self._segments: deque[_Segment] = deque([_Segment()])
+        self._done: deque[Request] = deque()
+        """Of any segment; the event loop appends."""
+        self._requests = 0
+
+    def __len__(self) -> int:
+        return self._requests
+
+    def add(self, element: Held) -> None:
+        last = self._segments[-1]
+        if isinstance(element, Watermark):
+            last.watermark = element
+            self._segments.append(_Segment())
+        else:
+            element.segment = last
+            last.requests[element] = None
+            self._requests += 1
+
+    def done(self, request: Request) -> None:
+        self._done.append(request)
+
+    def is_ready(self) -> bool:
+        self._sort()
+        first = self._segments[0]
+        return bool(first.done) or (first.watermark is not None and not first.requests)
+
+    def take(self) -> Iterator[Held]:
+        while self.is_ready():
+            first = self._segments[0]
+            while first.done:
+                request = first.done.popleft()
+                del first.requests[request]
+                self._requests -= 1
+                yield request
+            if first.watermark is not None and not first.requests:
+                self._segments.popleft()
+                yield first.watermark
+
+    def in_flight(self) -> list[Held]:
+        held: list[Held] = []
+        for segment in self._segments:
+            held.extend(segment.requests)
+            if segment.watermark is not None:
+                held.append(segment.watermark)
+        return held
+
+    def _sort(self) -> None:
+        while self._done:
+            request = self._done.popleft()
+            assert request.segment is not None
+            request.segment.done.append(request)
