@@ -25,7 +25,7 @@ class Request:
     results: list[Any] = field(default_factory=list)
     failure: TidegateError | None = None
     is_done: bool = False
-    segment: _Segment | None = None
+    segment: _BetweenWatermarks | None = None
 
 
 Held = Request | Watermark
@@ -93,7 +93,7 @@ class ResultsInOrder(HeldResults):
 
 
 @dataclass(eq=False, slots=True)
-class _Segment:
+class _BetweenWatermarks:
     """The requests between two watermarks."""
 
     requests: dict[Request, None] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class ResultsAsTheyCome(HeldResults):
     """Results leave as soon as they are there, except that none passes a watermark."""
 
     def __init__(self) -> None:
-        self._segments: deque[_Segment] = deque([_Segment()])
+        self._segments: deque[_BetweenWatermarks] = deque([_BetweenWatermarks()])
         self._done: deque[Request] = deque()
         """Of any segment; the event loop appends."""
         self._requests = 0
@@ -118,7 +118,7 @@ class ResultsAsTheyCome(HeldResults):
         last = self._segments[-1]
         if isinstance(element, Watermark):
             last.watermark = element
-            self._segments.append(_Segment())
+            self._segments.append(_BetweenWatermarks())
         else:
             element.segment = last
             last.requests[element] = None
