@@ -69,7 +69,7 @@ ROOMS = {
     "operators": (
         ("aggregations", "async_io", "two_inputs"),
         ("endpoints", "keyed", "stateless"),
-        ("batches", "keyed_context", "poison", "results"),
+        ("batches", "event_time", "keyed_context", "poison", "results"),
         ("unkeyed", "user_code"),
         ("checkpointed", "functions"),
         ("runtime_context",),
@@ -78,7 +78,8 @@ ROOMS = {
     "protocol": (
         ("checkpoints", "pacing", "slot_machine"),
         ("messages", "input_gate", "job_status", "plan", "restart_strategy", "slot_pool", "units"),
-        ("alignment", "assembly", "incarnation", "packet", "region", "restore"),
+        ("alignment", "assembly", "incarnation", "region", "restore", "watermark_valve"),
+        ("packet",),
     ),
     "slot": (
         ("slot",),

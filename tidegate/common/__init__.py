@@ -13,7 +13,13 @@ from tidegate.common.serialization import *  # noqa: F403
 from tidegate.common.time import Duration, Instant, Time
 from tidegate.common.typeinfo import TypeInformation, Types
 from tidegate.common.types import Row, RowKind
-from tidegate.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from tidegate.common.watermark_strategy import (
+    TimestampAssigner,
+    Watermark,
+    WatermarkGenerator,
+    WatermarkOutput,
+    WatermarkStrategy,
+)
 from tidegate.protocol.job_status import JobStatus
 
 __all__ = [
@@ -36,6 +42,9 @@ __all__ = [
     "TimestampAssigner",
     "TypeInformation",
     "Types",
+    "Watermark",
+    "WatermarkGenerator",
+    "WatermarkOutput",
     "WatermarkStrategy",
 ]
 __all__ += serialization.__all__

@@ -52,6 +52,17 @@ class ExecutionConfig:
     def get_global_job_parameters(self) -> dict[str, str]:
         return dict(self._environment._configuration.get("pipeline.global-job-parameters"))
 
+    def set_auto_watermark_interval(self, interval: DurationLike) -> Self:
+        """Set how often watermark generators emit; 0: only where they do so for a record."""
+        self._environment._configuration.set("pipeline.auto-watermark-interval", interval)
+        return self
+
+    def get_auto_watermark_interval(self) -> int:
+        """Milliseconds."""
+        return as_milliseconds(
+            self._environment._configuration.get("pipeline.auto-watermark-interval")
+        )
+
     def set_task_cancellation_timeout(self, timeout: DurationLike) -> Self:
         self._environment._configuration.set("task.cancellation.timeout", timeout)
         return self

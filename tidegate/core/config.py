@@ -29,7 +29,6 @@ _log = logging.getLogger(__name__)
 WITHOUT_EFFECT: dict[str, str] = {
     "execution.buffer-timeout": "records travel in steps, see tidegate.step.target-duration",
     "jobmanager.memory.": "the driver's memory is set by tidegate.spark.driver-memory",
-    "pipeline.auto-watermark-interval": "there is no event time yet",
     "pipeline.classpaths": "no Java code runs in slots",
     "pipeline.jars": "no Java code runs in slots",
     "python.client.executable": "slots run the driver's Python",

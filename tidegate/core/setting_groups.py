@@ -73,6 +73,12 @@ class PipelineSettings:
         "BATCH: keyed aggregations of bounded streams emit one result for a key, at the end. "
         "AUTOMATIC: BATCH if all sources are bounded.",
     )
+    auto_watermark_interval: timedelta = option(
+        "pipeline.auto-watermark-interval",
+        duration(),
+        timedelta(milliseconds=200),
+        "How often watermark generators emit; 0: only where they do so for a record.",
+    )
     job_parameters: dict[str, str] = option(
         "pipeline.global-job-parameters",
         MAP,

@@ -34,6 +34,8 @@ from tidegate.graph.partitioning import (
 )
 from tidegate.operators.base import Operator
 from tidegate.operators.endpoints.operators import SinkOperator
+from tidegate.operators.event_time.assigning import assign_timestamps
+from tidegate.operators.event_time.strategy import WatermarkStrategy
 from tidegate.operators.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -65,13 +67,12 @@ if TYPE_CHECKING:
     from tidegate.datastream.execution.closeable_iterator import CloseableIterator
     from tidegate.datastream.keyed_stream import KeyedStream
 
-_EVENT_TIME = "event time and windows are not there yet: use processing-time timers"
+_WINDOWS = "windows are not there yet: use event-time timers"
 _NOT_THERE = {
-    "assign_timestamps_and_watermarks": _EVENT_TIME,
     "cache": "results are not cached: write them to files, or take to_dataframe().cache()",
-    "count_window": _EVENT_TIME,
-    "window": _EVENT_TIME,
-    "window_all": _EVENT_TIME,
+    "count_window": _WINDOWS,
+    "window": _WINDOWS,
+    "window_all": _WINDOWS,
 }
 
 
@@ -137,6 +138,14 @@ class DataStream(OperatorSettings):
         wanted = None if output_type is None else arrow_format(declared)
         operator = MapBatchesOperator(func, arrow_format(self._type), wanted, kind)
         return self._transform("MapBatches", operator, declared)
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Give the records timestamps, and emit watermarks: event time starts here.
+
+        Each subtask has a generator of its own. In a source, `from_source` gives one to each split.
+        """
+        operator = assign_timestamps(watermark_strategy, self._type)
+        return self._transform("Timestamps/Watermarks", operator, self._type)
 
     def project(self, *field_indexes: int | str) -> DataStream:
         """Some fields of a stream of tuples or rows, by position or name, in the given order."""

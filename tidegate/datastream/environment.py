@@ -43,6 +43,7 @@ from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.uids import uid_warning
 from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.operators.endpoints.source_function import SourceFunctionSource
+from tidegate.operators.event_time.timestamps import timestamp_field
 from tidegate.operators.functions import SourceFunction
 from tidegate.storage.locations import resolve
 from tidegate.types.arrow import arrow_format
@@ -147,14 +148,20 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         source_name: str | None = None,
         type_info: TypeLike | None = None,
     ) -> DataStream:
-        """The records of a source."""
+        """The records of a source, with event time where a strategy gives it.
+
+        Each split of the source (a Kafka partition, a file) has a watermark generator of its own.
+        """
         if not isinstance(source, Source):
             raise TypeError(
                 f"from_source() needs a Source, got {source!r}: collections are read by "
                 "from_collection(), source functions by add_source()"
             )
         declared = declared_type(type_info) or source.produced_type()
-        return self._source(source, source_name or type(source).__name__, declared)
+        if watermark_strategy is not None:
+            timestamp_field(watermark_strategy, declared)  # complain here, not when it is run
+        name = source_name or type(source).__name__
+        return self._source(source, name, declared, watermark_strategy)
 
     def add_source(
         self,
@@ -246,8 +253,16 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def __exit__(self, *failure: object) -> None:
         self.close()
 
-    def _source(self, source: Source, name: str, type_info: TypeInformation | None) -> DataStream:
-        transformation = Transformation(name=name, source=source, output_type=type_info)
+    def _source(
+        self,
+        source: Source,
+        name: str,
+        type_info: TypeInformation | None,
+        watermarks: WatermarkStrategy | None = None,
+    ) -> DataStream:
+        transformation = Transformation(
+            name=name, source=source, output_type=type_info, watermarks=watermarks
+        )
         if source.max_readers() == 1:
             transformation.parallelism = transformation.max_parallelism = 1
         return DataStream(self, (Upstream(transformation),), type_info)

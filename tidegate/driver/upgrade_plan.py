@@ -26,7 +26,7 @@ from tidegate.state.evolution import DeclaredState, conversion_of
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, Watermark
+from tidegate.stream.elements import Barrier, Watermark, WatermarkStatus
 
 _Place: TypeAlias = tuple[Literal["by key", "operator"], str]
 """Whose state it is, and its name."""
@@ -234,6 +234,8 @@ class _Nowhere:
     def emit_side(self, tag: str, batch: Batch) -> None: ...
 
     def emit_watermark(self, watermark: Watermark) -> None: ...
+
+    def emit_watermark_status(self, status: WatermarkStatus) -> None: ...
 
 
 def _is_endpoint(operator: Operator) -> bool:

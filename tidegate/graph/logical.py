@@ -9,6 +9,7 @@ from enum import Enum, auto
 from tidegate.connectors.source import Source
 from tidegate.graph.partitioning import Partitioning
 from tidegate.operators.base import Operator
+from tidegate.operators.event_time.strategy import WatermarkStrategy
 from tidegate.types.typeinfo import TypeInformation
 
 _ids = itertools.count(1)
@@ -44,6 +45,8 @@ class Transformation:
     operator: Operator | None = None
     """None for a source alone."""
     source: Source | None = None
+    watermarks: WatermarkStrategy | None = None
+    """Of a source: where its event time comes from; None: it has none."""
     inputs: tuple[Upstream, ...] = ()
     output_type: TypeInformation | None = None
     """None: the records travel as pickled Python objects."""

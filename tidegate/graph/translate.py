@@ -13,6 +13,7 @@ from tidegate.graph.job_graph import ChainedOperator, ChainLink, Edge, JobGraph,
 from tidegate.graph.logical import Transformation
 from tidegate.graph.partitioning import Forward, Partitioning
 from tidegate.operators.endpoints.operators import SourceOperator
+from tidegate.operators.event_time.timestamps import timestamp_field
 from tidegate.state.keys.key_groups import default_max_parallelism
 from tidegate.types.arrow import ArrowFormat, arrow_format
 
@@ -119,7 +120,12 @@ def translate(sinks: Sequence[Transformation], settings: GraphSettings) -> JobGr
 
 def _source_operator(transformation: Transformation) -> SourceOperator:
     assert transformation.source is not None
-    return SourceOperator(transformation.source, arrow_format(transformation.output_type))
+    format = arrow_format(transformation.output_type)
+    strategy = transformation.watermarks
+    if strategy is None or not strategy.is_used:
+        return SourceOperator(transformation.source, format)
+    field = timestamp_field(strategy, transformation.output_type)
+    return SourceOperator(transformation.source, format, strategy, field)
 
 
 def _format_of(edge: _LooseEdge) -> ArrowFormat | None:

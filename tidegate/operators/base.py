@@ -17,7 +17,7 @@ from tidegate.state.backend import KeyedStateImage
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, Watermark
+from tidegate.stream.elements import NO_WATERMARK, Barrier, Watermark, WatermarkStatus
 
 
 class Output(Protocol):
@@ -28,6 +28,8 @@ class Output(Protocol):
     def emit_side(self, tag: str, batch: Batch) -> None: ...
 
     def emit_watermark(self, watermark: Watermark) -> None: ...
+
+    def emit_watermark_status(self, status: WatermarkStatus) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,8 @@ class OperatorContext:
     operator_state: OperatorStateStore = field(default_factory=OperatorStateStore)
     """State of the operator as a whole, restored already. The subtask freezes it at a barrier,
     right after `Operator.snapshot`."""
+    watermark: int = NO_WATERMARK
+    """Where event time stood in the checkpoint that is restored: it never goes back."""
     has_ended: bool = False
     """Whether the subtask had ended in the checkpoint that is restored: no record follows, but what
     was prepared is committed, and later checkpoints hold its state."""
@@ -101,8 +105,16 @@ class Operator(ABC):
         """Handle the records of one input, in order."""
 
     def on_watermark(self, watermark: Watermark) -> None:
-        """Event time has come to `watermark` on all inputs."""
+        """Event time has come to `watermark` on all inputs.
+
+        Emit what is due, then forward the watermark. The last one, at the end of the input, comes
+        before `finish`.
+        """
         self.output.emit_watermark(watermark)
+
+    def on_watermark_status(self, status: WatermarkStatus) -> None:
+        """All inputs have become idle, or one of them has become active again."""
+        self.output.emit_watermark_status(status)
 
     def delivery(self) -> Delivery | None:
         """What it guarantees to the outside, if it is a sink."""

@@ -277,7 +277,7 @@ class KeyedProcessOperator(KeyedOperator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        self._timers = KeyedTimers(self.backend, context.clock)
+        self._timers = KeyedTimers(self.backend, context.clock, context.watermark)
         self._context, self._timer_context = self.contexts(context, self._timers)
         self._functions = self.functions()
 

@@ -12,7 +12,6 @@ from tidegate.operators.functions import (
     TimeDomain,
     TimerService,
 )
-from tidegate.operators.unkeyed import NO_WATERMARK
 from tidegate.state.backend import KeyedStateBackend, NoKey
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,
@@ -23,6 +22,7 @@ from tidegate.state.descriptors import (
 )
 from tidegate.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
 from tidegate.state.keys.key_bytes import with_one_nan
+from tidegate.stream.elements import NO_WATERMARK
 
 
 class KeyedStates(KeyedStateStore):
@@ -52,10 +52,12 @@ class KeyedStates(KeyedStateStore):
 class KeyedTimers(TimerService):
     """Timers of the backend's current key."""
 
-    def __init__(self, backend: KeyedStateBackend, clock: Clock) -> None:
+    def __init__(
+        self, backend: KeyedStateBackend, clock: Clock, watermark: int = NO_WATERMARK
+    ) -> None:
         self._backend = backend
         self._clock = clock
-        self.watermark = NO_WATERMARK
+        self.watermark = watermark
 
     def current_processing_time(self) -> int:
         return int(self._clock.time() * 1000)

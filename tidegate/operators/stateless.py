@@ -154,7 +154,7 @@ class ProcessOperator(FunctionOperator):
         """May be filled until the graph is translated: tags are declared where they are read."""
 
     def open(self, context: OperatorContext, output: Output) -> None:
-        self._context = UnkeyedContext(context.clock)
+        self._context = UnkeyedContext(context.clock, context.watermark)
         super().open(context, output)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from tidegate.core.clock import Clock
 from tidegate.operators.functions import CoProcessFunction, ProcessFunction, TimerService
-
-NO_WATERMARK = -(2**63)
-"""The watermark before the first one, as in Flink: the smallest 64-bit integer."""
+from tidegate.stream.elements import NO_WATERMARK
 
 
 class UnkeyedContext(ProcessFunction.Context, CoProcessFunction.Context, TimerService):
     """The context of a process function on a stream without keys: it has time but no timers."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, watermark: int = NO_WATERMARK) -> None:
         self._clock = clock
         self.current: int | None = None
-        self.watermark = NO_WATERMARK
+        self.watermark = watermark
 
     def timer_service(self) -> TimerService:
         return self

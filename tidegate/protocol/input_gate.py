@@ -28,8 +28,15 @@ from tidegate.protocol.alignment import (
     Ruling,
 )
 from tidegate.protocol.packet import Channel
+from tidegate.protocol.watermark_valve import SubtaskTime, TimeElement
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, EndOfInput, StreamElement, Watermark
+from tidegate.stream.elements import (
+    Barrier,
+    EndOfInput,
+    StreamElement,
+    Watermark,
+    WatermarkStatus,
+)
 
 REQUESTS = Channel(EdgeId(-1), SubtaskIndex(0))
 """The one channel of a source: on it the driver's step requests bring barriers, nothing else."""
@@ -80,6 +87,13 @@ class AdvanceWatermark:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeStatus:
+    """All channels have become idle, or one of them is active again."""
+
+    status: WatermarkStatus
+
+
+@dataclass(frozen=True, slots=True)
 class InputEnded:
     """No record follows on any channel of this input."""
 
@@ -88,7 +102,15 @@ class InputEnded:
     """All other inputs have ended before: no record follows at all, barriers still may."""
 
 
-Delivery = Records | TakeSnapshot | InFlight | SnapshotAborted | AdvanceWatermark | InputEnded
+Delivery = (
+    Records
+    | TakeSnapshot
+    | InFlight
+    | SnapshotAborted
+    | AdvanceWatermark
+    | ChangeStatus
+    | InputEnded
+)
 
 
 class InputGate:
@@ -109,8 +131,7 @@ class InputGate:
         self._alignment: Alignment[Channel] = Alignment(live)
         self._waiting: dict[Channel, deque[tuple[StreamElement, int]]] = {}
         self._released: deque[Channel] = deque()
-        self._watermarks: dict[Channel, int | None] = dict.fromkeys(live)
-        self._combined: int | None = None
+        self._time = SubtaskTime(live)
         self._bytes_buffered = 0
         self._logs: dict[CheckpointId, list[tuple[Channel, StreamElement]]] = {}
         self._deliveries: list[Delivery] = []
@@ -160,14 +181,14 @@ class InputGate:
         return deliveries
 
     def _handle(self, channel: Channel, element: StreamElement, now: float) -> None:
-        if isinstance(element, Batch | Watermark):
+        if isinstance(element, Batch | Watermark | WatermarkStatus):
             for checkpoint_id in self._alignment.logged_by(channel):
                 logged = element.branched() if isinstance(element, Batch) else element
                 self._logs[checkpoint_id].append((channel, logged))
         if isinstance(element, Barrier):
             self._apply(self._alignment.barrier(channel, element, now), now)
-        elif isinstance(element, Watermark):
-            self._advance(channel, element)
+        elif isinstance(element, Watermark | WatermarkStatus):
+            self._time_moves(channel, element)
         elif isinstance(element, EndOfInput):
             self._end(channel, now)
         elif channel in self._live:
@@ -212,31 +233,26 @@ class InputGate:
         if channel not in self._waiting and not self._alignment.logged_by(channel):
             self._open[channel] = self._inputs[channel]
 
-    def _advance(self, channel: Channel, watermark: Watermark) -> None:
+    def _time_moves(self, channel: Channel, element: Watermark | WatermarkStatus) -> None:
         if channel not in self._live:
             return
-        known = self._watermarks[channel]
-        if known is None or watermark.timestamp > known:
-            self._watermarks[channel] = watermark.timestamp
-            self._combine()
+        if isinstance(element, Watermark):
+            self._deliver_time(self._time.advance(channel, element))
+        else:
+            self._deliver_time(self._time.change(channel, element))
 
-    def _combine(self) -> None:
-        slowest: int | None = None
-        for timestamp in self._watermarks.values():
-            if timestamp is None:
-                return
-            slowest = timestamp if slowest is None else min(slowest, timestamp)
-        if slowest is not None and (self._combined is None or slowest > self._combined):
-            self._combined = slowest
-            self._deliveries.append(AdvanceWatermark(Watermark(slowest)))
+    def _deliver_time(self, elements: list[TimeElement]) -> None:
+        self._deliveries.extend(
+            AdvanceWatermark(element) if isinstance(element, Watermark) else ChangeStatus(element)
+            for element in elements
+        )
 
     def _end(self, channel: Channel, now: float) -> None:
         if channel not in self._live:
             return
         self._live.remove(channel)
         self._open.pop(channel, None)
-        del self._watermarks[channel]
-        self._combine()
+        self._deliver_time(self._time.end(channel))
         index = self._inputs[channel]
         if not any(self._inputs[other] == index for other in self._live):
             self._ended_inputs.add(index)

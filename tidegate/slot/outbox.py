@@ -141,6 +141,8 @@ class ChannelWriter:
         for target in self._targets:
             self._outbox.put(self._channel, self._vertex, target, element)
 
+    on_watermark = on_watermark_status = broadcast
+
     def close(self) -> None:
         if self._is_open:
             self._is_open = False

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from tidegate.connectors.source import InputStatus
 from tidegate.core.errors import (
@@ -27,6 +27,7 @@ from tidegate.operators.user_code import USER_FAILURES, user_traceback
 from tidegate.protocol.input_gate import (
     REQUESTS,
     AdvanceWatermark,
+    ChangeStatus,
     Delivery,
     InFlight,
     InputEnded,
@@ -41,7 +42,23 @@ from tidegate.slot.outbox import ChannelWriter
 from tidegate.slot.snapshotter import FrozenOperator, FrozenSubtask, Snapshotter
 from tidegate.state.backend import FrozenState
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, BarrierKind, EndOfInput, StreamElement, Watermark
+from tidegate.stream.elements import (
+    FINAL_WATERMARK,
+    Barrier,
+    BarrierKind,
+    EndOfInput,
+    StreamElement,
+    Watermark,
+    WatermarkStatus,
+)
+
+
+class TimeConsumer(Protocol):
+    """What event time reaches: an operator, or the channels of an edge."""
+
+    def on_watermark(self, watermark: Watermark) -> None: ...
+
+    def on_watermark_status(self, status: WatermarkStatus) -> None: ...
 
 
 class ChainOutput:
@@ -51,18 +68,18 @@ class ChainOutput:
         self._reuses_objects = reuses_objects
         self._main: list[Callable[[Batch], None]] = []
         self._side: dict[str, list[Callable[[Batch], None]]] = {}
-        self._watermarks: list[Callable[[Watermark], None]] = []
+        self._times: list[TimeConsumer] = []
         self.records = 0
 
     def add(
         self,
         side_tag: str | None,
         take: Callable[[Batch], None],
-        take_watermark: Callable[[Watermark], None],
+        times: TimeConsumer,
     ) -> None:
         consumers = self._main if side_tag is None else self._side.setdefault(side_tag, [])
         consumers.append(take)
-        self._watermarks.append(take_watermark)
+        self._times.append(times)
 
     def emit(self, batch: Batch) -> None:
         if len(batch) == 0:
@@ -82,8 +99,12 @@ class ChainOutput:
             take(batch)
 
     def emit_watermark(self, watermark: Watermark) -> None:
-        for take in self._watermarks:
-            take(watermark)
+        for consumer in self._times:
+            consumer.on_watermark(watermark)
+
+    def emit_watermark_status(self, status: WatermarkStatus) -> None:
+        for consumer in self._times:
+            consumer.on_watermark_status(status)
 
 
 class Subtask:
@@ -131,11 +152,11 @@ class Subtask:
         for index, chained in enumerate(self.vertex.chain):
             if chained.parent is not None:
                 outputs[chained.parent.operator_index].add(
-                    chained.parent.side_tag, processes[index], self._operators[index].on_watermark
+                    chained.parent.side_tag, processes[index], self._operators[index]
                 )
         for index, side_tag, writer in self._writers:
             write = guarded(writer.write, self._contexts[index], outputs[index], self._position)
-            outputs[index].add(side_tag, write, writer.broadcast)
+            outputs[index].add(side_tag, write, writer)
         return outputs
 
     def _position(self) -> str | None:
@@ -324,7 +345,11 @@ class Subtask:
                     error = InternalError(reason)
                     self._snapshotter.decline(self._id, checkpoint_id, error, is_skipped=True)
                 case AdvanceWatermark(watermark):
-                    head.on_watermark(watermark)
+                    if not self.is_finished:
+                        head.on_watermark(watermark)
+                case ChangeStatus(status):
+                    if not self.is_finished:
+                        head.on_watermark_status(status)
                 case InputEnded(input_index, is_last):
                     self._end_input(input_index, is_last)
                 case _:
@@ -344,6 +369,8 @@ class Subtask:
             self._finish(head_is_done=True)
 
     def _finish(self, *, head_is_done: bool = False) -> None:
+        if self.source is not None:
+            self._outputs[0].emit_watermark(Watermark(FINAL_WATERMARK))
         for operator in self._operators[1 if head_is_done else 0 :]:
             operator.finish()
         for _, _, writer in self._writers:

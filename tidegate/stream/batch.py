@@ -111,6 +111,16 @@ class Batch:
         """Whether the columns are there already, so that using them costs nothing."""
         return self._columns is not None
 
+    def stamped(self, timestamps: npt.NDArray[np.int64]) -> Batch:
+        """The same records with other timestamps."""
+        return Batch(
+            columns=self._columns,
+            records=self._records,
+            format=self.format,
+            timestamps=timestamps,
+            is_inert=self.is_inert,
+        )
+
     def slice(self, start: int, stop: int) -> Batch:
         """The records from `start` up to, not including, `stop`."""
         return Batch(

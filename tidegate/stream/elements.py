@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Final
 
 from tidegate.core.ids import CheckpointId
 from tidegate.core.modes import CheckpointingMode, SavepointFormat
@@ -72,11 +73,29 @@ class Barrier:
         return self.request.drains
 
 
+NO_WATERMARK: Final = -(2**63)
+"""The watermark before the first one, as in Flink: the smallest 64-bit integer."""
+FINAL_WATERMARK: Final = 2**63 - 1
+"""The watermark at the end of the input: everything that waits for event time happens now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Watermark:
     """No record with a timestamp at or below this (milliseconds since the epoch) follows."""
 
     timestamp: int
+
+    @property
+    def is_final(self) -> bool:
+        return self.timestamp >= FINAL_WATERMARK
+
+
+class WatermarkStatus(Enum):
+    """Whether a channel has a say in event time."""
+
+    ACTIVE = auto()
+    IDLE = auto()
+    """It holds no watermark back until it becomes active again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +103,4 @@ class EndOfInput:
     """No record follows on this channel; barriers still may."""
 
 
-StreamElement = Batch | Barrier | Watermark | EndOfInput
+StreamElement = Batch | Barrier | Watermark | WatermarkStatus | EndOfInput

@@ -28,7 +28,13 @@ from tidegate.state.keys.key_groups import default_max_parallelism, range_of
 from tidegate.state.operator_state import FrozenOperatorState, OperatorStateStore
 from tidegate.state.redistribution import put_together, share_of
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, BarrierKind, SnapshotRequest, Watermark
+from tidegate.stream.elements import (
+    Barrier,
+    BarrierKind,
+    SnapshotRequest,
+    Watermark,
+    WatermarkStatus,
+)
 from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.typeinfo import TypeInformation
 
@@ -98,6 +104,7 @@ class OperatorHarness:
         """What was emitted, as it was emitted."""
         self.side_batches: dict[str, list[Batch]] = {}
         self.watermarks: list[Watermark] = []
+        self.statuses: list[WatermarkStatus] = []
         self.console: list[str] = []
         self.delivered: dict[str, list[Any]] = {}
         self._checkpoints = 0
@@ -139,6 +146,9 @@ class OperatorHarness:
 
     def emit_watermark(self, watermark: Watermark) -> None:
         self.watermarks.append(watermark)
+
+    def emit_watermark_status(self, status: WatermarkStatus) -> None:
+        self.statuses.append(status)
 
     @property
     def output(self) -> list[Any]:

@@ -13,7 +13,7 @@ from tidegate.common import (
     SimpleStringSchema,
     WatermarkStrategy,
 )
-from tidegate.core.errors import GraphError, JobCanceled
+from tidegate.core.errors import ConfigError, JobCanceled
 from tidegate.core.modes import RestartStrategyType
 from tidegate.protocol import job_status as runtime_status
 
@@ -95,16 +95,23 @@ def test_restart_strategies_describe_themselves_as_in_flink():
     assert RestartStrategies.no_restart().get_description() == "Restart deactivated."
 
 
-def test_strategies_that_need_event_time_are_refused_with_a_sentence():
+def test_watermark_strategies_describe_themselves():
     assert repr(WatermarkStrategy.no_watermarks()) == "WatermarkStrategy.no_watermarks()"
+    assert repr(WatermarkStrategy.for_bounded_out_of_orderness("1 s")) == (
+        "WatermarkStrategy.for_bounded_out_of_orderness(1000)"
+    )
+
+
+def test_watermark_strategies_refuse_nonsense():
     monotonous = WatermarkStrategy.for_monotonous_timestamps()
-    for refused in (
-        lambda: WatermarkStrategy.for_bounded_out_of_orderness(1000),
-        lambda: monotonous.with_timestamp_assigner(None),
-        lambda: monotonous.with_idleness(1000),
-        lambda: monotonous.with_watermark_alignment("group", 1000),
+    for error, refused in (
+        (ConfigError, lambda: WatermarkStrategy.for_bounded_out_of_orderness(-1)),
+        (ConfigError, lambda: monotonous.with_idleness(0)),
+        (ConfigError, lambda: monotonous.with_watermark_alignment("group", -1)),
+        (TypeError, lambda: monotonous.with_timestamp_assigner(None)),
+        (TypeError, lambda: WatermarkStrategy.for_generator(7)),
     ):
-        with pytest.raises(GraphError, match="needs event time, which Tidegate does not have yet"):
+        with pytest.raises(error):
             refused()
 
 

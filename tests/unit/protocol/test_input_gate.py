@@ -13,9 +13,10 @@ from tidegate.protocol.input_gate import (
 )
 from tidegate.protocol.packet import Channel
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, EndOfInput, Watermark
+from tidegate.stream.elements import FINAL_WATERMARK, Barrier, EndOfInput, Watermark
 
 A, B, C = Channel(0, 0), Channel(0, 1), Channel(1, 0)
+FINAL = AdvanceWatermark(Watermark(FINAL_WATERMARK))
 
 
 def batch(*records):
@@ -161,7 +162,7 @@ def test_an_input_ends_with_its_last_channel():
     gate = InputGate({A: 0, B: 0, C: 1})
     assert gate.feed(A, EndOfInput(), 0.0) == []
     assert gate.feed(C, EndOfInput(), 0.0) == [InputEnded(1)]
-    assert gate.feed(B, EndOfInput(), 0.0) == [InputEnded(0, is_last=True)]
+    assert gate.feed(B, EndOfInput(), 0.0) == [FINAL, InputEnded(0, is_last=True)]
 
 
 def test_a_channel_that_has_ended_owes_no_barrier(gate):
@@ -185,7 +186,7 @@ def test_the_end_of_an_input_is_delivered_before_the_snapshot_it_allows():
 def test_an_end_behind_a_barrier_waits_like_a_record(gate):
     gate.feed(A, barrier(1), 0.0)
     gate.feed(A, EndOfInput(), 0.0)
-    assert gate.feed(B, EndOfInput(), 0.0) == [snapshot(1), InputEnded(0, is_last=True)]
+    assert gate.feed(B, EndOfInput(), 0.0) == [snapshot(1), FINAL, InputEnded(0, is_last=True)]
     assert gate.feed(A, barrier(2), 0.0) == [snapshot(2, ended={0})]
 
 
@@ -200,6 +201,7 @@ def test_inputs_that_end_while_waiting_channels_are_drained_end_at_their_own_pla
         ["edge 0"],
         InputEnded(0),
         ["edge 1"],
+        FINAL,
         InputEnded(1, is_last=True),
     ]
 
@@ -209,6 +211,7 @@ def test_a_barrier_of_an_ended_channel_counts_when_the_others_end_without_it(gat
     assert gate.feed(A, barrier(1), 0.0) == []
     assert names(gate.feed(B, batch("b"), 0.0)) == [["b"]]
     assert gate.feed(B, EndOfInput(), 2.0) == [
+        FINAL,
         InputEnded(0, is_last=True),
         snapshot(1, 2.0, ended={0}),
     ]
@@ -219,7 +222,7 @@ def test_a_late_barrier_of_an_ended_channel_does_not_bring_an_aborted_checkpoint
     gate.abort(1, 0.0)
     gate.feed(B, barrier(1), 0.0)
     assert gate.feed(A, barrier(1), 0.0) == []
-    assert gate.feed(B, EndOfInput(), 0.0) == [InputEnded(0, is_last=True)]
+    assert gate.feed(B, EndOfInput(), 0.0) == [FINAL, InputEnded(0, is_last=True)]
 
 
 def test_barriers_pass_when_all_channels_have_ended(gate):
@@ -234,7 +237,7 @@ def test_an_input_that_had_ended_before_a_restore_does_not_end_again():
     gate = InputGate({A: 0, C: 1}, ended_inputs={1})
     assert gate.feed(C, EndOfInput(), 0.0) == []
     assert gate.feed(A, barrier(1), 0.0) == [snapshot(1, ended={1})]
-    assert gate.feed(A, EndOfInput(), 0.0) == [InputEnded(0, is_last=True)]
+    assert gate.feed(A, EndOfInput(), 0.0) == [FINAL, InputEnded(0, is_last=True)]
 
 
 def test_records_behind_the_end_of_their_channel_are_a_violation(gate):

@@ -22,6 +22,7 @@ from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into
 from tidegate.slot.subtask import Subtask
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import (
+    FINAL_WATERMARK,
     Barrier,
     BarrierKind,
     EndOfInput,
@@ -187,7 +188,7 @@ def test_a_slice_runs_through_the_whole_chain(tested, notes):
     report = subject.run(2)
     assert report == SourceReport(2, InputStatus.END_OF_INPUT, None)
     assert notes[2:6] == ["a 1", "a 2", "b 1", "b 2"]
-    assert subject.sent() == [[1, 2], EndOfInput()]
+    assert subject.sent() == [[1, 2], Watermark(FINAL_WATERMARK), EndOfInput()]
     assert subject.subtask.records_in == 2
     assert subject.subtask.records_out == 2
 
@@ -354,7 +355,7 @@ def test_inputs_end_one_by_one_and_the_subtask_with_the_last(joined, notes):
     joined.subtask.feed(joined.right, [Batch.of_records(["r"]), EndOfInput()])
     assert notes[2:] == ["both r", "both finish 1"]
     assert joined.subtask.is_finished
-    assert joined.sent(3) == [["r"], EndOfInput()]
+    assert joined.sent(3) == [["r"], Watermark(FINAL_WATERMARK), EndOfInput()]
 
 
 def test_the_slower_input_sets_the_watermark(joined):

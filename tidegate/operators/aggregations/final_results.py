@@ -12,7 +12,7 @@ from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot,
 from tidegate.state.keys.key_bytes import with_one_nan
 from tidegate.state.keys.selection import KeySelection
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, Watermark
+from tidegate.stream.elements import Barrier, Watermark, WatermarkStatus
 
 
 class Aggregating(Operator):
@@ -54,12 +54,20 @@ class Aggregating(Operator):
 
     def finish(self, input_index: int = 0) -> None:
         self.aggregation.finish(input_index)
+        self._emit_last()
+
+    def _emit_last(self) -> None:
         if self._last:
             self.output.emit(Batch.of_records(list(self._last.values()), self._format))
             self._last = {}
 
     def on_watermark(self, watermark: Watermark) -> None:
+        if watermark.is_final:
+            self._emit_last()  # before the watermark, behind which every record is late
         self.aggregation.on_watermark(watermark)
+
+    def on_watermark_status(self, status: WatermarkStatus) -> None:
+        self.aggregation.on_watermark_status(status)
 
     def next_timer(self) -> float | None:
         return self.aggregation.next_timer()
@@ -101,6 +109,9 @@ class _Results:
 
     def emit_watermark(self, watermark: Watermark) -> None:
         self._output.emit_watermark(watermark)
+
+    def emit_watermark_status(self, status: WatermarkStatus) -> None:
+        self._output.emit_watermark_status(status)
 
     def take(self) -> list[Batch]:
         batches, self._batches = self._batches, []

@@ -29,6 +29,8 @@ from tidegate.operators.base import (
 )
 from tidegate.operators.endpoints.commits import Commits
 from tidegate.operators.endpoints.source_function import FunctionReader, FunctionSource
+from tidegate.operators.event_time.assigning import EventTime
+from tidegate.operators.event_time.strategy import WatermarkStrategy
 from tidegate.operators.functions import SinkFunction, bound_method
 from tidegate.operators.poison import DeadLetters
 from tidegate.operators.unkeyed import UnkeyedContext
@@ -61,9 +63,20 @@ class SourceOperator(Operator):
     _reader: SourceReader
     _halted_by: CheckpointId | None = None
 
-    def __init__(self, source: Source, format: ArrowFormat | None = None) -> None:
+    _time: EventTime | None = None
+
+    def __init__(
+        self,
+        source: Source,
+        format: ArrowFormat | None = None,
+        strategy: WatermarkStrategy | None = None,
+        field: int | None = None,
+    ) -> None:
         self.source = source
         self.format = format
+        self.strategy = strategy
+        self.field = field
+        """The position of the field that holds the timestamp, if the strategy names one."""
 
     def keeps_state(self) -> bool:
         return self.source.replay().is_possible
@@ -75,6 +88,11 @@ class SourceOperator(Operator):
         self._unconfirmed: dict[CheckpointId, tuple[Any, ...]] = {}
         self._copied: set[CheckpointId] = set()
         """Savepoints for which files are being copied: until then none may go."""
+        self._emit = self.output.emit
+        if self.strategy is not None:
+            self._time = EventTime(self.strategy, self.field, context, output)
+            self._time.add()
+            self._emit = self._time.process
         with _as_user_code(self._user_code):
             self._reader = self._create_reader(context)
             self._reader.open()
@@ -116,7 +134,7 @@ class SourceOperator(Operator):
                 self._bytes_per_record = bytes_read / len(poll.batch)
                 size += bytes_read
                 records += len(poll.batch)
-                self.output.emit(self._owned(poll.batch))
+                self._emit(self._owned(poll.batch))
         return SliceReport(records, size, status)
 
     def _owned(self, batch: Batch) -> Batch:
@@ -129,6 +147,13 @@ class SourceOperator(Operator):
             return min(records, _FIRST_POLL)
         fitting = int(size / max(self._bytes_per_record, 1.0))
         return max(1, min(records, fitting, _LARGEST_POLL))
+
+    def next_timer(self) -> float | None:
+        return None if self._time is None else self._time.next_timer()
+
+    def fire_timers(self, now: float) -> None:
+        if self._time is not None:
+            self._time.fire(now)
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         with _as_user_code(self._user_code):
@@ -319,7 +344,7 @@ class SinkFunctionOperator(FunctionOperator):
         )
 
     def open(self, context: OperatorContext, output: Output) -> None:
-        self._context = SinkFunctionContext(context.clock)
+        self._context = SinkFunctionContext(context.clock, context.watermark)
         super().open(context, output)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:

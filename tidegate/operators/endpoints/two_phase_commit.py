@@ -127,7 +127,7 @@ class TwoPhaseCommitOperator(FunctionOperator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         self._operator_context = context
-        self._record_context = SinkFunctionContext(context.clock)
+        self._record_context = SinkFunctionContext(context.clock, context.watermark)
         self._state = context.operator_state.get_list_state(ListStateDescriptor(_STATE))
         restored: list[SavedTransactions] = list(self._state.get())
         contexts = [each.user_context for each in restored if each.user_context is not None]

@@ -50,8 +50,8 @@ class BroadcastProcessOperator(FunctionOperator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         states = BroadcastStates(context.operator_state, self.descriptors)
-        self._reading = ReadingContext(context.clock, states)
-        self._writing = WritingContext(context.clock, states)
+        self._reading = ReadingContext(context.clock, states, context.watermark)
+        self._writing = WritingContext(context.clock, states, context.watermark)
         super().open(context, output)
 
     def keeps_state(self) -> bool:
@@ -96,7 +96,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         self, context: OperatorContext, timers: KeyedTimers
     ) -> tuple[KeyedContext, KeyedTimerContext]:
         states = BroadcastStates(context.operator_state, self.descriptors)
-        self._writing = KeyedWritingContext(context.clock, states, self.backend)
+        self._writing = KeyedWritingContext(context.clock, states, self.backend, context.watermark)
         return (
             KeyedReadingContext(self.backend, timers, states),
             KeyedReadingTimerContext(self.backend, timers, states),

@@ -14,7 +14,6 @@ from tidegate.operators.functions import (
     bound_method,
 )
 from tidegate.operators.keyed_context import KeyedContext, KeyedTimerContext, KeyedTimers
-from tidegate.operators.unkeyed import NO_WATERMARK
 from tidegate.state.backend import KeyedStateBackend, NoKey
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,
@@ -100,11 +99,11 @@ class BroadcastStates:
 class _Times:
     """The time as a record without timers sees it."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, watermark: int) -> None:
         self._clock = clock
         self.current: int | None = None
         """Event time of the record, in milliseconds."""
-        self.watermark = NO_WATERMARK
+        self.watermark = watermark
 
     def timestamp(self) -> int | None:
         return self.current
@@ -119,8 +118,8 @@ class _Times:
 class ReadingContext(_Times, BroadcastProcessFunction.ReadOnlyContext):
     """Given with the records of a stream without keys."""
 
-    def __init__(self, clock: Clock, states: BroadcastStates) -> None:
-        super().__init__(clock)
+    def __init__(self, clock: Clock, states: BroadcastStates, watermark: int) -> None:
+        super().__init__(clock, watermark)
         self._states = states
 
     def get_broadcast_state(
@@ -132,8 +131,8 @@ class ReadingContext(_Times, BroadcastProcessFunction.ReadOnlyContext):
 class WritingContext(_Times, BroadcastProcessFunction.Context):
     """Given with broadcast records."""
 
-    def __init__(self, clock: Clock, states: BroadcastStates) -> None:
-        super().__init__(clock)
+    def __init__(self, clock: Clock, states: BroadcastStates, watermark: int) -> None:
+        super().__init__(clock, watermark)
         self._states = states
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
@@ -170,8 +169,14 @@ class KeyedReadingTimerContext(
 class KeyedWritingContext(WritingContext, KeyedBroadcastProcessFunction.Context):
     """Given with broadcast records beside a keyed stream: they have no key of their own."""
 
-    def __init__(self, clock: Clock, states: BroadcastStates, backend: KeyedStateBackend) -> None:
-        super().__init__(clock, states)
+    def __init__(
+        self,
+        clock: Clock,
+        states: BroadcastStates,
+        backend: KeyedStateBackend,
+        watermark: int,
+    ) -> None:
+        super().__init__(clock, states, watermark)
         self._backend = backend
 
     def leave_key(self) -> None:

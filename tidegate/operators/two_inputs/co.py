@@ -60,7 +60,7 @@ class CoProcessOperator(FunctionOperator):
         self.side_formats = side_formats if side_formats is not None else {}
 
     def open(self, context: OperatorContext, output: Output) -> None:
-        self._context = UnkeyedContext(context.clock)
+        self._context = UnkeyedContext(context.clock, context.watermark)
         super().open(context, output)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:

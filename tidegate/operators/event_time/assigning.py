@@ -1,0 +1,186 @@
+"""Gives records their timestamps and emits watermarks, in a source or anywhere in a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from tidegate.operators.base import Operator, OperatorContext, Output
+from tidegate.operators.event_time.generators import Track, create_track
+from tidegate.operators.event_time.strategy import WatermarkStrategy
+from tidegate.operators.event_time.timestamps import stamping, timestamp_field
+from tidegate.operators.user_code import UserCode
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import NO_WATERMARK, Watermark, WatermarkStatus
+from tidegate.types.typeinfo import TypeInformation
+
+ALL = None
+"""The split of all records that come from no split in particular."""
+
+
+class EventTime:
+    """The event time of one subtask: a generator for each split, combined by their minimum.
+
+    Idle splits hold nothing back; all of them idle make the output idle. Where nothing new is to be
+    said, nobody is woken up for it.
+    """
+
+    def __init__(
+        self,
+        strategy: WatermarkStrategy,
+        field: int | None,
+        context: OperatorContext,
+        output: Output,
+    ) -> None:
+        self._strategy = strategy
+        self._user_code = UserCode(context)
+        self._stamp = stamping(strategy, field, self._user_code)
+        self._clock = context.clock
+        self._output = output
+        interval = context.settings.get("pipeline.auto-watermark-interval")
+        self._interval = 0.2 if interval is None else interval.total_seconds()
+        timeout = strategy.idle_timeout
+        self._idle_timeout = None if timeout is None else timeout.total_seconds()
+        self._next_emission = self._clock.time() + self._interval
+        self._tracks: dict[Hashable, Track] = {}
+        self._watermark = context.watermark
+        self._is_idle = False
+
+    def add(self, split: Hashable = ALL) -> Track:
+        """Records of this split will come: until they do, they hold event time back."""
+        track = self._tracks.get(split)
+        if track is None:
+            track = create_track(self._strategy, self._user_code, self._clock.time())
+            self._tracks[split] = track
+            self._combine()
+        return track
+
+    def release(self, split: Hashable) -> None:
+        """No record of this split will come any more."""
+        if self._tracks.pop(split, None) is not None and self._tracks:
+            self._combine()
+
+    def process(self, batch: Batch, split: Hashable = ALL) -> None:
+        """Emit records of a split with their timestamps, and the watermarks that are due."""
+        track = self._tracks.get(split) or self.add(split)
+        stamped, failure = self._stamp(batch)
+        now = self._clock.time()
+        track.active_at = now
+        if len(stamped):
+            if track.is_idle:
+                track.is_idle = False
+                self._combine()
+            marks = track.take(stamped)
+            if track.failed_at is not None:
+                place, failure = track.failed_at
+                stamped, track.failed_at = stamped.slice(0, place), None
+            start = 0
+            for place, element in marks:
+                if place > start:
+                    self._output.emit(stamped.slice(start, place))
+                    start = place
+                self._apply(track, element)
+                self._combine()
+            if start < len(stamped):
+                self._output.emit(stamped.slice(start, len(stamped)) if start else stamped)
+        if failure is not None:
+            raise failure
+        if self._interval > 0 and self._next_emission <= now:
+            self._emit_periodically(now)
+
+    def next_timer(self) -> float | None:
+        due = []
+        if self._interval > 0 and any(track.has_news for track in self._tracks.values()):
+            due.append(self._next_emission)
+        if self._idle_timeout is not None:
+            due += [
+                track.active_at + self._idle_timeout
+                for track in self._tracks.values()
+                if not track.is_idle
+            ]
+        return min(due, default=None)
+
+    def fire(self, now: float) -> None:
+        """Emit the periodic watermark, and leave out splits that have been silent for too long."""
+        if self._interval > 0 and self._next_emission <= now:
+            self._emit_periodically(now)
+        timeout = self._idle_timeout
+        if timeout is not None:
+            silent = [
+                track
+                for track in self._tracks.values()
+                if not track.is_idle and track.active_at + timeout <= now
+            ]
+            for track in silent:
+                for element in track.emit():
+                    self._apply(track, element)
+                track.is_idle = True
+            if silent:
+                self._combine()
+
+    def _emit_periodically(self, now: float) -> None:
+        for track in self._tracks.values():
+            for element in track.emit():
+                self._apply(track, element)
+        self._next_emission = now + self._interval
+        self._combine()
+
+    @staticmethod
+    def _apply(track: Track, element: Watermark | WatermarkStatus) -> None:
+        if isinstance(element, Watermark):
+            track.watermark = max(track.watermark, element.timestamp)
+            track.is_idle = False
+        else:
+            track.is_idle = element is WatermarkStatus.IDLE
+
+    def _combine(self) -> None:
+        active = [track.watermark for track in self._tracks.values() if not track.is_idle]
+        if self._is_idle and active:
+            self._is_idle = False
+            self._output.emit_watermark_status(WatermarkStatus.ACTIVE)
+        lowest = min(active, default=NO_WATERMARK)
+        if lowest > self._watermark:
+            self._watermark = lowest
+            self._output.emit_watermark(Watermark(lowest))
+        if not active and not self._is_idle and self._tracks:
+            self._is_idle = True
+            self._output.emit_watermark_status(WatermarkStatus.IDLE)
+
+
+class AssignTimestampsOperator(Operator):
+    """`assign_timestamps_and_watermarks`: event time starts here, whatever came before."""
+
+    def __init__(self, strategy: WatermarkStrategy, field: int | None = None) -> None:
+        self.strategy = strategy
+        self.field = field
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._time = EventTime(self.strategy, self.field, context, output)
+        self._time.add()
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        self._time.process(batch)
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        if watermark.is_final:
+            self.output.emit_watermark(watermark)
+
+    def on_watermark_status(self, status: WatermarkStatus) -> None:
+        """Idleness, too, is what the strategy makes of the records."""
+
+    def next_timer(self) -> float | None:
+        return self._time.next_timer()
+
+    def fire_timers(self, now: float) -> None:
+        self._time.fire(now)
+
+
+def assign_timestamps(
+    strategy: WatermarkStrategy, type_info: TypeInformation | None
+) -> AssignTimestampsOperator:
+    """The operator for a stream of this type.
+
+    Raises:
+        GraphError: the strategy names a field that the stream does not have.
+    """
+    return AssignTimestampsOperator(strategy, timestamp_field(strategy, type_info))

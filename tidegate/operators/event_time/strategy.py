@@ -1,0 +1,172 @@
+"""`WatermarkStrategy`: where the timestamps of records come from, and what watermarks follow.
+
+    WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
+        .with_timestamp_assigner("event_time")          a column, a TimestampAssigner or a function
+        .with_idleness(Duration.of_minutes(1))
+
+All times are milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from tidegate.core.durations import DurationLike, as_milliseconds, as_timedelta
+from tidegate.core.errors import ConfigError
+from tidegate.stream.elements import Watermark
+
+
+class TimestampAssigner(ABC):
+    """The event time of a record."""
+
+    @abstractmethod
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """Milliseconds since the epoch.
+
+        `record_timestamp` is what the record has so far, from its source or an earlier assigner;
+        the smallest 64-bit integer where it has none.
+        """
+
+
+class WatermarkOutput(ABC):
+    """Where a generator puts its watermarks."""
+
+    @abstractmethod
+    def emit_watermark(self, watermark: Watermark | int) -> None:
+        """Say that no earlier record follows; one that is not beyond the last is ignored."""
+
+    @abstractmethod
+    def mark_idle(self) -> None:
+        """Hold no other watermark back until the next watermark or `mark_active`."""
+
+    @abstractmethod
+    def mark_active(self) -> None:
+        """Take part in event time again."""
+
+
+class WatermarkGenerator(ABC):
+    """Makes watermarks of records as they come; each split of a source has its own.
+
+    Its attributes are part of checkpoints: after a restore it continues with them.
+    """
+
+    @abstractmethod
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        """Called for every record; what is emitted here comes right behind the record."""
+
+    @abstractmethod
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Called every `pipeline.auto-watermark-interval`, between two batches of records."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkAlignment:
+    """Sources of a group that read no further ahead of its slowest one than `max_drift`."""
+
+    group: str
+    max_drift: int
+    """Milliseconds of event time."""
+    update_interval: timedelta
+
+
+TimestampAssignerLike = TimestampAssigner | Callable[[Any, int], int] | str | int
+"""A TimestampAssigner, a function of value and timestamp so far, or the field that holds it."""
+GeneratorFactory = Callable[[], WatermarkGenerator]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WatermarkStrategy:
+    """How records get timestamps and what watermarks follow. Setters return a changed copy."""
+
+    out_of_orderness: int | None = None
+    """Milliseconds that watermarks stay behind the latest timestamp; None: no such watermarks."""
+    generator: GeneratorFactory | None = None
+    """Makes watermarks in the user's own way."""
+    assigner: TimestampAssignerLike | None = None
+    idle_timeout: timedelta | None = None
+    alignment: WatermarkAlignment | None = None
+
+    @staticmethod
+    def no_watermarks() -> WatermarkStrategy:
+        """No watermarks, so event time stands still until the end of the input."""
+        return WatermarkStrategy()
+
+    @staticmethod
+    def for_monotonous_timestamps() -> WatermarkStrategy:
+        """The timestamps of a split ascend: the watermark follows the latest one."""
+        return WatermarkStrategy(out_of_orderness=0)
+
+    @staticmethod
+    def for_bounded_out_of_orderness(max_out_of_orderness: DurationLike) -> WatermarkStrategy:
+        """Records come at most so much later than ones with a higher timestamp."""
+        bound = as_milliseconds(max_out_of_orderness)
+        if bound < 0:
+            raise ConfigError("max_out_of_orderness", max_out_of_orderness, "give 0 or more")
+        return WatermarkStrategy(out_of_orderness=bound)
+
+    @staticmethod
+    def for_generator(generator: GeneratorFactory) -> WatermarkStrategy:
+        """Watermarks of your own: a WatermarkGenerator class, or a function that makes one."""
+        given: object = generator
+        if isinstance(given, WatermarkGenerator) or not callable(given):
+            raise TypeError(
+                "for_generator() needs a WatermarkGenerator class or a function that returns a new "
+                f"generator, because each split has its own; got {generator!r}"
+            )
+        return WatermarkStrategy(generator=generator)
+
+    def with_timestamp_assigner(
+        self, timestamp_assigner: TimestampAssignerLike
+    ) -> WatermarkStrategy:
+        """Take timestamps from the records: by a function, or from a field of a typed stream.
+
+        Where a field is named, nothing is called for a record. It holds an integer, which is
+        milliseconds since the epoch, or a point in time.
+        """
+        given: object = timestamp_assigner
+        is_function = callable(given) and not isinstance(given, type)
+        if not (is_function or isinstance(given, TimestampAssigner | str | int)):
+            raise TypeError(
+                "with_timestamp_assigner() needs a TimestampAssigner, a function of the value and "
+                f"its timestamp so far, or the name of a field; got {given!r}"
+            )
+        return replace(self, assigner=timestamp_assigner)
+
+    def with_idleness(self, idle_timeout: DurationLike) -> WatermarkStrategy:
+        """Leave out what brings no record for so long, until it brings one again."""
+        timeout = as_timedelta(idle_timeout)
+        if timeout <= timedelta(0):
+            raise ConfigError("idle_timeout", idle_timeout, "give a duration above zero")
+        return replace(self, idle_timeout=timeout)
+
+    def with_watermark_alignment(
+        self,
+        watermark_group: str,
+        max_allowed_watermark_drift: DurationLike,
+        update_interval: DurationLike | None = None,
+    ) -> WatermarkStrategy:
+        """Pause the sources of a group that are too far ahead of its slowest one."""
+        every = timedelta(seconds=1) if update_interval is None else as_timedelta(update_interval)
+        drift = as_milliseconds(max_allowed_watermark_drift)
+        if drift < 0:
+            raise ConfigError("max_allowed_watermark_drift", drift, "give 0 or more")
+        return replace(self, alignment=WatermarkAlignment(watermark_group, drift, every))
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is anything to do for a record or a watermark."""
+        makes_watermarks = self.out_of_orderness is not None or self.generator is not None
+        return makes_watermarks or self.assigner is not None or self.idle_timeout is not None
+
+    def __repr__(self) -> str:
+        if self.generator is not None:
+            return f"WatermarkStrategy.for_generator({self.generator!r})"
+        if self.out_of_orderness is None:
+            return "WatermarkStrategy.no_watermarks()"
+        if self.out_of_orderness == 0:
+            return "WatermarkStrategy.for_monotonous_timestamps()"
+        return f"WatermarkStrategy.for_bounded_out_of_orderness({self.out_of_orderness})"

@@ -1,0 +1,154 @@
+"""How far event time has come for a subtask, from what its channels say. Pure.
+
+    channel  watermark  status
+    A              40   active   ┐
+    B              25   active   ├── input 0: 25 ┐
+    C              10   idle     ┘               ├── subtask: 25
+    D              90   active   ─── input 1: 90 ┘
+
+Idle channels hold nothing back. A channel that becomes active again holds event time back once it
+has caught up with it. Neither an input nor the subtask goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tidegate.protocol.packet import Channel
+from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK, Watermark, WatermarkStatus
+
+TimeElement = Watermark | WatermarkStatus
+
+
+@dataclass(slots=True)
+class _ChannelTime:
+    watermark: int = NO_WATERMARK
+    is_idle: bool = False
+    is_aligned: bool = True
+    """Whether it has a say: it is active, and not behind what has been emitted."""
+
+
+class WatermarkValve:
+    """Combines the channels of one input, as Flink's StatusWatermarkValve does.
+
+    A channel that ends leaves the valve, and so does one that emits the final watermark: where
+    others are idle, they may still bring records, which must not become late by this.
+    """
+
+    def __init__(self, channels: Iterable[Channel]) -> None:
+        self._channels = {channel: _ChannelTime() for channel in channels}
+        self.watermark = NO_WATERMARK
+        """The last one emitted."""
+        self.is_idle = False
+
+    def advance(self, channel: Channel, timestamp: int) -> list[TimeElement]:
+        """A channel brings a watermark; returns what the input emits then, in order."""
+        time = self._channels.get(channel)
+        if time is None:
+            return []
+        if timestamp >= FINAL_WATERMARK:
+            return self.end(channel)
+        before = time.watermark
+        if time.is_idle or timestamp <= before:
+            return []
+        time.watermark = timestamp
+        if before > self.watermark:
+            return []  # another channel holds event time back
+        time.is_aligned = time.is_aligned or timestamp >= self.watermark
+        return self._lowest()
+
+    def change(self, channel: Channel, status: WatermarkStatus) -> list[TimeElement]:
+        """A channel becomes idle or active."""
+        time = self._channels.get(channel)
+        is_idle = status is WatermarkStatus.IDLE
+        if time is None or time.is_idle == is_idle:
+            return []
+        time.is_idle = is_idle
+        if is_idle:
+            time.is_aligned = False
+            return self._without(time.watermark)
+        time.is_aligned = time.watermark >= self.watermark
+        if not self.is_idle:
+            return []
+        self.is_idle = False
+        return [WatermarkStatus.ACTIVE]
+
+    def end(self, channel: Channel) -> list[TimeElement]:
+        """No record follows on a channel."""
+        time = self._channels.pop(channel, None)
+        if time is None:
+            return []
+        if not self._channels:
+            self.watermark = FINAL_WATERMARK
+            return [Watermark(FINAL_WATERMARK)]
+        return [] if time.is_idle else self._without(time.watermark)
+
+    def _without(self, watermark: int) -> list[TimeElement]:
+        """A channel with this watermark has no say any more."""
+        if not all(time.is_idle for time in self._channels.values()):
+            return self._lowest() if watermark <= self.watermark else []
+        known = [watermark, *(time.watermark for time in self._channels.values())]
+        emitted = self._emit(max(known)) if watermark <= self.watermark else []
+        self.is_idle = True
+        return [*emitted, WatermarkStatus.IDLE]
+
+    def _lowest(self) -> list[TimeElement]:
+        aligned = [time.watermark for time in self._channels.values() if time.is_aligned]
+        return self._emit(min(aligned)) if aligned else []
+
+    def _emit(self, watermark: int) -> list[TimeElement]:
+        if watermark <= self.watermark:
+            return []
+        self.watermark = watermark
+        return [Watermark(watermark)]
+
+
+class SubtaskTime:
+    """Combines the inputs of a subtask: the lowest of those that are not idle."""
+
+    def __init__(self, channels: Mapping[Channel, int]) -> None:
+        self._inputs = dict(channels)
+        self._valves = {
+            index: WatermarkValve(c for c, i in channels.items() if i == index)
+            for index in sorted(set(channels.values()))
+        }
+        self.watermark = NO_WATERMARK
+        """The last one emitted."""
+        self.is_idle = False
+
+    def advance(self, channel: Channel, watermark: Watermark) -> list[TimeElement]:
+        """A channel brings a watermark; returns what happens to the subtask, in order."""
+        valve = self._valves[self._inputs[channel]]
+        return self._combined(valve.advance(channel, watermark.timestamp))
+
+    def change(self, channel: Channel, status: WatermarkStatus) -> list[TimeElement]:
+        """A channel becomes idle or active."""
+        return self._combined(self._valves[self._inputs[channel]].change(channel, status))
+
+    def end(self, channel: Channel) -> list[TimeElement]:
+        """No record follows on a channel."""
+        return self._combined(self._valves[self._inputs[channel]].end(channel))
+
+    def _combined(self, emitted: list[TimeElement]) -> list[TimeElement]:
+        if len(self._valves) == 1 or not emitted:
+            for element in emitted:
+                self._note(element)
+            return emitted
+        found: list[TimeElement] = []
+        lasting = [v for v in self._valves.values() if v.watermark < FINAL_WATERMARK]
+        active = [valve.watermark for valve in lasting if not valve.is_idle]
+        lowest = min(active, default=self.watermark if lasting else FINAL_WATERMARK)
+        if lowest > self.watermark:
+            found.append(Watermark(lowest))
+        if lasting and self.is_idle != (not active):
+            found.append(WatermarkStatus.ACTIVE if active else WatermarkStatus.IDLE)
+        for element in found:
+            self._note(element)
+        return found
+
+    def _note(self, element: TimeElement) -> None:
+        if isinstance(element, Watermark):
+            self.watermark = element.timestamp
+        else:
+            self.is_idle = element is WatermarkStatus.IDLE
