@@ -14,6 +14,7 @@ from tidegate.datastream import (
     ReduceFunction,
     RuntimeExecutionMode,
 )
+from tidegate.datastream.aggregates import avg_, count, max_, min_, sum_
 from tidegate.datastream.state import ValueStateDescriptor
 
 TRIPLE = Types.TUPLE([Types.STRING(), Types.LONG(), Types.STRING()])
@@ -35,6 +36,12 @@ def results_by_key(stream):
     for record in collect(stream):
         found.setdefault(record[0], []).append(tuple(record)[1:])
     return found
+
+
+def test_agg_gives_a_row_with_the_key_and_every_aggregate(keyed):
+    rows = collect(keyed.agg(n=count(), total=sum_(1), top=max_(1), mean=avg_(1), first=min_(2)))
+    of_a = [tuple(row)[1:] for row in rows if row[0] == "a"]
+    assert of_a == [(1, 3, 3, 3.0, "x"), (2, 4, 3, 2.0, "x"), (3, 7, 3, 7 / 3, "x")]
 
 
 def test_sum_gives_the_first_record_with_the_running_sum(keyed):

@@ -10,9 +10,12 @@ from tidegate.datastream.data_stream import DataStream
 from tidegate.datastream.execution.declared_types import KeyLike, TypeLike, declared_type
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.partitioning import Partitioning
+from tidegate.operators.aggregations.aggregates import Aggregate, plan_aggregates
 from tidegate.operators.aggregations.choice import aggregation_operator, aggregation_output_type
 from tidegate.operators.aggregations.final_results import Aggregating
 from tidegate.operators.aggregations.kinds import Aggregation
+from tidegate.operators.aggregations.named import RunningAggregates
+from tidegate.operators.aggregations.named_by_record import RunningRecordAggregates
 from tidegate.operators.base import Operator
 from tidegate.operators.functions import (
     FilterFunction,
@@ -116,6 +119,22 @@ class KeyedStream(DataStream):
         With a field only records in which it is not None are counted.
         """
         return self._aggregate("Count", Aggregation.COUNT, field)
+
+    def agg(self, **aggregates: Aggregate) -> DataStream:
+        """Several aggregates of the key so far, as a row: the key's fields, then these.
+
+        `agg(bids=count(), total=sum_("price"))` emits a row for every record. The functions are
+        those of `tidegate.datastream.aggregates`.
+        """
+        plan = plan_aggregates(
+            aggregates, self._key, self._type, self._key_type, has_windows=False
+        )
+        operator: Operator
+        if plan.format is not None:
+            operator = RunningAggregates(plan)
+        else:
+            operator = RunningRecordAggregates(plan, self._key)
+        return self._transform("Aggregate", Aggregating(operator, self._key), plan.output_type)
 
     def key_by(self, key_selector: KeyLike, key_type: TypeLike | None = None) -> KeyedStream:
         """The same records by another key."""

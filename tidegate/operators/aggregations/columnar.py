@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -88,7 +89,7 @@ class ColumnarAggregation(Operator):
             self.on_loaded(self.state.loaded)
         try:
             results = self.results(columns.columns, slots, self.state.new)
-        except _Overflow as overflow:
+        except SumOverflow as overflow:
             self._emit(overflow.results, batch)
             raise TypeMismatch(
                 str(self.format.type_info), batch.records[overflow.row], overflow.reason
@@ -119,7 +120,7 @@ class ColumnarAggregation(Operator):
         return column if column.type == kind else column.cast(kind)
 
 
-class _Overflow(Exception):
+class SumOverflow(Exception):
     """A sum left the range of its type: the results before it, its row, and what happened."""
 
     def __init__(self, results: Columns, row: int, reason: str) -> None:
@@ -134,16 +135,9 @@ class FirstFields:
 
     def __init__(self, operator: ColumnarAggregation, aggregated: int) -> None:
         schema = operator.format.schema
+        places = first_places(schema, operator.key_columns, aggregated)
         self._operator = operator
-        self._columns = {
-            place: ValueColumn(schema.field(place).type)
-            for place in range(len(schema))
-            # Equal keys look alike, except for the two zeros of floats.
-            if place != aggregated
-            and (
-                place not in operator.key_columns or pa.types.is_floating(schema.field(place).type)
-            )
-        }
+        self._columns = {place: ValueColumn(schema.field(place).type) for place in places}
 
     def state_columns(self) -> dict[str, StateColumn]:
         return {f"first{place}": column for place, column in self._columns.items()}
@@ -160,6 +154,17 @@ class FirstFields:
                 column.put(new, values.take(first_rows))
             replaced[place] = column.take(slots)
         return replaced
+
+
+def first_places(schema: pa.Schema, key_columns: Sequence[int], aggregated: int) -> list[int]:
+    """The fields that are neither key nor aggregated."""
+    return [
+        place
+        for place in range(len(schema))
+        # Equal keys look alike, except for the two zeros of floats.
+        if place != aggregated
+        and (place not in key_columns or pa.types.is_floating(schema.field(place).type))
+    ]
 
 
 def first_occurrences(slots: Slots, new: Slots) -> Slots:
@@ -200,7 +205,7 @@ class SumAggregation(ColumnarAggregation):
 
     def on_loaded(self, slots: Slots) -> None:
         if not self._is_float:
-            self._reach = max(self._reach, _magnitude(self._sums.values[slots]))
+            self._reach = max(self._reach, magnitude(self._sums.values[slots]))
 
     def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
         results = self._firsts.replace(columns, slots, new)
@@ -232,22 +237,22 @@ class SumAggregation(ColumnarAggregation):
     def _first_unfit(self, running: npt.NDArray[Any], values: npt.NDArray[Any]) -> int | None:
         """The first record whose sum is outside the range of the field's type."""
         bounds = np.iinfo(self._dtype)
-        self._reach += _magnitude(values) * len(values)
+        self._reach += magnitude(values) * len(values)
         if self._reach <= bounds.max:
             return None
-        self._reach = _magnitude(self._sums.values)
+        self._reach = magnitude(self._sums.values)
         if bounds.bits == 64:
             return first_overflow(running, values)
         outside = (running < bounds.min) | (running > bounds.max)
         return int(outside.argmax()) if outside.any() else None
 
-    def _overflow(self, results: Columns, row: int, total: int, value: int) -> _Overflow:
+    def _overflow(self, results: Columns, row: int, total: int, value: int) -> SumOverflow:
         name = self.format.field_names[self.field]
         kind = self.format.schema.field(self.field).type
         keys = [results[place][row].as_py() for place in self.key_columns]
         shown = tuple(keys) if self.is_tuple else keys[0]
         advice = "Types.LONG()" if np.iinfo(self._dtype).bits < 64 else "Types.BIG_INT()"
-        return _Overflow(
+        return SumOverflow(
             [column.slice(0, row) for column in results],
             row,
             f"adding {value} to the sum of field {name!r} of the key {shown!r} leaves the range "
@@ -355,5 +360,6 @@ class ExtremeAggregation(ColumnarAggregation):
             self._best[place].put(segments.slots[beaten], values.take(last[beaten]))
 
 
-def _magnitude(values: npt.NDArray[Any]) -> int:
+def magnitude(values: npt.NDArray[Any]) -> int:
+    """How far from zero the farthest of them is."""
     return max(-int(values.min(initial=0)), int(values.max(initial=0)))

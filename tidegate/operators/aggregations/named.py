@@ -1,0 +1,187 @@
+"""Named aggregates that run on columns: a result for each record, and what a window's are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.operators.aggregations.aggregates import Aggregate, AggregateKind, AggregatePlan
+from tidegate.operators.aggregations.columnar import (
+    ColumnarAggregation,
+    Columns,
+    SumOverflow,
+    magnitude,
+)
+from tidegate.operators.aggregations.running import (
+    Segments,
+    first_overflow,
+    ranks_of,
+    running_least,
+    running_sum,
+)
+from tidegate.operators.base import OperatorSnapshot
+from tidegate.state.columnar.backend import NumberColumn, StateColumn, ValueColumn
+from tidegate.state.keys.word_index import Slots
+
+_MOST: Final = np.iinfo(np.int64).max
+
+
+class RunningPart(ABC):
+    """One aggregate of every key."""
+
+    columns: dict[str, StateColumn]
+
+    @abstractmethod
+    def results(self, field: pa.Array[Any] | None, segments: Segments, touched: Slots) -> Any:
+        """The result of each record; `touched` slots had records before."""
+
+    def on_loaded(self, slots: Slots) -> None:
+        """The state of these slots is back in memory."""
+
+
+class RunningCount(RunningPart):
+    """How many records, or values."""
+
+    def __init__(self, name: str) -> None:
+        self.counts = NumberColumn(np.int64)
+        self.columns = {name: self.counts}
+
+    def running(self, field: pa.Array[Any] | None, segments: Segments) -> npt.NDArray[np.int64]:
+        ones: npt.NDArray[Any] = np.ones(segments.length, np.int64)
+        if field is not None and field.null_count:
+            ones = field.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+        return running_sum(segments, ones, self.counts.values)
+
+    def results(self, field: pa.Array[Any] | None, segments: Segments, touched: Slots) -> Any:
+        return pa.array(self.running(field, segments))
+
+
+class RunningTotal(RunningPart):
+    """The sum of the values, or their mean."""
+
+    def __init__(self, name: str, kind: pa.DataType, *, is_mean: bool) -> None:
+        self._is_float = pa.types.is_floating(kind)
+        self._is_mean = is_mean
+        # Adding to -0.0 changes nothing, not even the sign of a zero.
+        self._nothing = -0.0 if self._is_float else 0
+        self._sums = NumberColumn(np.float64 if self._is_float else np.int64, self._nothing)
+        self._count = RunningCount(f"{name} count")
+        self._name = name
+        self.columns = {name: self._sums, **self._count.columns}
+        self._reach = 0
+
+    def on_loaded(self, slots: Slots) -> None:
+        if not self._is_float:
+            self._reach = max(self._reach, magnitude(self._sums.values[slots]))
+
+    def results(self, field: pa.Array[Any] | None, segments: Segments, touched: Slots) -> Any:
+        assert field is not None
+        filled = field.fill_null(self._nothing) if field.null_count else field
+        values = filled.to_numpy(zero_copy_only=False)
+        if not self._is_float:
+            values = values.astype(np.int64, copy=False)
+            self._reach += magnitude(values) * len(values)
+        running = running_sum(segments, values, self._sums.values)
+        counts = self._count.running(field, segments)
+        absent = counts == 0 if field.null_count or not counts.all() else None
+        results = running / np.maximum(counts, 1) if self._is_mean else running
+        column = pa.array(results, mask=absent)
+        if self._reach > _MOST:
+            self._reach = magnitude(self._sums.values)
+            row = first_overflow(running, values)
+            if row is not None:
+                raise SumOverflow([column.slice(0, row)], row, _OUT_OF_RANGE.format(self._name))
+        return column
+
+
+_OUT_OF_RANGE: Final = (
+    "the sum {!r} leaves the range of 64-bit integers: declare the field as Types.BIG_INT()"
+)
+
+
+class RunningExtreme(RunningPart):
+    """The least or greatest value."""
+
+    def __init__(self, name: str, kind: pa.DataType, *, greatest: bool) -> None:
+        self._best = ValueColumn(kind)
+        self._greatest = greatest
+        self.columns = {name: self._best}
+
+    def results(self, field: pa.Array[Any] | None, segments: Segments, touched: Slots) -> Any:
+        assert field is not None
+        # What each key had so far takes part as if it were a record before all others.
+        if len(touched):
+            field = pa.concat_arrays([self._best.take(touched), field])
+        ranks = ranks_of(field, len(segments.slots), descending=self._greatest)
+        winners = running_least(segments, ranks)
+        last = segments.ordered(winners).take(segments.ends)
+        beaten = last >= len(touched)
+        self._best.put(segments.slots[beaten], field.take(last[beaten]))
+        return field.take(winners[len(touched) :])
+
+
+class RunningAggregates(ColumnarAggregation):
+    """Keeps the aggregates of each key and emits them for each record."""
+
+    def __init__(self, plan: AggregatePlan) -> None:
+        assert plan.key_columns is not None and plan.format is not None
+        named = ", ".join(f"{name} {each.kind.value}" for name, each in plan.aggregates.items())
+        super().__init__(f"aggregates {named}", plan.key_columns, plan.format, plan.output_format)
+        self.plan = plan
+
+    def state_columns(self) -> dict[str, StateColumn]:
+        self._parts = [
+            (self._place(aggregate), self._part(name, aggregate))
+            for name, aggregate in self.plan.aggregates.items()
+        ]
+        return {name: c for _, part in self._parts for name, c in part.columns.items()}
+
+    def _place(self, aggregate: Aggregate) -> int | None:
+        return None if aggregate.field is None else self.format.column_of(aggregate.field)
+
+    def _part(self, name: str, aggregate: Aggregate) -> RunningPart:
+        if aggregate.kind is AggregateKind.COUNT:
+            return RunningCount(name)
+        place = self._place(aggregate)
+        assert place is not None
+        kind = self.format.schema.field(place).type
+        if aggregate.kind in (AggregateKind.SUM, AggregateKind.AVG):
+            return RunningTotal(name, kind, is_mean=aggregate.kind is AggregateKind.AVG)
+        return RunningExtreme(name, kind, greatest=aggregate.kind is AggregateKind.MAX)
+
+    def restore(self, snapshots: list[OperatorSnapshot]) -> None:
+        super().restore(snapshots)
+        self.on_loaded(np.arange(len(self.state)))
+
+    def on_loaded(self, slots: Slots) -> None:
+        for _, part in self._parts:
+            part.on_loaded(slots)
+
+    def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
+        segments = Segments(slots, len(self.state))
+        is_known = np.zeros(len(self.state), np.bool_)
+        is_known[slots] = True
+        is_known[new] = False
+        touched = np.flatnonzero(is_known)
+        contended = segments
+        if len(touched) and any(isinstance(part, RunningExtreme) for _, part in self._parts):
+            contended = Segments(np.concatenate([touched, slots]), len(self.state))
+        results = [self.plain(columns, place) for place in self.key_columns]
+        first: SumOverflow | None = None
+        for place, part in self._parts:
+            field = None if place is None else self.plain(columns, place)
+            own = contended if isinstance(part, RunningExtreme) else segments
+            try:
+                results.append(part.results(field, own, touched))
+            except SumOverflow as overflow:
+                results += overflow.results
+                if first is None or overflow.row < first.row:
+                    first = overflow
+        if first is not None:
+            rows = [column.slice(0, first.row) for column in results]
+            raise SumOverflow(rows, first.row, first.reason)
+        return results
