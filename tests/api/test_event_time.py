@@ -10,6 +10,7 @@ from tidegate.common import (
     WatermarkGenerator,
     WatermarkStrategy,
 )
+from tidegate.core.clock import ManualClock
 from tidegate.core.errors import GraphError, MissingField, UserFunctionError
 from tidegate.datastream import (
     KeyedBroadcastProcessFunction,
@@ -17,8 +18,11 @@ from tidegate.datastream import (
     KeyedProcessFunction,
     ProcessFunction,
 )
+from tidegate.operators.endpoints.operators import SourceOperator
 from tidegate.state.descriptors import MapStateDescriptor
-from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK
+from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK, Watermark, WatermarkStatus
+from tidegate.testing.harness import OperatorHarness
+from tidegate.testing.scripted import Fail, Pause, ScriptedSource
 
 PAIR = Types.ROW_NAMED(["key", "at"], [Types.STRING(), Types.LONG()])
 ASCENDING = WatermarkStrategy.for_monotonous_timestamps()
@@ -147,8 +151,6 @@ def test_the_results_of_a_timer_have_its_time(env):
 
 
 def test_a_source_has_event_time_by_its_strategy(env):
-    from tidegate.testing.scripted import ScriptedSource
-
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(5))
     strategy = strategy.with_timestamp_assigner("at")
     source = ScriptedSource([("a", 30), ("b", 10)], type_info=PAIR)
@@ -203,3 +205,117 @@ def test_timers_beside_a_broadcast_stream_fire(env):
     broadcast = env.from_collection(["r"]).broadcast(rules)
     found = collect(stream.key_by(lambda r: r[0]).connect(broadcast).process(Ruled()))
     assert found == [("a", 4, "r", FINAL_WATERMARK)]
+
+
+# --- restarts -----------------------------------------------------------------------------------
+
+
+class Late(KeyedProcessFunction):
+    """What comes behind the watermark is dropped, and said so; the rest sets a timer."""
+
+    def process_element(self, value, ctx):
+        is_late = ctx.timestamp() <= ctx.timer_service().current_watermark()
+        if not is_late:
+            ctx.timer_service().register_event_time_timer(ctx.timestamp())
+        yield value, "late" if is_late else "on time"
+
+    def on_timer(self, timestamp, ctx):
+        yield ctx.get_current_key(), timestamp, "timer"
+
+
+RECORDS = [("a", 50), ("b", 70), ("a", 60), ("b", 65), ("a", 90), ("b", 80), ("a", 85)]
+
+
+def late_records(env, *, until_attempt, parallelism=2):
+    class Once(WatermarkGenerator):
+        """A watermark behind the second record alone: later records tell whether it is kept."""
+
+        count = 0
+
+        def on_event(self, event, event_timestamp, output):
+            self.count += 1
+            if self.count == 2:
+                output.emit_watermark(event_timestamp)
+
+        def on_periodic_emit(self, output):
+            pass
+
+    env.configure({"execution.checkpointing.interval": "10 ms", "tidegate.step.max-records": 1})
+    env.configure({"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": 0})
+    strategy = WatermarkStrategy.for_generator(Once).with_timestamp_assigner(ByField())
+    script = [*RECORDS[:2], Pause(0.3), Fail(until_attempt=until_attempt), *RECORDS[2:]]
+    stream = env.from_source(ScriptedSource(script), strategy, "timed")
+    return sorted(
+        collect(stream.set_parallelism(1).key_by(lambda r: r[0]).process(Late())), key=repr
+    )
+
+
+@pytest.mark.parametrize("until_attempt", [0, 1])
+def test_a_restored_job_drops_what_the_undisturbed_one_dropped(env, until_attempt):
+    found = late_records(env, until_attempt=until_attempt)
+    assert [value for value, *rest in found if rest == ["late"]] == [("a", 60), ("b", 65)]
+    assert sorted(f[1] for f in found if f[-1] == "timer") == [50, 70, 80, 85, 90]
+
+
+class Ticks(KeyedProcessFunction):
+    """The watermarks that timers see, every ten milliseconds of event time."""
+
+    def process_element(self, value, ctx):
+        ctx.timer_service().register_event_time_timer(value[1] // 10 * 10 + 9)
+
+    def on_timer(self, timestamp, ctx):
+        yield timestamp, ctx.timer_service().current_watermark()
+
+
+def test_every_split_has_its_own_generator_and_the_slowest_counts(env):
+    """Read one after the other by one reader, each file has ascending times of its own."""
+    source = ScriptedSource([("a", 5), ("a", 50)], [("a", 7), ("a", 40)])
+    strategy = WatermarkStrategy.for_generator(Punctuated).with_timestamp_assigner(ByField())
+    stream = env.from_source(source, strategy, "timed").set_parallelism(1)
+    seen = collect(stream.process(Seen()).set_parallelism(1))
+    assert [(at, watermark) for _, at, watermark in seen] == [
+        (5, NO_WATERMARK),
+        (50, 5),
+        (7, 50),
+        (40, 50),
+    ]
+
+
+def test_an_idle_input_holds_nothing_back(env):
+    env.configure({"pipeline.auto-watermark-interval": "1 ms"})
+    by_field = ASCENDING.with_timestamp_assigner(ByField())
+    busy = ScriptedSource([("a", 5), ("a", 50), Pause(600)])
+    silent = ScriptedSource([("b", 1), Pause(600)])
+    left = env.from_source(busy, by_field, "busy")
+    right = env.from_source(silent, by_field.with_idleness("10 ms"), "silent")
+    united = left.set_parallelism(1).union(right.set_parallelism(1))
+    ticks = united.key_by(lambda r: r[0]).process(Ticks())
+    assert sorted(ticks.execute_and_collect(limit=2)) == [(9, 49), (9, 49)]
+
+
+def test_a_source_that_is_idle_becomes_active_with_its_next_record(env):
+    clock = ManualClock()
+    operator = SourceOperator(
+        ScriptedSource([("a", 5), Pause(10), ("a", 50), Pause(10), ("a", 40), ("a", 60)]),
+        strategy=ASCENDING.with_timestamp_assigner(ByField()).with_idleness("5 s"),
+    )
+    with OperatorHarness(operator, clock=clock) as harness:
+        harness.assign_all_splits()
+        harness.run_slice()
+        harness.advance(4)
+        assert (harness.watermarks, harness.statuses) == ([Watermark(4)], [])
+        harness.advance(1)
+        assert harness.statuses == [WatermarkStatus.IDLE]
+        assert harness.operator.next_timer() is None
+        harness.advance(6)
+        harness.run_slice()
+        assert harness.statuses == [WatermarkStatus.IDLE, WatermarkStatus.ACTIVE]
+        assert harness.timed_output == [(("a", 5), 5), (("a", 50), 50)]
+        assert harness.watermarks == [Watermark(4), Watermark(49)]
+        snapshot = harness.snapshot()
+    with harness.restore(snapshot) as restored:
+        restored.run_slice()
+        restored.advance(11)
+        assert restored.watermarks == []
+        restored.run_slice()
+        assert restored.watermarks == [Watermark(59)]

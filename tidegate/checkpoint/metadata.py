@@ -29,6 +29,7 @@ from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateFacts
 from tidegate.state.pointers import (
     ChannelHandle,
+    ChannelTime,
     ChunkHandle,
     FileScope,
     FileSegment,
@@ -40,6 +41,7 @@ from tidegate.state.pointers import (
     Segment,
     StoredFile,
     TableHandle,
+    TimeHandle,
 )
 from tidegate.stream.elements import BarrierKind
 
@@ -190,6 +192,16 @@ class _Writer:
                 for each in handle.in_flight
             ],
             "owned": [self._segment(each) for each in handle.owned],
+            "time": None if handle.time is None else self._time(handle.time),
+        }
+
+    def _time(self, time: TimeHandle) -> dict[str, Any]:
+        return {
+            "emitted": time.emitted,
+            "received": time.received,
+            "inputs": time.inputs,
+            "channels": [[c.edge, c.source, c.watermark, c.is_idle] for c in time.channels],
+            "generator": None if time.generator is None else self._blob(time.generator),
         }
 
     def _keyed(self, keyed: KeyedStateHandle) -> dict[str, Any]:
@@ -287,6 +299,17 @@ class _Reader:
                 for each in found["in_flight"]
             ),
             owned=tuple(self._file_segment(*each) for each in found.get("owned", ())),
+            time=None if found.get("time") is None else self._time(found["time"]),
+        )
+
+    def _time(self, found: Any) -> TimeHandle:
+        generator = found["generator"]
+        return TimeHandle(
+            emitted=found["emitted"],
+            received=found["received"],
+            inputs=tuple((index, watermark) for index, watermark in found["inputs"]),
+            channels=tuple(ChannelTime(*each) for each in found["channels"]),
+            generator=None if generator is None else self._blob(*generator),
         )
 
     def _keyed(self, found: Any) -> KeyedStateHandle:

@@ -13,7 +13,7 @@ goes on exactly behind the last record that was returned.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -53,6 +53,10 @@ class Poll:
 
     batch: Batch | None
     status: InputStatus
+    split: Hashable = None
+    """`SourceReader.split_key` of the split that all records are of; None: it is not known."""
+    ended: tuple[Hashable, ...] = ()
+    """The keys of splits that were read to their end."""
 
 
 class Undecodable(Protocol):
@@ -100,6 +104,8 @@ class ReaderContext:
     there. Files are copied out of it, because it may be gone when the job has a checkpoint."""
     retained_checkpoints: int = 1
     """How many completed checkpoints are kept, so that one may go back to."""
+    has_event_time: bool = False
+    """Whether watermarks are made for each split: polls should say of which split they are."""
     is_logged: bool = False
     """Whether the reader is told by `notify_logged` when what it returned is durable."""
     permit: Permit = Permit()
@@ -125,6 +131,17 @@ class SourceReader(ABC):
 
         The batch is given away, with its list of records; the records may be used again.
         """
+
+    def split_key(self, split: Any) -> Hashable:
+        """What stays the same of a split while it is read; None: polls do not tell splits apart.
+
+        Where they do, each split has its own watermark. Before the first record of a split it
+        holds event time back only if the reader `reads_all_at_once`.
+        """
+        return None
+
+    reads_all_at_once = False
+    """Whether records of all splits come in turn, rather than split by split."""
 
     def is_available(self) -> bool:
         """Cheap: would `poll` return records, or the end, now? Asked while the job is idle."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from tidegate.connectors.source import (
@@ -95,8 +95,14 @@ class Cursor(ABC):
 class SequentialReader(SourceReader):
     """Reads its splits one after the other, in the order in which they were added."""
 
-    def __init__(self, open_cursor: Callable[[Any], Cursor]) -> None:
+    def __init__(
+        self,
+        open_cursor: Callable[[Any], Cursor],
+        key: Callable[[Any], Hashable] = lambda split: None,
+    ) -> None:
         self._open_cursor = open_cursor
+        self._key_of = key
+        self._key: Hashable = None
         self._waiting: deque[Any] = deque()
         self._cursor: Cursor | None = None
         self._no_more = False
@@ -113,15 +119,20 @@ class SequentialReader(SourceReader):
                 if not self._waiting:
                     return Poll(None, self._status())
                 self._cursor = self._open_cursor(self._waiting[0])
-                self._waiting.popleft()
+                self._key = self._key_of(self._waiting.popleft())
             batch = self._cursor.read(max_records)
+            ended: tuple[Hashable, ...] = ()
             if self._cursor.is_done:
                 self._cursor.close()
                 self._cursor = None
-            if batch is not None:
-                return Poll(batch, self._status())
+                ended = () if self._key is None else (self._key,)
+            if batch is not None or ended:
+                return Poll(batch, self._status(), self._key, ended)
             if self._cursor is not None:
                 return Poll(None, InputStatus.NOTHING_AVAILABLE)
+
+    def split_key(self, split: Any) -> Hashable:
+        return self._key_of(split)
 
     @property
     def has_splits(self) -> bool:

@@ -62,6 +62,8 @@ class OperatorContext:
     right after `Operator.snapshot`."""
     watermark: int = NO_WATERMARK
     """Where event time stood in the checkpoint that is restored: it never goes back."""
+    emitted_watermark: int = NO_WATERMARK
+    """The last watermark that the operator had emitted then; the same one for most operators."""
     has_ended: bool = False
     """Whether the subtask had ended in the checkpoint that is restored: no record follows, but what
     was prepared is committed, and later checkpoints hold its state."""
@@ -186,5 +188,7 @@ class OperatorSnapshot:
     """Keyed state: a `FrozenState` when it was just frozen, a stored image on restore."""
     source_splits: tuple[Any, ...] = ()
     """For sources: the splits with the positions from which reading goes on."""
+    generator: Any = None
+    """What its watermark generator knows, picklable; None: it has none."""
     files: NeededFiles | None = None
     """What its state counts on beside the outside world; for savepoints alone."""

@@ -29,6 +29,7 @@ from tidegate.protocol.alignment import (
 )
 from tidegate.protocol.packet import Channel
 from tidegate.protocol.watermark_valve import SubtaskTime, TimeElement
+from tidegate.state.pointers import TimeHandle
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import (
     Barrier,
@@ -61,6 +62,8 @@ class TakeSnapshot:
     """Inputs that have ended before the barrier: part of the snapshot, for the gate restored."""
     is_whole: bool = True
     """Otherwise `InFlight` follows, with what belongs to the snapshot as well."""
+    time: TimeHandle | None = None
+    """How far event time has come on the channels: part of the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,11 @@ class InputGate:
     """
 
     def __init__(
-        self, channels: Mapping[Channel, int], *, ended_inputs: Iterable[int] = ()
+        self,
+        channels: Mapping[Channel, int],
+        *,
+        ended_inputs: Iterable[int] = (),
+        time: TimeHandle | None = None,
     ) -> None:
         self._inputs = dict(channels)
         self._ended_inputs = set(ended_inputs)
@@ -132,6 +139,8 @@ class InputGate:
         self._waiting: dict[Channel, deque[tuple[StreamElement, int]]] = {}
         self._released: deque[Channel] = deque()
         self._time = SubtaskTime(live)
+        if time is not None:
+            self._time.resume(time)
         self._bytes_buffered = 0
         self._logs: dict[CheckpointId, list[tuple[Channel, StreamElement]]] = {}
         self._deliveries: list[Delivery] = []
@@ -139,6 +148,11 @@ class InputGate:
     def open_input(self, channel: Channel) -> int | None:
         """The input that batches of this channel may be handed to at once; None: `feed` them."""
         return self._open.get(channel)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all channels are."""
+        return self._time.is_idle
 
     @property
     def bytes_waiting(self) -> int:
@@ -208,7 +222,14 @@ class InputGate:
                 case Complete(barrier, first_barrier_at, owed):
                     seconds, ended = now - first_barrier_at, frozenset(self._ended_inputs)
                     self._deliveries.append(
-                        TakeSnapshot(barrier, seconds, self._bytes_buffered, ended, not owed)
+                        TakeSnapshot(
+                            barrier,
+                            seconds,
+                            self._bytes_buffered,
+                            ended,
+                            not owed,
+                            self._time.handle(),
+                        )
                     )
                     if owed:
                         self._logs[barrier.checkpoint_id] = []

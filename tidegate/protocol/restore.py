@@ -12,7 +12,13 @@ from tidegate.core.ids import OperatorId, SubtaskIndex
 from tidegate.graph.job_graph import Vertex
 from tidegate.state.backend import check_max_parallelism_unchanged
 from tidegate.state.keys.key_groups import KeyGroupRange
-from tidegate.state.pointers import ChannelHandle, FileSegment, KeyedStateHandle, Segment
+from tidegate.state.pointers import (
+    ChannelHandle,
+    FileSegment,
+    KeyedStateHandle,
+    Segment,
+    TimeHandle,
+)
 from tidegate.state.redistribution import Part, share_of
 
 
@@ -29,6 +35,8 @@ class OperatorRestore:
     source_splits: tuple[bytes, ...] = ()
     owned: tuple[FileSegment, ...] = ()
     """Its share of the files that the splits of all subtasks count on, to be verified."""
+    time: TimeHandle = TimeHandle()
+    """How far event time had come."""
 
     @property
     def is_empty(self) -> bool:
@@ -86,7 +94,7 @@ def restore_subtask(
     unused = vertex.chain[0].operator_id if is_finished and vertex.source is not None else None
     operators = {
         record.operator_id: _restore_operator(
-            record, vertex, subtask, is_used=record.operator_id != unused
+            record, vertex, subtask, feeding, is_used=record.operator_id != unused
         )
         for record in records
     }
@@ -138,7 +146,12 @@ def _has_state(record: OperatorRecord) -> bool:
 
 
 def _restore_operator(
-    record: OperatorRecord, vertex: Vertex, subtask: SubtaskIndex, *, is_used: bool
+    record: OperatorRecord,
+    vertex: Vertex,
+    subtask: SubtaskIndex,
+    feeding: Feeding,
+    *,
+    is_used: bool,
 ) -> OperatorRestore:
     parallelism = vertex.parallelism
     handles = [record.subtasks.get(i) for i in range(record.parallelism)]
@@ -167,6 +180,29 @@ def _restore_operator(
         parts=parts,
         source_splits=splits,
         owned=tuple([file for handle in found for file in handle.owned][subtask::parallelism]),
+        time=_time_of(record, subtask, feeding),
+    )
+
+
+def _time_of(record: OperatorRecord, subtask: SubtaskIndex, feeding: Feeding) -> TimeHandle:
+    """Its own time; with other senders, or another parallelism, the lowest one of all subtasks.
+
+    Those behind a hash exchange have the same one: every sender sends its watermarks to all, and
+    aligned barriers stand at the same place between them.
+    """
+    nothing = TimeHandle()
+    if feeding is Feeding.SAME:
+        own = record.subtasks.get(subtask)
+        return own.time or nothing if own is not None else nothing
+    found = [handle.time or nothing for handle in record.subtasks.values()] or [nothing]
+    inputs: dict[int, list[int]] = {}
+    for each in found:
+        for index, watermark in each.inputs:
+            inputs.setdefault(index, []).append(watermark)
+    return TimeHandle(
+        emitted=min(each.emitted for each in found),
+        received=min(each.received for each in found),
+        inputs=tuple((index, min(each)) for index, each in inputs.items()),
     )
 
 

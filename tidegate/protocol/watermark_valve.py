@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tidegate.core.ids import EdgeId, SubtaskIndex
 from tidegate.protocol.packet import Channel
+from tidegate.state.pointers import ChannelTime, TimeHandle
 from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK, Watermark, WatermarkStatus
 
 TimeElement = Watermark | WatermarkStatus
@@ -41,6 +43,26 @@ class WatermarkValve:
         self.watermark = NO_WATERMARK
         """The last one emitted."""
         self.is_idle = False
+
+    def times(self) -> list[ChannelTime]:
+        """What is known of each channel."""
+        return [
+            ChannelTime(channel.edge, channel.source, time.watermark, time.is_idle)
+            for channel, time in self._channels.items()
+        ]
+
+    def resume(self, watermark: int, channels: Iterable[ChannelTime]) -> None:
+        """Continue from what was known; of other channels nothing is."""
+        self.watermark = watermark
+        found = {Channel(EdgeId(each.edge), SubtaskIndex(each.source)): each for each in channels}
+        if not found.keys().isdisjoint(self._channels):
+            # The others had ended, and will say so again.
+            self._channels = {c: time for c, time in self._channels.items() if c in found}
+        for channel, time in self._channels.items():
+            if channel in found:
+                time.watermark, time.is_idle = found[channel].watermark, found[channel].is_idle
+                time.is_aligned = not time.is_idle and time.watermark >= watermark
+        self.is_idle = bool(self._channels) and all(t.is_idle for t in self._channels.values())
 
     def advance(self, channel: Channel, timestamp: int) -> list[TimeElement]:
         """A channel brings a watermark; returns what the input emits then, in order."""
@@ -116,6 +138,26 @@ class SubtaskTime:
         self.watermark = NO_WATERMARK
         """The last one emitted."""
         self.is_idle = False
+
+    def handle(self) -> TimeHandle | None:
+        """What a checkpoint holds of it; None: no watermark has come yet."""
+        channels = [time for valve in self._valves.values() for time in valve.times()]
+        has_news = any(time.watermark != NO_WATERMARK or time.is_idle for time in channels)
+        if not has_news and self.watermark == NO_WATERMARK:
+            return None
+        return TimeHandle(
+            received=self.watermark,
+            inputs=tuple((index, valve.watermark) for index, valve in self._valves.items()),
+            channels=tuple(channels),
+        )
+
+    def resume(self, handle: TimeHandle) -> None:
+        """Continue from what a checkpoint holds; never from before it."""
+        self.watermark = handle.received
+        watermarks = dict(handle.inputs)
+        for index, valve in self._valves.items():
+            valve.resume(watermarks.get(index, NO_WATERMARK), handle.channels)
+        self.is_idle = bool(self._valves) and all(v.is_idle for v in self._valves.values())
 
     def advance(self, channel: Channel, watermark: Watermark) -> list[TimeElement]:
         """A channel brings a watermark; returns what happens to the subtask, in order."""

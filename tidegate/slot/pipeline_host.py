@@ -50,6 +50,7 @@ from tidegate.slot.restored_state import RestoredState
 from tidegate.slot.snapshotter import Snapshotter
 from tidegate.slot.subtask import Subtask
 from tidegate.state.operator_state import OperatorStateStore
+from tidegate.state.pointers import TimeHandle
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below
 from tidegate.stream.batch import Batch
@@ -162,6 +163,8 @@ class PipelineHost:
                 console=services.console,
                 deliver=partial(services.deliver, subtask),
                 operator_state=self._operator_state(vertex, chained.operator_id),
+                watermark=_received(vertex, chained, restored),
+                emitted_watermark=_time_of(chained, restored).emitted,
                 has_ended=restored.is_finished,
                 directory=services.directory,
                 owned_directory=_owned_by(chained.operator_id, self._place.directory),
@@ -188,7 +191,7 @@ class PipelineHost:
             [package.operator(chained.operator_id) for chained in vertex.chain],
             contexts,
             writers,
-            _gate_of(vertex, graph, slot, restored.ended_inputs),
+            _gate_of(vertex, graph, slot, restored),
             self._snapshotter,
         )
 
@@ -294,6 +297,7 @@ class PipelineHost:
             if vertex.level != level:
                 continue
             subtask = self._subtasks[vertex.id]
+            subtask.announce()
             for channel, overtaken in self._in_flight.pop(vertex.id, ()):
                 subtask.feed(channel, overtaken)
             if subtask.source is not None and request is not None:
@@ -407,11 +411,24 @@ def _owned_by(operator_id: OperatorId, job_directory: str | None) -> str | None:
 
 
 def _gate_of(
-    vertex: Vertex, graph: JobGraph, slot: SlotIndex, ended_inputs: frozenset[int]
+    vertex: Vertex, graph: JobGraph, slot: SlotIndex, restored: SubtaskRestore
 ) -> InputGate:
     channels: dict[Channel, int] = {}
     for edge in graph.edges_into(vertex.id):
         senders = graph.vertices[edge.source].parallelism
         for channel in channels_into(edge, slot, senders, vertex.parallelism):
             channels[channel] = edge.input_index
-    return InputGate(channels or {REQUESTS: 0}, ended_inputs=ended_inputs)
+    time = _time_of(vertex.chain[0], restored)
+    return InputGate(channels or {REQUESTS: 0}, ended_inputs=restored.ended_inputs, time=time)
+
+
+def _time_of(chained: ChainedOperator, restored: SubtaskRestore) -> TimeHandle:
+    found = restored.operators.get(chained.operator_id)
+    return TimeHandle() if found is None else found.time
+
+
+def _received(vertex: Vertex, chained: ChainedOperator, restored: SubtaskRestore) -> int:
+    """The last watermark that an operator got before the checkpoint."""
+    if chained.parent is None:
+        return _time_of(chained, restored).received
+    return _time_of(vertex.chain[chained.parent.operator_index], restored).emitted

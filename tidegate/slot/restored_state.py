@@ -15,7 +15,7 @@ from tidegate.protocol.messages import RestoreOrder
 from tidegate.protocol.packet import Channel
 from tidegate.protocol.restore import OperatorRestore, SubtaskRestore
 from tidegate.state.operator_state import FrozenOperatorState
-from tidegate.state.pointers import StoredFile
+from tidegate.state.pointers import StoredFile, TimeHandle
 from tidegate.state.redistribution import put_together
 from tidegate.state.snapshot.reader import FileResolver, StoredImage, read_blocks, read_segment
 from tidegate.storage.blob_store import BlobStore
@@ -57,7 +57,10 @@ class RestoredState:
         return {
             operator_id: [
                 *(OperatorSnapshot(keyed=StoredImage(k, self._resolve)) for k in found.keyed),
-                OperatorSnapshot(source_splits=self.splits(vertex, operator_id)),
+                OperatorSnapshot(
+                    source_splits=self.splits(vertex, operator_id),
+                    generator=_generator(found.time),
+                ),
             ]
             for operator_id, found in self.subtask(vertex).operators.items()
         }
@@ -110,3 +113,7 @@ class RestoredState:
 
 def _no_files(file: StoredFile) -> NoReturn:
     raise InternalError(f"a checkpoint in the driver's memory names the file {file}")
+
+
+def _generator(time: TimeHandle) -> Any:
+    return None if time.generator is None else pickle.loads(time.generator)

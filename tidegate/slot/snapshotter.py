@@ -33,6 +33,7 @@ from tidegate.state.pointers import (
     KeyedStateHandle,
     OperatorHandle,
     SubtaskSnapshot,
+    TimeHandle,
 )
 from tidegate.state.snapshot.owned_files import copy_owned
 from tidegate.state.snapshot.writer import (
@@ -59,6 +60,7 @@ class FrozenOperator:
     states: tuple[FrozenOperatorState, ...]
     source_splits: tuple[bytes, ...]
     files: NeededFiles | None = None
+    time: TimeHandle | None = None
 
     def release(self) -> None:
         """Nobody will read it any more."""
@@ -270,6 +272,7 @@ def _write_operator(
         operator_states=tuple(state.facts for state in operator.states),
         source_splits=operator.source_splits,
         owned=owned,
+        time=operator.time,
     )
 
 

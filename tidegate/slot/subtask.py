@@ -41,9 +41,11 @@ from tidegate.protocol.packet import Channel
 from tidegate.slot.outbox import ChannelWriter
 from tidegate.slot.snapshotter import FrozenOperator, FrozenSubtask, Snapshotter
 from tidegate.state.backend import FrozenState
+from tidegate.state.pointers import TimeHandle
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import (
     FINAL_WATERMARK,
+    NO_WATERMARK,
     Barrier,
     BarrierKind,
     EndOfInput,
@@ -64,8 +66,10 @@ class TimeConsumer(Protocol):
 class ChainOutput:
     """The output of one operator: the operators chained to it, and channels to other vertices."""
 
-    def __init__(self, *, reuses_objects: bool = False) -> None:
+    def __init__(self, *, reuses_objects: bool = False, watermark: int = NO_WATERMARK) -> None:
         self._reuses_objects = reuses_objects
+        self.watermark = watermark
+        """The last one emitted."""
         self._main: list[Callable[[Batch], None]] = []
         self._side: dict[str, list[Callable[[Batch], None]]] = {}
         self._times: list[TimeConsumer] = []
@@ -99,6 +103,7 @@ class ChainOutput:
             take(batch)
 
     def emit_watermark(self, watermark: Watermark) -> None:
+        self.watermark = watermark.timestamp
         for consumer in self._times:
             consumer.on_watermark(watermark)
 
@@ -124,6 +129,7 @@ class Subtask:
         self.failure: TidegateError | None = None
         self.is_finished = self._owes_end = contexts[0].has_ended
         self.records_in = 0
+        self._owes_status = gate.is_idle and not self.is_finished
         self._operators = operators
         self._contexts = contexts
         self._writers = writers
@@ -141,7 +147,10 @@ class Subtask:
         self._is_sink = any(operator.delivery() is not None for operator in operators)
 
     def _wire(self) -> list[ChainOutput]:
-        outputs = [ChainOutput(reuses_objects=context.reuses_objects) for context in self._contexts]
+        outputs = [
+            ChainOutput(reuses_objects=context.reuses_objects, watermark=context.emitted_watermark)
+            for context in self._contexts
+        ]
         processes = [
             guarded(operator.process, context, output, self._position)
             for operator, context, output in zip(
@@ -377,6 +386,12 @@ class Subtask:
             writer.broadcast(EndOfInput())
         self.is_finished = True
 
+    def announce(self) -> None:
+        """What was idle in the checkpoint restored says so: whoever reads it may be another."""
+        if self._owes_status:
+            self._owes_status = False
+            self._operators[0].on_watermark_status(WatermarkStatus.IDLE)
+
     def _end_again(self) -> None:
         """What had ended in the checkpoint restored says so to those who had not heard it."""
         if self._owes_end:
@@ -399,9 +414,12 @@ class Subtask:
         start_delay = time.time() - barrier.triggered_at - order.alignment_seconds
         started = time.monotonic()
         frozen: list[FrozenOperator] = []
+        outputs = dict(zip(self._operators, self._outputs, strict=True))
         try:
             for operator, context in reversed(self._opened):
-                frozen.append(_frozen(operator, context, barrier))
+                received = order.time if operator is self._operators[0] else None
+                time_ = _time(outputs[operator].watermark, received)
+                frozen.append(_frozen(operator, context, barrier, time_))
         except USER_FAILURES:
             for each in frozen:
                 each.release()
@@ -450,9 +468,20 @@ class Subtask:
         return UserFunctionError(self.vertex.name, context.uid, place, None, trace)
 
 
-def _frozen(operator: Operator, context: OperatorContext, barrier: Barrier) -> FrozenOperator:
+def _time(emitted: int, received: TimeHandle | None) -> TimeHandle | None:
+    if emitted == NO_WATERMARK and received is None:
+        return None
+    return replace(received or TimeHandle(), emitted=emitted)
+
+
+def _frozen(
+    operator: Operator, context: OperatorContext, barrier: Barrier, time: TimeHandle | None
+) -> FrozenOperator:
     snapshot = operator.snapshot(barrier) or OperatorSnapshot()
     assert snapshot.keyed is None or isinstance(snapshot.keyed, FrozenState)
+    if snapshot.generator is not None:
+        generator = pickle.dumps(snapshot.generator, protocol=5)
+        time = replace(time or TimeHandle(), generator=generator)
     return FrozenOperator(
         operator_id=context.operator_id,
         uid=context.uid,
@@ -460,6 +489,7 @@ def _frozen(operator: Operator, context: OperatorContext, barrier: Barrier) -> F
         states=context.operator_state.freeze(),
         source_splits=tuple(pickle.dumps(split, protocol=5) for split in snapshot.source_splits),
         files=snapshot.files,
+        time=time,
     )
 
 

@@ -9,6 +9,7 @@ from tidegate.core.ids import OperatorId
 from tidegate.state.backend import StateMetadata
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateFacts
+from tidegate.stream.elements import NO_WATERMARK
 
 
 class FileScope(Enum):
@@ -137,6 +138,33 @@ class ChannelHandle:
     content: Segment
 
 
+@dataclass(frozen=True, slots=True)
+class ChannelTime:
+    """How far event time had come on a channel."""
+
+    edge: int
+    source: int
+    """The subtask that sends on it."""
+    watermark: int
+    is_idle: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeHandle:
+    """How far event time had come for an operator of one subtask."""
+
+    emitted: int = NO_WATERMARK
+    """The last watermark that it emitted."""
+    received: int = NO_WATERMARK
+    """The last one that it got, of the head of a chain; what it emitted is no lower otherwise."""
+    inputs: tuple[tuple[int, int], ...] = ()
+    """(input, its watermark), of a head."""
+    channels: tuple[ChannelTime, ...] = ()
+    """Of a head."""
+    generator: bytes | None = None
+    """What its watermark generator knew, pickled."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorHandle:
     """Everything that one operator of one subtask has stored in a checkpoint."""
@@ -153,6 +181,8 @@ class OperatorHandle:
     """What the subtask whose head this operator is has still to take in, channel by channel."""
     owned: tuple[FileSegment, ...] = ()
     """Of a savepoint: copies of the files that the splits count on, whole."""
+    time: TimeHandle | None = None
+    """None: no watermark has come yet."""
 
     @property
     def segments(self) -> list[Segment]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
 import cloudpickle
+import numpy as np
 
 from tidegate.core.clock import ManualClock
-from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
+from tidegate.core.ids import Attempt, CheckpointId, EdgeId, OperatorId, SubtaskIndex
 from tidegate.core.permit import Permit
 from tidegate.core.poison import PoisonOrders
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
@@ -24,11 +25,15 @@ from tidegate.operators.stateless import (
     MapOperator,
     ProcessOperator,
 )
+from tidegate.protocol.packet import Channel
+from tidegate.protocol.watermark_valve import SubtaskTime
 from tidegate.state.keys.key_groups import default_max_parallelism, range_of
 from tidegate.state.operator_state import FrozenOperatorState, OperatorStateStore
+from tidegate.state.pointers import TimeHandle
 from tidegate.state.redistribution import put_together, share_of
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import (
+    NO_WATERMARK,
     Barrier,
     BarrierKind,
     SnapshotRequest,
@@ -56,6 +61,10 @@ class HarnessSnapshot(OperatorSnapshot):
     """All that a checkpoint holds of one subtask of one operator."""
 
     operator_states: tuple[FrozenOperatorState, ...] = ()
+    received: int = NO_WATERMARK
+    """The last watermark that the operator got."""
+    emitted: int = NO_WATERMARK
+    """The last one that it emitted."""
 
 
 class OperatorHarness:
@@ -70,6 +79,9 @@ class OperatorHarness:
         snapshot = harness.snapshot()
         with harness.restore(snapshot) as restored:
             restored.process([3])
+
+    Event time moves by `watermark`, and the clock by `advance`; nobody waits. An operator on two
+    streams has two `inputs`, and its event time is the lower one of both.
 
     Without `has_lease`, which may change at any time, another process may act for the subtask: then
     nothing outside may be committed, aborted or deleted (`OperatorContext.permit`).
@@ -95,8 +107,17 @@ class OperatorHarness:
         restore_from: Sequence[HarnessSnapshot] = (),
         has_lease: bool = True,
         copy: bool = True,
+        inputs: int = 1,
     ) -> None:
         self.has_lease = has_lease
+        channels = {Channel(EdgeId(i), SubtaskIndex(0)): i for i in range(inputs)}
+        self._channels = list(channels)
+        self._time = SubtaskTime(channels)
+        received = min((found.received for found in restore_from), default=NO_WATERMARK)
+        self._emitted = min((found.emitted for found in restore_from), default=NO_WATERMARK)
+        self._time.resume(
+            TimeHandle(received=received, inputs=tuple((i, received) for i in range(inputs)))
+        )
         self._given = operator
         self.operator: Operator = pickle.loads(cloudpickle.dumps(operator)) if copy else operator
         self.clock = clock or ManualClock()
@@ -126,6 +147,8 @@ class OperatorHarness:
             console=self._print,
             deliver=self._deliver,
             operator_state=OperatorStateStore(),
+            watermark=received,
+            emitted_watermark=self._emitted,
             poison=poison,
             permit=Permit(lambda: self.has_lease),
         )
@@ -136,7 +159,13 @@ class OperatorHarness:
             self.context.operator_state.restore(put_together(share, stored.__getitem__))
         self.operator.open(self.context, self)
         if restore_from:
-            self.operator.restore(list(restore_from))
+            is_rescaled = len(restore_from) != parallelism
+            self.operator.restore(
+                [
+                    found if i == subtask and not is_rescaled else replace(found, generator=None)
+                    for i, found in enumerate(restore_from)
+                ]
+            )
 
     def emit(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -145,6 +174,7 @@ class OperatorHarness:
         self.side_batches.setdefault(tag, []).append(batch)
 
     def emit_watermark(self, watermark: Watermark) -> None:
+        self._emitted = watermark.timestamp
         self.watermarks.append(watermark)
 
     def emit_watermark_status(self, status: WatermarkStatus) -> None:
@@ -154,6 +184,19 @@ class OperatorHarness:
     def output(self) -> list[Any]:
         """All records of the main output so far."""
         return [record for batch in self.batches for record in batch.records]
+
+    @property
+    def timed_output(self) -> list[tuple[Any, int | None]]:
+        """All records of the main output so far, each with its timestamp."""
+        return [
+            (record, stamp)
+            for batch in self.batches
+            for record, stamp in zip(
+                batch.records,
+                [None] * len(batch) if batch.timestamps is None else batch.timestamps.tolist(),
+                strict=True,
+            )
+        ]
 
     def side_output(self, tag: str) -> list[Any]:
         return [record for batch in self.side_batches.get(tag, ()) for record in batch.records]
@@ -170,16 +213,33 @@ class OperatorHarness:
         *,
         input_index: int = 0,
         type_info: TypeInformation | None = None,
+        timestamps: Sequence[int] | None = None,
     ) -> None:
-        """Give the operator records; with a type they arrive as columns."""
+        """Give the operator records, with their timestamps; with a type they arrive as columns."""
         format = None if type_info is None else arrow_format(type_info)
-        self.process_batch(as_batch(records, format), input_index)
+        batch = as_batch(records, format)
+        if timestamps is not None:
+            batch = batch.stamped(np.array(timestamps, np.int64))
+        self.process_batch(batch, input_index)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         guarded(self.operator.process, self.context, self)(batch, input_index)
 
-    def watermark(self, timestamp: int) -> None:
-        self.operator.on_watermark(Watermark(timestamp))
+    def watermark(self, timestamp: int, input_index: int = 0) -> None:
+        """Let event time come to `timestamp` on an input; the operator gets the lowest of all."""
+        channel = self._channels[input_index]
+        self._tell_time(self._time.advance(channel, Watermark(timestamp)))
+
+    def watermark_status(self, status: WatermarkStatus, input_index: int = 0) -> None:
+        """Let an input become idle, or active again."""
+        self._tell_time(self._time.change(self._channels[input_index], status))
+
+    def _tell_time(self, elements: Sequence[Watermark | WatermarkStatus]) -> None:
+        for element in elements:
+            if isinstance(element, Watermark):
+                self.operator.on_watermark(element)
+            else:
+                self.operator.on_watermark_status(element)
 
     def advance(self, seconds: float) -> None:
         """Move the clock, stopping at every timer that becomes due on the way."""
@@ -215,6 +275,9 @@ class OperatorHarness:
             keyed=found.keyed,
             source_splits=found.source_splits,
             operator_states=self.context.operator_state.freeze(),
+            generator=found.generator,
+            received=self._time.watermark,
+            emitted=self._emitted,
         )
 
     def complete_checkpoint(self) -> None:
@@ -247,12 +310,15 @@ class OperatorHarness:
             is_checkpointed=context.is_checkpointed,
             poison=context.poison,
             restore_from=snapshots,
+            inputs=len(self._channels),
         )
 
     def flush(self) -> None:
         self.operator.flush()
 
     def finish(self, input_index: int = 0) -> None:
+        """End an input; with the last one comes the final watermark."""
+        self._tell_time(self._time.end(self._channels[input_index]))
         self.operator.finish(input_index)
 
     def close(self) -> None:

@@ -67,7 +67,10 @@ class ScriptedSource(Source):
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         scripts = self._scripts
-        return SequentialReader(lambda split: _ScriptCursor(scripts[split.script], split, context))
+        return SequentialReader(
+            lambda split: _ScriptCursor(scripts[split.script], split, context),
+            lambda split: split.script,
+        )
 
     def produced_type(self) -> TypeInformation | None:
         return self._type

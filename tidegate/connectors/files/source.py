@@ -62,13 +62,19 @@ class FileSource(Source):
             cursor.undecodable = context.undecodable
             return cursor
 
-        return SequentialReader(open_cursor)
+        return SequentialReader(open_cursor, _key_of)
 
     def produced_type(self) -> TypeInformation | None:
         declared = self._format.produced_type([])
         if declared is not None:
             return declared
         return self._format.produced_type([file.path for file in files_below(self._paths)])
+
+
+def _key_of(split: Any) -> tuple[str, Any] | None:
+    """Which part of which file it is, wherever in it reading continues."""
+    path = getattr(split, "path", None)
+    return None if path is None else (path, getattr(split, "stop", None))
 
 
 class FileSourceBuilder(FluentBuilder):

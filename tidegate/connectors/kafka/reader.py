@@ -40,12 +40,14 @@ class KafkaReader(SourceReader):
         reset: KafkaOffsetResetStrategy,
         name: str,
         undecodable: Undecodable,
+        has_event_time: bool = False,
     ) -> None:
         self._settings = settings
         self._decoder = decoder
         self._reset = reset
         self._name = name
         self._undecodable = undecodable
+        self._has_event_time = has_event_time
         self._watch = ConnectionWatch(settings.brokers, "reading records", settings.patience)
         self._splits: dict[tuple[str, int], KafkaSplit] = {}
         self._topics: set[str] = set()
@@ -81,6 +83,7 @@ class KafkaReader(SourceReader):
         messages = self._next_records(max_records)
         if not messages:
             return Poll(None, self._status())
+        split = self._only_one_split(messages) if self._has_event_time else None
         positions = self._positions(messages)
         ends = self._ends_passed(positions) if self._settings.has_end else {}
         if ends:
@@ -88,7 +91,19 @@ class KafkaReader(SourceReader):
             unfinished = {key: end for key, end in ends.items() if not self._splits[key].is_done}
             positions = self._positions(messages) | unfinished
         batch = self._decoded(messages, positions)
-        return Poll(batch if len(batch) else None, InputStatus.MORE_AVAILABLE)
+        is_done = split is not None and self._splits[split].is_done
+        ended = (split,) if is_done else ()
+        return Poll(batch if len(batch) else None, InputStatus.MORE_AVAILABLE, split, ended)
+
+    def _only_one_split(self, messages: list[Any]) -> tuple[str, int]:
+        """Leave the records of the first partition alone; the others come with the next poll."""
+        first = messages[0].topic(), messages[0].partition()
+        for place, message in enumerate(messages):
+            if message.partition() != first[1] or message.topic() != first[0]:
+                self._ahead = messages[place:] + self._ahead
+                del messages[place:]
+                break
+        return first
 
     def _status(self) -> InputStatus:
         if self._no_more and all(split.is_done for split in self._splits.values()):
@@ -210,6 +225,11 @@ class KafkaReader(SourceReader):
             self._splits[key] = split
             if split.is_done:
                 self._client.incremental_unassign([_assigned(split)])
+
+    reads_all_at_once = True
+
+    def split_key(self, split: KafkaSplit) -> tuple[str, int] | None:
+        return _key(split) if self._has_event_time else None
 
     # --- the rest of the contract ---------------------------------------------------------------
 

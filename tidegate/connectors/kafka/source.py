@@ -83,7 +83,14 @@ class KafkaSource(Source):
         reading = self._reading
         decoder = decoder_of(reading.schema, context.format)
         name = str(context.subtask)
-        return KafkaReader(reading.consumer, decoder, reading.reset, name, context.undecodable)
+        return KafkaReader(
+            reading.consumer,
+            decoder,
+            reading.reset,
+            name,
+            context.undecodable,
+            context.has_event_time,
+        )
 
     def produced_type(self) -> TypeInformation | None:
         return self._reading.schema.produced_type()

@@ -29,7 +29,7 @@ from tidegate.operators.base import (
 )
 from tidegate.operators.endpoints.commits import Commits
 from tidegate.operators.endpoints.source_function import FunctionReader, FunctionSource
-from tidegate.operators.event_time.assigning import EventTime
+from tidegate.operators.event_time.assigning import EventTime, TrackState
 from tidegate.operators.event_time.strategy import WatermarkStrategy
 from tidegate.operators.functions import SinkFunction, bound_method
 from tidegate.operators.poison import DeadLetters
@@ -55,6 +55,21 @@ class SliceReport:
     bytes: int
     """Estimated where the records are Python objects."""
     status: InputStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TimedSplit:
+    """A split with its event time, as checkpoints hold it."""
+
+    split: Any
+    time: TrackState
+
+    def __repr__(self) -> str:
+        return repr(self.split)
+
+
+def _untimed(split: Any) -> Any:
+    return split.split if isinstance(split, TimedSplit) else split
 
 
 class SourceOperator(Operator):
@@ -88,11 +103,9 @@ class SourceOperator(Operator):
         self._unconfirmed: dict[CheckpointId, tuple[Any, ...]] = {}
         self._copied: set[CheckpointId] = set()
         """Savepoints for which files are being copied: until then none may go."""
-        self._emit = self.output.emit
         if self.strategy is not None:
             self._time = EventTime(self.strategy, self.field, context, output)
             self._time.add()
-            self._emit = self._time.process
         with _as_user_code(self._user_code):
             self._reader = self._create_reader(context)
             self._reader.open()
@@ -113,6 +126,7 @@ class SourceOperator(Operator):
             origin=context.origin_directory,
             retained_checkpoints=context.settings.get("execution.checkpointing.num-retained", 1),
             permit=context.permit,
+            has_event_time=self._time is not None,
         )
         if context.poison is not None:
             dead_letters = DeadLetters(context, self.output, context.poison)
@@ -134,7 +148,14 @@ class SourceOperator(Operator):
                 self._bytes_per_record = bytes_read / len(poll.batch)
                 size += bytes_read
                 records += len(poll.batch)
-                self._emit(self._owned(poll.batch))
+                batch = self._owned(poll.batch)
+                if self._time is None:
+                    self.output.emit(batch)
+                else:
+                    self._time.process(batch, poll.split)
+            if self._time is not None:
+                for split in poll.ended:
+                    self._time.release(split)
         return SliceReport(records, size, status)
 
     def _owned(self, batch: Batch) -> Batch:
@@ -157,7 +178,15 @@ class SourceOperator(Operator):
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         with _as_user_code(self._user_code):
-            self._reader.add_splits(splits)
+            self._reader.add_splits([_untimed(split) for split in splits])
+            if self._time is None:
+                return
+            for split in splits:
+                key = self._reader.split_key(_untimed(split))
+                if isinstance(split, TimedSplit):
+                    self._time.resume(split.time, key)
+                elif key is not None and self._reader.reads_all_at_once:
+                    self._time.add(key)
 
     def no_more_splits(self) -> None:
         with _as_user_code(self._user_code):
@@ -195,10 +224,24 @@ class SourceOperator(Operator):
                 self._copied.add(number)
                 files = NeededFiles(urls, partial(self._copied.discard, number))
         self._unconfirmed[number] = splits
-        return OperatorSnapshot(source_splits=splits, files=files)
+        if self._time is None:
+            return OperatorSnapshot(source_splits=splits, files=files)
+        timed = tuple(self._timed(split) for split in splits)
+        state = self._time.state_of()
+        return OperatorSnapshot(source_splits=timed, files=files, generator=state)
+
+    def _timed(self, split: Any) -> Any:
+        """A split with its event time, so that both move to the same subtask."""
+        assert self._time is not None
+        key = self._reader.split_key(split)
+        state = None if key is None else self._time.state_of(key)
+        return split if state is None else TimedSplit(split, state)
 
     def restore(self, snapshots: list[OperatorSnapshot]) -> None:
         self.add_splits([split for snapshot in snapshots for split in snapshot.source_splits])
+        for snapshot in snapshots:
+            if snapshot.generator is not None and self._time is not None:
+                self._time.resume(snapshot.generator)
 
     def notify_complete(self, checkpoint_id: CheckpointId) -> None:
         splits = self._unconfirmed.get(checkpoint_id)

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Hashable
+from dataclasses import dataclass
 
-from tidegate.operators.base import Operator, OperatorContext, Output
+from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.event_time.generators import Track, create_track
 from tidegate.operators.event_time.strategy import WatermarkStrategy
 from tidegate.operators.event_time.timestamps import stamping, timestamp_field
 from tidegate.operators.user_code import UserCode
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import NO_WATERMARK, Watermark, WatermarkStatus
+from tidegate.stream.elements import NO_WATERMARK, Barrier, Watermark, WatermarkStatus
 from tidegate.types.typeinfo import TypeInformation
 
 ALL = None
 """The split of all records that come from no split in particular."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrackState:
+    """What a checkpoint holds of a split's event time."""
+
+    watermark: int
+    is_idle: bool
+    generator: bytes
+    """Pickled."""
 
 
 class EventTime:
@@ -42,7 +54,7 @@ class EventTime:
         self._idle_timeout = None if timeout is None else timeout.total_seconds()
         self._next_emission = self._clock.time() + self._interval
         self._tracks: dict[Hashable, Track] = {}
-        self._watermark = context.watermark
+        self._watermark = context.emitted_watermark
         self._is_idle = False
 
     def add(self, split: Hashable = ALL) -> Track:
@@ -50,14 +62,49 @@ class EventTime:
         track = self._tracks.get(split)
         if track is None:
             track = create_track(self._strategy, self._user_code, self._clock.time())
+            if split is not ALL:
+                self._tracks.pop(ALL, None)
             self._tracks[split] = track
             self._combine()
         return track
 
     def release(self, split: Hashable) -> None:
         """No record of this split will come any more."""
-        if self._tracks.pop(split, None) is not None and self._tracks:
+        track = self._tracks.get(split)
+        if track is None:
+            return
+        for element in track.emit():
+            self._apply(track, element)
+        self._combine()
+        del self._tracks[split]
+        if self._tracks:
             self._combine()
+        else:
+            self.add()
+
+    def state_of(self, split: Hashable = ALL) -> TrackState | None:
+        """What a checkpoint holds of a split; None: it has no track."""
+        track = self._tracks.get(split)
+        if track is None:
+            return None
+        with self._user_code.guard():
+            return TrackState(track.watermark, track.is_idle, pickle.dumps(track.state()))
+
+    def resume(self, state: TrackState, split: Hashable = ALL) -> None:
+        """Continue with what a checkpoint holds of a split."""
+        track = self.add(split)
+        track.watermark, track.is_idle = state.watermark, state.is_idle
+        with self._user_code.guard():
+            track.resume(pickle.loads(state.generator))
+
+    @property
+    def _owes_status(self) -> bool:
+        """Whether all splits were idle in the checkpoint restored, and nobody knows it yet."""
+        return (
+            not self._is_idle
+            and bool(self._tracks)
+            and all(track.is_idle for track in self._tracks.values())
+        )
 
     def process(self, batch: Batch, split: Hashable = ALL) -> None:
         """Emit records of a split with their timestamps, and the watermarks that are due."""
@@ -88,7 +135,7 @@ class EventTime:
             self._emit_periodically(now)
 
     def next_timer(self) -> float | None:
-        due = []
+        due = [self._clock.time()] if self._owes_status else []
         if self._interval > 0 and any(track.has_news for track in self._tracks.values()):
             due.append(self._next_emission)
         if self._idle_timeout is not None:
@@ -104,7 +151,10 @@ class EventTime:
         if self._interval > 0 and self._next_emission <= now:
             self._emit_periodically(now)
         timeout = self._idle_timeout
-        if timeout is not None:
+        if timeout is None:
+            if self._owes_status:
+                self._combine()
+        else:
             silent = [
                 track
                 for track in self._tracks.values()
@@ -114,7 +164,7 @@ class EventTime:
                 for element in track.emit():
                     self._apply(track, element)
                 track.is_idle = True
-            if silent:
+            if silent or self._owes_status:
                 self._combine()
 
     def _emit_periodically(self, now: float) -> None:
@@ -160,6 +210,14 @@ class AssignTimestampsOperator(Operator):
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         self._time.process(batch)
+
+    def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
+        return OperatorSnapshot(generator=self._time.state_of())
+
+    def restore(self, snapshots: list[OperatorSnapshot]) -> None:
+        for found in snapshots:
+            if found.generator is not None:
+                self._time.resume(found.generator)
 
     def on_watermark(self, watermark: Watermark) -> None:
         if watermark.is_final:
