@@ -3,8 +3,11 @@
 import pytest
 
 from tests.api.results import collect, in_any_order
+from tests.programs import wait_until
+from tidegate.cli.commands import info
 from tidegate.common import (
     Duration,
+    JobClient,
     TimestampAssigner,
     Types,
     WatermarkGenerator,
@@ -23,6 +26,8 @@ from tidegate.state.descriptors import MapStateDescriptor
 from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK, Watermark, WatermarkStatus
 from tidegate.testing.harness import OperatorHarness
 from tidegate.testing.scripted import Fail, Pause, ScriptedSource
+from tidegate.web.documents.jobs import job_details, watermarks
+from tidegate.web.metrics import rendered
 
 PAIR = Types.ROW_NAMED(["key", "at"], [Types.STRING(), Types.LONG()])
 ASCENDING = WatermarkStrategy.for_monotonous_timestamps()
@@ -319,3 +324,28 @@ def test_a_source_that_is_idle_becomes_active_with_its_next_record(env):
         assert restored.watermarks == []
         restored.run_slice()
         assert restored.watermarks == [Watermark(59)]
+
+
+def test_watermarks_and_idle_channels_can_be_looked_up(env):
+    env.configure({"pipeline.auto-watermark-interval": "1 ms"})
+    by_field = ASCENDING.with_timestamp_assigner(ByField())
+    busy = env.from_source(ScriptedSource([("a", 5), ("a", 50), Pause(600)]), by_field, "busy")
+    silent = ScriptedSource([Pause(600), ("b", 1)])
+    silent = env.from_source(silent, by_field.with_idleness("10 ms"), "silent")
+    united = busy.set_parallelism(1).union(silent.set_parallelism(1))
+    united.key_by(lambda r: r[0]).process(Ticks()).add_sink(lambda found: None)
+    job = env._submit("timed")
+    try:
+        wait_until(lambda: job.vertices()[-1].watermark == 49)
+        wait_until(lambda: job.vertices()[-1].subtasks[0].idle_channels == 1)
+        slowest = job.vertices()[-1]
+        assert watermarks(slowest) == [
+            {"id": "0.currentInputWatermark", "value": "49"},
+            {"id": "1.currentInputWatermark", "value": "49"},
+        ]
+        assert "flink_taskmanager_job_task_currentInputWatermark" in rendered([job]).decode()
+        overview = job_details(job)["vertices"][-1]["tidegate"]
+        assert overview == {"watermark": 49, "idle-channels": 2}
+        assert info._watermark(overview) == "1970-01-01 00:00:00.049 (2 idle)"
+    finally:
+        JobClient(job).cancel_and_wait()

@@ -114,22 +114,23 @@ class SequentialReader(SourceReader):
         self._no_more = True
 
     def poll(self, max_records: int) -> Poll:
+        ended: tuple[Hashable, ...] = ()
         while True:
             if self._cursor is None:
                 if not self._waiting:
-                    return Poll(None, self._status())
+                    return Poll(None, self._status(), ended=ended)
                 self._cursor = self._open_cursor(self._waiting[0])
                 self._key = self._key_of(self._waiting.popleft())
             batch = self._cursor.read(max_records)
-            ended: tuple[Hashable, ...] = ()
             if self._cursor.is_done:
                 self._cursor.close()
                 self._cursor = None
-                ended = () if self._key is None else (self._key,)
-            if batch is not None or ended:
+                if self._key is not None:
+                    ended = (*ended, self._key)
+            if batch is not None:
                 return Poll(batch, self._status(), self._key, ended)
             if self._cursor is not None:
-                return Poll(None, InputStatus.NOTHING_AVAILABLE)
+                return Poll(None, InputStatus.NOTHING_AVAILABLE, ended=ended)
 
     def split_key(self, split: Any) -> Hashable:
         return self._key_of(split)

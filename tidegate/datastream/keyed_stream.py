@@ -126,9 +126,7 @@ class KeyedStream(DataStream):
         `agg(bids=count(), total=sum_("price"))` emits a row for every record. The functions are
         those of `tidegate.datastream.aggregates`.
         """
-        plan = plan_aggregates(
-            aggregates, self._key, self._type, self._key_type, has_windows=False
-        )
+        plan = plan_aggregates(aggregates, self._key, self._type, self._key_type, has_windows=False)
         operator: Operator
         if plan.format is not None:
             operator = RunningAggregates(plan)

@@ -85,6 +85,10 @@ class SubtaskProgress:
     pending: int | None = None
     """Records that wait to be read, of a source that knows it."""
     is_finished: bool = False
+    watermark: int | None = None
+    """How far event time has come, in milliseconds since the epoch; None: there is none yet."""
+    idle_channels: int = 0
+    """Channels that hold no watermark back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +101,13 @@ class VertexProgress:
     attempt: Attempt
     step_seconds: float | None
     subtasks: tuple[SubtaskProgress, ...]
+
+    @property
+    def watermark(self) -> int | None:
+        """That of the slowest subtask; None: one of them has none yet."""
+        found = [subtask.watermark for subtask in self.subtasks]
+        known = [watermark for watermark in found if watermark is not None]
+        return min(known) if len(known) == len(found) else None
 
 
 def vertex_progress(drivers: Iterable[PipelineDriver]) -> tuple[VertexProgress, ...]:
@@ -127,4 +138,6 @@ def _subtask_progress(driver: PipelineDriver, vertex: Vertex, slot: SlotIndex) -
         records_out=report.records_out.get(vertex.id, 0),
         pending=None if source is None else source.pending,
         is_finished=vertex.id in report.finished,
+        watermark=report.watermarks.get(vertex.id),
+        idle_channels=report.idle_channels.get(vertex.id, 0),
     )

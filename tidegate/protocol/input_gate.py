@@ -150,6 +150,16 @@ class InputGate:
         return self._open.get(channel)
 
     @property
+    def watermark(self) -> int:
+        """How far event time has come on all channels."""
+        return self._time.watermark
+
+    @property
+    def idle_channels(self) -> int:
+        """How many channels hold no watermark back."""
+        return self._time.idle_channels
+
+    @property
     def is_idle(self) -> bool:
         """Whether all channels are."""
         return self._time.is_idle

@@ -335,6 +335,10 @@ class SlotReport:
     records_out: dict[VertexId, int] = field(default_factory=dict)
     finished: frozenset[VertexId] = frozenset()
     """Vertices whose subtask here has ended."""
+    watermarks: dict[VertexId, int] = field(default_factory=dict)
+    """How far event time has come for subtasks that have it."""
+    idle_channels: dict[VertexId, int] = field(default_factory=dict)
+    """How many channels of a subtask, or all of a source, are idle; where some are."""
     next_timer: float | None = None
     busy_seconds: float = 0.0
     """How long the slot worked for this step."""

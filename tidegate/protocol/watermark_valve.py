@@ -139,6 +139,11 @@ class SubtaskTime:
         """The last one emitted."""
         self.is_idle = False
 
+    @property
+    def idle_channels(self) -> int:
+        """How many channels hold nothing back."""
+        return sum(time.is_idle for valve in self._valves.values() for time in valve.times())
+
     def handle(self) -> TimeHandle | None:
         """What a checkpoint holds of it; None: no watermark has come yet."""
         channels = [time for valve in self._valves.values() for time in valve.times()]

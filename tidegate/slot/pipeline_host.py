@@ -54,7 +54,7 @@ from tidegate.state.pointers import TimeHandle
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import StreamElement
+from tidegate.stream.elements import NO_WATERMARK, StreamElement
 from tidegate.transport.shipping import JobPackage
 
 
@@ -399,6 +399,8 @@ class PipelineHost:
             records_in={id: s.records_in for id, s in subtasks.items()},
             records_out={id: s.records_out for id, s in subtasks.items()},
             finished=frozenset(id for id, s in subtasks.items() if s.is_finished),
+            watermarks={id: w for id, s in subtasks.items() if (w := s.watermark) != NO_WATERMARK},
+            idle_channels={id: idle for id, s in subtasks.items() if (idle := s.idle_channels)},
             next_timer=min(timers, default=None),
             busy_seconds=self._busy_seconds,
             room=min(rooms, default=None),

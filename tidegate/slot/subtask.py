@@ -70,6 +70,7 @@ class ChainOutput:
         self._reuses_objects = reuses_objects
         self.watermark = watermark
         """The last one emitted."""
+        self.is_idle = False
         self._main: list[Callable[[Batch], None]] = []
         self._side: dict[str, list[Callable[[Batch], None]]] = {}
         self._times: list[TimeConsumer] = []
@@ -108,6 +109,7 @@ class ChainOutput:
             consumer.on_watermark(watermark)
 
     def emit_watermark_status(self, status: WatermarkStatus) -> None:
+        self.is_idle = status is WatermarkStatus.IDLE
         for consumer in self._times:
             consumer.on_watermark_status(status)
 
@@ -176,6 +178,18 @@ class Subtask:
     def records_out(self) -> int:
         """What the last operators of the chain emitted, to channels or into the outside world."""
         return self._outputs[-1].records
+
+    @property
+    def watermark(self) -> int:
+        """How far event time has come."""
+        return self._gate.watermark if self.source is None else self._outputs[0].watermark
+
+    @property
+    def idle_channels(self) -> int:
+        """How many channels hold no watermark back; one of a source that is idle."""
+        if self.source is None:
+            return self._gate.idle_channels
+        return int(self._outputs[0].is_idle)
 
     def open(self, restored: Mapping[OperatorId, list[OperatorSnapshot]] | None = None) -> None:
         """Open the operators, the last first, as in Flink; each takes over its state at once.

@@ -107,6 +107,12 @@ class JobApi:
         job = self._job(request)
         return Document(job_documents.vertex_details(job, self._vertex(request, job)))
 
+    @endpoint("/jobs/{jobid}/vertices/{vertexid}/watermarks", schemas.WATERMARKS)
+    async def watermarks(self, request: Request) -> Response:
+        """How far event time has come in the subtasks of a vertex that have it."""
+        progress = self._vertex(request, self._job(request))
+        return Document(job_documents.watermarks(progress))
+
     @endpoint("/jobs/{jobid}/checkpoints", schemas.CHECKPOINTS)
     async def checkpoints(self, request: Request) -> Response:
         """Counts, summary, the latest and the history of checkpoints."""

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from tidegate.checkpoint.statistics import CheckpointRecord
 from tidegate.driver.job_handle import JobHandle
 from tidegate.protocol.job_status import JobStatus
+from tidegate.stream.elements import FINAL_WATERMARK
 from tidegate.web.documents.jobs import milliseconds, vertex_id
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -60,7 +61,7 @@ class _Jobs(Collector):
         yield states
 
     def _of_subtasks(self) -> Iterator[GaugeMetricFamily]:
-        read, sent, waiting, aligned, delayed = (
+        read, sent, waiting, aligned, delayed, time_, lag, idle = (
             GaugeMetricFamily(f"flink_taskmanager_job_task_{name}", text, labels=_TASK)
             for name, text in _OF_SUBTASK.items()
         )
@@ -77,12 +78,17 @@ class _Jobs(Collector):
                     sent.add_metric(names, subtask.records_out)
                     if subtask.pending is not None:
                         waiting.add_metric(names, subtask.pending)
+                    if subtask.watermark is not None:
+                        time_.add_metric(names, subtask.watermark)
+                        if subtask.watermark < FINAL_WATERMARK:
+                            lag.add_metric(names, milliseconds(time.time()) - subtask.watermark)
+                        idle.add_metric(names, subtask.idle_channels)
             for who, done in facts.items():
                 names = labels.get((who.vertex, who.subtask), [])
                 if names:
                     aligned.add_metric(names, _NANOSECONDS * done.alignment)
                     delayed.add_metric(names, _NANOSECONDS * done.start_delay)
-        yield from (read, sent, waiting, aligned, delayed)
+        yield from (read, sent, waiting, aligned, delayed, time_, lag, idle)
 
 
 _OF_SUBTASK = {
@@ -91,6 +97,9 @@ _OF_SUBTASK = {
     "operator_pendingRecords": "Records that wait to be read.",
     "checkpointAlignmentTime": "Nanoseconds, for the last one.",
     "checkpointStartDelayNanos": "For the last one.",
+    "currentInputWatermark": "Milliseconds since the epoch; those of a source are its own.",
+    "operator_watermarkLag": "Milliseconds that the watermark is behind the clock.",
+    "idleChannels": "Channels that hold no watermark back.",
 }
 
 

@@ -49,6 +49,7 @@ def test_a_vertex_tells_its_subtasks(served):
     found = served.of_job(f"/vertices/{vertex['id']}").document
     assert [subtask["subtask"] for subtask in found["subtasks"]] == [0, 1]
     assert sum(subtask["metrics"]["read-records"] for subtask in found["subtasks"]) == 59
+    assert served.of_job(f"/vertices/{vertex['id']}/watermarks").document == []
 
 
 def test_the_plan_is_also_there_by_itself(served):
@@ -151,7 +152,7 @@ def test_the_document_describes_every_path(served):
     document = served.ask("/openapi.json").document
     assert document["openapi"] == "3.1.0"
     assert set(document["paths"]["/jobs/{jobid}"]) == {"get", "patch"}
-    assert len(document["paths"]) == 22
+    assert len(document["paths"]) == 23
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import typer
@@ -18,6 +19,7 @@ from tidegate.cli.jobs import (
     since,
 )
 from tidegate.core.amounts import byte_size, duration
+from tidegate.stream.elements import FINAL_WATERMARK
 from tidegate.web.registry import JobRecord, known_jobs
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -47,7 +49,7 @@ def info(job: JobArgument, as_json: AsJson = False) -> None:
         typer.echo(f"failure      {_in_short(failures['root-exception'])}")
     typer.echo("")
     print_table(
-        ("vertex", "state", "subtasks", "records in", "records out"),
+        ("vertex", "state", "subtasks", "records in", "records out", "watermark"),
         [
             (
                 vertex["name"],
@@ -55,10 +57,27 @@ def info(job: JobArgument, as_json: AsJson = False) -> None:
                 f"{vertex['parallelism']} of {vertex['maxParallelism']}",
                 f"{vertex['metrics']['read-records']:,}",
                 f"{vertex['metrics']['write-records']:,}",
+                _watermark(vertex["tidegate"]),
             )
             for vertex in details["vertices"]
         ],
     )
+
+
+def _watermark(found: dict[str, Any]) -> str:
+    """Event time of the slowest subtask, and how many channels do not hold it back."""
+    watermark, idle = found["watermark"], found["idle-channels"]
+    if watermark is None:
+        shown = ""
+    elif watermark >= FINAL_WATERMARK:
+        shown = "end of input"
+    else:
+        try:
+            at = datetime.fromtimestamp(watermark / 1000, UTC)
+            shown = at.isoformat(" ", "milliseconds").removesuffix("+00:00")
+        except (OverflowError, ValueError):
+            shown = str(watermark)
+    return f"{shown} ({idle} idle)".strip() if idle else shown
 
 
 def _in_short(failure: str) -> str:

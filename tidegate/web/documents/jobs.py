@@ -163,6 +163,10 @@ def _vertex_overview(job: JobHandle, progress: VertexProgress, now: float) -> di
         **_times(job, now),
         "tasks": _counts(_states(progress)),
         "metrics": _io_metrics(progress.subtasks),
+        "tidegate": {
+            "watermark": progress.watermark,
+            "idle-channels": sum(subtask.idle_channels for subtask in progress.subtasks),
+        },
     }
 
 
@@ -191,6 +195,15 @@ def vertex_details(job: JobHandle, progress: VertexProgress) -> dict[str, Any]:
             )
         ],
     }
+
+
+def watermarks(progress: VertexProgress) -> list[dict[str, str]]:
+    """In the form of Flink's metrics."""
+    return [
+        {"id": f"{index}.currentInputWatermark", "value": str(subtask.watermark)}
+        for index, subtask in enumerate(progress.subtasks)
+        if subtask.watermark is not None
+    ]
 
 
 def plan(job: JobHandle) -> dict[str, Any]:

@@ -118,6 +118,17 @@ JOB = object_of(
                     **_TIMES,
                     "tasks": mapping_of(INTEGER),
                     "metrics": _IO_METRICS,
+                    "tidegate": object_of(
+                        {
+                            "watermark": described(
+                                "Of the slowest subtask; null where one has none yet.",
+                                or_null(INTEGER),
+                            ),
+                            "idle-channels": described(
+                                "Channels that hold no watermark back.", INTEGER
+                            ),
+                        }
+                    ),
                 }
             )
         ),
@@ -157,6 +168,7 @@ JOB_CONFIG = object_of(
         ),
     }
 )
+WATERMARKS = array_of(object_of(fields(TEXT, "id", "value")))
 VERTEX = object_of(
     {
         "id": ID,
