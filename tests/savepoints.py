@@ -20,7 +20,7 @@ from tidegate.state.operator_state import FrozenOperatorState
 from tidegate.state.pointers import OperatorHandle
 from tidegate.state.rocksdb.backend import RocksDBBackend
 from tidegate.state.snapshot.reader import StoredImage
-from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TablePlace
+from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TableDirectory
 from tidegate.storage.local import LocalStore
 from tidegate.stream.elements import BarrierKind
 
@@ -62,7 +62,7 @@ def stored(
             key_groups = range_of(number, parallelism, GROUPS)
             live = BACKENDS[backend](key_groups, GROUPS)
             frozen = fill(live) or live.freeze()
-            keyed = writer.write_keyed(frozen, key_groups, {}, TablePlace(uid, number))
+            keyed = writer.write_keyed(frozen, key_groups, {}, TableDirectory(uid, number))
             frozen.release()
             live.close()
             own = (states or {}).get(uid)

@@ -106,7 +106,7 @@ ROOMS = {
         ("order_api",),
         ("guard", "job_api", "openapi"),
         ("answers", "client", "endpoints", "metrics", "operations", "served_jobs"),
-        ("connections", "documents", "places", "registry", "requests", "shared_answers"),
+        ("connections", "documents", "allowed_paths", "registry", "requests", "shared_answers"),
     ),
 }
 WRAPPERS = {("connectors/source.py", "tidegate.connectors.durable.source.DurableSource")}

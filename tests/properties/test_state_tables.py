@@ -27,7 +27,7 @@ from tidegate.state.keys.key_groups import KeyGroupRange, range_of
 from tidegate.state.memory.backend import HashMapBackend
 from tidegate.state.rocksdb.backend import RocksDBBackend
 from tidegate.state.snapshot.reader import StoredImage, resolver_in
-from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TablePlace
+from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TableDirectory
 from tidegate.types.instant import Instant
 from tidegate.types.row import Row, RowKind
 from tidegate.types.typeinfo import Types
@@ -179,7 +179,7 @@ class Frozen(FrozenState):
 
 def stored(frozen, store):
     writer = SnapshotWriter(FileTarget(store, "sp", 0, format=SavepointFormat.CANONICAL))
-    handle = writer.write_keyed(frozen, ALL, {}, TablePlace("an operator", 0))
+    handle = writer.write_keyed(frozen, ALL, {}, TableDirectory("an operator", 0))
     writer.close()
     return StoredImage(handle, resolver_in(store, "sp"))
 

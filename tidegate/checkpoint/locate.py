@@ -10,7 +10,7 @@ from tidegate.checkpoint.store import Unreadable
 from tidegate.core.errors import BlobNotFound, CorruptCheckpoint, NoCheckpoint, UnsupportedFormat
 from tidegate.core.ids import JobId
 from tidegate.state.pointers import StoredFile
-from tidegate.state.snapshot.reader import CheckpointLocation, place_of
+from tidegate.state.snapshot.reader import CheckpointLocation, location_of
 from tidegate.storage.blob_store import BlobStore
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below, parent_and_name, shown
@@ -102,13 +102,13 @@ def check_files(found: Checkpoint) -> None:
         ends[segment.file] = max(ends.get(segment.file, 0), segment.offset + segment.size)
     for file, end in ends.items():
         store, path = resolve(file)
-        place = place_of(file, resolve)
+        location = location_of(file, resolve)
         try:
             size = store.size(path)
         except BlobNotFound:
-            raise CorruptCheckpoint(place, f"a file of {end} bytes", "none") from None
+            raise CorruptCheckpoint(location, f"a file of {end} bytes", "none") from None
         if size < end:
-            raise CorruptCheckpoint(place, f"{end} bytes", f"{size}")
+            raise CorruptCheckpoint(location, f"{end} bytes", f"{size}")
 
 
 def _latest(

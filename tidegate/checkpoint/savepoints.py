@@ -21,7 +21,7 @@ _JOB_LETTERS = 6
 
 
 def new_savepoint(directory: str, job_id: JobId, format: SavepointFormat) -> SavepointTarget:
-    """A place that nobody else uses, named as in Flink: `savepoint-<job>-<something>`."""
+    """A directory that nobody else uses, named as in Flink: `savepoint-<job>-<something>`."""
     name = f"savepoint-{job_id[:_JOB_LETTERS]}-{secrets.token_hex(6)}"
     return SavepointTarget(directory, name, format)
 
@@ -65,8 +65,8 @@ def dispose(path: str | os.PathLike[str]) -> tuple[str, ...]:
         StorageError: the storage refuses.
     """
     path = os.fspath(path)
-    place = local_path(path)
-    directory, name = parent_and_name(path if place is None else str(place.resolve()))
+    local = local_path(path)
+    directory, name = parent_and_name(path if local is None else str(local.resolve()))
     if name == METADATA:
         directory, name = parent_and_name(directory)
     store = open_store(directory)

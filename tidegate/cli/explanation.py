@@ -99,10 +99,10 @@ def _checkpoints(settings: Settings) -> str:
     if checkpointing.interval is None:
         return "none are taken"
     mode = checkpointing.mode.name.lower().replace("_", " ")
-    place = checkpointing.directory or "the memory of the driver"
+    directory = checkpointing.directory or "the memory of the driver"
     every = format_duration(checkpointing.interval)
     backend = settings.state.backend.value
-    return f"every {every}, {mode}, in {place}; state backend {backend}"
+    return f"every {every}, {mode}, in {directory}; state backend {backend}"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -85,7 +85,7 @@ def connect(record: JobRecord, timeout: float = 30.0) -> JobConnection:
 
 
 def absolute(directory: str | None) -> str | None:
-    """The same place as seen by the driver, which may run in another directory."""
+    """The same path as seen by the driver, which may run in another directory."""
     if directory is None or "://" in directory:
         return directory
     return str(Path(directory).absolute())

@@ -37,7 +37,7 @@
     │   ├── CheckpointFailed     more checkpoints failed in a row than are tolerated
     │   ├── SavepointFailed      a savepoint, or a checkpoint asked for, could not be taken
     │   ├── StorageError         the storage of checkpoints fails
-    │   │   └── BlobNotFound         there is nothing at this place
+    │   │   └── BlobNotFound         there is nothing at this location
     │   ├── CorruptCheckpoint    what a checkpoint stored is not what is found
     │   ├── RepeatsCommitted     the checkpoint that sinks committed with is damaged
     │   ├── UnsupportedFormat    a checkpoint of a newer Tidegate
@@ -104,13 +104,13 @@ class InternalError(TidegateError):
     """Tidegate is wrong; please report it."""
 
 
-class _AtPlace(TidegateError):
-    """Something is wrong at a place: where, what, and the way out."""
+class _AtLocation(TidegateError):
+    """Something is wrong at a location: where, what, and the way out."""
 
     sentence = "{}: {}; {}"
 
-    def __init__(self, place: str, problem: str, advice: str) -> None:
-        super().__init__(place, problem, advice)
+    def __init__(self, location: str, problem: str, advice: str) -> None:
+        super().__init__(location, problem, advice)
 
 
 class ConfigError(UserError, ValueError):
@@ -239,8 +239,8 @@ class StateTooLarge(UserError):
         super().__init__(size, limit)
 
 
-class NoCheckpoint(_AtPlace, UserError, LookupError):
-    """There is no checkpoint at the place from which a job shall start."""
+class NoCheckpoint(_AtLocation, UserError, LookupError):
+    """There is no checkpoint at the location from which a job shall start."""
 
 
 class NotNow(UserError):
@@ -271,8 +271,8 @@ class OrderRefused(UserError):
     """A job does not do what is asked of it, and says why."""
 
 
-class UnreadableInput(_AtPlace, UserError, ValueError):
-    """What a source found cannot be read: its place, what is wrong there, and the way out."""
+class UnreadableInput(_AtLocation, UserError, ValueError):
+    """What a source found cannot be read: its location, what is wrong there, and the way out."""
 
 
 class UndecodableRecord(UserError, ValueError):
@@ -418,7 +418,7 @@ class UnsuitableSpark(ExternalError):
         super().__init__(setting, value, advice)
 
 
-class LocalStateFailed(_AtPlace, ExternalError):
+class LocalStateFailed(_AtLocation, ExternalError):
     """The local database of a state backend failed: its directory, the reason, and the way out."""
 
     sentence = "state on local disk in {}: {}; {}"
@@ -473,15 +473,15 @@ class CheckpointFailed(ExternalError):
         super().__init__(checkpoint_id, reason, tolerated)
 
 
-class StorageError(_AtPlace, ExternalError):
+class StorageError(_AtLocation, ExternalError):
     """The storage of checkpoints fails: where, why, and the way out."""
 
 
 class BlobNotFound(StorageError):
-    """There is nothing at this place."""
+    """There is nothing at this location."""
 
-    def __init__(self, place: str) -> None:
-        super().__init__(place, "there is no such file", "it was deleted, or never written")
+    def __init__(self, location: str) -> None:
+        super().__init__(location, "there is no such file", "it was deleted, or never written")
 
 
 class CorruptCheckpoint(ExternalError):
@@ -492,8 +492,8 @@ class CorruptCheckpoint(ExternalError):
         "older checkpoint or savepoint of the job"
     )
 
-    def __init__(self, place: str, expected: str, found: str) -> None:
-        super().__init__(place, expected, found)
+    def __init__(self, location: str, expected: str, found: str) -> None:
+        super().__init__(location, expected, found)
 
 
 class RepeatsCommitted(ExternalError):
@@ -520,8 +520,8 @@ class UnsupportedFormat(ExternalError):
         "Tidegate that wrote it, or a newer one"
     )
 
-    def __init__(self, place: str, version: int, supported: int) -> None:
-        super().__init__(place, version, supported)
+    def __init__(self, location: str, version: int, supported: int) -> None:
+        super().__init__(location, version, supported)
 
 
 class SnapshotWriteAborted(ExternalError):
@@ -540,8 +540,8 @@ class DirectoryTaken(ExternalError):
         super().__init__(directory, epoch)
 
 
-class UnwritableOutput(_AtPlace, ExternalError):
-    """A file that a sink cannot write or give its name: the place, what is wrong, what to do."""
+class UnwritableOutput(_AtLocation, ExternalError):
+    """A file that a sink cannot write or give its name: the location, what is wrong, what to do."""
 
     sentence = "{} cannot be written: {}; {}"
 

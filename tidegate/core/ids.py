@@ -8,7 +8,7 @@ from typing import NamedTuple, NewType
 
 JobId = NewType("JobId", str)
 OperatorId = NewType("OperatorId", str)
-"""Stable identity of an operator's state: the user's uid, or a hash of its place in the graph."""
+"""Stable identity of an operator's state: the user's uid, or a hash of its graph position."""
 VertexId = NewType("VertexId", int)
 """Position of a vertex in the topological order of its job graph."""
 EdgeId = NewType("EdgeId", int)

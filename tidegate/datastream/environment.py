@@ -333,11 +333,11 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         from tidegate.connectors.spark.catalog import CatalogTable
         from tidegate.connectors.spark.table import TableMode, TableSink
 
-        place: CatalogTable | str = table
+        target: CatalogTable | str = table
         if "/" not in table:
             has_session = active_session() is not None
-            place = CatalogTable(table, self._executor.session, is_within_reach=has_session)
-        return TableSink(place, stream._type, mode=TableMode.of(mode), partition_by=partition_by)
+            target = CatalogTable(table, self._executor.session, is_within_reach=has_session)
+        return TableSink(target, stream._type, mode=TableMode.of(mode), partition_by=partition_by)
 
     def __getattr__(self, name: str) -> NoReturn:
         reason = _NOT_THERE.get(name)

@@ -443,7 +443,7 @@ class JobMaster:
         point = self.checkpoints.retained.restore_point
         if point is not None:
             check_in_flight(point.metadata, exchanges_of(self._graph))
-        orders = driver.deploy(point, self.checkpoints.place, self._poison.orders())
+        orders = driver.deploy(point, self.checkpoints.snapshot_settings, self._poison.orders())
         if point is not None:
             self.checkpoints.restored(point)
         for slot, order in orders.items():

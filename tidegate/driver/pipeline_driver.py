@@ -31,7 +31,7 @@ from tidegate.protocol.checkpoints.restore_orders import restore_orders, restore
 from tidegate.protocol.messages import (
     Deploy,
     SlotReport,
-    SnapshotPlace,
+    SnapshotSettings,
     StepOutcome,
     StepRequest,
 )
@@ -125,7 +125,7 @@ class PipelineDriver:
         self._worker = (workers or Threads()).start(f"tidegate-steps-{pipeline.id}")
 
     def deploy(
-        self, point: Checkpoint | None, place: SnapshotPlace, poison: PoisonOrders | None
+        self, point: Checkpoint | None, snapshots: SnapshotSettings, poison: PoisonOrders | None
     ) -> dict[SlotIndex, Deploy]:
         """Begin a new attempt, from a checkpoint; returns what its slots have to be told.
 
@@ -145,7 +145,7 @@ class PipelineDriver:
         self._assigner = SplitAssigner(self.pipeline, enumerators, self._job)
         attempt = self.region.deploy()
         return {
-            slot: Deploy(self.pipeline.id, attempt, place, orders.get(slot), poison)
+            slot: Deploy(self.pipeline.id, attempt, snapshots, orders.get(slot), poison)
             for slot in sorted(self.region.slots)
         }
 

@@ -63,8 +63,8 @@ class SplitAssigner:
             for subtask in range(vertex.parallelism):
                 splits = tuple(found.get(subtask, ()))
                 if splits or no_more:
-                    place = (vertex.id, SubtaskIndex(subtask))
-                    assignments[place] = SplitAssignment(splits=splits, no_more=no_more)
+                    subtask_id = (vertex.id, SubtaskIndex(subtask))
+                    assignments[subtask_id] = SplitAssignment(splits=splits, no_more=no_more)
             if no_more:
                 self._told_all.add(vertex.id)
         return assignments

@@ -28,10 +28,10 @@ from tidegate.state.operator_state import OperatorStateStore
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark, WatermarkStatus
 
-_Place: TypeAlias = tuple[Literal["by key", "operator"], str]
+_Name: TypeAlias = tuple[Literal["by key", "operator"], str]
 """Whose state it is, and its name."""
-_Stored: TypeAlias = dict[_Place, StateMetadata]
-_Declared: TypeAlias = dict[_Place, DeclaredState]
+_Stored: TypeAlias = dict[_Name, StateMetadata]
+_Declared: TypeAlias = dict[_Name, DeclaredState]
 
 
 class StateFate(Enum):
@@ -170,16 +170,16 @@ def _operator(
 
 
 def _states(stored: _Stored, declared: _Declared | None) -> Iterator[StatePlan]:
-    for place, state in stored.items():
+    for name, state in stored.items():
         if declared is None or state.declaration == TIMERS:
             yield StatePlan(state.name, StateFate.RESTORED, state.declaration)
-        elif place not in declared:
+        elif name not in declared:
             yield StatePlan(state.name, StateFate.DROPPED, state.declaration)
         else:
-            yield _kept(state, declared[place])
-    for place, new in (declared or {}).items():
-        if place not in stored:
-            yield StatePlan(place[1], StateFate.NEW, None, new.declaration)
+            yield _kept(state, declared[name])
+    for name, new in (declared or {}).items():
+        if name not in stored:
+            yield StatePlan(name[1], StateFate.NEW, None, new.declaration)
 
 
 def _kept(stored: StateMetadata, declared: DeclaredState) -> StatePlan:

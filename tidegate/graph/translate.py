@@ -166,7 +166,7 @@ def _chain(
     settings: GraphSettings,
 ) -> tuple[list[_Chain], list[_LooseEdge]]:
     chains: list[_Chain] = []
-    place: dict[Transformation, tuple[_Chain, int]] = {}
+    position: dict[Transformation, tuple[_Chain, int]] = {}
     loose: list[_LooseEdge] = []
     for transformation in order:
         resolved = [
@@ -182,7 +182,7 @@ def _chain(
         if len(resolved) == 1 and settings.chaining:
             upstream, partitioning = resolved[0]
             if joins_chain(transformation, upstream.transformation, partitioning):
-                chain, index = place[upstream.transformation]
+                chain, index = position[upstream.transformation]
                 link = ChainLink(index, upstream.side_tag)
         if link is None:
             chains.append(chain)
@@ -192,7 +192,7 @@ def _chain(
                 )
                 for up, partitioning in resolved
             )
-        place[transformation] = (chain, len(chain.members))
+        position[transformation] = (chain, len(chain.members))
         chain.members.append(transformation)
         chain.links.append(link)
     return chains, loose
@@ -228,19 +228,22 @@ def _levels(
 
 
 def _operator_ids(order: Sequence[Transformation]) -> dict[Transformation, OperatorId]:
-    """The uid's hash, or one of the operator's place: stable while the graph is unchanged.
+    """The hash of the uid, or of the operator's position, stable while the graph is unchanged.
 
-    With any other graph all places are others: state that is not found is missed, state that goes
-    to the wrong operator is not.
+    The hash covers the whole graph: after any change, state is reported as missing instead of
+    going to the wrong operator.
     """
-    places = {t: place for place, t in enumerate(t for t in order if t.uid is None)}
+    positions = {t: position for position, t in enumerate(t for t in order if t.uid is None)}
 
     def named(transformation: Transformation) -> str:
-        return str(places.get(transformation, f"uid:{transformation.uid}"))
+        return str(positions.get(transformation, f"uid:{transformation.uid}"))
 
-    graph = [(place, [named(up.transformation) for up in t.inputs]) for t, place in places.items()]
+    graph = [
+        (position, [named(up.transformation) for up in t.inputs])
+        for t, position in positions.items()
+    ]
     return {
-        t: _hashed(f"place:{places[t]}:{graph}") if t.uid is None else operator_id_of(t.uid)
+        t: _hashed(f"place:{positions[t]}:{graph}") if t.uid is None else operator_id_of(t.uid)
         for t in order
     }
 

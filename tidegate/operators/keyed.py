@@ -43,7 +43,7 @@ from tidegate.state.backends import create_keyed_backend
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys.selection import KeySelection
 from tidegate.state.keys.stable_hash import stable_hash
-from tidegate.state.memory.row_backend import SlotBackend
+from tidegate.state.memory.row_backend import TableBackend
 from tidegate.state.timers import TimerQueue
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark
@@ -62,7 +62,7 @@ class KeyedRecords(NamedTuple):
 class KeyedOperator(FunctionOperator):
     """Has a key for each input, and state by key."""
 
-    backend: SlotBackend
+    backend: TableBackend
     uses_key = True
     """Whether the function can tell which key a record has."""
 

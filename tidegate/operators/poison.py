@@ -116,9 +116,9 @@ class DeadLetters:
         )
         self._output.emit_side(DEAD_LETTERS, Batch.of_records([letter], self._format))
         where = "" if position is None else f" ({position})"
-        place = f"({context.subtask + 1}/{context.parallelism})"
+        number = f"({context.subtask + 1}/{context.parallelism})"
         context.console(
-            f"WARNING {context.name} {place}: left out the record {shown}{where}: {failure.cause}"
+            f"WARNING {context.name} {number}: left out the record {shown}{where}: {failure.cause}"
         )
 
 

@@ -46,9 +46,9 @@ def emit_tagged_outcome(
     by_tag: dict[str, list[int]] = {}
     for i in tagged:
         by_tag.setdefault(results[i][0].tag_id, []).append(i)
-    for tag, places in by_tag.items():
-        values: list[Any] = [results[i][1] for i in places]
-        stamps = None if timestamps is None else timestamps[places]
+    for tag, positions in by_tag.items():
+        values: list[Any] = [results[i][1] for i in positions]
+        stamps = None if timestamps is None else timestamps[positions]
         side = Batch(records=values, format=side_formats.get(tag), timestamps=stamps)
         output.emit_side(tag, side)
     if failure is not None:

@@ -96,12 +96,12 @@ class FilterOperator(FunctionOperator):
 
     def _without_truth(self, records: list[Any], verdicts: list[Any]) -> TidegateError:
         """The failure of a verdict that is neither true nor false, like an array; cut there."""
-        for place, verdict in enumerate(verdicts):
+        for position, verdict in enumerate(verdicts):
             try:
                 bool(verdict)
             except USER_FAILURES as error:
-                del verdicts[place:]
-                return self.user_code.failure(error, records[place], place)
+                del verdicts[position:]
+                return self.user_code.failure(error, records[position], position)
         raise InternalError("a verdict has a truth value only at the second time")
 
     @staticmethod

@@ -92,19 +92,19 @@ class UserCode:
         """The same for a result that is state as well."""
 
     def failure(
-        self, error: BaseException, record: object = _NO_RECORD, place: int | None = None
+        self, error: BaseException, record: object = _NO_RECORD, position: int | None = None
     ) -> TidegateError:
         """What to raise for an exception of user code; our own errors keep whose turn it is.
 
-        `place` is that of the record in its batch, if all before it are through.
+        `position` is that of the record in its batch, if all before it are through.
         """
         if isinstance(error, UserFunctionError | ExternalError | InternalError):
             return error
         if isinstance(error, StateTypeChanged) and record is _NO_RECORD:
             return error  # found while opening: no restart could mend it
         failure = self.function_error(error, record)
-        if place is not None:
-            failure.suspects = range(place, place + 1)
+        if position is not None:
+            failure.suspects = range(position, position + 1)
         return failure
 
     def function_error(
@@ -118,12 +118,12 @@ class UserCode:
         return failure
 
     @contextmanager
-    def guard(self, record: object = _NO_RECORD, place: int | None = None) -> Iterator[None]:
+    def guard(self, record: object = _NO_RECORD, position: int | None = None) -> Iterator[None]:
         """Around calls that are rare; the loops over records catch for themselves."""
         try:
             yield
         except USER_FAILURES as error:
-            raise self.failure(error, record, place) from None
+            raise self.failure(error, record, position) from None
 
     def failure_of_batch(self, error: BaseException, records: int) -> TidegateError:
         """The failure of one of the first records of a batch, none of which was processed."""
@@ -238,8 +238,8 @@ class UserCode:
         try:
             is_inert = self.gather(calls, results, ends)
         except USER_FAILURES as error:
-            place = place_of_last(records, rest)
-            failure = self.failure(error, records[place], place)
+            position = position_of_last(records, rest)
+            failure = self.failure(error, records[position], position)
             if self.drops_partial_results:
                 del results[ends[-1] if ends else 0 :]
         stamps = None if timestamps is None else repeated(timestamps, ends or [], len(results))
@@ -286,8 +286,8 @@ class UserCode:
             self.usual = type(results[-1])
 
 
-def place_of_last(records: list[Any], rest: Iterator[Any]) -> int:
-    """The place of the record that an iterator over the list returned last."""
+def position_of_last(records: list[Any], rest: Iterator[Any]) -> int:
+    """The position of the record that an iterator over the list returned last."""
     return len(records) - length_hint(rest) - 1
 
 

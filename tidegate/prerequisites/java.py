@@ -22,7 +22,7 @@ _START_TIMEOUT_SECONDS = 60
 
 
 class JavaOrigin(Enum):
-    """Where a Java was found, in the order in which places are tried."""
+    """Where a Java was found, in the order in which directories are tried."""
 
     JAVA_HOME = "JAVA_HOME"
     PATH = "PATH"

@@ -22,7 +22,7 @@ exec {java} "$@"
 
 
 def wrapper_folders() -> tuple[Path, ...]:
-    """Where wrappers may lie, the best place first."""
+    """Where wrappers may lie, the best directory first."""
     return (Path(sys.prefix, "share", "tidegate"), Path.home() / ".cache" / "tidegate")
 
 

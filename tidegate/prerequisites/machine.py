@@ -1,4 +1,4 @@
-"""What the machine offers: cores, memory, a place for temporary files, local connections."""
+"""What the machine offers: cores, memory, a directory for temporary files, local connections."""
 
 import os
 import shutil

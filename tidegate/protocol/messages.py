@@ -179,8 +179,8 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotPlace:
-    """Where subtasks write their state."""
+class SnapshotSettings:
+    """Where and how subtasks write their state."""
 
     directory: str | None
     """The URL of the job's directory; None: everything is sent to the driver."""
@@ -214,7 +214,7 @@ class Deploy:
 
     pipeline: PipelineId
     attempt: Attempt
-    snapshots: SnapshotPlace
+    snapshots: SnapshotSettings
     restore: RestoreOrder | None = None
     """What to go on from; None: from nothing."""
     poison: PoisonOrders | None = None

@@ -17,8 +17,8 @@ class Channel(NamedTuple):
     source: SubtaskIndex
 
 
-class PacketPlace(NamedTuple):
-    """Where a packet stands in its unit: two packets of one place are one, sent twice."""
+class PacketPosition(NamedTuple):
+    """Where a packet stands in its unit: two packets of one position are one, sent twice."""
 
     target_vertex: VertexId
     target_subtask: SubtaskIndex
@@ -45,9 +45,9 @@ class PacketHeader:
         return Channel(self.edge, self.source)
 
     @property
-    def place(self) -> PacketPlace:
+    def position(self) -> PacketPosition:
         """The sort key of a unit: vertices in topological order, each channel in its own order."""
-        return PacketPlace(
+        return PacketPosition(
             self.target_vertex, self.target_subtask, self.edge, self.source, self.sequence
         )
 

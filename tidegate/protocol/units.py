@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from tidegate.core.errors import ProtocolViolation
 from tidegate.core.ids import Attempt, Level, StepNumber
-from tidegate.protocol.packet import Packet, PacketPlace
+from tidegate.protocol.packet import Packet, PacketPosition
 
 A = TypeVar("A")
 
@@ -159,12 +159,12 @@ class WorkUnits(Generic[A]):
 
 def in_order(key: UnitKey, packets: Iterable[Packet]) -> tuple[Packet, ...]:
     """Sort by channel and sequence, each packet once; refuse packets of another step."""
-    by_place: dict[PacketPlace, Packet] = {}
+    by_position: dict[PacketPosition, Packet] = {}
     for packet in packets:
         header = packet.header
         if (header.attempt, header.step) != (key.attempt, key.step):
             raise ProtocolViolation(
                 f"{header} was delivered for attempt {key.attempt}, step {key.step}"
             )
-        by_place.setdefault(header.place, packet)
-    return tuple(by_place[place] for place in sorted(by_place))
+        by_position.setdefault(header.position, packet)
+    return tuple(by_position[position] for position in sorted(by_position))

@@ -98,9 +98,9 @@ def _pairs(plan: BuildPlan, batch: pa.RecordBatch) -> tuple[Hashes, list[Entry]]
         now = int(time.time() * 1000)
         values = [_timed(value, plan.kind, now) for value in values]
     if plan.pickled_column is not None:
-        for place, exact in enumerate(batch.column(plan.pickled_column).to_pylist()):
+        for position, exact in enumerate(batch.column(plan.pickled_column).to_pylist()):
             if exact is not None:
-                keys[place], values[place] = pickle.loads(exact)
+                keys[position], values[position] = pickle.loads(exact)
     is_collection = plan.kind in ("list", "map")
     entries = [
         (key, value)
@@ -181,8 +181,8 @@ def _chunk(plan: BuildPlan, groups: Runs, entries: list[Entry]) -> StateChunk:
     else:
         key = pa.array([key for (key,) in keys], kind)
     rest = [
-        pa.array(column, plan.columnar.field(place).type)
-        for place, column in enumerate(zip(*values, strict=True), 2)
+        pa.array(column, plan.columnar.field(position).type)
+        for position, column in enumerate(zip(*values, strict=True), 2)
     ]
     numbers = pa.array(np.zeros(len(keys), np.int32))
     rows = pa.RecordBatch.from_arrays([numbers, key, *rest], schema=plan.columnar)

@@ -14,7 +14,7 @@ from tidegate.state.pointers import (
     TableHandle,
 )
 from tidegate.state.snapshot.reader import FileResolver, StoredImage, read_blocks, read_segment
-from tidegate.state.snapshot.writer import SnapshotWriter, TablePlace
+from tidegate.state.snapshot.writer import SnapshotWriter, TableDirectory
 
 
 class Carrier:
@@ -25,7 +25,7 @@ class Carrier:
         self._writer = writer
 
     def operator(
-        self, handle: OperatorHandle, place: TablePlace, without: Collection[str] = ()
+        self, handle: OperatorHandle, directory: TableDirectory, without: Collection[str] = ()
     ) -> OperatorHandle:
         """A handle of the copy, without the keyed states of these names."""
         channels = tuple(
@@ -33,7 +33,7 @@ class Carrier:
         )
         return replace(
             handle,
-            keyed=None if handle.keyed is None else self._keyed(handle.keyed, place, without),
+            keyed=None if handle.keyed is None else self._keyed(handle.keyed, directory, without),
             operator=None if handle.operator is None else self._segment(handle.operator),
             in_flight=channels,
             owned=tuple(
@@ -46,13 +46,13 @@ class Carrier:
         )
 
     def _keyed(
-        self, handle: KeyedStateHandle, place: TablePlace, without: Collection[str]
+        self, handle: KeyedStateHandle, directory: TableDirectory, without: Collection[str]
     ) -> KeyedStateHandle:
         kept = tuple(state for state in handle.metadata if state.name not in without)
         if handle.native_form is not None and without:
             # The files of a database hold all states, and nothing can stand beside them.
             image = StoredImage(handle, self._resolve)
-            tables = self._writer.write_tables(image, place, {state.name for state in kept})
+            tables = self._writer.write_tables(image, directory, {state.name for state in kept})
             return replace(handle, metadata=kept, native_form=None, native_files=(), tables=tables)
         return replace(
             handle,

@@ -31,7 +31,7 @@ from tidegate.state.canonical.tables import KEY_GROUP, Entries, TableForm, table
 from tidegate.state.keys.selection import KeyColumns
 from tidegate.state.pointers import KeyedStateHandle, TableHandle
 from tidegate.state.snapshot.reader import CheckpointLocation, StoredImage
-from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TablePlace
+from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TableDirectory
 from tidegate.storage.filesystem import open_store
 
 _BYTES_PER_TASK: Final = 32 << 20
@@ -174,9 +174,9 @@ def _write_part(
             open_store(url), directory, 0, shares=False, format=SavepointFormat.CANONICAL
         )
         writer = SnapshotWriter(target)
-        place = TablePlace(uid, first.column(OWNER)[0].as_py())
+        tables = TableDirectory(uid, first.column(OWNER)[0].as_py())
         try:
-            table = writer.table_writer(plan.metadata, place)
+            table = writer.table_writer(plan.metadata, tables)
             written(plan, chain([first], batches), table)
             result = table.close()
             writer.close()

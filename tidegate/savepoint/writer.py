@@ -21,7 +21,7 @@ from tidegate.state.backend import StateMetadata
 from tidegate.state.descriptors import StateDescriptor
 from tidegate.state.keys.key_groups import KeyGroupRange, check_max_parallelism
 from tidegate.state.pointers import KeyedStateHandle, OperatorHandle, TableHandle, path_of
-from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TablePlace
+from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TableDirectory
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import parent_and_name, shown
 from tidegate.stream.elements import BarrierKind
@@ -181,7 +181,7 @@ class StateWriter:
             replaced = {state.name for state in self.new if state.uid in names}
             label = record.uid or record.operator_id
             subtasks = {
-                number: carrier.operator(handle, TablePlace(label, number), changed | replaced)
+                number: carrier.operator(handle, TableDirectory(label, number), changed | replaced)
                 for number, handle in record.subtasks.items()
             }
             yield replace(record, subtasks=subtasks)

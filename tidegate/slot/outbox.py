@@ -44,12 +44,12 @@ class Outbox:
         if target == self._slot:
             self._local.setdefault(vertex, {}).setdefault(channel, []).append(element)
             return
-        place = (channel, vertex, target)
+        lane = (channel, vertex, target)
         encoded = encode(element)
-        self._growing.setdefault(place, []).append(encoded)
-        self._sizes[place] = self._sizes.get(place, 0) + len(encoded)
-        if self._sizes[place] >= PACKET_BYTES:
-            self._close(place)
+        self._growing.setdefault(lane, []).append(encoded)
+        self._sizes[lane] = self._sizes.get(lane, 0) + len(encoded)
+        if self._sizes[lane] >= PACKET_BYTES:
+            self._close(lane)
 
     def take_local(self, vertex: VertexId) -> dict[Channel, list[StreamElement]]:
         """The elements for the subtask of `vertex` in this slot that did not leave the slot."""
@@ -57,15 +57,15 @@ class Outbox:
 
     def take_packets(self) -> list[Packet]:
         """Everything that was emitted for other slots since the last call."""
-        for place in list(self._growing):
-            self._close(place)
+        for lane in list(self._growing):
+            self._close(lane)
         packets, self._packets = self._packets, []
         return packets
 
-    def _close(self, place: tuple[Channel, VertexId, int]) -> None:
-        channel, vertex, target = place
-        sequence = self._sequences.get(place, 0)
-        self._sequences[place] = sequence + 1
+    def _close(self, lane: tuple[Channel, VertexId, int]) -> None:
+        channel, vertex, target = lane
+        sequence = self._sequences.get(lane, 0)
+        self._sequences[lane] = sequence + 1
         header = PacketHeader(
             attempt=self._attempt,
             step=self._step,
@@ -75,9 +75,9 @@ class Outbox:
             target_subtask=SubtaskIndex(target),
             sequence=sequence,
         )
-        body = self._spill.keep(b"".join(self._growing.pop(place)))
+        body = self._spill.keep(b"".join(self._growing.pop(lane)))
         self._packets.append(Packet(header, body))
-        self._sizes.pop(place)
+        self._sizes.pop(lane)
 
 
 class ChannelWriter:
@@ -127,9 +127,9 @@ class ChannelWriter:
 
     def _write_until_failure(self, batch: Batch) -> None:
         """The records before the one that has no key or target travel on; that one is named."""
-        for place in range(len(batch)):
-            single = batch.slice(place, place + 1)
-            with self._user_code.guard(single.records[0], place):
+        for position in range(len(batch)):
+            single = batch.slice(position, position + 1)
+            with self._user_code.guard(single.records[0], position):
                 self._put(self._split(single))
 
     def _put(self, shares: Iterable[Share]) -> None:

@@ -36,7 +36,7 @@ from tidegate.protocol.messages import (
     RestoreOrder,
     SlotMessage,
     SlotReport,
-    SnapshotPlace,
+    SnapshotSettings,
     SourceReport,
     StateRead,
     StepRequest,
@@ -93,7 +93,7 @@ class PipelineHost:
         attempt: Attempt,
         slot: SlotIndex,
         services: HostServices,
-        snapshots: SnapshotPlace,
+        snapshots: SnapshotSettings,
         restore: RestoreOrder | None = None,
         poison: PoisonOrders | None = None,
     ) -> None:
@@ -115,7 +115,7 @@ class PipelineHost:
         self._snapshotter = Snapshotter(
             attempt, snapshots, services.send, services.permit, services.workers
         )
-        self._place = snapshots
+        self._snapshots = snapshots
         location = None if restore is None else restore.location
         self._restored_directory = None if location is None else location.job_directory
         self._origin = None if location is None else home_of(location.job_directory, location.name)
@@ -157,7 +157,7 @@ class PipelineHost:
                 attempt=self.attempt,
                 job_name=graph.name,
                 job_id=package.job_id,
-                is_checkpointed=self._place.is_regular,
+                is_checkpointed=self._snapshots.is_regular,
                 settings=package.settings,
                 clock=services.clock,
                 console=services.console,
@@ -167,10 +167,10 @@ class PipelineHost:
                 emitted_watermark=_time_of(chained, restored).emitted,
                 has_ended=restored.is_finished,
                 directory=services.directory,
-                owned_directory=_owned_by(chained.operator_id, self._place.directory),
+                owned_directory=_owned_by(chained.operator_id, self._snapshots.directory),
                 origin_directory=(
                     None
-                    if self._origin == self._place.directory
+                    if self._origin == self._snapshots.directory
                     else _owned_by(chained.operator_id, self._origin)
                 ),
                 poison=self._poison_orders(vertex, chained),
@@ -234,9 +234,9 @@ class PipelineHost:
             raise
 
     def _check_owned(self) -> None:
-        place = self._place
-        if place.directory is not None and place.ownership is not None:
-            place.ownership.check(open_store(place.directory))
+        snapshots = self._snapshots
+        if snapshots.directory is not None and snapshots.ownership is not None:
+            snapshots.ownership.check(open_store(snapshots.directory))
 
     @property
     def seeks(self) -> tuple[str, ...]:
@@ -265,7 +265,7 @@ class PipelineHost:
             return None
         subtask = SubtaskIndex(self._slot)
         own = vertex.key_groups_of(subtask)
-        if self._restored_directory == self._place.directory:
+        if self._restored_directory == self._snapshots.directory:
             id = SubtaskId(vertex.id, subtask)
             for operator_id, found in restored.subtask(vertex.id).operators.items():
                 if (handle := found.unsplit(own)) is not None:

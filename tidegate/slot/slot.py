@@ -49,7 +49,7 @@ class SlotTask:
     """Where tasks of other machines reach the step server; None to find out."""
     ports: tuple[int, ...]
     directory: str | None
-    """Where the slot may put its files, and who made it removes them; None to find a place."""
+    """Where the slot may put its files, and who made it removes them; None to find a directory."""
     heartbeat_seconds: float
     closing_seconds: float
 

@@ -20,7 +20,7 @@ from tidegate.protocol.messages import (
     CheckpointAcknowledged,
     CheckpointDeclined,
     SlotMessage,
-    SnapshotPlace,
+    SnapshotSettings,
 )
 from tidegate.protocol.packet import Channel
 from tidegate.state.backend import FrozenState
@@ -40,7 +40,7 @@ from tidegate.state.snapshot.writer import (
     FileTarget,
     MemoryTarget,
     SnapshotWriter,
-    TablePlace,
+    TableDirectory,
 )
 from tidegate.storage.filesystem import open_store
 from tidegate.stream.elements import Barrier
@@ -99,16 +99,16 @@ class Snapshotter:
     def __init__(
         self,
         attempt: Attempt,
-        place: SnapshotPlace,
+        settings: SnapshotSettings,
         send: Callable[[SlotMessage], None],
         permit: Permit,
         workers: Workers,
     ) -> None:
         self._permit = permit
         self._attempt = attempt
-        self._place = place
+        self._settings = settings
         self._send = send
-        self._store = None if place.directory is None else open_store(place.directory)
+        self._store = None if settings.directory is None else open_store(settings.directory)
         self._aborted: set[CheckpointId] = set()
         self._stored: dict[CheckpointId, dict[tuple[SubtaskId, OperatorId], _Shared]] = {}
         self._is_closed = False
@@ -177,7 +177,9 @@ class Snapshotter:
         except Exception as error:
             self.decline(frozen.id, number, error)
             return
-        writer = SnapshotWriter(target, is_canceled, transfer_threads=self._place.transfer_threads)
+        writer = SnapshotWriter(
+            target, is_canceled, transfer_threads=self._settings.transfer_threads
+        )
         try:
             base = self._stored.get(frozen.barrier.base or CheckpointId(0), {})
             handles = [
@@ -221,7 +223,7 @@ class Snapshotter:
         passing(FaultPoint.ACKNOWLEDGED, Victim.SLOT)
 
     def _target(self, barrier: Barrier) -> FileTarget | MemoryTarget:
-        threshold = self._place.inline_threshold
+        threshold = self._settings.inline_threshold
         if barrier.savepoint is not None:
             store = open_store(barrier.savepoint.directory)
             return FileTarget(
@@ -232,7 +234,7 @@ class Snapshotter:
                 format=barrier.savepoint.format,
             )
         if self._store is None:
-            return MemoryTarget(self._place.limit)
+            return MemoryTarget(self._settings.limit)
         return FileTarget(self._store, directory_of(barrier.checkpoint_id), threshold)
 
     def remember(
@@ -257,8 +259,8 @@ def _write_operator(
     keyed: KeyedStateHandle | None = None
     if operator.keyed is not None:
         reusable = base.get((subtask.id, id), {})
-        place = TablePlace(operator.uid or id, subtask.id.subtask)
-        keyed = writer.write_keyed(operator.keyed, subtask.key_groups, reusable, place)
+        directory = TableDirectory(operator.uid or id, subtask.id.subtask)
+        keyed = writer.write_keyed(operator.keyed, subtask.key_groups, reusable, directory)
     states = None
     if operator.states:
         states = writer.write(pickle.dumps(operator.states, protocol=5))

@@ -477,9 +477,9 @@ class Subtask:
         if isinstance(error, UserFunctionError | ExternalError | InternalError):
             return error
         context = self._contexts[0]
-        place = f"({context.subtask + 1}/{context.parallelism})"
+        number = f"({context.subtask + 1}/{context.parallelism})"
         trace = user_traceback(error)
-        return UserFunctionError(self.vertex.name, context.uid, place, None, trace)
+        return UserFunctionError(self.vertex.name, context.uid, number, None, trace)
 
 
 def _time(emitted: int, received: TimeHandle | None) -> TimeHandle | None:

@@ -12,7 +12,7 @@ from tidegate.state.columnar.backend import ColumnarState, StateColumn
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.key_index import KeyIndex
 from tidegate.state.memory.backend import HashMapBackend
-from tidegate.state.memory.row_backend import SlotBackend
+from tidegate.state.memory.row_backend import TableBackend
 from tidegate.state.rocksdb.backend import RocksDBBackend
 from tidegate.state.rocksdb.columnar import RocksDBColumnarState
 from tidegate.state.rocksdb.store import DEFAULT_MEMORY
@@ -30,7 +30,7 @@ def create_keyed_backend(
     max_parallelism: int,
     clock: Clock | None = None,
     directory: Path | None = None,
-) -> SlotBackend:
+) -> TableBackend:
     """A backend for one operator of one subtask.
 
     Args:
@@ -40,13 +40,13 @@ def create_keyed_backend(
         clock: by which values expire.
         directory: for local files, unless the settings name one; None: among temporary files.
     """
-    backend: SlotBackend
+    backend: TableBackend
     if settings.get(_TYPE, StateBackendType.HASHMAP) is StateBackendType.HASHMAP:
         backend = HashMapBackend(key_groups, max_parallelism, clock)
     else:
-        place = local_directory(settings, key_groups, directory)
+        path = local_directory(settings, key_groups, directory)
         memory = database_memory(settings)
-        backend = RocksDBBackend(key_groups, max_parallelism, clock, place, memory)
+        backend = RocksDBBackend(key_groups, max_parallelism, clock, path, memory)
     if settings.get(_OBJECT_REUSE, False):
         backend.private = shared
     return backend

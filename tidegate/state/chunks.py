@@ -17,7 +17,7 @@ from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.key_order import OrderedKeys, Runs, runs_of
 from tidegate.state.keys.key_rows import KEYS_PER_PART, KeySnapshot, loaded_keys
 from tidegate.state.keys.selection import KeyColumns
-from tidegate.state.keys.word_index import Slots
+from tidegate.state.keys.word_index import Places
 
 Values: TypeAlias = "list[Any] | pa.Array[Any]"
 _COLUMN_TYPES: Final = {
@@ -37,19 +37,19 @@ def table_chunks(
     max_parallelism: int,
     key_groups: KeyGroupRange | None = None,
 ) -> Iterator[StateChunk]:
-    """The values of all slots as chunks; None, or null, is no value.
+    """The values of all places as chunks; None, or null, is no value.
 
     Args:
         state: the name of the state.
-        keys: the keys of all slots.
-        values: what is stored, by slot.
+        keys: the keys of all places.
+        values: what is stored, by place.
         max_parallelism: how many key groups there are.
         key_groups: the only ones that are wanted.
     """
     for part in keys.ordered(max_parallelism):
         if part.are_none_of(key_groups):
             continue
-        chosen = _taken(values, part.slots)
+        chosen = _taken(values, part.places)
         present = _present(chosen)
         if present is None and part.are_all_of(key_groups):
             yield chunk_of(state, part.runs, part.keys, chosen)
@@ -57,32 +57,32 @@ def table_chunks(
         wanted = _within(part, key_groups)
         kept = np.flatnonzero(wanted if present is None else wanted & present)
         if len(kept):
-            slots = part.slots[kept].astype(np.intp)
+            places = part.places[kept].astype(np.intp)
             runs = runs_of(part.groups[kept])
-            yield chunk_of(state, runs, keys.stored(slots), _taken(chosen, kept))
+            yield chunk_of(state, runs, keys.stored(places), _taken(chosen, kept))
 
 
 def timer_chunks(
     state: str,
     keys: KeySnapshot,
-    slots: Slots,
+    places: Places,
     times: list[int],
     max_parallelism: int,
     key_groups: KeyGroupRange | None = None,
 ) -> Iterator[StateChunk]:
-    """The times of timers at the slots of their keys, which may have several."""
+    """The times of timers at the places of their keys, which may have several."""
     groups = np.empty(len(keys), np.uint16)
     for part in keys.ordered(max_parallelism):
-        groups[part.slots] = part.groups
-    groups = groups[slots]
+        groups[part.places] = part.groups
+    groups = groups[places]
     order = np.argsort(groups, kind="stable")
     if key_groups is not None:
         bounds = np.searchsorted(groups[order], (key_groups.start, key_groups.stop))
         order = order[bounds[0] : bounds[1]]
     for start in range(0, len(order), KEYS_PER_PART):
-        places = order[start : start + KEYS_PER_PART]
-        chosen = [times[place] for place in places.tolist()]
-        yield chunk_of(state, runs_of(groups[places]), keys.stored(slots[places]), chosen)
+        positions = order[start : start + KEYS_PER_PART]
+        chosen = [times[position] for position in positions.tolist()]
+        yield chunk_of(state, runs_of(groups[positions]), keys.stored(places[positions]), chosen)
 
 
 def chunk_of(state: str, groups: Runs, keys: bytes, values: Values) -> StateChunk:
@@ -134,10 +134,10 @@ def as_column(values: list[Any]) -> Values:
     return column
 
 
-def _taken(values: Values, places: npt.NDArray[Any]) -> Values:
+def _taken(values: Values, positions: npt.NDArray[Any]) -> Values:
     if isinstance(values, list):
-        return [values[place] for place in places.tolist()]
-    return values.take(places)
+        return [values[position] for position in positions.tolist()]
+    return values.take(positions)
 
 
 def _present(values: Values) -> npt.NDArray[np.bool_] | None:
@@ -165,20 +165,20 @@ def _pickled(state: str, keys: bytes, values: list[Any] | bytes) -> bytes:
     except Exception as failure:
         if isinstance(values, bytes):
             raise
-        place, reason = _first_unpicklable(values, failure)
+        position, reason = _first_unpicklable(values, failure)
         known = loaded_keys(keys)
-        key = (known if isinstance(known, list) else known.values())[place]
+        key = (known if isinstance(known, list) else known.values())[position]
         raise StateMisuse(
-            f"state {state!r} of the key {shorten(key)} holds {shorten(values[place])}, "
+            f"state {state!r} of the key {shorten(key)} holds {shorten(values[position])}, "
             f"which cannot be stored: {reason}. Keep connections, locks and other live objects "
             "out of state."
         ) from None
 
 
 def _first_unpicklable(values: list[Any], failure: Exception) -> tuple[int, Exception]:
-    for place, value in enumerate(values):
+    for position, value in enumerate(values):
         try:
             pickle.dumps(value, protocol=5)
         except Exception as reason:
-            return place, reason
+            return position, reason
     return 0, failure

@@ -59,30 +59,30 @@ class ColumnStore:
         """All values now: what is added later does not show."""
         return tuple(self._chunks)
 
-    def take(self, places: npt.NDArray[np.intp]) -> pa.Array[Any]:
-        """The values at `places`, in that order; there is at least one value."""
-        self._taken += len(places)
+    def take(self, positions: npt.NDArray[np.intp]) -> pa.Array[Any]:
+        """The values at `positions`, in that order; there is at least one value."""
+        self._taken += len(positions)
         # Taking from one chunk is cheaper. When as many were taken as there are, joining pays.
         if self._taken > self._size and len(self._chunks) > 1 and self.nbytes <= _LARGEST_CHUNK:
             self._chunks = [pa.concat_arrays(self._chunks)]
             self._taken = 0
-        return take_from(self._chunks, places)
+        return take_from(self._chunks, positions)
 
 
 def take_from(
-    chunks: list[pa.Array[Any]] | tuple[pa.Array[Any], ...], places: npt.NDArray[np.intp]
+    chunks: list[pa.Array[Any]] | tuple[pa.Array[Any], ...], positions: npt.NDArray[np.intp]
 ) -> pa.Array[Any]:
-    """The values at `places` of the chunks laid end to end."""
+    """The values at `positions` of the chunks laid end to end."""
     if len(chunks) == 1:
-        return chunks[0].take(places)
+        return chunks[0].take(positions)
     starts = np.cumsum([0, *(len(chunk) for chunk in chunks[:-1])])
-    owners = np.searchsorted(starts, places, side="right") - 1
+    owners = np.searchsorted(starts, positions, side="right") - 1
     order = np.argsort(owners, kind="stable")
     bounds = np.searchsorted(owners[order], np.arange(len(chunks) + 1))
     parts = [
-        chunk.take(places[order[bounds[number] : bounds[number + 1]]] - starts[number])
+        chunk.take(positions[order[bounds[number] : bounds[number + 1]]] - starts[number])
         for number, chunk in enumerate(chunks)
     ]
-    back = np.empty(len(places), np.intp)
-    back[order] = np.arange(len(places))
+    back = np.empty(len(positions), np.intp)
+    back[order] = np.arange(len(positions))
     return pa.concat_arrays(parts).take(back)

@@ -23,7 +23,7 @@ class FileScope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of a checkpoint. Its place follows from scope and name: checkpoints can be moved."""
+    """A file of a checkpoint, found by scope and name: checkpoints can be moved."""
 
     scope: FileScope
     name: str
@@ -93,7 +93,7 @@ class TableHandle:
     state: str
     row_groups: tuple[RowGroupHandle, ...]
     footer: FileSegment
-    """Schema and places; all that is behind the row groups."""
+    """Schema and positions; all that is behind the row groups."""
 
     @property
     def segments(self) -> list[FileSegment]:

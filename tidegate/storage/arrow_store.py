@@ -34,7 +34,7 @@ class ArrowStore(BlobStore):
         """It has no directories, and a file is not there until it is there as a whole."""
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
-        with self._at(path) as place, self._file_system.open_input_file(place) as file:
+        with self._at(path) as location, self._file_system.open_input_file(location) as file:
             rest = file.size() - offset
             if rest <= 0:
                 return b""
@@ -43,10 +43,10 @@ class ArrowStore(BlobStore):
 
     @contextmanager
     def writer(self, path: str) -> Iterator[BlobWriter]:
-        with self._at(path) as place:
+        with self._at(path) as location:
             if not self._is_object_store:
-                self._file_system.create_dir(place.rpartition("/")[0], recursive=True)
-            file = self._file_system.open_output_stream(place, compression=None)
+                self._file_system.create_dir(location.rpartition("/")[0], recursive=True)
+            file = self._file_system.open_output_stream(location, compression=None)
         try:
             yield GuardedWriter(self._shown(path), file)
             with self._at(path):
@@ -55,7 +55,7 @@ class ArrowStore(BlobStore):
             with suppress(OSError):
                 file.close()
             with suppress(OSError):
-                self._file_system.delete_file(place)
+                self._file_system.delete_file(location)
             raise
 
     def put(self, path: str, data: bytes) -> None:
@@ -66,45 +66,45 @@ class ArrowStore(BlobStore):
         temporary = f"{path}.{secrets.token_hex(8)}.tmp"
         with self.writer(temporary) as blob:
             blob.write(data)
-        with self._at(path) as place, self._at(temporary) as source:
-            self._file_system.move(source, place)
+        with self._at(path) as location, self._at(temporary) as source:
+            self._file_system.move(source, location)
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
-        with self._at(path) as place:
-            return self._create(place, data)
+        with self._at(path) as location:
+            return self._create(location, data)
 
     def exists(self, path: str) -> bool:
-        with self._at(path) as place:
-            return bool(self._file_system.get_file_info(place).is_file)
+        with self._at(path) as location:
+            return bool(self._file_system.get_file_info(location).is_file)
 
     def size(self, path: str) -> int:
-        with self._at(path) as place:
-            found = self._file_system.get_file_info(place)
+        with self._at(path) as location:
+            found = self._file_system.get_file_info(location)
         if not found.is_file:
             raise BlobNotFound(self._shown(path))
         return int(found.size)
 
     def list(self, path: str = "") -> Iterator[str]:
-        with self._at(path) as place:
-            selector = fs.FileSelector(place, recursive=True, allow_not_found=True)
+        with self._at(path) as location:
+            selector = fs.FileSelector(location, recursive=True, allow_not_found=True)
             found = self._file_system.get_file_info(selector)
         start = len(self._root) + 1
         return iter([each.path[start:] for each in found if each.is_file])
 
     def delete(self, path: str) -> None:
-        with self._at(path) as place:
-            found = self._file_system.get_file_info(place)
+        with self._at(path) as location:
+            found = self._file_system.get_file_info(location)
             with suppress(FileNotFoundError):
                 if found.is_file:
-                    self._file_system.delete_file(place)
+                    self._file_system.delete_file(location)
                 elif found.type is fs.FileType.Directory:
-                    self._file_system.delete_dir(place)
+                    self._file_system.delete_dir(location)
 
     @contextmanager
     def _at(self, path: str) -> Iterator[str]:
-        place = f"{self._root}/{checked(path, self.url)}".rstrip("/")
+        location = f"{self._root}/{checked(path, self.url)}".rstrip("/")
         with storage_errors(self._shown(path)):
-            yield place
+            yield location
 
     def _shown(self, path: str) -> str:
         return shown(below(self.url, path)).partition("?")[0]

@@ -18,7 +18,7 @@ class BlobStore(ABC):
     """A directory of a file system or a bucket. Paths are relative, with `/` between their parts.
 
     May be used by several threads and processes at once. What fails for reasons of the storage
-    raises StorageError, which names the place.
+    raises StorageError, which names the location.
     """
 
     url: str

@@ -30,35 +30,35 @@ _BUCKET = "create the bucket, or correct its name"
 
 
 @contextmanager
-def storage_errors(place: str) -> Iterator[None]:
+def storage_errors(location: str) -> Iterator[None]:
     """Turn the errors of file systems into StorageError, a missing file into BlobNotFound."""
     try:
         yield
     except FileNotFoundError:
-        raise BlobNotFound(place) from None
+        raise BlobNotFound(location) from None
     except OSError as error:
-        raise storage_error(place, error) from error
+        raise storage_error(location, error) from error
 
 
 class GuardedWriter:
     """A file that raises StorageError when it cannot be written."""
 
-    def __init__(self, place: str, file: BlobWriter) -> None:
-        self._place = place
+    def __init__(self, location: str, file: BlobWriter) -> None:
+        self._location = location
         self._file = file
 
     def write(self, data: bytes) -> object:
-        with storage_errors(self._place):
+        with storage_errors(self._location):
             return self._file.write(data)
 
 
-def storage_error(place: str, error: Exception) -> StorageError:
+def storage_error(location: str, error: Exception) -> StorageError:
     code = error.errno if isinstance(error, OSError) else None
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     advice = _ADVICE.get(code) if code is not None else None
     if advice is None:
         advice = _advice_by_words(text)
-    return StorageError(place, text.partition("\n")[0] or type(error).__name__, advice)
+    return StorageError(location, text.partition("\n")[0] or type(error).__name__, advice)
 
 
 def _advice_by_words(text: str) -> str:

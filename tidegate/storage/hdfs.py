@@ -41,7 +41,7 @@ class HdfsStore(BlobStore):
             )
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
-        with self._at(path) as place, self._client.read(place) as file:
+        with self._at(path) as location, self._client.read(location) as file:
             rest = int(file.size) - offset
             if rest <= 0:
                 return b""
@@ -50,8 +50,8 @@ class HdfsStore(BlobStore):
 
     @contextmanager
     def writer(self, path: str) -> Iterator[BlobWriter]:
-        with self._at(path) as place:
-            file = self._client.create(place, self._overwriting)
+        with self._at(path) as location:
+            file = self._client.create(location, self._overwriting)
         try:
             yield GuardedWriter(self._shown(path), file)
             with self._at(path):
@@ -60,45 +60,45 @@ class HdfsStore(BlobStore):
             with suppress(OSError, RuntimeError):
                 file.close()
             with suppress(OSError, RuntimeError):
-                self._client.delete(place, False)
+                self._client.delete(location, False)
             raise
 
     def put(self, path: str, data: bytes) -> None:
-        with self._temporary(path, data) as temporary, self._at(path) as place:
-            self._client.rename(temporary, place, True)
+        with self._temporary(path, data) as temporary, self._at(path) as location:
+            self._client.rename(temporary, location, True)
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
-        with self._temporary(path, data) as temporary, self._at(path) as place:
+        with self._temporary(path, data) as temporary, self._at(path) as location:
             try:
-                self._client.rename(temporary, place, False)
+                self._client.rename(temporary, location, False)
             except FileExistsError:
                 return False
             return True
 
     def exists(self, path: str) -> bool:
-        with self._at(path) as place:
+        with self._at(path) as location:
             try:
-                return not self._client.get_file_info(place).isdir
+                return not self._client.get_file_info(location).isdir
             except (FileNotFoundError, RuntimeError) as error:
                 if not _means_nothing_there(error):
                     raise
                 return False
 
     def size(self, path: str) -> int:
-        with self._at(path) as place:
-            found = self._client.get_file_info(place)
+        with self._at(path) as location:
+            found = self._client.get_file_info(location)
         if found.isdir:
             raise BlobNotFound(self._shown(path))
         return int(found.length)
 
     def list(self, path: str = "") -> Iterator[str]:
         start = len(self._root) + 1
-        with self._at(path) as place:
+        with self._at(path) as location:
             try:
                 found = [
                     status.path[start:]
-                    for status in self._client.list_status(place, True)
-                    if not status.isdir and status.path != place
+                    for status in self._client.list_status(location, True)
+                    if not status.isdir and status.path != location
                 ]
             except (FileNotFoundError, RuntimeError) as error:
                 if not _means_nothing_there(error):
@@ -107,28 +107,28 @@ class HdfsStore(BlobStore):
         return iter(found)
 
     def delete(self, path: str) -> None:
-        with self._at(path) as place:
-            self._client.delete(place, True)
+        with self._at(path) as location:
+            self._client.delete(location, True)
 
     @contextmanager
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:
-        """The data in a hidden file beside the place where it belongs."""
+        """The data in a hidden file beside the location where it belongs."""
         directory, slash, name = checked(path, self.url).rpartition("/")
         temporary = f"{directory}{slash}.{name}.{secrets.token_hex(8)}.tmp"
         with self.writer(temporary) as blob:
             blob.write(data)
-        with self._at(temporary) as place:
+        with self._at(temporary) as location:
             try:
-                yield place
+                yield location
             finally:
-                self._client.delete(place, False)
+                self._client.delete(location, False)
 
     @contextmanager
     def _at(self, path: str) -> Iterator[str]:
-        place = f"{self._root}/{checked(path, self.url)}".rstrip("/")
+        location = f"{self._root}/{checked(path, self.url)}".rstrip("/")
         try:
             with storage_errors(self._shown(path)):
-                yield place
+                yield location
         except RuntimeError as error:  # what the name node refuses, in the words of Java
             raise storage_error(self._shown(path), error) from error
 

@@ -28,7 +28,7 @@ class LocalStore(BlobStore):
         self._root = root
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
-        with self._at(path) as place, place.open("rb", buffering=0) as file:
+        with self._at(path) as location, location.open("rb", buffering=0) as file:
             if size is None:
                 size = max(0, os.fstat(file.fileno()).st_size - offset)
             parts = []
@@ -40,105 +40,105 @@ class LocalStore(BlobStore):
 
     @contextmanager
     def writer(self, path: str) -> Iterator[BlobWriter]:
-        with self._at(path) as place:
-            _make_directory(place.parent)
-            file = place.open("wb", buffering=_WRITE_BUFFER)
+        with self._at(path) as location:
+            _make_directory(location.parent)
+            file = location.open("wb", buffering=_WRITE_BUFFER)
         try:
-            yield GuardedWriter(str(place), file)
-            with storage_errors(str(place)):
+            yield GuardedWriter(str(location), file)
+            with storage_errors(str(location)):
                 file.flush()
                 os.fsync(file.fileno())
                 file.close()
-                sync_directory(place.parent)
+                sync_directory(location.parent)
         except BaseException:
             with suppress(OSError):  # closing writes what is in the buffer, and may fail again
                 file.close()
-            place.unlink(missing_ok=True)
+            location.unlink(missing_ok=True)
             raise
 
     def put(self, path: str, data: bytes) -> None:
-        with self._at(path) as place, _temporary(place, data) as temporary:
-            temporary.replace(place)
-            sync_directory(place.parent)
+        with self._at(path) as location, _temporary(location, data) as temporary:
+            temporary.replace(location)
+            sync_directory(location.parent)
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
-        with self._at(path) as place, _temporary(place, data) as temporary:
+        with self._at(path) as location, _temporary(location, data) as temporary:
             try:
-                place.hardlink_to(temporary)
+                location.hardlink_to(temporary)
             except FileExistsError:
                 return False
             except OSError as error:
                 if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
                     raise
                 raise StorageError(
-                    str(place),
+                    str(location),
                     f"the file system has no hard links ({error.strerror})",
                     "choose a directory on a file system that has them",
                 ) from None
-            sync_directory(place.parent)
+            sync_directory(location.parent)
             return True
 
     def exists(self, path: str) -> bool:
-        with self._at(path) as place:
-            return _is_file(place)
+        with self._at(path) as location:
+            return _is_file(location)
 
     def size(self, path: str) -> int:
-        with self._at(path) as place:
-            if not _is_file(place):
-                raise BlobNotFound(str(place))
-            return place.stat().st_size
+        with self._at(path) as location:
+            if not _is_file(location):
+                raise BlobNotFound(str(location))
+            return location.stat().st_size
 
     def list(self, path: str = "") -> Iterator[str]:
-        with self._at(path) as place:
+        with self._at(path) as location:
             found = []
-            for directory, _, names in os.walk(place, onerror=_raise_unless_missing):
+            for directory, _, names in os.walk(location, onerror=_raise_unless_missing):
                 inner = Path(directory).relative_to(self._root)
                 found += [(inner / name).as_posix() for name in names]
         return iter(found)
 
     def delete(self, path: str) -> None:
-        with self._at(path) as place:
+        with self._at(path) as location:
             try:
-                if place.is_dir() and not place.is_symlink():
-                    _remove_tree(place)
+                if location.is_dir() and not location.is_symlink():
+                    _remove_tree(location)
                 else:
-                    place.unlink()
+                    location.unlink()
             except FileNotFoundError:
                 pass
 
     @contextmanager
     def _at(self, path: str) -> Iterator[Path]:
-        place = self._root / checked(path, self.url)
-        with storage_errors(str(place)):
-            yield place
+        location = self._root / checked(path, self.url)
+        with storage_errors(str(location)):
+            yield location
 
 
-def _remove_tree(place: Path) -> None:
+def _remove_tree(location: Path) -> None:
     """Also while somebody still writes there, who then finds no directory."""
     for tries_left in reversed(range(_TRIES)):
         try:
-            shutil.rmtree(place)
+            shutil.rmtree(location)
             return
         except FileNotFoundError:
-            if not place.exists():  # else it was something below, which another has deleted
+            if not location.exists():  # else it was something below, which another has deleted
                 return
         except OSError as error:
             if error.errno != errno.ENOTEMPTY or not tries_left:
                 raise
 
 
-def _is_file(place: Path) -> bool:
+def _is_file(location: Path) -> bool:
     try:
-        return stat.S_ISREG(place.stat().st_mode)
+        return stat.S_ISREG(location.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
 
 
 @contextmanager
-def _temporary(place: Path, data: bytes) -> Iterator[Path]:
-    """The data, durable, in a hidden file beside the place where it belongs."""
-    _make_directory(place.parent)
-    temporary = place.with_name(f".{place.name}.{secrets.token_hex(8)}.tmp")
+def _temporary(location: Path, data: bytes) -> Iterator[Path]:
+    """The data, durable, in a hidden file beside the location where it belongs."""
+    _make_directory(location.parent)
+    temporary = location.with_name(f".{location.name}.{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
             file.write(data)

@@ -17,7 +17,7 @@ def is_url(path: str) -> bool:
 
 
 def local_path(path: str) -> Path | None:
-    """The place on this machine's disk that a path or `file://` URL means; None: elsewhere."""
+    """The location on this machine's disk that a path or `file://` URL means; None: elsewhere."""
     if not is_url(path):
         return Path(path).absolute()
     if urlsplit(path).scheme == "file":
@@ -58,8 +58,8 @@ def below(root: str, inner: str) -> str:
 def parent_and_name(path: str) -> tuple[str, str]:
     """The directory in which something stands, and its name there: the reverse of `below`."""
     if not is_url(path):
-        place = Path(path).absolute()
-        return str(place.parent), place.name
+        location = Path(path).absolute()
+        return str(location.parent), location.name
     address, mark, settings = path.partition("?")
     parent, _, name = address.rstrip("/").rpartition("/")
     return f"{parent}{mark}{settings}", unquote(name)

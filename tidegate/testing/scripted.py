@@ -46,7 +46,7 @@ class ScriptedFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ScriptSplit:
-    """A script and the place in it where reading goes on."""
+    """A script and the position in it where reading goes on."""
 
     script: int
     position: int = 0

@@ -171,12 +171,12 @@ def _make_findable(classes: dict[str, type]) -> None:
     """Let this process read what was pickled by reference to `MAIN_MODULE`."""
     for name, cls in sorted(classes.items()):
         *outer, last = name.split(".")
-        place: Any = _main_module()
+        owner: Any = _main_module()
         for part in outer:
-            if not hasattr(place, part):
-                setattr(place, part, types.SimpleNamespace())
-            place = getattr(place, part)
-        setattr(place, last, cls)
+            if not hasattr(owner, part):
+                setattr(owner, part, types.SimpleNamespace())
+            owner = getattr(owner, part)
+        setattr(owner, last, cls)
 
 
 def _adopt(classes: dict[str, type]) -> None:
@@ -225,21 +225,21 @@ class _Modules:
 
 def _local_modules() -> _Modules:
     directory = _program_directory()
-    places = tuple(sysconfig.get_paths().values())
-    installed = [Path(place).resolve() for place in places]
+    paths = tuple(sysconfig.get_paths().values())
+    installed = [Path(path).resolve() for path in paths]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, module in sys.modules.copy().items():
             file = getattr(module, "__file__", None)
             if name.split(".")[0] in ("__main__", "tidegate") or not file or file[-3:] != ".py":
                 continue
-            if file.startswith(places):
+            if file.startswith(paths):
                 continue
             path = Path(file).resolve()
             if path.is_relative_to(directory) and not any(map(path.is_relative_to, installed)):
-                place = Path(*name.split("."))
+                inner = Path(*name.split("."))
                 is_package = path.name == "__init__.py"
-                archive.write(path, place / path.name if is_package else f"{place}.py")
+                archive.write(path, inner / path.name if is_package else f"{inner}.py")
     search_path = tuple(str(Path(entry).resolve()) for entry in sys.path)
     return _Modules(str(directory), search_path, this_machine(), buffer.getvalue())
 

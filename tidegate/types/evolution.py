@@ -110,7 +110,7 @@ def evolution(
     if stored == now:
         return None
     if stored.kind != now.kind:
-        raise Inconvertible(f"{_place(path)} was {stored.kind} and is {now.kind} now")
+        raise Inconvertible(f"{_shown(path)} was {stored.kind} and is {now.kind} now")
     was = dict(stored.parts)
     match declared:
         case RowTypeInfo() if declared.has_names:
@@ -119,13 +119,13 @@ def evolution(
             return _record_evolution(was, declared, path)
         case MapTypeInfo():
             if was["key"] != structure_of(declared.key_type):
-                raise Inconvertible(f"the keys of {_place(path)} are of another type")
+                raise Inconvertible(f"the keys of {_shown(path)} are of another type")
             return _inside(evolution(was["value"], declared.value_type, path), _map_values)
         case ExternalTypeInfo():
             return evolution(was["type"], declared.type_info, path)
         case CompositeTypeInfo():
             raise Inconvertible(
-                f"the fields of {_place(path)} have no names, so nobody can tell which are new: "
+                f"the fields of {_shown(path)} have no names, so nobody can tell which are new: "
                 "use Types.ROW_NAMED, a dataclass or a NamedTuple for what may get fields"
             )
     element = None if declared is None else elements_of(declared)
@@ -133,7 +133,7 @@ def evolution(
     return _inside(evolution(was["element"], element, path), _elements)
 
 
-def _place(path: tuple[str, ...]) -> str:
+def _shown(path: tuple[str, ...]) -> str:
     return f"field {'.'.join(path)!r}" if path else "the type"
 
 
@@ -194,7 +194,7 @@ def _field_changes(
         if name not in types:
             new = ", ".join(repr(each) for each in types if each not in was)
             renamed = f", and {new} is new (under another name it is another field)" if new else ""
-            raise Inconvertible(f"{_place((*path, name))} is gone{renamed}")
+            raise Inconvertible(f"{_shown((*path, name))} is gone{renamed}")
     inner = {name: evolution(part, types[name], (*path, name)) for name, part in was.items()}
     return _FieldChanges(
         was=tuple(was),
@@ -250,14 +250,14 @@ def _record_evolution(
     for name, old in zip(changes.now, changes.was, strict=False):
         if name != old:
             raise Inconvertible(
-                f"{_place((*path, name))} stands where {old!r} stood: new fields of a class go "
+                f"{_shown((*path, name))} stands where {old!r} stood: new fields of a class go "
                 "behind the old ones, which stay in their order"
             )
     defaults = _defaults_of(declared)
     for name in changes.new:
         if name not in defaults:
             raise Inconvertible(
-                f"{_place((*path, name))} is new and has no default: give it one in the class "
+                f"{_shown((*path, name))} is new and has no default: give it one in the class "
                 f"{record_class.__qualname__}"
             )
     is_tuple = isinstance(declared, NamedTupleTypeInfo)

@@ -35,9 +35,9 @@ def keeps_nothing(function: Any) -> bool:
 
 def _keeps_nothing(function: FunctionType, seen: set[FunctionType]) -> bool:
     seen.add(function)
-    has_places = function.__closure__ or function.__defaults__ or function.__kwdefaults__
+    has_cells = function.__closure__ or function.__defaults__ or function.__kwdefaults__
     lasts = function.__code__.co_flags & _LASTING
-    if has_places or lasts or vars(function):
+    if has_cells or lasts or vars(function):
         return False
     return _stays_inside(function.__code__, function, seen)
 

@@ -460,7 +460,7 @@ class Types:
 
     @staticmethod
     def TUPLE(field_types: Sequence[TypeInformation]) -> TupleTypeInfo:
-        """A tuple with one type for each place."""
+        """A tuple with one type for each position."""
         return TupleTypeInfo(field_types)
 
     @staticmethod

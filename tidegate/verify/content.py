@@ -41,10 +41,10 @@ def read_content(address: str, run: str) -> Content:
 
 
 def check_address(address: str) -> None:
-    """Refuse an address under which every run would write to the same place."""
+    """Refuse an address under which every run would write to the same target."""
     reader = _reader_of(address)
     if RUN not in address and reader is not _by_function:
-        raise ConfigError("--sink", address, f"put {RUN} into it: each run needs its own place")
+        raise ConfigError("--sink", address, f"put {RUN} into it: each run needs its own target")
 
 
 def _reader_of(address: str) -> Callable[[str, str], Content]:

@@ -13,7 +13,7 @@ from tidegate.web.endpoints import Endpoint
 _SENTENCES = {
     400: "An id, a parameter or the body makes no sense.",
     401: "The token is missing or wrong.",
-    403: "The place, the host or the origin is not allowed.",
+    403: "The path, the host or the origin is not allowed.",
     404: "There is no such thing.",
     409: "The job is not in a state for it.",
     413: "The body is too long.",

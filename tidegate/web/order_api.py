@@ -17,17 +17,17 @@ from tidegate.core.setting_groups import MAX_PARALLELISM
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.job_handle import JobHandle
 from tidegate.protocol.job_status import JobStatus
+from tidegate.web.allowed_paths import allowed_path, refused_path, savepoint_directories
 from tidegate.web.answers import Document
 from tidegate.web.documents import schemas
 from tidegate.web.endpoints import endpoint, order
 from tidegate.web.guard import OWNER
 from tidegate.web.operations import Operation, OperationKind, Operations
-from tidegate.web.places import allowed_place, refused_place, savepoint_places
 from tidegate.web.requests import Refusal, body_of, identity, whole_number
 from tidegate.web.served_jobs import ServedJobs
 
 _EVERYWHERE = ""
-"""In place of a job, for operations that belong to none."""
+"""In directory of a job, for operations that belong to none."""
 
 
 class OrderApi:
@@ -106,8 +106,12 @@ class OrderApi:
     async def dispose(self, request: Request) -> Response:
         """Delete a savepoint."""
         asked = await body_of(request, schemas.DISPOSAL_TRIGGER)
-        places = [place for job in self._jobs.all() for place in savepoint_places(job.settings)]
-        path = self._allowed(request, asked["savepoint-path"], places)
+        directories = [
+            directory
+            for job in self._jobs.all()
+            for directory in savepoint_directories(job.settings)
+        ]
+        path = self._allowed(request, asked["savepoint-path"], directories)
 
         def start() -> Operation:
             return Operation(OperationKind.DISPOSAL, _in_background(lambda: dispose(path)))
@@ -152,14 +156,14 @@ class OrderApi:
     def _directory(self, request: Request, job: JobHandle, wanted: str | None) -> str | None:
         if not wanted:
             return None
-        return self._allowed(request, wanted, list(savepoint_places(job.settings)))
+        return self._allowed(request, wanted, list(savepoint_directories(job.settings)))
 
-    def _allowed(self, request: Request, wanted: str, places: list[str]) -> str:
+    def _allowed(self, request: Request, wanted: str, directories: list[str]) -> str:
         if request.scope[OWNER]:
             return wanted
-        found = allowed_place(wanted, places)
+        found = allowed_path(wanted, directories)
         if found is None:
-            raise Refusal(403, refused_place(wanted, places))
+            raise Refusal(403, refused_path(wanted, directories))
         return found
 
 

@@ -18,7 +18,7 @@ from tests.programs import read, wait_until
 from tests.taps import Tap
 from tidegate.checkpoint.locate import open_checkpoint
 from tidegate.core.errors import CorruptCheckpoint
-from tidegate.state.snapshot.reader import place_of
+from tidegate.state.snapshot.reader import location_of
 
 RECORDS = pairs(60)
 
@@ -59,7 +59,7 @@ def own_files(directory, number, others=()):
 
     def files(each):
         found = open_checkpoint(str(directory / f"chk-{each}"))
-        return {place_of(file, found.resolver()) for file in found.metadata.files}
+        return {location_of(file, found.resolver()) for file in found.metadata.files}
 
     return sorted(files(number).difference(*map(files, others)))
 

@@ -12,7 +12,7 @@ from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Broadcast, Global, Rebalance
 from tidegate.operators.functions import MapFunction
 from tidegate.operators.stateless import MapOperator
-from tidegate.protocol.messages import RestoreOrder, SnapshotPlace
+from tidegate.protocol.messages import RestoreOrder, SnapshotSettings
 from tidegate.protocol.packet import FailureMark
 from tidegate.protocol.restore import SubtaskRestore
 from tidegate.protocol.units import UnitKey, in_order
@@ -45,7 +45,7 @@ class Pipeline:
                 1,
                 slot,
                 services,
-                SnapshotPlace(directory=None, inline_threshold=0, limit=1 << 20),
+                SnapshotSettings(directory=None, inline_threshold=0, limit=1 << 20),
                 restore,
             )
             for slot in range(job.slots)

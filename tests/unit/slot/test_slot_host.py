@@ -42,7 +42,7 @@ from tidegate.protocol.messages import (
     Refused,
     Shutdown,
     SlotHeartbeat,
-    SnapshotPlace,
+    SnapshotSettings,
     Undeploy,
     Undeployed,
     Wake,
@@ -54,7 +54,7 @@ from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, BarrierKind, SnapshotRequest
 
 WAIT = 20.0
-PLACE = SnapshotPlace(directory=None, inline_threshold=0, limit=1 << 20)
+PLACE = SnapshotSettings(directory=None, inline_threshold=0, limit=1 << 20)
 LEASE = 10.0
 NAME = "slot 0 (start 1.0, nonce)"
 
@@ -475,7 +475,7 @@ def test_printed_lines_reach_the_driver_before_the_answer(slot):
 
 
 def test_an_abort_that_comes_after_its_step_calls_for_another_one(slot):
-    place = SnapshotPlace(directory=None, inline_threshold=0, limit=1 << 20)
+    place = SnapshotSettings(directory=None, inline_threshold=0, limit=1 << 20)
     slot.deployed(simple_job(), snapshots=place)
     slot.step(1, barriers=[Barrier(7, 0.0, SnapshotRequest(BarrierKind.STOP))])
     slot.hears(CheckpointAborted(0, 1, 7))

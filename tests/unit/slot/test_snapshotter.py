@@ -10,7 +10,7 @@ from tidegate.core.workers import Threads
 from tidegate.protocol.messages import (
     CheckpointAcknowledged,
     CheckpointDeclined,
-    SnapshotPlace,
+    SnapshotSettings,
 )
 from tidegate.protocol.packet import Channel
 from tidegate.slot.snapshotter import FrozenOperator, FrozenSubtask, Snapshotter
@@ -64,7 +64,7 @@ def frozen(number=1, keyed=None, **facts):
 @pytest.fixture
 def snapshotter():
     messages = queue.Queue()
-    place = SnapshotPlace(directory=None, inline_threshold=0, limit=1000)
+    place = SnapshotSettings(directory=None, inline_threshold=0, limit=1000)
     subject = Snapshotter(7, place, messages.put, Permit(), Threads())
     subject.messages = messages
     yield subject

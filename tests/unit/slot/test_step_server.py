@@ -23,7 +23,7 @@ from tidegate.protocol.messages import (
     Deploy,
     Deployed,
     SlotReport,
-    SnapshotPlace,
+    SnapshotSettings,
 )
 from tidegate.protocol.packet import SlotOutOfReach
 from tidegate.slot.slot_host import SlotHost
@@ -31,7 +31,7 @@ from tidegate.slot.step_server import StepServer
 from tidegate.transport.wire import Listener, dial
 
 SECRET = b"s" * 32
-PLACE = SnapshotPlace(directory=None, inline_threshold=0, limit=1 << 20)
+PLACE = SnapshotSettings(directory=None, inline_threshold=0, limit=1 << 20)
 
 
 class Slots:

@@ -9,7 +9,7 @@ from tests.programs import wait_until
 from tests.served_jobs import restarting
 from tidegate.core.rest_settings import RestSettings
 from tidegate.protocol.job_status import JobStatus
-from tidegate.web.places import allowed_place
+from tidegate.web.allowed_paths import allowed_path
 from tidegate.web.registry import known_jobs
 
 
@@ -98,12 +98,12 @@ def test_the_same_trigger_id_is_one_order(served):
 def test_two_savepoints_at_once_both_succeed(served):
     served.let(20)
     asked = [served.of_job("/savepoints", method="POST") for _ in range(2)]
-    places = {
+    directories = {
         served.outcome(f"{served.path}/savepoints/{each.document['request-id']}")["location"]
         for each in asked
     }
-    assert len(places) == 2
-    assert all(Path(place, "_metadata").is_file() for place in places)
+    assert len(directories) == 2
+    assert all(Path(directory, "_metadata").is_file() for directory in directories)
 
 
 def test_a_savepoint_that_fails_says_why_and_leaves_nothing(serve, tmp_path):
@@ -173,20 +173,20 @@ def test_a_job_that_has_ended_says_so(served, path):
     assert answer.error.endswith("now: the job is canceled; it is too late")
 
 
-# --- places -------------------------------------------------------------------------------------
+# --- directories --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["/etc", "{tmp}", "{tmp}/savepoints/../x", "{tmp}/savepoints/out"])
 def test_a_place_outside_the_directories_for_savepoints_is_refused(served, tmp_path, path):
     (tmp_path / "savepoints").mkdir()
     (tmp_path / "savepoints" / "out").symlink_to("/etc")
-    place = path.replace("{tmp}", str(tmp_path))
+    directory = path.replace("{tmp}", str(tmp_path))
     orders = {"/savepoints": "target-directory", "/stop": "targetDirectory"}
     for order, field in orders.items():
-        answer = served.of_job(order, method="POST", body={field: place})
+        answer = served.of_job(order, method="POST", body={field: directory})
         assert answer.status == 403
         assert "is outside the directories for savepoints" in answer.error
-    disposal = served.ask("/savepoint-disposal", "POST", {"savepoint-path": place})
+    disposal = served.ask("/savepoint-disposal", "POST", {"savepoint-path": directory})
     assert disposal.status == 403
     assert served.job.status() is JobStatus.RUNNING
 
@@ -220,7 +220,7 @@ def test_the_owner_of_the_job_may_choose_any_directory(served, tmp_path):
     ],
 )
 def test_a_url_must_be_below_one_that_is_allowed(wanted, found):
-    assert allowed_place(wanted, ["s3://user:word@bucket/save?endpoint_override=here"]) == found
+    assert allowed_path(wanted, ["s3://user:word@bucket/save?endpoint_override=here"]) == found
 
 
 def test_a_savepoint_is_disposed_of(served):

@@ -38,9 +38,9 @@ def info(job: JobArgument, as_json: AsJson = False) -> None:
     details, checkpoints = connection.get(), connection.get("/checkpoints")
     failures = connection.get("/exceptions")
     if as_json:
-        place = {"url": record.url, "pid": record.pid, "application": record.application_id}
+        driver = {"url": record.url, "pid": record.pid, "application": record.application_id}
         document = {**details, "checkpoints": checkpoints, "exceptions": failures}
-        print_json({**document, "driver": {**place, "log": record.log}})
+        print_json({**document, "driver": {**driver, "log": record.log}})
         return
     _print_head(record, details["state"], since(record.started_at, None))
     _print_work(details["tidegate"])

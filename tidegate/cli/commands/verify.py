@@ -85,7 +85,7 @@ def verify(
 
     The job runs once undisturbed. Then its slots and its driver are killed at every point of the
     checkpoint protocol, and what the sink holds afterwards is compared. {run} in the program's
-    arguments becomes the name of the run, so that each has a place of its own to write to. The job
+    arguments becomes the name of the run, so that each writes to an output of its own. The job
     must come to an end, and its results must not depend on the order of the records.
 
     Exits with 0 if nothing was lost or duplicated, with 1 otherwise.
@@ -96,7 +96,7 @@ def verify(
     from tidegate.verify.content import check_address
 
     check_address(sink)
-    place = directory or Path(tempfile.mkdtemp(prefix="tidegate-verify-"))
+    logs = directory or Path(tempfile.mkdtemp(prefix="tidegate-verify-"))
     settings = settings_of(set_ or [])
     if interval is not None:
         settings["execution.checkpointing.interval"] = interval
@@ -106,7 +106,7 @@ def verify(
         job=job,
         arguments=arguments or [],
         sink=sink,
-        directory=place,
+        directory=logs,
         kills=kills,
         points=[FaultPoint[each.name] for each in point or Point],
         settings=tuple(settings.items()),
@@ -120,9 +120,9 @@ def verify(
     if as_json:
         print_json(as_document(verdicts))
     else:
-        _print(verdicts, place)
+        _print(verdicts, logs)
     if holds and directory is None:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(logs, ignore_errors=True)
     if not holds:
         raise typer.Exit(1)
 
@@ -159,7 +159,7 @@ def as_document(verdicts: Sequence[PointVerdict]) -> dict[str, Any]:
     return {"holds": all(v.holds for v in verdicts), "points": points}
 
 
-def _print(verdicts: Sequence[PointVerdict], place: Path) -> None:
+def _print(verdicts: Sequence[PointVerdict], logs: Path) -> None:
     console = Console(highlight=False)
     table = Table("killed", "kills", "lost", "duplicated", "verdict")
     for column in table.columns[1:4]:
@@ -181,4 +181,4 @@ def _print(verdicts: Sequence[PointVerdict], place: Path) -> None:
         promise = "nothing was lost" if verdicts[0].may_repeat else "every record arrived once"
         console.print(f"[bold green]{kills} kills: {promise}.[/]")
     else:
-        console.print(f"[bold red]{kills} kills: the guarantee does not hold.[/] Logs: {place}")
+        console.print(f"[bold red]{kills} kills: the guarantee does not hold.[/] Logs: {logs}")

@@ -50,7 +50,7 @@ class Intake:
         self._restored: LogSplit | None = None
         self._to_replay: list[int] = []
         self._end = LogSplit(0, 0)
-        """How the source goes on behind what is logged; its place is of no account."""
+        """How the source goes on behind what is logged; its position is of no account."""
         self._unneeded_before = 0
         self.has_start = False
         self._taking_in = threading.Lock()
@@ -183,7 +183,7 @@ class Intake:
                 "source %r reads %d segment(s) of its log again, from %s on",
                 self._context.operator_name,
                 len(self._to_replay),
-                self._logged.place(self._to_replay[0]),
+                self._logged.location_of(self._to_replay[0]),
             )
         for number in self._to_replay:
             if not self._wait_for_room():

@@ -114,7 +114,7 @@ class DurableLog:
         missing = sorted(set(range(first, end + 1)).difference(found))
         if missing:
             raise CorruptCheckpoint(
-                self.place(missing[0]),
+                self.location_of(missing[0]),
                 f"the segments {first} to {end} of a log of records",
                 f"{len(missing)} of them missing",
             )
@@ -130,7 +130,7 @@ class DurableLog:
         data = _MAGIC + xxh3_64_digest(body) + body
         if not self._store.create_if_absent(path_of_segment(number), data):
             raise StorageError(
-                self.place(number),
+                self.location_of(number),
                 "another attempt of the job has written it",
                 "what it holds comes first: the job goes on from there",
             )
@@ -146,7 +146,7 @@ class DurableLog:
         body = data[head:]
         if data[:head] != _MAGIC + xxh3_64_digest(body):
             raise CorruptCheckpoint(
-                self.place(number), "a segment with its checksum", f"{len(data)} other bytes"
+                self.location_of(number), "a segment with its checksum", f"{len(data)} other bytes"
             )
         segment = pickle.loads(body)
         assert isinstance(segment, Segment)
@@ -155,7 +155,7 @@ class DurableLog:
     def delete(self, number: int) -> None:
         self._store.delete(path_of_segment(number))
 
-    def place(self, number: int) -> str:
+    def location_of(self, number: int) -> str:
         """Where a segment is, for messages."""
         return shown(self.url(number))
 

@@ -165,11 +165,11 @@ class _OpenPart:
         self.file = PendingFile(directory.hidden(path), path)
         self.opened_at = self.written_at = now
         self._file_system = directory.file_system
-        self._place = directory.inner(self.file.hidden)
-        with _writing(self._place):
-            parent = self._place.rpartition("/")[0]
+        self._path = directory.inner(self.file.hidden)
+        with _writing(self._path):
+            parent = self._path.rpartition("/")[0]
             self._file_system.create_dir(parent, recursive=True)
-            stream = self._file_system.open_output_stream(self._place)
+            stream = self._file_system.open_output_stream(self._path)
         self._stream = cast("IO[bytes]", stream)
         self._encoder: FileEncoder = encoding.open(self._stream)
 
@@ -179,18 +179,18 @@ class _OpenPart:
 
     def write(self, batch: Batch, now: float) -> None:
         self.written_at = now
-        with _writing(self._place):
+        with _writing(self._path):
             self._encoder.write(batch)
 
     def finish(self) -> PendingFile:
         """Write all of it, so that it survives whatever happens to this process."""
-        with _writing(self._place):
+        with _writing(self._path):
             self._encoder.finish()
             self._stream.close()
             if isinstance(self._file_system, fs.LocalFileSystem):
-                with Path(self._place).open("rb") as file:
+                with Path(self._path).open("rb") as file:
                     os.fsync(file.fileno())
-                sync_directory(Path(self._place).parent)
+                sync_directory(Path(self._path).parent)
         return self.file
 
     def discard(self) -> None:
@@ -199,7 +199,7 @@ class _OpenPart:
         with suppress(OSError):
             self._stream.close()
         with suppress(OSError):
-            self._file_system.delete_file(self._place)
+            self._file_system.delete_file(self._path)
 
 
 class PartWriter(CommittingWriter):
@@ -314,7 +314,7 @@ def _checked(bucket: str) -> PurePosixPath:
 
 
 @contextmanager
-def _writing(place: str) -> Iterator[None]:
+def _writing(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -323,4 +323,4 @@ def _writing(place: str) -> Iterator[None]:
         if error.errno in _FULL:
             problem = "the disk is full"
             advice = "free some space: the job goes on from its last checkpoint"
-        raise UnwritableOutput(shown(place), problem, advice) from None
+        raise UnwritableOutput(shown(path), problem, advice) from None

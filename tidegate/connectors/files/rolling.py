@@ -111,9 +111,9 @@ class _BucketsByFunction(BucketAssigner):
 
     def split(self, batch: Batch, now: float) -> list[tuple[str, Batch]]:
         names = [str(self._bucket_of(record)) for record in batch.records]
-        places: dict[str, list[int]] = {}
-        for place, name in enumerate(names):
-            places.setdefault(name, []).append(place)
-        if len(places) == 1:
+        positions: dict[str, list[int]] = {}
+        for position, name in enumerate(names):
+            positions.setdefault(name, []).append(position)
+        if len(positions) == 1:
             return [(names[0], batch)]
-        return [(name, batch.take(np.array(found, np.intp))) for name, found in places.items()]
+        return [(name, batch.take(np.array(found, np.intp))) for name, found in positions.items()]

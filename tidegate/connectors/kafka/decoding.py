@@ -50,7 +50,7 @@ class KafkaRecord(NamedTuple):
 
 
 class KafkaRecordDeserializationSchema(ABC):
-    """How a message becomes a record, with its key, headers and place at hand."""
+    """How a message becomes a record, with its key, headers and position at hand."""
 
     @abstractmethod
     def deserialize(self, record: KafkaRecord) -> Any:
@@ -295,18 +295,18 @@ def as_record(message: Any) -> KafkaRecord:
 def _one_by_one(
     deserialize: Callable[[Any], Any], messages: Sequence[Any], format: ArrowFormat | None
 ) -> Batch:
-    records, places = [], []
+    records, positions = [], []
     try:
-        for place, message in enumerate(messages):
+        for position, message in enumerate(messages):
             record = deserialize(message)
             if record is not None:
                 records.append(record)
-                places.append(place)
+                positions.append(position)
     except Exception as error:
         raise UnreadableMessages(f"{type(error).__name__}: {error}") from None
     stamps = _timestamps(messages)
     if stamps is not None and len(records) < len(messages):
-        stamps = stamps[places]
+        stamps = stamps[positions]
     return Batch(records=records, format=format, timestamps=stamps)
 
 

@@ -178,9 +178,9 @@ class KafkaCluster(OffsetLookup):
                 raise self.nothing_there(str(wanted)) from None
             raise UnknownTopic(wanted, self._settings.brokers) from None
 
-    def nothing_there(self, place: str) -> UnreadableInput:
+    def nothing_there(self, name: str) -> UnreadableInput:
         return UnreadableInput(
-            place, f"not there, at {self._settings.brokers}", "create it, or correct its name"
+            name, f"not there, at {self._settings.brokers}", "create it, or correct its name"
         )
 
     def ends(self, partitions: Sequence[KafkaTopicPartition]) -> Offsets:

@@ -64,15 +64,15 @@ class KafkaRecordSerializationSchema:
             send(topic, of_topic)
 
     def _first_failure(self, batch: Batch, error: Exception) -> tuple[int, UnencodableRecord]:
-        for place in range(len(batch)):
+        for position in range(len(batch)):
             try:
-                self._messages(batch.slice(place, place + 1))
+                self._messages(batch.slice(position, position + 1))
             except Exception as found:
                 failure = UnencodableRecord(
-                    batch.records[place], f"{type(found).__name__}: {found}"
+                    batch.records[position], f"{type(found).__name__}: {found}"
                 )
-                failure.suspects = range(place, place + 1)
-                return place, failure
+                failure.suspects = range(position, position + 1)
+                return position, failure
         raise error
 
     def _messages(self, batch: Batch) -> Iterable[tuple[str, list[Message]]]:

@@ -71,13 +71,13 @@ class Copying:
             raise failure(error, self._session.server, f"writing to {self._table}") from None
 
     def _refusal(self, batch: Batch, error: psycopg.Error) -> RowRefused:
-        place = _LINE.search(error.diag.context or "")
+        found = _LINE.search(error.diag.context or "")
         column = error.diag.column_name
         row = "(unknown)"
-        if place is not None:
-            position = min(self._rows.position_of(int(place[1]), batch), len(batch) - 1)
+        if found is not None:
+            position = min(self._rows.position_of(int(found[1]), batch), len(batch) - 1)
             row = shorten(batch.records[position])
-            column = column or place[2]
+            column = column or found[2]
         return refusal(self._table, error, row, column)
 
 

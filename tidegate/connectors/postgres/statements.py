@@ -123,10 +123,10 @@ class StatementSink(Sink):
         self, statement: str, fields: int | None, dsn: str, options: JdbcExecutionOptions
     ) -> None:
         self._given = statement
-        self._statement, places = numbered(statement)
-        if fields is not None and fields != places:
+        self._statement, parameters = numbered(statement)
+        if fields is not None and fields != parameters:
             raise ConfigError(
-                "sql", statement, f"it has {places} placeholder(s) for {fields} field(s)"
+                "sql", statement, f"it has {parameters} placeholder(s) for {fields} field(s)"
             )
         self._dsn = dsn
         self._options = options
@@ -161,16 +161,16 @@ class JdbcSink:
 
 def numbered(statement: str) -> tuple[bytes, int]:
     """The statement with psycopg's placeholders in place of question marks, and their number."""
-    places = 0
+    parameters = 0
 
     def token(found: re.Match[str]) -> str:
-        nonlocal places
+        nonlocal parameters
         if found["placeholder"]:
-            places += 1
+            parameters += 1
             return "%s"
         return "?" if found["escaped"] else found[0]
 
-    return _TOKENS.sub(token, statement.replace("%", "%%")).encode(), places
+    return _TOKENS.sub(token, statement.replace("%", "%%")).encode(), parameters
 
 
 class _StatementWriter(SinkWriter):

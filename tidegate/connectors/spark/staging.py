@@ -48,7 +48,7 @@ class StagedFile:
     """Of its bytes as the first reader found them."""
 
     @property
-    def place(self) -> tuple[str, str, str, str]:
+    def relative(self) -> tuple[str, str, str, str]:
         """The parts of its path in the directory of its source."""
         inner, name = parent_and_name(self.path)
         inner, batch = parent_and_name(inner)
@@ -202,13 +202,13 @@ class StagedReader(SequentialReader):
         """Where the file is now: directories of jobs can be moved, and savepoints deleted."""
         directory, origin = self._context.directory, self._context.origin
         if self._is_own(file) and directory is not None:
-            return replace(file, path=below(directory, "/".join(file.place)))
+            return replace(file, path=below(directory, "/".join(file.relative)))
         if self._is_own(file) or origin is None:
             return file
-        found = below(origin, "/".join(file.place))
+        found = below(origin, "/".join(file.relative))
         if directory is None:
             return replace(file, path=found)
-        _, run, batch, name = file.place
+        _, run, batch, name = file.relative
         copy = below(directory, f"{_ADOPTED}/{self._run}/{run}-{batch}/{name}")
         _copy(found, copy)
         context = self._context
@@ -216,7 +216,7 @@ class StagedReader(SequentialReader):
 
     def files_of(self, splits: Sequence[StagedRows | ReadFile]) -> dict[str, str]:
         files = [split.file for split in splits if isinstance(split, StagedRows)]
-        return {"/".join(file.place): file.path for file in files}
+        return {"/".join(file.relative): file.path for file in files}
 
     def snapshot(self) -> list[StagedRows | ReadFile]:
         return [*super().snapshot(), *self._read.values()]
@@ -280,9 +280,9 @@ class _StagedCursor(Cursor):
 
 
 def _copy(found: str, copy: str) -> None:
-    target, place = resolve(copy)
-    target.create_dir(place.rpartition("/")[0], recursive=True)
-    with target.open_output_stream(place) as copying:
+    target, path = resolve(copy)
+    target.create_dir(path.rpartition("/")[0], recursive=True)
+    with target.open_output_stream(path) as copying:
         for block in _blocks(found):
             copying.write(block)
 

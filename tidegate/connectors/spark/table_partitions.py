@@ -42,8 +42,8 @@ class PartitionAssigner(BucketAssigner):
         order = np.argsort(members.reshape(-1), kind="stable")
         ends = np.cumsum(np.bincount(members.reshape(-1), minlength=len(names)))
         return [
-            (name, batch.take(places))
-            for name, places in zip(names, np.split(order, ends[:-1]), strict=True)
+            (name, batch.take(rows))
+            for name, rows in zip(names, np.split(order, ends[:-1]), strict=True)
         ]
 
 

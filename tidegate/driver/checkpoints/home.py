@@ -28,7 +28,7 @@ from tidegate.storage.locations import below, parent_and_name, shown
 
 _log = logging.getLogger("tidegate.checkpoint")
 LATEST = "latest"
-"""In place of a path: where the last run of a job with this name came to."""
+"""In directory of a path: where the last run of a job with this name came to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
 
 
 def take_over(predecessor: CheckpointHome, job_name: str) -> CheckpointHome:
-    """The same place, for the same job under another plan."""
+    """The same directory, for the same job under another plan."""
     store = predecessor.store
     if predecessor.directory is not None:
         store = CheckpointStore(open_store(predecessor.directory), job_name)

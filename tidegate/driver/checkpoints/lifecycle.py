@@ -59,7 +59,7 @@ from tidegate.protocol.job_status import JobStatus
 from tidegate.protocol.messages import (
     CheckpointAcknowledged,
     CheckpointDeclined,
-    SnapshotPlace,
+    SnapshotSettings,
 )
 from tidegate.protocol.region import Region
 from tidegate.protocol.restore import check_all_claimed
@@ -147,7 +147,7 @@ class JobCheckpoints:
         """Find or make the place of a job's checkpoints: its predecessor's, if it takes over.
 
         Raises:
-            StorageError: the place cannot be used.
+            StorageError: the directory cannot be used.
             CorruptCheckpoint, UnsupportedFormat, StateNotClaimed: nor what it shall go on from.
         """
         checkpointing = settings.checkpointing
@@ -166,9 +166,9 @@ class JobCheckpoints:
             raise
 
     @property
-    def place(self) -> SnapshotPlace:
-        """Where subtasks write their state."""
-        return SnapshotPlace(
+    def snapshot_settings(self) -> SnapshotSettings:
+        """Where and how subtasks write their state."""
+        return SnapshotSettings(
             directory=self.home.directory,
             ownership=self.home.store.ownership,
             inline_threshold=self._settings.inline_threshold.get_bytes(),

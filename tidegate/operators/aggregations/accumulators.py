@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from tidegate.core.errors import TypeMismatch
 from tidegate.operators.aggregations.running import Segments
 from tidegate.state.columns import ColumnStore, take_from
-from tidegate.state.keys.word_index import Slots
+from tidegate.state.keys.word_index import Places
 
 Array: TypeAlias = "npt.NDArray[Any]"
 Arrays: TypeAlias = "list[npt.NDArray[Any]]"
@@ -55,7 +55,7 @@ class Accumulator(ABC):
         """The values of records, which are numbered from `first`."""
 
     @abstractmethod
-    def scatter(self, into: Arrays, places: Slots, values: Arrays, columns: Columns) -> None:
+    def scatter(self, into: Arrays, places: Places, values: Arrays, columns: Columns) -> None:
         """Combine records into their places."""
 
     @abstractmethod
@@ -63,7 +63,7 @@ class Accumulator(ABC):
         """Combine the values of each segment."""
 
     @abstractmethod
-    def merge(self, into: Arrays, places: Slots | slice, values: Arrays) -> None:
+    def merge(self, into: Arrays, places: Places | slice, values: Arrays) -> None:
         """Combine one value into each of the places."""
 
     def keep(self, values: Arrays, columns: Columns) -> Arrays:
@@ -92,7 +92,7 @@ class _Combined(Accumulator):
 
     functions: tuple[np.ufunc, ...]
 
-    def scatter(self, into: Arrays, places: Slots, values: Arrays, columns: Columns) -> None:
+    def scatter(self, into: Arrays, places: Places, values: Arrays, columns: Columns) -> None:
         for function, array, value in zip(self.functions, into, values, strict=True):
             if function is np.logical_or:
                 # Nearly always all are true, and to say so is cheaper than to combine.
@@ -107,7 +107,7 @@ class _Combined(Accumulator):
                 for function, value in zip(self.functions, values, strict=True)
             ]
 
-    def merge(self, into: Arrays, places: Slots | slice, values: Arrays) -> None:
+    def merge(self, into: Arrays, places: Places | slice, values: Arrays) -> None:
         with np.errstate(invalid="ignore", over="ignore"):
             for function, array, value in zip(self.functions, into, values, strict=True):
                 if isinstance(places, slice):
@@ -172,12 +172,12 @@ class Sum(_Combined):
             self._reach += _magnitude(values) * len(values)
         return [values, _valid(column)]
 
-    def scatter(self, into: Arrays, places: Slots, values: Arrays, columns: Columns) -> None:
+    def scatter(self, into: Arrays, places: Places, values: Arrays, columns: Columns) -> None:
         if not self.is_strained:
             super().scatter(into, places, values, columns)
         else:
             segments = Segments(places, len(into[0]))
-            self.merge(into, segments.slots, self.reduce(segments, values))
+            self.merge(into, segments.places, self.reduce(segments, values))
 
     def reduce(self, segments: Segments, values: Arrays) -> Arrays:
         reduced = super().reduce(segments, values)
@@ -187,7 +187,7 @@ class Sum(_Combined):
             self._refuse(np.abs(near - reduced[0]) > 1 << 62)
         return reduced
 
-    def merge(self, into: Arrays, places: Slots | slice, values: Arrays) -> None:
+    def merge(self, into: Arrays, places: Places | slice, values: Arrays) -> None:
         before = into[0][places].copy() if self.is_strained else None
         super().merge(into, places, values)
         if before is not None:
@@ -325,21 +325,21 @@ class Pick(Accumulator):
             numbers = np.where(null, numbers + _BEHIND, numbers)
         return [ranks, numbers, np.arange(count)]
 
-    def scatter(self, into: Arrays, places: Slots, values: Arrays, columns: Columns) -> None:
+    def scatter(self, into: Arrays, places: Places, values: Arrays, columns: Columns) -> None:
         improves = np.flatnonzero(_is_better(values, [array[places] for array in into]))
         if len(improves):
             candidates = [value[improves] for value in values]
             segments = Segments(places[improves], len(into[0]))
             winners = self.keep(self.reduce(segments, candidates), columns)
-            self.merge(into, segments.slots, winners)
+            self.merge(into, segments.places, winners)
 
     def reduce(self, segments: Segments, values: Arrays) -> Arrays:
         rank, number, place = (segments.ordered(value) for value in values)
-        owners = segments.spread(np.arange(len(segments.slots)))
+        owners = segments.spread(np.arange(len(segments.places)))
         order = np.lexsort((number, rank, owners))[segments.starts]
         return [rank[order], number[order], place[order]]
 
-    def merge(self, into: Arrays, places: Slots | slice, values: Arrays) -> None:
+    def merge(self, into: Arrays, places: Places | slice, values: Arrays) -> None:
         improves = _is_better(values, [array[places] for array in into])
         if isinstance(places, slice):
             places = np.arange(len(into[0]))[places]
@@ -487,7 +487,7 @@ class Accumulators:
         self._number += len(columns[0])
         return [array for part in self.parts for array in part.lift(columns, first)]
 
-    def scatter(self, into: Arrays, places: Slots, values: Arrays, columns: Columns) -> None:
+    def scatter(self, into: Arrays, places: Places, values: Arrays, columns: Columns) -> None:
         for part, span in zip(self.parts, self._spans, strict=True):
             part.scatter(into[span], places, values[span], columns)
 
@@ -519,7 +519,7 @@ class Accumulators:
                 has_moved |= moved is not None
         return has_moved
 
-    def merge(self, into: Arrays, places: Slots | slice, values: Arrays) -> None:
+    def merge(self, into: Arrays, places: Places | slice, values: Arrays) -> None:
         for part, span in zip(self.parts, self._spans, strict=True):
             part.merge(into[span], places, values[span])
 

@@ -127,17 +127,17 @@ class AggregatePlan:
 
     def _accumulator(self, name: str, aggregate: Aggregate) -> Accumulator:
         assert self.format is not None
-        place = None if aggregate.field is None else self.format.column_of(aggregate.field)
+        position = None if aggregate.field is None else self.format.column_of(aggregate.field)
         if aggregate.kind is AggregateKind.COUNT:
-            return Count(name, place)
-        assert place is not None
-        kind = self.format.schema.field(place).type
+            return Count(name, position)
+        assert position is not None
+        kind = self.format.schema.field(position).type
         match aggregate.kind:
             case AggregateKind.SUM:
-                return Sum(name, place, kind, _sum_kind(kind))
+                return Sum(name, position, kind, _sum_kind(kind))
             case AggregateKind.AVG:
-                return Average(name, place, kind)
-        return Extreme(name, place, kind, greatest=aggregate.kind is AggregateKind.MAX)
+                return Average(name, position, kind)
+        return Extreme(name, position, kind, greatest=aggregate.kind is AggregateKind.MAX)
 
 
 def plan_aggregates(
@@ -212,7 +212,7 @@ def _key_fields(
         return ["key"], [type_info]
     columns = (key.columns,) if isinstance(key.columns, int) else key.columns
     names, types = type_info.get_field_names(), type_info.get_field_types()
-    return [names[place] for place in columns], [types[place] for place in columns]
+    return [names[position] for position in columns], [types[position] for position in columns]
 
 
 def _result_type(
@@ -272,8 +272,8 @@ def key_fits_columns(format: ArrowFormat, key: KeySelection) -> bool:
     """Whether the keys of a stream can be numbered as columns."""
     if key.columns is None:
         return False
-    places = (key.columns,) if isinstance(key.columns, int) else key.columns
-    return can_be_indexed([format.schema.field(place).type for place in places])
+    positions = (key.columns,) if isinstance(key.columns, int) else key.columns
+    return can_be_indexed([format.schema.field(position).type for position in positions])
 
 
 def _fits_columns(

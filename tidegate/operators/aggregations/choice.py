@@ -45,26 +45,26 @@ def aggregation_operator(
     output_type = aggregation_output_type(aggregation, key, type_info)
     output_format = None if output_type is None else arrow_format(output_type)
     if format is not None and output_format is not None:
-        place = 0 if field is None else format.column_of(field)
-        kind = format.schema.field(place).type
+        position = 0 if field is None else format.column_of(field)
+        kind = format.schema.field(position).type
         if aggregation is Aggregation.SUM and _has_no_sum(kind):
             raise GraphError(
-                f"sum() of field {format.field_names[place]!r} of {format.type_info}: values of "
+                f"sum() of field {format.field_names[position]!r} of {format.type_info}: values of "
                 f"this type cannot be added up; choose a field that holds numbers"
             )
         columns = key.columns
-        places = (columns,) if isinstance(columns, int) else columns or ()
-        kinds = [format.schema.field(column).type for column in places]
+        positions = (columns,) if isinstance(columns, int) else columns or ()
+        kinds = [format.schema.field(column).type for column in positions]
         if columns is not None and can_be_indexed(kinds):
             if aggregation is Aggregation.COUNT:
-                counted = None if field is None else place
+                counted = None if field is None else position
                 return CountAggregation(columns, counted, format, output_format)
             if aggregation is Aggregation.SUM and _adds_up_in_columns(kind):
-                return SumAggregation(columns, place, format)
+                return SumAggregation(columns, position, format)
             if aggregation in _EXTREMES and not pa.types.is_nested(kind):
                 greatest, whole_record = _EXTREMES[aggregation]
                 return ExtremeAggregation(
-                    columns, place, format, greatest=greatest, whole_record=whole_record
+                    columns, position, format, greatest=greatest, whole_record=whole_record
                 )
     if aggregation is Aggregation.COUNT:
         return RecordCount(field, key, output_format)
@@ -92,7 +92,7 @@ def aggregation_output_type(
         fields = type_info.get_field_types()
     if isinstance(key.columns, int):
         return TupleTypeInfo([fields[key.columns], Types.LONG()])
-    key_type = TupleTypeInfo([fields[place] for place in key.columns])
+    key_type = TupleTypeInfo([fields[position] for position in key.columns])
     return TupleTypeInfo([key_type, Types.LONG()])
 
 

@@ -22,7 +22,7 @@ from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot,
 from tidegate.state.backends import create_columnar_state
 from tidegate.state.columnar.backend import ColumnarState, NumberColumn, StateColumn, ValueColumn
 from tidegate.state.keys.key_index import KeyIndex
-from tidegate.state.keys.word_index import Slots
+from tidegate.state.keys.word_index import Places
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier
 from tidegate.types.arrow import ArrowFormat
@@ -57,7 +57,7 @@ class ColumnarAggregation(Operator):
             self.name,
             f"{self.name} over {self.format.type_info}, keyed by {self.key_columns}",
             KeyIndex(
-                [self.format.schema.field(place).type for place in self.key_columns],
+                [self.format.schema.field(position).type for position in self.key_columns],
                 is_tuple=self.is_tuple,
             ),
             self._columns,
@@ -74,21 +74,21 @@ class ColumnarAggregation(Operator):
         """What is kept for every key, empty."""
 
     @abstractmethod
-    def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
-        """The result columns, a row for each record; `new` slots had no record before."""
+    def results(self, columns: Columns, places: Places, new: Places) -> Columns:
+        """The result columns, a row for each record; `new` places had no record before."""
 
-    def on_loaded(self, slots: Slots) -> None:
-        """The state of these slots is back in memory."""
+    def on_loaded(self, places: Places) -> None:
+        """The state of these places is back in memory."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         if not len(batch):
             return
         columns = batch.columns
-        slots = self.state.slots_of([columns.column(place) for place in self.key_columns])
+        places = self.state.places_of([columns.column(position) for position in self.key_columns])
         if len(self.state.loaded):
             self.on_loaded(self.state.loaded)
         try:
-            results = self.results(columns.columns, slots, self.state.new)
+            results = self.results(columns.columns, places, self.state.new)
         except SumOverflow as overflow:
             self._emit(overflow.results, batch)
             raise TypeMismatch(
@@ -114,9 +114,9 @@ class ColumnarAggregation(Operator):
     def close(self) -> None:
         self.state.close()
 
-    def plain(self, columns: Columns, place: int) -> pa.Array[Any]:
+    def plain(self, columns: Columns, position: int) -> pa.Array[Any]:
         """A column as its declared type; batches may hold it in another encoding."""
-        column, kind = columns[place], self.format.schema.field(place).type
+        column, kind = columns[position], self.format.schema.field(position).type
         return column if column.type == kind else column.cast(kind)
 
 
@@ -135,45 +135,45 @@ class FirstFields:
 
     def __init__(self, operator: ColumnarAggregation, aggregated: int) -> None:
         schema = operator.format.schema
-        places = first_places(schema, operator.key_columns, aggregated)
+        positions = first_places(schema, operator.key_columns, aggregated)
         self._operator = operator
-        self._columns = {place: ValueColumn(schema.field(place).type) for place in places}
+        self._columns = {position: ValueColumn(schema.field(position).type) for position in positions}
 
     def state_columns(self) -> dict[str, StateColumn]:
-        return {f"first{place}": column for place, column in self._columns.items()}
+        return {f"first{position}": column for position, column in self._columns.items()}
 
-    def replace(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
+    def replace(self, columns: Columns, places: Places, new: Places) -> Columns:
         """The columns with these fields as each key saw them first."""
         if not self._columns:
             return list(columns)
-        first_rows = first_occurrences(slots, new)
+        first_rows = first_occurrences(places, new)
         replaced = list(columns)
-        for place, column in self._columns.items():
-            values = self._operator.plain(columns, place)
+        for position, column in self._columns.items():
+            values = self._operator.plain(columns, position)
             if len(new):
                 column.put(new, values.take(first_rows))
-            replaced[place] = column.take(slots)
+            replaced[position] = column.take(places)
         return replaced
 
 
 def first_places(schema: pa.Schema, key_columns: Sequence[int], aggregated: int) -> list[int]:
     """The fields that are neither key nor aggregated."""
     return [
-        place
-        for place in range(len(schema))
+        position
+        for position in range(len(schema))
         # Equal keys look alike, except for the two zeros of floats.
-        if place != aggregated
-        and (place not in key_columns or pa.types.is_floating(schema.field(place).type))
+        if position != aggregated
+        and (position not in key_columns or pa.types.is_floating(schema.field(position).type))
     ]
 
 
-def first_occurrences(slots: Slots, new: Slots) -> Slots:
-    """The row in which each of some slots, in ascending order, occurs first."""
+def first_occurrences(places: Places, new: Places) -> Places:
+    """The row in which each of some places, in ascending order, occurs first."""
     if not len(new):
         return new
     least = int(new[0])
-    rows = np.flatnonzero(slots >= least)
-    later = slots[rows] - least
+    rows = np.flatnonzero(places >= least)
+    later = places[rows] - least
     first = np.empty(int(later.max()) + 1, np.intp)
     # The last writer wins, so the first row is to write last.
     first[later[::-1]] = rows[::-1]
@@ -203,17 +203,17 @@ class SumAggregation(ColumnarAggregation):
         super().restore(snapshots)
         self.on_loaded(np.arange(len(self.state)))
 
-    def on_loaded(self, slots: Slots) -> None:
+    def on_loaded(self, places: Places) -> None:
         if not self._is_float:
-            self._reach = max(self._reach, magnitude(self._sums.values[slots]))
+            self._reach = max(self._reach, magnitude(self._sums.values[places]))
 
-    def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
-        results = self._firsts.replace(columns, slots, new)
+    def results(self, columns: Columns, places: Places, new: Places) -> Columns:
+        results = self._firsts.replace(columns, places, new)
         field = self.plain(columns, self.field)
         values = (field.fill_null(self._nothing) if field.null_count else field).to_numpy()
-        segments = Segments(slots, len(self.state))
+        segments = Segments(places, len(self.state))
         running = running_sum(segments, values, self._sums.values)
-        absent = self._absent(segments, field, slots)
+        absent = self._absent(segments, field, places)
         bad = None if self._is_float else self._first_unfit(running, values)
         results[self.field] = pa.array(running.astype(self._dtype, copy=False), mask=absent)
         if bad is not None:
@@ -221,17 +221,17 @@ class SumAggregation(ColumnarAggregation):
         return results
 
     def _absent(
-        self, segments: Segments, field: pa.Array[Any], slots: Slots
+        self, segments: Segments, field: pa.Array[Any], places: Places
     ) -> npt.NDArray[np.bool_] | None:
         """Where the result is null; None where it is nowhere."""
         if not field.null_count:
-            self._seen.values[segments.slots] = True
+            self._seen.values[segments.places] = True
             return None
-        seen = self._seen.values[segments.slots].astype(np.int64)
+        seen = self._seen.values[segments.places].astype(np.int64)
         present = np.zeros(len(self.state), np.int64)
-        present[segments.slots] = seen
+        present[segments.places] = seen
         counts = running_sum(segments, field.is_valid().to_numpy(zero_copy_only=False), present)
-        self._seen.values[segments.slots] = present[segments.slots] > 0
+        self._seen.values[segments.places] = present[segments.places] > 0
         return np.equal(counts, 0)
 
     def _first_unfit(self, running: npt.NDArray[Any], values: npt.NDArray[Any]) -> int | None:
@@ -249,7 +249,7 @@ class SumAggregation(ColumnarAggregation):
     def _overflow(self, results: Columns, row: int, total: int, value: int) -> SumOverflow:
         name = self.format.field_names[self.field]
         kind = self.format.schema.field(self.field).type
-        keys = [results[place][row].as_py() for place in self.key_columns]
+        keys = [results[position][row].as_py() for position in self.key_columns]
         shown = tuple(keys) if self.is_tuple else keys[0]
         advice = "Types.LONG()" if np.iinfo(self._dtype).bits < 64 else "Types.BIG_INT()"
         return SumOverflow(
@@ -278,15 +278,15 @@ class CountAggregation(ColumnarAggregation):
         self._counts = NumberColumn(np.int64)
         return {"count": self._counts}
 
-    def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
-        ones: npt.NDArray[Any] = np.ones(len(slots), np.int64)
+    def results(self, columns: Columns, places: Places, new: Places) -> Columns:
+        ones: npt.NDArray[Any] = np.ones(len(places), np.int64)
         if self.field is not None and columns[self.field].null_count:
             ones = columns[self.field].is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
-        counts = running_sum(Segments(slots, len(self.state)), ones, self._counts.values)
+        counts = running_sum(Segments(places, len(self.state)), ones, self._counts.values)
         return [self._key(columns), pa.array(counts)]
 
     def _key(self, columns: Columns) -> pa.Array[Any]:
-        parts = [self.plain(columns, place) for place in self.key_columns]
+        parts = [self.plain(columns, position) for position in self.key_columns]
         kind = self.output_format.schema.field(0).type
         if not pa.types.is_struct(kind):
             return parts[0]
@@ -315,49 +315,49 @@ class ExtremeAggregation(ColumnarAggregation):
         self.whole_record = whole_record
 
     def state_columns(self) -> dict[str, StateColumn]:
-        places = range(len(self.format.schema)) if self.whole_record else (self.field,)
+        positions = range(len(self.format.schema)) if self.whole_record else (self.field,)
         schema = self.format.schema
-        self._best = {place: ValueColumn(schema.field(place).type) for place in places}
+        self._best = {position: ValueColumn(schema.field(position).type) for position in positions}
         self._firsts = None if self.whole_record else FirstFields(self, self.field)
         best: dict[str, StateColumn] = {f"best{p}": column for p, column in self._best.items()}
         return best if self._firsts is None else {**best, **self._firsts.state_columns()}
 
-    def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
+    def results(self, columns: Columns, places: Places, new: Places) -> Columns:
         results = list(columns)
         if self._firsts is not None:
-            results = self._firsts.replace(columns, slots, new)
+            results = self._firsts.replace(columns, places, new)
         touched = np.zeros(len(self.state), np.bool_)
-        touched[slots] = True
+        touched[places] = True
         touched[new] = False
         earlier = np.flatnonzero(touched)
         # What each key had so far takes part as if it were a record before all others.
-        contenders = {place: self._contenders(columns, place, earlier) for place in self._best}
-        segments = Segments(np.concatenate([earlier, slots]), len(self.state))
-        ranks = ranks_of(contenders[self.field], len(segments.slots), descending=self.greatest)
+        contenders = {position: self._contenders(columns, position, earlier) for position in self._best}
+        segments = Segments(np.concatenate([earlier, places]), len(self.state))
+        ranks = ranks_of(contenders[self.field], len(segments.places), descending=self.greatest)
         winners = running_least(segments, ranks)
-        for place, values in contenders.items():
-            results[place] = values.take(winners[len(earlier) :])
+        for position, values in contenders.items():
+            results[position] = values.take(winners[len(earlier) :])
         self._keep(segments, contenders, winners, len(earlier))
         return results
 
-    def _contenders(self, columns: Columns, place: int, earlier: Slots) -> pa.Array[Any]:
-        values = self.plain(columns, place)
+    def _contenders(self, columns: Columns, position: int, earlier: Places) -> pa.Array[Any]:
+        values = self.plain(columns, position)
         if not len(earlier):
             return values
-        return pa.concat_arrays([self._best[place].take(earlier), values])
+        return pa.concat_arrays([self._best[position].take(earlier), values])
 
     def _keep(
         self,
         segments: Segments,
         contenders: dict[int, pa.Array[Any]],
-        winners: Slots,
+        winners: Places,
         earlier: int,
     ) -> None:
         """Store the winners of the batch that were not there before."""
         last = segments.ordered(winners).take(segments.ends)
         beaten = last >= earlier
-        for place, values in contenders.items():
-            self._best[place].put(segments.slots[beaten], values.take(last[beaten]))
+        for position, values in contenders.items():
+            self._best[position].put(segments.places[beaten], values.take(last[beaten]))
 
 
 def magnitude(values: npt.NDArray[Any]) -> int:

@@ -47,9 +47,11 @@ class Aggregating(Operator):
 
     def _keep(self, batch: Batch, results: Batch) -> None:
         """There is one result for each record, in order; up to one that failed."""
-        places = {with_one_nan(key): place for place, key in enumerate(self.key.values(batch))}
-        kept = results.take(np.fromiter(places.values(), np.intp, len(places)))
-        self._last.update(zip(places, kept.records, strict=True))
+        positions = {
+            with_one_nan(key): position for position, key in enumerate(self.key.values(batch))
+        }
+        kept = results.take(np.fromiter(positions.values(), np.intp, len(positions)))
+        self._last.update(zip(positions, kept.records, strict=True))
         self._format = results.format
 
     def finish(self, input_index: int = 0) -> None:

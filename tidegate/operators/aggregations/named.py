@@ -25,7 +25,7 @@ from tidegate.operators.aggregations.running import (
 )
 from tidegate.operators.base import OperatorSnapshot
 from tidegate.state.columnar.backend import NumberColumn, StateColumn, ValueColumn
-from tidegate.state.keys.word_index import Slots
+from tidegate.state.keys.word_index import Places
 
 _MOST: Final = np.iinfo(np.int64).max
 
@@ -36,11 +36,11 @@ class RunningPart(ABC):
     columns: dict[str, StateColumn]
 
     @abstractmethod
-    def results(self, field: pa.Array[Any] | None, segments: Segments, touched: Slots) -> Any:
-        """The result of each record; `touched` slots had records before."""
+    def results(self, field: pa.Array[Any] | None, segments: Segments, touched: Places) -> Any:
+        """The result of each record; `touched` places had records before."""
 
-    def on_loaded(self, slots: Slots) -> None:
-        """The state of these slots is back in memory."""
+    def on_loaded(self, places: Places) -> None:
+        """The state of these places is back in memory."""
 
 
 class RunningCount(RunningPart):
@@ -56,7 +56,7 @@ class RunningCount(RunningPart):
             ones = field.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
         return running_sum(segments, ones, self.counts.values)
 
-    def results(self, field: pa.Array[Any] | None, segments: Segments, touched: Slots) -> Any:
+    def results(self, field: pa.Array[Any] | None, segments: Segments, touched: Places) -> Any:
         return pa.array(self.running(field, segments))
 
 
@@ -74,11 +74,11 @@ class RunningTotal(RunningPart):
         self.columns = {name: self._sums, **self._count.columns}
         self._reach = 0
 
-    def on_loaded(self, slots: Slots) -> None:
+    def on_loaded(self, places: Places) -> None:
         if not self._is_float:
-            self._reach = max(self._reach, magnitude(self._sums.values[slots]))
+            self._reach = max(self._reach, magnitude(self._sums.values[places]))
 
-    def results(self, field: pa.Array[Any] | None, segments: Segments, touched: Slots) -> Any:
+    def results(self, field: pa.Array[Any] | None, segments: Segments, touched: Places) -> Any:
         assert field is not None
         filled = field.fill_null(self._nothing) if field.null_count else field
         values = filled.to_numpy(zero_copy_only=False)
@@ -111,16 +111,16 @@ class RunningExtreme(RunningPart):
         self._greatest = greatest
         self.columns = {name: self._best}
 
-    def results(self, field: pa.Array[Any] | None, segments: Segments, touched: Slots) -> Any:
+    def results(self, field: pa.Array[Any] | None, segments: Segments, touched: Places) -> Any:
         assert field is not None
         # What each key had so far takes part as if it were a record before all others.
         if len(touched):
             field = pa.concat_arrays([self._best.take(touched), field])
-        ranks = ranks_of(field, len(segments.slots), descending=self._greatest)
+        ranks = ranks_of(field, len(segments.places), descending=self._greatest)
         winners = running_least(segments, ranks)
         last = segments.ordered(winners).take(segments.ends)
         beaten = last >= len(touched)
-        self._best.put(segments.slots[beaten], field.take(last[beaten]))
+        self._best.put(segments.places[beaten], field.take(last[beaten]))
         return field.take(winners[len(touched) :])
 
 
@@ -135,20 +135,20 @@ class RunningAggregates(ColumnarAggregation):
 
     def state_columns(self) -> dict[str, StateColumn]:
         self._parts = [
-            (self._place(aggregate), self._part(name, aggregate))
+            (self._position(aggregate), self._part(name, aggregate))
             for name, aggregate in self.plan.aggregates.items()
         ]
         return {name: c for _, part in self._parts for name, c in part.columns.items()}
 
-    def _place(self, aggregate: Aggregate) -> int | None:
+    def _position(self, aggregate: Aggregate) -> int | None:
         return None if aggregate.field is None else self.format.column_of(aggregate.field)
 
     def _part(self, name: str, aggregate: Aggregate) -> RunningPart:
         if aggregate.kind is AggregateKind.COUNT:
             return RunningCount(name)
-        place = self._place(aggregate)
-        assert place is not None
-        kind = self.format.schema.field(place).type
+        position = self._position(aggregate)
+        assert position is not None
+        kind = self.format.schema.field(position).type
         if aggregate.kind in (AggregateKind.SUM, AggregateKind.AVG):
             return RunningTotal(name, kind, is_mean=aggregate.kind is AggregateKind.AVG)
         return RunningExtreme(name, kind, greatest=aggregate.kind is AggregateKind.MAX)
@@ -157,23 +157,23 @@ class RunningAggregates(ColumnarAggregation):
         super().restore(snapshots)
         self.on_loaded(np.arange(len(self.state)))
 
-    def on_loaded(self, slots: Slots) -> None:
+    def on_loaded(self, places: Places) -> None:
         for _, part in self._parts:
-            part.on_loaded(slots)
+            part.on_loaded(places)
 
-    def results(self, columns: Columns, slots: Slots, new: Slots) -> Columns:
-        segments = Segments(slots, len(self.state))
+    def results(self, columns: Columns, places: Places, new: Places) -> Columns:
+        segments = Segments(places, len(self.state))
         is_known = np.zeros(len(self.state), np.bool_)
-        is_known[slots] = True
+        is_known[places] = True
         is_known[new] = False
         touched = np.flatnonzero(is_known)
         contended = segments
         if len(touched) and any(isinstance(part, RunningExtreme) for _, part in self._parts):
-            contended = Segments(np.concatenate([touched, slots]), len(self.state))
-        results = [self.plain(columns, place) for place in self.key_columns]
+            contended = Segments(np.concatenate([touched, places]), len(self.state))
+        results = [self.plain(columns, position) for position in self.key_columns]
         first: SumOverflow | None = None
-        for place, part in self._parts:
-            field = None if place is None else self.plain(columns, place)
+        for position, part in self._parts:
+            field = None if position is None else self.plain(columns, position)
             own = contended if isinstance(part, RunningExtreme) else segments
             try:
                 results.append(part.results(field, own, touched))

@@ -1,6 +1,6 @@
 """Running sums and extremes of many keys at once, one result for every record, in input order.
 
-The records are put in the order of their slots, where those of a key stand together as a segment,
+The records are put in the order of their places, where those of a key stand together as a segment,
 in the order in which they came. What is carried on from earlier batches enters at the start of each
 segment, and the results go back to where the records stood.
 """
@@ -14,45 +14,45 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.state.keys.word_index import Slots
+from tidegate.state.keys.word_index import Places
 
 Numbers = npt.NDArray[Any]
 
-_RADIX_SLOTS: Final = 1 << 16
+_RADIX_PLACES: Final = 1 << 16
 """NumPy sorts 16-bit numbers by radix, several times faster than wider ones."""
 _LONG_SEGMENT: Final = 64
 
 
 class Segments:
-    """The records of a batch by slot."""
+    """The records of a batch by place."""
 
-    def __init__(self, slots: Slots, slot_count: int) -> None:
-        self.length = len(slots)
-        self._order: Slots | None
-        if slot_count == 1 or bool((slots[1:] >= slots[:-1]).all()):
-            self._order, ordered = None, slots
-        elif slot_count <= _RADIX_SLOTS:
-            self._order = np.argsort(slots.astype(np.uint16), kind="stable")
-            ordered = slots.take(self._order)
+    def __init__(self, places: Places, place_count: int) -> None:
+        self.length = len(places)
+        self._order: Places | None
+        if place_count == 1 or bool((places[1:] >= places[:-1]).all()):
+            self._order, ordered = None, places
+        elif place_count <= _RADIX_PLACES:
+            self._order = np.argsort(places.astype(np.uint16), kind="stable")
+            ordered = places.take(self._order)
         else:
-            # Numbers that hold slot and place are all different: any sort of them is stable.
+            # Numbers that hold place and position are all different: any sort of them is stable.
             bits = np.int64(self.length.bit_length())
-            both = np.sort((slots.astype(np.int64) << bits) | np.arange(self.length))
+            both = np.sort((places.astype(np.int64) << bits) | np.arange(self.length))
             self._order = both & ((1 << bits) - 1)
             ordered = both >> bits
         changes = np.flatnonzero(ordered[1:] != ordered[:-1])
         self.starts = np.concatenate([[0], changes + 1]) if self.length else changes
         """Where each segment begins."""
-        self.slots: Slots = ordered.take(self.starts)
-        """The slot of each segment."""
+        self.places: Places = ordered.take(self.starts)
+        """The place of each segment."""
 
     @property
-    def lengths(self) -> Slots:
+    def lengths(self) -> Places:
         return np.diff(self.starts, append=self.length)
 
     @property
-    def ends(self) -> Slots:
-        """The last place of each segment."""
+    def ends(self) -> Places:
+        """The last position of each segment."""
         return self.starts + self.lengths - 1
 
     def ordered(self, values: Numbers) -> Numbers:
@@ -73,7 +73,7 @@ class Segments:
 
 
 def running_sum(segments: Segments, values: Numbers, sums: Numbers) -> Numbers:
-    """The sum of each record's slot up to the record; `sums` are carried on.
+    """The sum of each record's place up to the record; `sums` are carried on.
 
     Integers wrap around where they overflow, as NumPy's do: see `first_overflow`.
     """
@@ -86,23 +86,23 @@ def running_sum(segments: Segments, values: Numbers, sums: Numbers) -> Numbers:
         running = np.cumsum(ordered, dtype=sums.dtype)
         starts = segments.starts
         before = running.take(starts) - ordered.take(starts)
-        running += segments.spread(sums.take(segments.slots) - before)
-    sums[segments.slots] = running.take(segments.ends)
+        running += segments.spread(sums.take(segments.places) - before)
+    sums[segments.places] = running.take(segments.ends)
     return segments.restored(running)
 
 
 def _running_float_sum(segments: Segments, ordered: Numbers, sums: Numbers) -> Numbers:
     """Added up one by one, because with floats the order of additions shows in the result."""
     starts, lengths = segments.starts, segments.lengths
-    ordered[starts] += sums.take(segments.slots)
+    ordered[starts] += sums.take(segments.places)
     long = lengths > _LONG_SEGMENT
     for start, length in zip(starts[long].tolist(), lengths[long].tolist(), strict=True):
         np.add.accumulate(ordered[start : start + length], out=ordered[start : start + length])
     starts, lengths = starts[~long], lengths[~long]
-    for place in range(1, int(lengths.max(initial=0))):
-        reaching = lengths > place
+    for position in range(1, int(lengths.max(initial=0))):
+        reaching = lengths > position
         starts, lengths = starts[reaching], lengths[reaching]
-        ordered[starts + place] += ordered[starts + place - 1]
+        ordered[starts + position] += ordered[starts + position - 1]
     return ordered
 
 
@@ -114,22 +114,22 @@ def first_overflow(running: Numbers, values: Numbers) -> int | None:
     return int(wrapped.argmax()) if wrapped.any() else None
 
 
-def running_least(segments: Segments, ranks: Numbers) -> Slots:
-    """The record of the same slot, up to each one, whose rank is the least; of equals the first.
+def running_least(segments: Segments, ranks: Numbers) -> Places:
+    """The record of the same place, up to each one, whose rank is the least; of equals the first.
 
     `ranks` are integers from 0.
     """
     ordered = segments.ordered(ranks)
     # Shifted down by more than any rank from segment to segment: the least starts anew in each.
     step = int(ordered.max(initial=0)) + 1
-    shift = segments.spread(np.arange(len(segments.slots), dtype=np.int64) * step)
+    shift = segments.spread(np.arange(len(segments.places), dtype=np.int64) * step)
     least = np.minimum.accumulate(ordered - shift)
-    places = np.arange(len(ordered))
+    positions = np.arange(len(ordered))
     improves = np.empty(len(ordered), np.bool_)
     improves[:1] = True
     np.less(least[1:], least[:-1], out=improves[1:])
-    winners = np.maximum.accumulate(np.where(improves, places, 0))
-    return segments.restored(segments.ordered(places).take(winners))
+    winners = np.maximum.accumulate(np.where(improves, positions, 0))
+    return segments.restored(segments.ordered(positions).take(winners))
 
 
 def ranks_of(values: pa.Array[Any], segments: int, *, descending: bool) -> npt.NDArray[np.int64]:

@@ -414,14 +414,14 @@ def invoke_for_each(
 ) -> None:
     """Give every record to a sink function; the one it fails on is named."""
     stamps = batch.timestamps
-    record, place = None, 0
+    record, position = None, 0
     try:
-        for place, record in enumerate(batch.records):
+        for position, record in enumerate(batch.records):
             if stamps is not None:
-                context.current = int(stamps[place])
+                context.current = int(stamps[position])
             invoke(record, context)
     except USER_FAILURES as error:
-        raise user_code.failure(error, record, place) from None
+        raise user_code.failure(error, record, position) from None
 
 
 def size_of(batch: Batch) -> int:

@@ -144,9 +144,9 @@ class CheckpointCoordinator:
             return self._aborted_by(pending, wrote, now, reason)
         # As long as the result is unknown no other can begin, and no region can be restored.
         target = pending.barrier.savepoint
-        place = self._job.directory if target is None else target.directory
+        directory = self._job.directory if target is None else target.directory
         hung = StorageError(
-            shown(place or "the memory of the driver"),
+            shown(directory or "the memory of the driver"),
             f"it has not said for {self._timeout:g} s whether checkpoint "
             f"{pending.checkpoint_id} is written",
             "start the job again when the storage answers",
@@ -398,8 +398,8 @@ class CheckpointCoordinator:
         self._schedule.ended(now)
         goes_back = pending.barrier.drains and pending.is_sent
         if goes_back:
-            place = "its start" if self.retained.latest is None else "its last checkpoint"
-            reason = f"{reason}; the job resumes from {place}, because some inputs have ended"
+            start = "its start" if self.retained.latest is None else "its last checkpoint"
+            reason = f"{reason}; the job resumes from {start}, because some inputs have ended"
         instructions: list[Instruction] = [
             NotifyAborted(number, reason),
             Abandon(number, wrote, is_whole=True, savepoint=pending.barrier.savepoint),

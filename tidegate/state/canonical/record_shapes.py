@@ -132,10 +132,10 @@ def shape_of_document(document: Any) -> Shape:
 
 def numbered(count: int) -> list[str]:
     """Names of parts that have none."""
-    return [f"f{place}" for place in range(count)]
+    return [f"f{position}" for position in range(count)]
 
 
 def _columns(values: Sequence[Sequence[Any]], width: int) -> Sequence[Sequence[Any]]:
     if not {width}.issuperset(map(len, values)):
         raise Misfit
-    return [[value[place] for value in values] for place in range(width)]
+    return [[value[position] for value in values] for position in range(width)]

@@ -175,7 +175,7 @@ def _struct(
     if len(widths) > 1 or widths == {0}:
         return None  # Parquet has no struct without fields
     [width] = widths
-    parts = [infer([value[place] for value in values], depth + 1) for place in range(width)]
+    parts = [infer([value[position] for value in values], depth + 1) for position in range(width)]
     known = [part for part in parts if part is not None]
     if len(known) < width:
         return None

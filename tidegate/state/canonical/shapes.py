@@ -253,7 +253,7 @@ class StructShape(Shape):
 
     def decode(self, column: pa.Array[Any]) -> list[Any]:
         assert isinstance(column, pa.StructArray)
-        columns = [part.decode(column.field(place)) for place, part in enumerate(self.parts)]
+        columns = [part.decode(column.field(position)) for position, part in enumerate(self.parts)]
         return with_none(self.join(columns), column)
 
     def document(self) -> Any:

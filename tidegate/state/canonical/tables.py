@@ -114,7 +114,7 @@ class TableForm:
         parts = [column]
         if self.is_tuple:
             assert isinstance(column, pa.StructArray)
-            parts = [column.field(place) for place in range(len(self.key))]
+            parts = [column.field(position) for position in range(len(self.key))]
         return KeyColumns(
             [_from_portable(part, f.type) for part, f in zip(parts, self.key, strict=True)],
             self.is_tuple,
@@ -155,7 +155,9 @@ def entries_of(chunk: StateChunk, form: PayloadForm) -> Entries:
     rows = from_bytes(chunk.payload)
     # The names of the key's columns are key0, key1, ...
     width = next(
-        place for place, name in enumerate([*rows.schema.names, ""]) if name != f"key{place}"
+        position
+        for position, name in enumerate([*rows.schema.names, ""])
+        if name != f"key{position}"
     )
     keys = KeyColumns(rows.columns[:width], is_tuple=width > 1)
     return Entries(chunk.groups, keys, rows.select(list(range(width, rows.num_columns))))
@@ -272,7 +274,7 @@ def chunk_of_table(rows: pa.RecordBatch, form: TableForm, groups: Runs) -> State
     entries = entries_of_table(rows, form, groups)
     if isinstance(entries.values, pa.RecordBatch):
         assert isinstance(entries.keys, KeyColumns)
-        names = [f"key{place}" for place in range(len(entries.keys.columns))]
+        names = [f"key{position}" for position in range(len(entries.keys.columns))]
         columns = [*entries.keys.columns, *entries.values.columns]
         payload = to_bytes(columns, [*names, *entries.values.schema.names])
         return StateChunk(form.metadata.name, groups, payload)
@@ -294,11 +296,11 @@ def entries_of_table(rows: pa.RecordBatch, form: TableForm, groups: Runs) -> Ent
         return Entries(groups, keys, column)
     values = form.value.decode(column)
     if pickled.null_count < len(pickled):
-        for place, exact in enumerate(pickled.to_pylist()):
+        for position, exact in enumerate(pickled.to_pylist()):
             if exact is not None:
-                key, values[place] = pickle.loads(exact)
+                key, values[position] = pickle.loads(exact)
                 if isinstance(keys, list):
-                    keys[place] = key
+                    keys[position] = key
     return Entries(groups, keys, values)
 
 

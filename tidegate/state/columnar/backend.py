@@ -22,39 +22,39 @@ from tidegate.state.backend import (
 from tidegate.state.columns import ColumnStore, from_bytes, take_from, to_bytes
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.key_index import FrozenKeys, KeyIndex
-from tidegate.state.keys.word_index import Slots
+from tidegate.state.keys.word_index import Places
 
 ROWS_PER_CHUNK: Final = 1 << 16
 _SPARE_ROWS: Final = 1 << 12
 """Replaced values that are kept before it is worth while to remove them."""
 
 
-FrozenColumn: TypeAlias = "Callable[[Slots], pa.Array[Any]]"
-"""A column of state at one moment: the values of some slots. May be read on another thread."""
+FrozenColumn: TypeAlias = "Callable[[Places], pa.Array[Any]]"
+"""A column of state at one moment: the values of some places. May be read on another thread."""
 
 
 class StateColumn(ABC):
-    """What is kept for every slot."""
+    """What is kept for every place."""
 
     kind: pa.DataType
     is_number: bool
-    """Whether every slot has a number, never null."""
+    """Whether every place has a number, never null."""
 
     @abstractmethod
-    def grow(self, slots: int) -> None:
-        """There are so many slots now."""
+    def grow(self, places: int) -> None:
+        """There are so many places now."""
 
     @abstractmethod
     def freeze(self) -> FrozenColumn:
         """The column as it is now."""
 
     @abstractmethod
-    def restore(self, slots: Slots, values: pa.Array[Any]) -> None:
-        """Put back what was frozen; `slots` are new."""
+    def restore(self, places: Places, values: pa.Array[Any]) -> None:
+        """Put back what was frozen; `places` are new."""
 
     @abstractmethod
-    def renumber(self, old: Slots, new: Slots) -> None:
-        """What stood at the old slots stands at the new ones; there are no others any more."""
+    def renumber(self, old: Places, new: Places) -> None:
+        """What stood at the old places stands at the new ones; there are no others any more."""
 
     @property
     @abstractmethod
@@ -62,7 +62,7 @@ class StateColumn(ABC):
 
 
 class NumberColumn(StateColumn):
-    """A number per slot."""
+    """A number per place."""
 
     is_number = True
 
@@ -71,27 +71,27 @@ class NumberColumn(StateColumn):
         self._initial = initial
         self._room = np.full(1024, initial, dtype)
         self.values = self._room[:0]
-        """The number of every slot; to be changed in place."""
+        """The number of every place; to be changed in place."""
 
     @property
     def nbytes(self) -> int:
         return int(self._room.nbytes)
 
-    def grow(self, slots: int) -> None:
-        if slots > len(self._room):
-            room = np.full(max(slots, 2 * len(self._room)), self._initial, self._room.dtype)
+    def grow(self, places: int) -> None:
+        if places > len(self._room):
+            room = np.full(max(places, 2 * len(self._room)), self._initial, self._room.dtype)
             room[: len(self.values)] = self.values
             self._room = room
-        self.values = self._room[:slots]
+        self.values = self._room[:places]
 
     def freeze(self) -> FrozenColumn:
         values = self.values.copy()
-        return lambda slots: pa.array(values[slots])
+        return lambda places: pa.array(values[places])
 
-    def restore(self, slots: Slots, values: pa.Array[Any]) -> None:
-        self.values[slots] = values.to_numpy(zero_copy_only=False)
+    def restore(self, places: Places, values: pa.Array[Any]) -> None:
+        self.values[places] = values.to_numpy(zero_copy_only=False)
 
-    def renumber(self, old: Slots, new: Slots) -> None:
+    def renumber(self, old: Places, new: Places) -> None:
         kept = self.values[old]
         self._room = np.full(max(len(old), 1024), self._initial, self._room.dtype)
         self.values = self._room[: len(old)]
@@ -99,50 +99,50 @@ class NumberColumn(StateColumn):
 
 
 class ValueColumn(StateColumn):
-    """A value of any Arrow type per slot, replaced as a whole."""
+    """A value of any Arrow type per place, replaced as a whole."""
 
     is_number = False
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         self._store = ColumnStore()
-        self._places = NumberColumn(np.intp)
-        """Where in the store the value of a slot stands."""
+        self._positions = NumberColumn(np.intp)
+        """Where in the store the value of a place stands."""
 
     @property
     def nbytes(self) -> int:
-        return self._store.nbytes + self._places.nbytes
+        return self._store.nbytes + self._positions.nbytes
 
-    def grow(self, slots: int) -> None:
-        self._places.grow(slots)
+    def grow(self, places: int) -> None:
+        self._positions.grow(places)
 
-    def put(self, slots: Slots, values: pa.Array[Any]) -> None:
-        """Replace the values of some slots, each of which occurs once."""
-        places = self._places.values
-        places[slots] = np.arange(len(self._store), len(self._store) + len(values))
+    def put(self, places: Places, values: pa.Array[Any]) -> None:
+        """Replace the values of some places, each of which occurs once."""
+        positions = self._positions.values
+        positions[places] = np.arange(len(self._store), len(self._store) + len(values))
         self._store.append(values)
-        if len(self._store) > 2 * len(places) + _SPARE_ROWS:
-            living = self._store.take(places)
+        if len(self._store) > 2 * len(positions) + _SPARE_ROWS:
+            living = self._store.take(positions)
             self._store = ColumnStore()
             self._store.append(living)
-            places[:] = np.arange(len(places))
+            positions[:] = np.arange(len(positions))
 
-    def take(self, slots: Slots) -> pa.Array[Any]:
-        """The values of some slots, all of which have been put."""
-        return self._store.take(self._places.values[slots])
+    def take(self, places: Places) -> pa.Array[Any]:
+        """The values of some places, all of which have been put."""
+        return self._store.take(self._positions.values[places])
 
     def freeze(self) -> FrozenColumn:
-        chunks, places = self._store.chunks(), self._places.values.copy()
-        return lambda slots: take_from(chunks, places[slots])
+        chunks, positions = self._store.chunks(), self._positions.values.copy()
+        return lambda places: take_from(chunks, positions[places])
 
-    def restore(self, slots: Slots, values: pa.Array[Any]) -> None:
-        self.put(slots, values)
+    def restore(self, places: Places, values: pa.Array[Any]) -> None:
+        self.put(places, values)
 
-    def renumber(self, old: Slots, new: Slots) -> None:
-        living = self._store.take(self._places.values[old]) if len(self._store) else None
+    def renumber(self, old: Places, new: Places) -> None:
+        living = self._store.take(self._positions.values[old]) if len(self._store) else None
         self._store = ColumnStore()
-        self._places = NumberColumn(np.intp)
-        self._places.grow(len(old))
+        self._positions = NumberColumn(np.intp)
+        self._positions.grow(len(old))
         if living is not None:
             self.put(new, living)
 
@@ -161,12 +161,12 @@ class ColumnarState:
     ) -> None:
         self.metadata = StateMetadata(name, declaration, PayloadForm.ARROW)
         self.columns = dict(columns)
-        self.new: Slots = np.arange(0)
-        """The slots, ascending, that got their first record with the last batch."""
-        self.loaded: Slots = np.arange(0)
-        """The slots that the last batch has brought back into memory."""
+        self.new: Places = np.arange(0)
+        """The places, ascending, that got their first record with the last batch."""
+        self.loaded: Places = np.arange(0)
+        """The places that the last batch has brought back into memory."""
         self._index = keys
-        self._key_names = [f"key{place}" for place in range(keys.width)]
+        self._key_names = [f"key{position}" for position in range(keys.width)]
         self.key_groups = key_groups
         self.max_parallelism = max_parallelism
 
@@ -178,18 +178,18 @@ class ColumnarState:
     def nbytes(self) -> int:
         return self._index.nbytes + sum(column.nbytes for column in self.columns.values())
 
-    def slots_of(self, keys: Sequence[pa.Array[Any]]) -> Slots:
-        """The slot of every row's key; those of new keys follow the ones there were."""
+    def places_of(self, keys: Sequence[pa.Array[Any]]) -> Places:
+        """The place of every row's key; those of new keys follow the ones there were."""
         known = len(self._index)
-        slots = self._index.find_or_add(keys)
+        places = self._index.find_or_add(keys)
         self.new = np.arange(known, len(self._index))
         if len(self.new):
             for column in self.columns.values():
                 column.grow(len(self._index))
-        return slots
+        return places
 
     def clean_up(self) -> None:
-        """Give back room; called between batches. Slots mean other keys afterwards."""
+        """Give back room; called between batches. Places mean other keys afterwards."""
 
     def close(self) -> None:
         """Release everything."""
@@ -217,9 +217,9 @@ class ColumnarState:
         rows = from_bytes(chunk.payload).slice(start, stop - start)
         if rows.num_rows == 0:
             return
-        slots = self.slots_of([rows.column(name) for name in self._key_names])
+        places = self.places_of([rows.column(name) for name in self._key_names])
         for name, column in self.columns.items():
-            column.restore(slots, rows.column(name))
+            column.restore(places, rows.column(name))
 
 
 def check_unchanged(declared: StateMetadata, stored: StateMetadata) -> None:
@@ -252,8 +252,8 @@ class _FrozenColumns(FrozenState):
     def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
         for part in self._keys.ordered(self.max_parallelism, ROWS_PER_CHUNK):
             if not part.are_none_of(key_groups):
-                slots = part.slots.astype(np.intp)
-                columns = [taken_at(slots) for taken_at in self._columns.values()]
+                places = part.places.astype(np.intp)
+                columns = [taken_at(places) for taken_at in self._columns.values()]
                 payload = to_bytes([*part.keys, *columns], self._names)
                 yield StateChunk(self.metadata[0].name, part.runs, payload)
 

@@ -19,18 +19,18 @@ class RowCodec:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._numbers = [place for place, field in enumerate(schema) if not field.nullable]
-        self._others = [place for place, field in enumerate(schema) if field.nullable]
-        kinds = [(f"f{place}", schema.field(place).type) for place in self._numbers]
+        self._numbers = [position for position, field in enumerate(schema) if not field.nullable]
+        self._others = [position for position, field in enumerate(schema) if field.nullable]
+        kinds = [(f"f{position}", schema.field(position).type) for position in self._numbers]
         self._dtype = np.dtype([(name, kind.to_pandas_dtype()) for name, kind in kinds])
 
     def encode(self, columns: Sequence[pa.Array[Any]]) -> list[bytes]:
         """The rows of the columns, of which there is at least one."""
         numbers = np.empty(len(columns[0]), self._dtype)
-        for place in self._numbers:
-            numbers[f"f{place}"] = columns[place].to_numpy(zero_copy_only=False)
+        for position in self._numbers:
+            numbers[f"f{position}"] = columns[position].to_numpy(zero_copy_only=False)
         raw, width = numbers.tobytes(), self._dtype.itemsize
-        rows = [raw[place * width : (place + 1) * width] for place in range(len(numbers))]
+        rows = [raw[position * width : (position + 1) * width] for position in range(len(numbers))]
         if not self._others:
             return rows
         others = zip(*(_plain(columns[p]).to_pylist() for p in self._others), strict=True)
@@ -44,13 +44,13 @@ class RowCodec:
             numbers: npt.NDArray[Any] = np.frombuffer(
                 b"".join([row[:width] for row in rows]), self._dtype
             )
-            for place in self._numbers:
-                decoded[place] = pa.array(numbers[f"f{place}"].copy())
+            for position in self._numbers:
+                decoded[position] = pa.array(numbers[f"f{position}"].copy())
         if self._others:
             values = zip(*[pickle.loads(row[width:]) for row in rows], strict=True)
-            for place, found in zip(self._others, values, strict=True):
-                decoded[place] = _column(found, self._schema.field(place).type)
-        return [decoded[place] for place in range(len(self._schema))]
+            for position, found in zip(self._others, values, strict=True):
+                decoded[position] = _column(found, self._schema.field(position).type)
+        return [decoded[position] for position in range(len(self._schema))]
 
 
 def _plain(column: pa.Array[Any]) -> pa.Array[Any]:

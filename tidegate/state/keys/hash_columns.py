@@ -95,14 +95,14 @@ def hash_values(values: Sequence[Any]) -> Hashes:
 def _hash_one_by_one(values: Sequence[Any]) -> Hashes:
     known: dict[Any, int] = {}
     hashes = np.empty(len(values), np.uint64)
-    for place, value in enumerate(values):
+    for position, value in enumerate(values):
         try:
             found = known.get(value)
         except TypeError:
             raise UnsupportedKey(value, f"a {type(value).__name__} is not hashable") from None
         if found is None:
             found = known[value] = stable_hash(value)
-        hashes[place] = found
+        hashes[position] = found
     return hashes
 
 
@@ -178,8 +178,8 @@ def _hash_floats(values: npt.NDArray[np.float64]) -> Hashes:
     bits = values.view(np.uint64) ^ np.uint64(FLOAT_SALT)
     hashes = splitmix64_column(np.where(integral, integers.view(np.uint64), bits))
     hashes[np.isnan(values)] = NAN_HASH
-    for place in np.flatnonzero(np.isfinite(values) & ~fits_signed).tolist():
-        hashes[place] = hash_float(float(values[place]))
+    for position in np.flatnonzero(np.isfinite(values) & ~fits_signed).tolist():
+        hashes[position] = hash_float(float(values[position]))
     return hashes
 
 

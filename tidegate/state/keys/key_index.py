@@ -1,4 +1,4 @@
-"""Keys of whole batches → dense slot numbers, under which columnar state is kept."""
+"""Keys of whole batches → dense place numbers, under which columnar state is kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.state.keys.hash_columns import Hashes, fold_hashes, hash_column
 from tidegate.state.keys.key_order import KeyOrder, OrderedKeys, in_parts
 from tidegate.state.keys.key_words import can_be_words, words_of, words_per_key
 from tidegate.state.keys.selection import KeyColumns, KeySchema
-from tidegate.state.keys.word_index import Slots, WordIndex
+from tidegate.state.keys.word_index import Places, WordIndex
 
 MOST_KEY_COLUMNS: Final = 4
 """Two 64-bit words hold the numbers of so many columns."""
@@ -32,11 +32,11 @@ class ColumnIndex:
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
         self._index = WordIndex(words_per_key(kind))
-        self._null_slot: int | None = None
+        self._null_place: int | None = None
         self._namesakes: dict[Any, int] = {}
         """Long keys whose words are those of another key; practically none, ever."""
         self.values = ColumnStore()
-        """The value of every slot."""
+        """The value of every place."""
 
     def __len__(self) -> int:
         return len(self._index)
@@ -45,8 +45,8 @@ class ColumnIndex:
     def nbytes(self) -> int:
         return self._index.nbytes + self.values.nbytes
 
-    def find_or_add(self, column: pa.Array[Any]) -> Slots:
-        """The slot of every value."""
+    def find_or_add(self, column: pa.Array[Any]) -> Places:
+        """The place of every value."""
         if isinstance(column, pa.DictionaryArray):
             return self._find_by_dictionary(column)
         if column.type != self._kind:
@@ -54,52 +54,52 @@ class ColumnIndex:
         if column.null_count == 0:
             return self._find_present(column)
         present = column.is_valid().to_numpy(zero_copy_only=False)
-        slots = np.empty(len(column), np.intp)
-        slots[present] = self._find_present(column.drop_null())
-        slots[~present] = self._slot_of_null()
-        return slots
+        places = np.empty(len(column), np.intp)
+        places[present] = self._find_present(column.drop_null())
+        places[~present] = self._place_of_null()
+        return places
 
-    def _find_by_dictionary(self, column: pa.DictionaryArray[Any, Any]) -> Slots:
+    def _find_by_dictionary(self, column: pa.DictionaryArray[Any, Any]) -> Places:
         """Look only for entries that occur; a dictionary may hold others."""
         absent = column.is_null().to_numpy(zero_copy_only=False)
         indices = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
         occurring = np.unique(indices[~absent])
-        slot_of_entry = np.zeros(max(len(column.dictionary), 1), np.intp)
+        place_of_entry = np.zeros(max(len(column.dictionary), 1), np.intp)
         entries = column.dictionary.take(occurring)
-        slot_of_entry[occurring] = self.find_or_add(entries)
-        slots = slot_of_entry.take(indices)
+        place_of_entry[occurring] = self.find_or_add(entries)
+        places = place_of_entry.take(indices)
         if column.null_count:
-            slots[absent] = self._slot_of_null()
-        return slots
+            places[absent] = self._place_of_null()
+        return places
 
-    def _slot_of_null(self) -> int:
-        if self._null_slot is None:
-            self._null_slot = self._index.reserve_slot()
+    def _place_of_null(self) -> int:
+        if self._null_place is None:
+            self._null_place = self._index.reserve_place()
             self.values.append(pa.array([None], self._kind))
-        return self._null_slot
+        return self._null_place
 
-    def _find_present(self, column: pa.Array[Any]) -> Slots:
+    def _find_present(self, column: pa.Array[Any]) -> Places:
         words, long_rows = words_of(column)
-        slots, new_rows = self._index.find_or_add(words)
+        places, new_rows = self._index.find_or_add(words)
         if len(new_rows):
             self.values.append(column.take(new_rows))
         if len(long_rows):
-            self._tell_namesakes_apart(column, slots, long_rows)
-        return slots
+            self._tell_namesakes_apart(column, places, long_rows)
+        return places
 
-    def _tell_namesakes_apart(self, column: pa.Array[Any], slots: Slots, rows: Slots) -> None:
-        """Correct the slots of keys that only look like the key of their slot."""
+    def _tell_namesakes_apart(self, column: pa.Array[Any], places: Places, rows: Places) -> None:
+        """Correct the places of keys that only look like the key of their place."""
         asked = column if len(rows) == len(column) else column.take(rows)
-        stored = self.values.take(slots[rows])
+        stored = self.values.take(places[rows])
         if stored.equals(asked):
             return
         differing = rows[pc.not_equal(stored, asked).to_numpy(zero_copy_only=False)]
         for row, key in zip(differing.tolist(), column.take(differing).to_pylist(), strict=True):
-            slot = self._namesakes.get(key)
-            if slot is None:
-                slot = self._namesakes[key] = self._index.reserve_slot()
+            place = self._namesakes.get(key)
+            if place is None:
+                place = self._namesakes[key] = self._index.reserve_place()
                 self.values.append(column.slice(row, 1))
-            slots[row] = slot
+            places[row] = place
 
 
 class KeyIndex:
@@ -129,31 +129,31 @@ class KeyIndex:
         own = 0 if self._pairs is None else self._pairs.nbytes + self._parts.nbytes
         return own + sum(column.nbytes for column in self._columns)
 
-    def find_or_add(self, columns: Sequence[pa.Array[Any]]) -> Slots:
-        """The slot of every row; new slots are those from the length before."""
+    def find_or_add(self, columns: Sequence[pa.Array[Any]]) -> Places:
+        """The place of every row; new places are those from the length before."""
         found = [
             index.find_or_add(column) for index, column in zip(self._columns, columns, strict=True)
         ]
         if self._pairs is None:
             return found[0]
         halves = np.zeros((len(found[0]), 2 * ((len(found) + 1) // 2)), np.uint32)
-        for place, slots in enumerate(found):
-            halves[:, place] = slots
-        slots, new_rows = self._pairs.find_or_add(halves.view(np.uint64))
+        for position, places in enumerate(found):
+            halves[:, position] = places
+        places, new_rows = self._pairs.find_or_add(halves.view(np.uint64))
         if len(new_rows):
             self._parts.append(halves[new_rows, : len(found)])
-        return slots
+        return places
 
     def keys(self) -> FrozenKeys:
-        """The key columns of all slots, as they are now."""
+        """The key columns of all places, as they are now."""
         stores = [column.values.chunks() for column in self._columns]
         parts = None if self._pairs is None else self._parts.rows()
         return FrozenKeys(stores, parts, self._is_tuple, self._order)
 
-    def only(self, slots: Slots) -> tuple[KeyIndex, Slots]:
-        """An index of the keys of some slots alone, and the new slot of each."""
+    def only(self, places: Places) -> tuple[KeyIndex, Places]:
+        """An index of the keys of some places alone, and the new place of each."""
         fewer = KeyIndex(self.schema.kinds, is_tuple=self._is_tuple)
-        return fewer, fewer.find_or_add(self.keys().take(slots)) if len(slots) else slots
+        return fewer, fewer.find_or_add(self.keys().take(places)) if len(places) else places
 
 
 class GrowingRows:
@@ -181,7 +181,7 @@ class GrowingRows:
 
 
 class FrozenKeys:
-    """The keys of the slots there were at one moment. May be read on another thread."""
+    """The keys of the places there were at one moment. May be read on another thread."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class FrozenKeys:
         )
 
     def hashes(self, start: int = 0) -> Hashes:
-        """The stable hash of the key of every slot from `start` on."""
+        """The stable hash of the key of every place from `start` on."""
         if start:
             columns = self.take(np.arange(start, len(self)))
             return KeyColumns(columns, self._is_tuple).hashes()
@@ -217,16 +217,16 @@ class FrozenKeys:
         ]
         if self._parts is None:
             return fold_hashes(hashed, len(hashed[0])) if self._is_tuple else hashed[0]
-        parts = [part.take(self._parts[:, place]) for place, part in enumerate(hashed)]
+        parts = [part.take(self._parts[:, position]) for position, part in enumerate(hashed)]
         return fold_hashes(parts, len(self._parts))
 
-    def take(self, slots: Slots) -> list[pa.Array[Any]]:
-        """The key columns of some slots, of which there is at least one."""
+    def take(self, places: Places) -> list[pa.Array[Any]]:
+        """The key columns of some places, of which there is at least one."""
         if self._parts is None:
-            return [take_from(self._stores[0], slots)]
+            return [take_from(self._stores[0], places)]
         return [
-            take_from(chunks, self._parts[slots, place].astype(np.intp))
-            for place, chunks in enumerate(self._stores)
+            take_from(chunks, self._parts[places, position].astype(np.intp))
+            for position, chunks in enumerate(self._stores)
         ]
 
 

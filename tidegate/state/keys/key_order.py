@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tidegate.state.keys.hash_columns import Hashes
 from tidegate.state.keys.key_groups import KeyGroupRange, key_groups_of
-from tidegate.state.keys.word_index import Slots
+from tidegate.state.keys.word_index import Places
 
 T = TypeVar("T")
 Groups = npt.NDArray[np.uint16]
@@ -21,16 +21,16 @@ Runs = tuple[tuple[int, int], ...]
 
 
 class OrderedKeys(NamedTuple, Generic[T]):
-    """Some slots in the order of their key groups."""
+    """Some places in the order of their key groups."""
 
-    slots: npt.NDArray[np.int32]
+    places: npt.NDArray[np.int32]
     runs: Runs
     keys: T
-    """The keys of these slots, as they are stored."""
+    """The keys of these places, as they are stored."""
 
     @property
     def groups(self) -> Groups:
-        """The key group of each slot."""
+        """The key group of each place."""
         numbers, counts = zip(*self.runs, strict=True)
         return np.repeat(np.array(numbers, np.uint16), counts)
 
@@ -67,7 +67,7 @@ class KeyOrder(Generic[T]):
     def parts(
         self, count: int, order: Callable[[int, int], Sequence[OrderedKeys[T]]]
     ) -> list[OrderedKeys[T]]:
-        """The first so many slots in parts; `order` makes those from a slot up to another."""
+        """The first so many places in parts; `order` makes those from a place up to another."""
         with self._lock:
             known = [segment for segment in self._segments if segment.stop <= count]
             is_latest = len(known) == len(self._segments)
@@ -86,20 +86,20 @@ def in_parts(
     start: int,
     max_parallelism: int,
     size: int,
-    stored: Callable[[Slots], T],
+    stored: Callable[[Places], T],
 ) -> list[OrderedKeys[T]]:
-    """Slots from `start` on, whose keys have these hashes, in the order of their key groups."""
+    """Places from `start` on, whose keys have these hashes, in the order of their key groups."""
     groups = key_groups_of(hashes, max_parallelism)
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
-    slots = order + start
+    places = order + start
     return [
         OrderedKeys(
-            slots[place : place + size].astype(np.int32),
-            runs_of(ordered[place : place + size]),
-            stored(slots[place : place + size]),
+            places[position : position + size].astype(np.int32),
+            runs_of(ordered[position : position + size]),
+            stored(places[position : position + size]),
         )
-        for place in range(0, len(slots), size)
+        for position in range(0, len(places), size)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Keys → numbers of the places where their state stands, for a batch at a time."""
+"""Keys → places, the numbers of the rows of their state, for a batch at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate.state.keys.key_bytes import NEVER_NAN, with_one_nan
 from tidegate.state.keys.key_index import FrozenKeys, KeyIndex
 from tidegate.state.keys.key_order import KeyOrder, OrderedKeys, in_parts
 from tidegate.state.keys.selection import KeyColumns, KeySchema
-from tidegate.state.keys.word_index import Slots
+from tidegate.state.keys.word_index import Places
 
 _PICKLED: Final = b"\x80"
 """How pickled keys begin; Arrow's streams never do."""
@@ -27,7 +27,7 @@ KEYS_PER_PART: Final = 8_192
 
 
 class KeySnapshot(ABC):
-    """The keys of the slots there were at one moment. May be read on another thread."""
+    """The keys of the places there were at one moment. May be read on another thread."""
 
     def __init__(self, order: KeyOrder[bytes]) -> None:
         self._order = order
@@ -36,7 +36,7 @@ class KeySnapshot(ABC):
     def __len__(self) -> int: ...
 
     def ordered(self, max_parallelism: int) -> list[OrderedKeys[bytes]]:
-        """All slots in the order of their key groups, in parts."""
+        """All places in the order of their key groups, in parts."""
         return self._order.parts(
             len(self),
             lambda start, stop: in_parts(
@@ -46,11 +46,11 @@ class KeySnapshot(ABC):
 
     @abstractmethod
     def hashes(self, start: int = 0) -> Hashes:
-        """The stable hash of the key of every slot from `start` on."""
+        """The stable hash of the key of every place from `start` on."""
 
     @abstractmethod
-    def stored(self, slots: Slots) -> bytes:
-        """The keys of some slots, of which there is at least one, for `loaded_keys`."""
+    def stored(self, places: Places) -> bytes:
+        """The keys of some places, of which there is at least one, for `loaded_keys`."""
 
 
 class ObjectKeys:
@@ -58,49 +58,49 @@ class ObjectKeys:
 
     def __init__(self, keys: Sequence[Any] = ()) -> None:
         self._keys = list(map(with_one_nan, keys))
-        self._slots = {key: slot for slot, key in enumerate(self._keys)}
+        self._places = {key: place for place, key in enumerate(self._keys)}
         self._order: KeyOrder[bytes] = KeyOrder()
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def find_or_add(self, keys: Sequence[Any]) -> list[int]:
-        """The slot of every key."""
-        found: list[Any] = list(map(self._slots.get, keys))
+        """The place of every key."""
+        found: list[Any] = list(map(self._places.get, keys))
         if None not in found:
             return found
         if NEVER_NAN.issuperset(map(type, keys)):
             return self._add_all(keys, found)
-        for place, slot in enumerate(found):
-            if slot is None:
-                found[place] = self._add(keys[place])
+        for position, place in enumerate(found):
+            if place is None:
+                found[position] = self._add(keys[position])
         return found
 
     def _add_all(self, keys: Sequence[Any], found: list[Any]) -> list[int]:
-        """Add those that were not found; the slots of all."""
+        """Add those that were not found; the places of all."""
         are_all_new = found.count(None) == len(found)
         missing = keys if are_all_new else compress(keys, map(is_, found, repeat(None)))
         new = dict.fromkeys(missing)
         first = len(self._keys)
-        self._slots.update(zip(new, count(first), strict=False))
+        self._places.update(zip(new, count(first), strict=False))
         self._keys += new
         if are_all_new and len(new) == len(found):
             return list(range(first, first + len(found)))
-        return list(map(self._slots.__getitem__, keys))
+        return list(map(self._places.__getitem__, keys))
 
     def _add(self, key: Any) -> int:
         key = with_one_nan(key)
-        slot = self._slots.setdefault(key, len(self._keys))
-        if slot == len(self._keys):
+        place = self._places.setdefault(key, len(self._keys))
+        if place == len(self._keys):
             self._keys.append(key)
-        return slot
+        return place
 
     def values(self) -> list[Any]:
-        """All keys, in the order of their slots."""
+        """All keys, in the order of their places."""
         return self._keys.copy()
 
     def tail(self, start: int) -> tuple[list[Any], Hashes]:
-        """The keys from a slot on, of which there is at least one, and their stable hashes."""
+        """The keys from a place on, of which there is at least one, and their stable hashes."""
         keys = self._keys[start:]
         return keys, hash_values(keys)
 
@@ -108,10 +108,10 @@ class ObjectKeys:
         """The keys there are now."""
         return _FrozenObjectKeys(self._keys, self._order)
 
-    def only(self, slots: Slots) -> tuple[ObjectKeys, Slots]:
-        """The keys of some slots numbered anew, and the new slot of each."""
+    def only(self, places: Places) -> tuple[ObjectKeys, Places]:
+        """The keys of some places numbered anew, and the new place of each."""
         keys = self._keys
-        return ObjectKeys([keys[slot] for slot in slots.tolist()]), np.arange(len(slots))
+        return ObjectKeys([keys[place] for place in places.tolist()]), np.arange(len(places))
 
 
 class _FrozenObjectKeys(KeySnapshot):
@@ -130,9 +130,9 @@ class _FrozenObjectKeys(KeySnapshot):
         pieces = [hash_values(self._keys[s:t]) for s, t in zip(starts, stops, strict=False)]
         return np.concatenate([np.empty(0, np.uint64), *pieces])
 
-    def stored(self, slots: Slots) -> bytes:
+    def stored(self, places: Places) -> bytes:
         keys = self._keys
-        return pickled_keys([keys[slot] for slot in slots.tolist()])
+        return pickled_keys([keys[place] for place in places.tolist()])
 
 
 class ColumnKeys:
@@ -155,9 +155,9 @@ class ColumnKeys:
         return self.schema == KeySchema(tuple(keys.kinds), keys.is_tuple)
 
     def find_or_add(self, keys: KeyColumns) -> list[int]:
-        """The slot of every row."""
-        slots: list[int] = self._index.find_or_add(keys.columns).tolist()
-        return slots
+        """The place of every row."""
+        places: list[int] = self._index.find_or_add(keys.columns).tolist()
+        return places
 
     def values(self) -> list[Any]:
         if not len(self):
@@ -176,9 +176,9 @@ class ColumnKeys:
     def freeze(self) -> KeySnapshot:
         return _FrozenColumnKeys(self._index.keys(), self._is_tuple, self._order)
 
-    def only(self, slots: Slots) -> tuple[ColumnKeys, Slots]:
+    def only(self, places: Places) -> tuple[ColumnKeys, Places]:
         fewer = ColumnKeys(self.schema.kinds, is_tuple=self._is_tuple)
-        fewer._index, places = self._index.only(slots)
+        fewer._index, places = self._index.only(places)
         return fewer, places
 
 
@@ -194,13 +194,13 @@ class _FrozenColumnKeys(KeySnapshot):
     def hashes(self, start: int = 0) -> Hashes:
         return self._keys.hashes(start)
 
-    def stored(self, slots: Slots) -> bytes:
-        return stored_columns(KeyColumns(self._keys.take(slots), self._is_tuple))
+    def stored(self, places: Places) -> bytes:
+        return stored_columns(KeyColumns(self._keys.take(places), self._is_tuple))
 
 
 def stored_columns(keys: KeyColumns) -> bytes:
     """Keys that are columns, for `loaded_keys`."""
-    parts = [f"part{place}" for place in range(len(keys.columns))]
+    parts = [f"part{position}" for position in range(len(keys.columns))]
     return to_bytes(keys.columns, parts if keys.is_tuple else ["key"])
 
 

@@ -98,8 +98,8 @@ class KeySelection:
         if self.columns is None or batch.format is None:
             return None
         is_tuple = isinstance(self.columns, tuple)
-        places = self.columns if isinstance(self.columns, tuple) else (self.columns,)
-        columns = [batch.columns.column(place) for place in places]
+        positions = self.columns if isinstance(self.columns, tuple) else (self.columns,)
+        columns = [batch.columns.column(position) for position in positions]
         return None if any(map(_is_nested, columns)) else KeyColumns(columns, is_tuple)
 
     def values(self, batch: Batch) -> list[Any]:

@@ -166,9 +166,9 @@ def _plain_function(selector: Any) -> FunctionType | None:
 
 
 def _record_argument(selector: Any, function: FunctionType) -> str | None:
-    place = 0 if selector is function else 1
+    position = 0 if selector is function else 1
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    return names[place] if len(names) > place else None
+    return names[position] if len(names) > position else None
 
 
 class _Taken:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 Words = npt.NDArray[np.uint64]
 """Keys as rows of one or two 64-bit words."""
-Slots = npt.NDArray[np.intp]
+Places = npt.NDArray[np.intp]
 
 _FIRST_CELLS: Final = 1 << 10
 _CELLS_PER_KEY: Final = 4
@@ -43,24 +43,24 @@ class WordIndex:
     def nbytes(self) -> int:
         return self._words.nbytes + self._cells.nbytes
 
-    def reserve_slot(self) -> int:
+    def reserve_place(self) -> int:
         """A number that no key will get."""
         self._append(np.zeros((1, self._width), np.uint64))
         return self._size - 1
 
-    def find_or_add(self, words: Words) -> tuple[Slots, Slots]:
-        """The slot of every row, and the rows that were new, in the order of their slots."""
+    def find_or_add(self, words: Words) -> tuple[Places, Places]:
+        """The place of every row, and the rows that were new, in the order of their places."""
         cells = self._home(words)
-        slots = self._cells.take(cells).astype(np.intp)
-        pending = self._mismatches(slots, words)
+        places = self._cells.take(cells).astype(np.intp)
+        pending = self._mismatches(places, words)
         if not len(pending):
-            return slots, pending
-        return slots, self._search(words, slots, cells, pending)
+            return places, pending
+        return places, self._search(words, places, cells, pending)
 
-    def _search(self, words: Words, slots: Slots, cells: Slots, rows: Slots) -> Slots:
+    def _search(self, words: Words, places: Places, cells: Places, rows: Places) -> Places:
         """Find or add `rows`, which are not at the `cells` looked at so far."""
-        added: list[Slots] = []
-        words, cells, found = self._take(words, rows), cells.take(rows), slots.take(rows)
+        added: list[Places] = []
+        words, cells, found = self._take(words, rows), cells.take(rows), places.take(rows)
         while True:
             at_empty = found == _EMPTY
             cells = (cells + ~at_empty) & (len(self._cells) - 1)
@@ -70,14 +70,14 @@ class WordIndex:
                 if self._add(self._take(words, winners), cells.take(winners)):
                     cells = self._home(words)
             found = self._cells.take(cells).astype(np.intp)
-            slots[rows] = found
+            places[rows] = found
             left = self._mismatches(found, words)
             if not len(left):
                 return np.concatenate(added or [_NO_ROWS])
             rows, words = rows.take(left), self._take(words, left)
             cells, found = cells.take(left), found.take(left)
 
-    def _claim(self, rows: Slots, cells: Slots) -> Slots:
+    def _claim(self, rows: Places, cells: Places) -> Places:
         """One row for each empty cell that is wanted: the first, for the last writer wins."""
         wanted = cells[rows]
         ballot = np.arange(len(rows), dtype=np.int32)
@@ -85,8 +85,8 @@ class WordIndex:
         chosen = self._cells[wanted] == ballot
         return np.compress(chosen, rows)
 
-    def _add(self, words: Words, cells: Slots) -> bool:
-        """Give new keys their slots at these cells; True where all cells were dealt anew."""
+    def _add(self, words: Words, cells: Places) -> bool:
+        """Give new keys their places at these cells; True where all cells were dealt anew."""
         self._cells[cells] = np.arange(self._size, self._size + len(words), dtype=np.int32)
         self._append(words)
         if self._size * _CELLS_PER_KEY <= len(self._cells):
@@ -106,15 +106,15 @@ class WordIndex:
     def _deal(self, keys: int) -> None:
         """Make more cells and put all keys into them."""
         self._cells = np.full(1 << (keys * _CELLS_PER_KEY * 2 - 1).bit_length(), _EMPTY, np.int32)
-        slots = np.arange(self._size, dtype=np.intp)
+        places = np.arange(self._size, dtype=np.intp)
         cells = self._home(self._words[: self._size])
-        while len(slots):
+        while len(places):
             free = self._cells.take(cells) == _EMPTY
-            self._cells[cells[free]] = slots[free]
-            left = self._cells.take(cells) != slots
-            slots, cells = slots[left], (cells[left] + 1) & (len(self._cells) - 1)
+            self._cells[cells[free]] = places[free]
+            left = self._cells.take(cells) != places
+            places, cells = places[left], (cells[left] + 1) & (len(self._cells) - 1)
 
-    def _home(self, words: Words) -> Slots:
+    def _home(self, words: Words) -> Places:
         """The cell at which a key is looked for first."""
         mixed = words[:, 0] * self._factors[0]
         if self._width == 2:
@@ -125,15 +125,15 @@ class WordIndex:
         mixed >>= np.uint64(64 - (len(self._cells) - 1).bit_length())
         return mixed.view(np.intp)
 
-    def _mismatches(self, slots: Slots, words: Words) -> Slots:
-        """The rows whose slot holds another key, or none."""
-        wrong = self._take(self._words, slots) != words
-        missed = slots == _EMPTY
+    def _mismatches(self, places: Places, words: Words) -> Places:
+        """The rows whose place holds another key, or none."""
+        wrong = self._take(self._words, places) != words
+        missed = places == _EMPTY
         for column in range(self._width):
             missed |= wrong[:, column]
         return np.flatnonzero(missed)
 
-    def _take(self, words: Words, rows: Slots) -> Words:
+    def _take(self, words: Words, rows: Places) -> Words:
         """Some rows; any row at all where a number is negative."""
         whole = words.view(_WHOLE_ROW[self._width]).ravel()
         taken: Words = whole.take(rows, mode="clip").view(np.uint64)

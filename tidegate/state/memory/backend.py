@@ -22,15 +22,15 @@ from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.key_rows import KeySnapshot, ObjectKeys
 from tidegate.state.keys.selection import KeyColumns
 from tidegate.state.memory.expiring_handles import Lifetime
-from tidegate.state.memory.row_backend import EVENT_TIMERS, PROCESSING_TIMERS, SlotBackend
-from tidegate.state.memory.tables import StateTable, filled_slots
+from tidegate.state.memory.row_backend import EVENT_TIMERS, PROCESSING_TIMERS, TableBackend
+from tidegate.state.memory.tables import StateTable, filled_places
 from tidegate.state.timers import Timer, TimerQueue
 
-_FEW_SLOTS: Final = 1 << 12
+_FEW_PLACES: Final = 1 << 12
 """So many keys may stay numbered although they hold nothing any more."""
 
 
-class HashMapBackend(SlotBackend):
+class HashMapBackend(TableBackend):
     """All keys and values in memory. Key groups are computed only when a snapshot is read."""
 
     def __init__(
@@ -42,22 +42,22 @@ class HashMapBackend(SlotBackend):
             EVENT_TIMERS: self.event_timers,
         }
         self._swept: dict[str, _Sweep] = {}
-        self._roomy = _FEW_SLOTS
+        self._roomy = _FEW_PLACES
 
     def _new_table(self, metadata: StateMetadata) -> StateTable:
-        return StateTable(metadata, self._slots())
+        return StateTable(metadata, self._places())
 
     def _convert(self, table: StateTable, conversion: Conversion) -> None:
-        for slot, value in enumerate(table.values):
+        for place, value in enumerate(table.values):
             if value is not None:
-                table.values[slot] = conversion(table.owned(slot, value))
+                table.values[place] = conversion(table.owned(place, value))
 
     def keys(self, state: str) -> Iterable[Any]:
         table = self._tables.get(state)
         if table is None or self._keys is None:
             return []
         keys = self._keys.values()
-        return [keys[slot] for slot in filled_slots(table.values).tolist()]
+        return [keys[place] for place in filled_places(table.values).tolist()]
 
     def freeze(self) -> FrozenState:
         parts: list[FrozenTable | FrozenTimers] = [
@@ -111,37 +111,37 @@ class HashMapBackend(SlotBackend):
             lifetime = self._lifetime(table)
             if lifetime is not None and lifetime.cleanup_size:
                 self._sweep(table, lifetime, records * lifetime.cleanup_size)
-        # Slots of outstanding snapshots must go on meaning the same keys.
-        if self._slots() > self._roomy and not any(t.frozen for t in self._tables.values()):
-            self._forget_empty_slots()
+        # Places of outstanding snapshots must go on meaning the same keys.
+        if self._places() > self._roomy and not any(t.frozen for t in self._tables.values()):
+            self._forget_empty_places()
 
-    def _sweep(self, table: StateTable, lifetime: Lifetime, slots: int) -> None:
-        """Remove what has expired from some slots; the next call goes on where this one stops."""
+    def _sweep(self, table: StateTable, lifetime: Lifetime, places: int) -> None:
+        """Remove what has expired from some places; the next call goes on where this one stops."""
         now = lifetime.now()
         sweep = self._swept.setdefault(table.metadata.name, _Sweep())
-        if sweep.next_slot >= len(table.values):
+        if sweep.next_place >= len(table.values):
             # Values expire as time goes by: looking at all of them more often finds no more.
             if now < sweep.next_start:
                 return
-            sweep.next_slot = 0
-        if sweep.next_slot == 0:
+            sweep.next_place = 0
+        if sweep.next_place == 0:
             sweep.next_start = now + lifetime.milliseconds // 4
-        start, stop = sweep.next_slot, min(sweep.next_slot + slots, len(table.values))
-        for slot, stored in enumerate(table.values[start:stop], start):
+        start, stop = sweep.next_place, min(sweep.next_place + places, len(table.values))
+        for place, stored in enumerate(table.values[start:stop], start):
             if stored is not None and lifetime.living(stored, now) is None:
-                table.values[slot] = None
-        sweep.next_slot = stop
+                table.values[place] = None
+        sweep.next_place = stop
 
-    def _forget_empty_slots(self) -> None:
+    def _forget_empty_places(self) -> None:
         """Number the keys that hold something anew, if they are less than half of all."""
         assert self._keys is not None
         timers = (timer.place for queue in self._timers.values() for timer in queue.timers())
         in_use = np.zeros(len(self._keys), np.bool_)
         in_use[np.fromiter(timers, np.intp)] = True
         for table in self._tables.values():
-            in_use[filled_slots(table.values)] = True
+            in_use[filled_places(table.values)] = True
         old = np.flatnonzero(in_use)
-        self._roomy = max(2 * len(old), _FEW_SLOTS)
+        self._roomy = max(2 * len(old), _FEW_PLACES)
         if 2 * len(old) > len(in_use):
             return
         self._keys, new = self._keys.only(old)
@@ -158,7 +158,7 @@ class HashMapBackend(SlotBackend):
 class _Sweep:
     """How far the removal of expired values has come."""
 
-    next_slot: int = 0
+    next_place: int = 0
     next_start: int = 0
     """When, in milliseconds since the epoch, it may begin anew."""
 
@@ -189,7 +189,7 @@ class FrozenTable:
 
 
 class FrozenTimers:
-    """The times of the timers of one clock, at the slots of their keys."""
+    """The times of the timers of one clock, at the places of their keys."""
 
     def __init__(self, name: str, timers: TimerQueue) -> None:
         self.metadata = StateMetadata(name, "timers")
@@ -198,9 +198,9 @@ class FrozenTimers:
     def chunks(
         self, keys: KeySnapshot, max_parallelism: int, key_groups: KeyGroupRange | None
     ) -> Iterator[StateChunk]:
-        slots = np.array([timer.place for timer in self._timers], np.intp)
+        places = np.array([timer.place for timer in self._timers], np.intp)
         times = [timer.timestamp for timer in self._timers]
-        return timer_chunks(self.metadata.name, keys, slots, times, max_parallelism, key_groups)
+        return timer_chunks(self.metadata.name, keys, places, times, max_parallelism, key_groups)
 
     def release(self) -> None:
         """Nothing is shared."""

@@ -23,7 +23,7 @@ from tidegate.types.privacy import ATOMIC
 
 
 class PlaceHolder(Protocol):
-    """Knows the slot of the key that all handles mean, and how objects become private."""
+    """Knows the place of the key that all handles mean, and how objects become private."""
 
     place: int
     private: Callable[[Any], Any]

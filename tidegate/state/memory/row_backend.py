@@ -1,4 +1,4 @@
-"""Keyed state in lists by the slots of the keys: what the backends share."""
+"""Keyed state in lists by the places of the keys: what the backends share."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ PROCESSING_TIMERS: Final = "_timers/processing-time"
 EVENT_TIMERS: Final = "_timers/event-time"
 
 
-class SlotBackend(KeyedStateBackend):
-    """A list for each state, by the slots of the keys.
+class TableBackend(KeyedStateBackend):
+    """A list for each state, by the places of the keys.
 
     Keys that are columns of a typed stream are found by an index over whole columns, all others
     by a dict.
@@ -95,7 +95,7 @@ class SlotBackend(KeyedStateBackend):
 
     def _grown(self, places: list[int]) -> list[int]:
         for table in self._tables.values():
-            table.grow(self._slots())
+            table.grow(self._places())
         return places
 
     def value_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
@@ -149,7 +149,7 @@ class SlotBackend(KeyedStateBackend):
 
     @abstractmethod
     def _new_table(self, metadata: StateMetadata) -> StateTable:
-        """A table with a place for every slot there is."""
+        """A table with a place for every place there is."""
 
     @abstractmethod
     def _convert(self, table: StateTable, conversion: Conversion) -> None:
@@ -173,7 +173,7 @@ class SlotBackend(KeyedStateBackend):
     def _known(self, stored: StateMetadata) -> StateMetadata:
         """What is known of a state that nobody has declared yet: by default what is stored."""
 
-    def _slots(self) -> int:
+    def _places(self) -> int:
         return 0 if self._keys is None else len(self._keys)
 
     def _lifetime(self, table: StateTable) -> Lifetime | None:

@@ -1,4 +1,4 @@
-"""One keyed state in memory: a list by slot, and the snapshots that still share its values."""
+"""One keyed state in memory: a list by place, and the snapshots that still share its values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tidegate.state.backend import StateMetadata
-from tidegate.state.keys.word_index import Slots
+from tidegate.state.keys.word_index import Places
 from tidegate.state.ttl import StateTtlConfig
 from tidegate.types.privacy import private_copy
 
@@ -24,30 +24,30 @@ class StateTable:
 
     __slots__ = ("frozen", "metadata", "ttl", "values")
 
-    def __init__(self, metadata: StateMetadata, slots: int = 0) -> None:
+    def __init__(self, metadata: StateMetadata, places: int = 0) -> None:
         self.metadata = metadata
         self.ttl: StateTtlConfig | None = None
-        self.values: list[Any] = [None] * slots
-        """By slot. The list itself is never replaced."""
+        self.values: list[Any] = [None] * places
+        """By place. The list itself is never replaced."""
         self.frozen: tuple[list[Any], ...] = ()
 
-    def grow(self, slots: int) -> None:
-        """There are so many slots now."""
-        self.values.extend([None] * (slots - len(self.values)))
+    def grow(self, places: int) -> None:
+        """There are so many places now."""
+        self.values.extend([None] * (places - len(self.values)))
 
-    def owned(self, slot: int, value: Any) -> Any:
-        """The live value of a slot, unshared."""
+    def owned(self, place: int, value: Any) -> Any:
+        """The live value of a place, unshared."""
         for values in self.frozen:
-            if value is not None and slot < len(values) and values[slot] is value:
-                value = self.values[slot] = private_copy(value)
+            if value is not None and place < len(values) and values[place] is value:
+                value = self.values[place] = private_copy(value)
         return value
 
-    def renumber(self, old: Slots, new: Slots) -> None:
-        """Move what stands at the old slots to the new ones; there are no others any more."""
-        kept = [self.values[slot] for slot in old.tolist()]
+    def renumber(self, old: Places, new: Places) -> None:
+        """Move what stands at the old places to the new ones; there are no others any more."""
+        kept = [self.values[place] for place in old.tolist()]
         self.values[:] = [None] * len(kept)
-        for slot, value in zip(new.tolist(), kept, strict=True):
-            self.values[slot] = value
+        for place, value in zip(new.tolist(), kept, strict=True):
+            self.values[place] = value
 
     def freeze(self) -> list[Any]:
         """The values as they are now."""
@@ -62,8 +62,8 @@ class StateTable:
             self.frozen = tuple(shared for shared in self.frozen if shared is not values)
 
 
-def filled_slots(values: list[Any]) -> Slots:
-    """The slots that hold something."""
+def filled_places(values: list[Any]) -> Places:
+    """The places that hold something."""
     if None not in values:
         return np.arange(len(values))
-    return np.array([slot for slot, value in enumerate(values) if value is not None], np.intp)
+    return np.array([place for place, value in enumerate(values) if value is not None], np.intp)

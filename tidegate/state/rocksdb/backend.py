@@ -21,7 +21,7 @@ from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.key_rows import ColumnKeys
 from tidegate.state.keys.selection import KeyColumns, KeySchema
 from tidegate.state.memory.expiring_handles import Lifetime
-from tidegate.state.memory.row_backend import EVENT_TIMERS, PROCESSING_TIMERS, SlotBackend
+from tidegate.state.memory.row_backend import EVENT_TIMERS, PROCESSING_TIMERS, TableBackend
 from tidegate.state.memory.tables import StateTable
 from tidegate.state.rocksdb.entries import (
     bounds_of,
@@ -57,17 +57,17 @@ _TIMERS: Final = (
 _TIMERS_AT_ONCE: Final = 50_000
 _RECORDS_BETWEEN_ESTIMATES: Final = 10_000
 _SAMPLE: Final = 64
-_SLOT_BYTES: Final = 300
+_PLACE_BYTES: Final = 300
 """What a key in memory takes beside its values: index, stem, lists."""
 _VALUE_BYTES: Final = 48
-_FEWEST_SLOTS: Final = 1_000
+_FEWEST_PLACES: Final = 1_000
 
 
-class RocksDBBackend(SlotBackend):
+class RocksDBBackend(TableBackend):
     """All entries in a database; those of keys that were used lately in lists in memory as well.
 
     The keys of a batch that are not in memory are read at once. What was handed out counts as
-    changed, and is written when a snapshot is taken or slots are given back.
+    changed, and is written when a snapshot is taken or places are given back.
     """
 
     def __init__(
@@ -93,15 +93,15 @@ class RocksDBBackend(SlotBackend):
         self._records = 0
 
     def places_of(self, keys: Sequence[Any], columns: KeyColumns | None = None) -> list[int]:
-        known = self._slots()
+        known = self._places()
         places = super().places_of(keys, columns)
-        if self._slots() > known:
+        if self._places() > known:
             self._load(known)
         self._set.touch(places)
         return places
 
     def _load(self, known: int) -> None:
-        """Read what the database holds of the keys from this slot on."""
+        """Read what the database holds of the keys from this place on."""
         assert self._keys is not None
         keys, hashes = self._keys.tail(known)
         stems = stems_of(keys, hashes, self.max_parallelism)
@@ -114,9 +114,9 @@ class RocksDBBackend(SlotBackend):
         if metadata.name not in self._numbers():
             self._states.append(metadata)
         number = self._numbers()[metadata.name]
-        table = StoredTable(self._states[number], self._slots(), number)
+        table = StoredTable(self._states[number], self._places(), number)
         self._stored_tables[metadata.name] = table
-        if self._store.has_entries and self._slots():
+        if self._store.has_entries and self._places():
             stems = self._set.stems
             table.load(0, self._store.get_many([stem + table.suffix for stem in stems]))
         return table
@@ -126,7 +126,7 @@ class RocksDBBackend(SlotBackend):
         self._write_back()
         self._states[self._numbers()[table.metadata.name]] = table.metadata
         self._rewrite(table.suffix, conversion)
-        table.values[:] = table.stored[:] = [None] * self._slots()
+        table.values[:] = table.stored[:] = [None] * self._places()
         table.load(0, self._store.get_many([stem + table.suffix for stem in self._set.stems]))
 
     def _rewrite(self, suffix: bytes, conversion: Conversion) -> None:
@@ -271,28 +271,28 @@ class RocksDBBackend(SlotBackend):
             }
             if lifetimes:
                 self._sweep.go_on(lifetimes, records)
-        if self._records >= _RECORDS_BETWEEN_ESTIMATES and self._slots() > _FEWEST_SLOTS:
+        if self._records >= _RECORDS_BETWEEN_ESTIMATES and self._places() > _FEWEST_PLACES:
             self._records = 0
-            room = self._budget // self._bytes_per_slot()
+            room = self._budget // self._bytes_per_place()
             # As long as a snapshot is being written it is worth while to wait a little.
-            if self._slots() > (room if self._series.is_settled else 2 * room):
-                self.shrink(max(room // 2, _FEWEST_SLOTS))
+            if self._places() > (room if self._series.is_settled else 2 * room):
+                self.shrink(max(room // 2, _FEWEST_PLACES))
 
-    def _bytes_per_slot(self) -> int:
+    def _bytes_per_place(self) -> int:
         """By a sample of the values in memory."""
-        chosen = random.sample(range(self._slots()), min(_SAMPLE, self._slots()))
+        chosen = random.sample(range(self._places()), min(_SAMPLE, self._places()))
         total = 0
         for table in self._stored_tables.values():
-            values = [value for slot in chosen if (value := table.values[slot]) is not None]
+            values = [value for place in chosen if (value := table.values[place]) is not None]
             total += sum(map(_estimated_bytes, values))
-        return _SLOT_BYTES + total // len(chosen)
+        return _PLACE_BYTES + total // len(chosen)
 
-    def shrink(self, slots: int) -> None:
+    def shrink(self, places: int) -> None:
         """Keep no more than so many keys in memory, those that were used last."""
-        if slots >= self._slots() or self._keys is None:
+        if places >= self._places() or self._keys is None:
             return
         self._write_back()
-        old = self._set.latest(slots)
+        old = self._set.latest(places)
         self._keys, new = self._keys.only(old)
         self._set.keep(old, new)
         for table in self._tables.values():

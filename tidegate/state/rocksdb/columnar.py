@@ -26,7 +26,7 @@ from tidegate.state.columns import from_bytes
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.key_index import KeyIndex
 from tidegate.state.keys.selection import KeyColumns
-from tidegate.state.keys.word_index import Slots
+from tidegate.state.keys.word_index import Places
 from tidegate.state.rocksdb.entries import head_of, payload_of, state_suffix, stems_of
 from tidegate.state.rocksdb.files import NATIVE_FORM, DatabaseFacts
 from tidegate.state.rocksdb.restore import CopiedDatabase, copied_rows, to_take_over
@@ -36,9 +36,9 @@ from tidegate.state.rocksdb.working_set import WorkingSet
 
 _SUFFIX: Final = state_suffix(0)
 _ROWS_AT_ONCE: Final = 8_192
-_SLOT_BYTES: Final = 200
+_PLACE_BYTES: Final = 200
 """What a key in memory takes beside index and columns: its stem and the lists it is in."""
-_FEWEST_SLOTS: Final = 1_000
+_FEWEST_PLACES: Final = 1_000
 
 
 class RocksDBColumnarState(ColumnarState):
@@ -65,17 +65,17 @@ class RocksDBColumnarState(ColumnarState):
         )
         self._codec = RowCodec(self._rows)
 
-    def slots_of(self, keys: Sequence[pa.Array[Any]]) -> Slots:
+    def places_of(self, keys: Sequence[pa.Array[Any]]) -> Places:
         known = len(self)
-        slots = super().slots_of(keys)
+        places = super().places_of(keys)
         self.loaded = self.new[:0]
         if len(self) > known:
             self._load(known)
-        self._set.touch(slots)
-        return slots
+        self._set.touch(places)
+        return places
 
     def _load(self, known: int) -> None:
-        """Read the rows of the keys from this slot on, as far as there are any."""
+        """Read the rows of the keys from this place on, as far as there are any."""
         schema = self._index.schema
         columns = self._index.keys().take(np.arange(known, len(self)))
         keys = KeyColumns(columns, schema.is_tuple)
@@ -140,19 +140,19 @@ class RocksDBColumnarState(ColumnarState):
 
     def clean_up(self) -> None:
         self._set.end_batch()
-        if len(self) > _FEWEST_SLOTS:
-            room = self._budget // (_SLOT_BYTES + self.nbytes // len(self))
+        if len(self) > _FEWEST_PLACES:
+            room = self._budget // (_PLACE_BYTES + self.nbytes // len(self))
             # As long as a snapshot is being written it is worth while to wait a little.
             if len(self) > (room if self._series.is_settled else 2 * room):
-                self.shrink(max(room // 2, _FEWEST_SLOTS))
+                self.shrink(max(room // 2, _FEWEST_PLACES))
 
-    def shrink(self, slots: int) -> None:
+    def shrink(self, places: int) -> None:
         """Keep no more than so many keys in memory, those that were used last."""
-        if slots >= len(self):
+        if places >= len(self):
             return
         self._series.settle()
         self._series.write(self._unwritten())
-        old = self._set.latest(slots)
+        old = self._set.latest(places)
         self._index, new = self._index.only(old)
         self._set.keep(old, new)
         for column in self.columns.values():
@@ -163,7 +163,7 @@ class RocksDBColumnarState(ColumnarState):
 
 
 class UnwrittenRows(Unwritten):
-    """The rows of the slots that have changed."""
+    """The rows of the places that have changed."""
 
     def __init__(
         self, columns: Sequence[FrozenColumn], codec: RowCodec, working_set: WorkingSet
@@ -172,16 +172,16 @@ class UnwrittenRows(Unwritten):
         self._codec = codec
         self._set = working_set
         self._entries = working_set.stems, working_set.heads
-        self._slots = working_set.changed()
+        self._places = working_set.changed()
         working_set.mark_written()
 
     def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
         stems, heads = self._entries
-        for start in range(0, len(self._slots), _ROWS_AT_ONCE):
-            slots = self._slots[start : start + _ROWS_AT_ONCE]
-            rows = self._codec.encode([taken_at(slots) for taken_at in self._columns])
-            for slot, row in zip(slots.tolist(), rows, strict=True):
-                yield stems[slot] + _SUFFIX, heads[slot] + row
+        for start in range(0, len(self._places), _ROWS_AT_ONCE):
+            places = self._places[start : start + _ROWS_AT_ONCE]
+            rows = self._codec.encode([taken_at(places) for taken_at in self._columns])
+            for place, row in zip(places.tolist(), rows, strict=True):
+                yield stems[place] + _SUFFIX, heads[place] + row
 
     def undo(self) -> None:
-        self._set.mark_changed(self._slots.tolist())
+        self._set.mark_changed(self._places.tolist())

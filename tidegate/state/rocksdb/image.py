@@ -101,5 +101,5 @@ class _Gathered:
         keys, rows = self._facts.keys, self._facts.rows
         assert keys is not None and rows is not None, "a columnar state has both"
         columns: list[pa.Array[Any]] = keys.columns(self._keys).columns
-        names = [f"key{place}" for place in range(len(columns))]
+        names = [f"key{position}" for position in range(len(columns))]
         return to_bytes([*columns, *RowCodec(rows).decode(self._payloads)], [*names, *rows.names])

@@ -10,7 +10,7 @@ from tidegate.core.clock import Clock
 from tidegate.core.errors import StateMisuse, shorten
 from tidegate.state.backend import StateMetadata
 from tidegate.state.keys.hash_columns import hash_values
-from tidegate.state.keys.word_index import Slots
+from tidegate.state.keys.word_index import Places
 from tidegate.state.memory.expiring_handles import Lifetime
 from tidegate.state.memory.tables import StateTable
 from tidegate.state.rocksdb.entries import (
@@ -34,60 +34,60 @@ class StoredTable(StateTable):
 
     __slots__ = ("stored", "suffix")
 
-    def __init__(self, metadata: StateMetadata, slots: int, number: int) -> None:
-        super().__init__(metadata, slots)
+    def __init__(self, metadata: StateMetadata, places: int, number: int) -> None:
+        super().__init__(metadata, places)
         self.suffix = state_suffix(number)
-        self.stored: list[Any] = [None] * slots
-        """By slot: the value that was written or read last. Only what cannot change counts."""
+        self.stored: list[Any] = [None] * places
+        """By place: the value that was written or read last. Only what cannot change counts."""
 
-    def grow(self, slots: int) -> None:
-        super().grow(slots)
-        self.stored.extend([None] * (slots - len(self.stored)))
+    def grow(self, places: int) -> None:
+        super().grow(places)
+        self.stored.extend([None] * (places - len(self.stored)))
 
     def load(self, start: int, entries: Sequence[bytes | None]) -> None:
-        """Take what the database holds for the slots from `start` on."""
-        for slot, content in enumerate(entries, start):
+        """Take what the database holds for the places from `start` on."""
+        for place, content in enumerate(entries, start):
             if content is not None:
-                self.values[slot] = self.stored[slot] = pickle.loads(payload_of(content))
+                self.values[place] = self.stored[place] = pickle.loads(payload_of(content))
 
-    def renumber(self, old: Slots, new: Slots) -> None:
+    def renumber(self, old: Places, new: Places) -> None:
         super().renumber(old, new)
-        kept = [self.stored[slot] for slot in old.tolist()]
+        kept = [self.stored[place] for place in old.tolist()]
         self.stored = [None] * len(kept)
-        for slot, value in zip(new.tolist(), kept, strict=True):
-            self.stored[slot] = value
+        for place, value in zip(new.tolist(), kept, strict=True):
+            self.stored[place] = value
 
     def changes(
         self,
         values: list[Any],
-        slots: list[int],
+        places: list[int],
         entries: tuple[list[bytes], list[bytes]],
         lifetime: Lifetime | None,
     ) -> Iterator[tuple[bytes, bytes | None]]:
-        """The entries of slots whose value may differ from what is stored, which it is then."""
+        """The entries of places whose value may differ from what is stored, which it is then."""
         stored, suffix, dumps = self.stored, self.suffix, pickle.dumps
         stems, heads = entries
         now = 0 if lifetime is None else lifetime.now()
-        for slot in slots:
-            value = values[slot]
+        for place in places:
+            value = values[place]
             if lifetime is not None and value is not None:
                 value = lifetime.living(value, now)
-            if value is stored[slot] and (value is None or type(value) in ATOMIC):
+            if value is stored[place] and (value is None or type(value) in ATOMIC):
                 continue
             if value is None:
-                yield stems[slot] + suffix, None
+                yield stems[place] + suffix, None
             else:
                 try:
                     payload = dumps(value, 5)
                 except Exception as reason:
-                    raise self._unstorable(stems[slot], heads[slot], value, reason) from None
-                yield stems[slot] + suffix, heads[slot] + payload
-            stored[slot] = value
+                    raise self._unstorable(stems[place], heads[place], value, reason) from None
+                yield stems[place] + suffix, heads[place] + payload
+            stored[place] = value
 
-    def forget_stored(self, slots: list[int]) -> None:
+    def forget_stored(self, places: list[int]) -> None:
         """Writing these failed half way: who knows what is stored."""
-        for slot in slots:
-            self.stored[slot] = _UNKNOWN
+        for place in places:
+            self.stored[place] = _UNKNOWN
 
     def _unstorable(self, stem: bytes, head: bytes, value: Any, reason: Exception) -> StateMisuse:
         return StateMisuse(
@@ -98,7 +98,7 @@ class StoredTable(StateTable):
 
 
 class UnwrittenValues(Unwritten):
-    """The values of tables at the slots that have changed, and the timers that have."""
+    """The values of tables at the places that have changed, and the timers that have."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class UnwrittenValues(Unwritten):
         self._entries = working_set.stems, working_set.heads
         self._max_parallelism = max_parallelism
         changed = working_set.changed()
-        self._slots: list[int] = changed.tolist()
+        self._places: list[int] = changed.tolist()
         working_set.mark_written()
 
     def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
@@ -124,7 +124,7 @@ class UnwrittenValues(Unwritten):
             lifetime = None
             if table.ttl is not None and self._clock is not None:
                 lifetime = Lifetime(table.ttl, self._clock)
-            yield from table.changes(values, self._slots, self._entries, lifetime)
+            yield from table.changes(values, self._places, self._entries, lifetime)
         for number, (_, changed) in enumerate(self._timers):
             yield from self._timer_changes(state_suffix(number), changed)
 
@@ -144,8 +144,8 @@ class UnwrittenValues(Unwritten):
             table.release(values)
 
     def undo(self) -> None:
-        self._set.mark_changed(self._slots)
+        self._set.mark_changed(self._places)
         for table, _ in self._tables:
-            table.forget_stored(self._slots)
+            table.forget_stored(self._places)
         for queue, changed in self._timers:
             queue.put_back(changed)

@@ -48,14 +48,14 @@ class StoredTimerQueue(TimerQueue):
 
     def due(self, now: int) -> list[tuple[int, Any]]:
         """(time, key) of the timers at or before `now`, in no particular order."""
-        found, places = [], [0]
-        while places:
-            place = places.pop()
-            if place < len(self._heap) and self._heap[place][0] <= now:
-                timestamp, number, key = self._heap[place]
+        found, positions = [], [0]
+        while positions:
+            position = positions.pop()
+            if position < len(self._heap) and self._heap[position][0] <= now:
+                timestamp, number, key = self._heap[position]
                 if self._registered.get((timestamp, key), (None, None))[0] == number:
                     found.append((timestamp, key))
-                places += 2 * place + 1, 2 * place + 2
+                positions += 2 * position + 1, 2 * position + 2
         return found
 
     def put_at(self, timers: Sequence[tuple[int, Any]], places: Sequence[int]) -> None:

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.state.keys.word_index import Slots
+from tidegate.state.keys.word_index import Places
 
 
 class WorkingSet:
-    """For each slot: how its entries begin in the database, and when it was last handed out.
+    """For each place: how its entries begin in the database, and when it was last handed out.
 
-    A slot that was handed out counts as changed, for a value may be changed in place. Times are
+    A place that was handed out counts as changed, for a value may be changed in place. Times are
     numbers of batches.
     """
 
     def __init__(self) -> None:
         self.stems: list[bytes] = []
-        """Key group and key, by slot. Replaced, never changed, when slots are given back."""
+        """Key group and key, by place. Replaced, never changed, when places are given back."""
         self.heads: list[bytes] = []
-        """How the contents of entries begin, by slot."""
+        """How the contents of entries begin, by place."""
         self._touched = np.zeros(1024, np.int64)
         self._batch = 1
         self._written = 0
@@ -31,7 +31,7 @@ class WorkingSet:
         return len(self.stems)
 
     def add(self, stems: list[bytes], heads: list[bytes]) -> None:
-        """There are new slots, of these keys."""
+        """There are new places, of these keys."""
         self.stems += stems
         self.heads += heads
         if len(self.stems) > len(self._touched):
@@ -39,16 +39,16 @@ class WorkingSet:
             grown[: len(self._touched)] = self._touched
             self._touched = grown
 
-    def touch(self, slots: Sequence[int] | Slots) -> None:
-        """These slots are handed out."""
-        self._touched[np.asarray(slots, np.intp)] = self._batch
+    def touch(self, places: Sequence[int] | Places) -> None:
+        """These places are handed out."""
+        self._touched[np.asarray(places, np.intp)] = self._batch
 
     def end_batch(self) -> None:
         """What was handed out is given back."""
         self._batch += 1
 
-    def changed(self) -> Slots:
-        """The slots that are not written."""
+    def changed(self) -> Places:
+        """The places that are not written."""
         return np.flatnonzero(self._all() > self._written)
 
     def mark_written(self) -> None:
@@ -58,22 +58,22 @@ class WorkingSet:
         self._batch += 1
         self._touched[in_use] = self._batch
 
-    def mark_changed(self, slots: Sequence[int]) -> None:
-        """These slots are not written after all."""
-        self._touched[np.asarray(slots, np.intp)] = self._batch
+    def mark_changed(self, places: Sequence[int]) -> None:
+        """These places are not written after all."""
+        self._touched[np.asarray(places, np.intp)] = self._batch
 
-    def latest(self, count: int) -> Slots:
-        """The slots that were used last."""
-        places = len(self.stems) - count
-        return np.sort(np.argpartition(self._all(), min(places, len(self.stems) - 1))[places:])
+    def latest(self, count: int) -> Places:
+        """The places that were used last."""
+        first = len(self.stems) - count
+        return np.sort(np.argpartition(self._all(), min(first, len(self.stems) - 1))[first:])
 
-    def keep(self, old: Slots, new: Slots) -> None:
-        """What stood at the old slots stands at the new ones; there are no others any more."""
+    def keep(self, old: Places, new: Places) -> None:
+        """What stood at the old places stands at the new ones; there are no others any more."""
         stems, heads = self.stems, self.heads
         order = np.empty(len(old), np.intp)
         order[new] = old
-        self.stems = [stems[slot] for slot in order.tolist()]
-        self.heads = [heads[slot] for slot in order.tolist()]
+        self.stems = [stems[place] for place in order.tolist()]
+        self.heads = [heads[place] for place in order.tolist()]
         self._touched[: len(order)] = self._touched[order]
 
     def _all(self) -> npt.NDArray[np.int64]:

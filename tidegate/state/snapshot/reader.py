@@ -81,7 +81,7 @@ def read_blocks(segment: FileSegment, resolve: FileResolver) -> Iterator[bytes]:
     _verify(checksum.intdigest(), segment, resolve)
 
 
-def place_of(file: StoredFile, resolve: FileResolver) -> str:
+def location_of(file: StoredFile, resolve: FileResolver) -> str:
     """Where a file stands, for messages."""
     store, path = resolve(file)
     return shown(below(store.url, path)).partition("?")[0]
@@ -114,7 +114,7 @@ class StoredImage(KeyedStateImage):
         def read(segment: FileSegment) -> bytes:
             return read_segment(segment, self._resolve)
 
-        return OpenedTable(handle, read, place_of(handle.footer.file, self._resolve))
+        return OpenedTable(handle, read, location_of(handle.footer.file, self._resolve))
 
     def _chunks_of_tables(self, key_groups: KeyGroupRange | None) -> Iterator[StateChunk]:
         for handle in self._handle.tables:
@@ -210,10 +210,10 @@ def _read(resolve: FileResolver, file: StoredFile, offset: int, size: int) -> by
     try:
         data = store.read(path, offset, size)
     except BlobNotFound:
-        raise CorruptCheckpoint(place_of(file, resolve), "a file", "none") from None
+        raise CorruptCheckpoint(location_of(file, resolve), "a file", "none") from None
     if len(data) != size:
         raise CorruptCheckpoint(
-            place_of(file, resolve),
+            location_of(file, resolve),
             f"at least {offset + size} bytes",
             f"an end after {offset + len(data)}",
         )
@@ -223,7 +223,7 @@ def _read(resolve: FileResolver, file: StoredFile, offset: int, size: int) -> by
 def _verify(checksum: int, segment: FileSegment, resolve: FileResolver) -> None:
     if checksum != segment.checksum:
         raise CorruptCheckpoint(
-            place_of(segment.file, resolve),
+            location_of(segment.file, resolve),
             f"{segment.size} bytes with the checksum {segment.checksum:016x} from byte "
             f"{segment.offset} on",
             f"{checksum:016x}",

@@ -78,7 +78,7 @@ Target = FileTarget | MemoryTarget
 
 
 @dataclass(frozen=True, slots=True)
-class TablePlace:
+class TableDirectory:
     """Where the tables of an operator go: by its uid and the names of its states."""
 
     operator: str
@@ -127,7 +127,7 @@ class SnapshotWriter:
         frozen: FrozenState,
         key_groups: KeyGroupRange,
         reusable: Mapping[str, FileSegment],
-        place: TablePlace | None = None,
+        directory: TableDirectory | None = None,
     ) -> KeyedStateHandle:
         """Store keyed state: its native files where it has such, else its chunks.
 
@@ -136,7 +136,7 @@ class SnapshotWriter:
             key_groups: those of the subtask.
             reusable: shared files of the checkpoint that this one builds on, by the name that the
                 database has given them.
-            place: where tables go, if the target asks for them.
+            directory: where tables go, if the target asks for them.
         """
         target = self._target
         handle = KeyedStateHandle(
@@ -145,7 +145,7 @@ class SnapshotWriter:
             key_groups=key_groups,
         )
         if isinstance(target, FileTarget) and target.format is SavepointFormat.CANONICAL:
-            tables = self.write_tables(frozen, place or TablePlace("state", 0))
+            tables = self.write_tables(frozen, directory or TableDirectory("state", 0))
             return replace(handle, tables=tables)
         if frozen.native_form is None:
             return replace(handle, chunks=tuple(self._write_chunks(frozen.chunks())))
@@ -153,11 +153,14 @@ class SnapshotWriter:
         return replace(handle, native_form=frozen.native_form, native_files=files)
 
     def write_tables(
-        self, image: KeyedStateImage, place: TablePlace, states: Collection[str] | None = None
+        self,
+        image: KeyedStateImage,
+        directory: TableDirectory,
+        states: Collection[str] | None = None,
     ) -> tuple[TableHandle, ...]:
         """Store the states of these names, all by default, as tables."""
         writers = {
-            each.name: self.table_writer(each, place, image.descriptors.get(each.name))
+            each.name: self.table_writer(each, directory, image.descriptors.get(each.name))
             for each in image.metadata
             if states is None or each.name in states
         }
@@ -168,13 +171,16 @@ class SnapshotWriter:
         return tuple(table for writer in writers.values() for table in writer.close())
 
     def table_writer(
-        self, metadata: StateMetadata, place: TablePlace, declared: StateDescriptor | None = None
+        self,
+        metadata: StateMetadata,
+        directory: TableDirectory,
+        declared: StateDescriptor | None = None,
     ) -> TableWriter:
         """Writes the tables of one state."""
-        return TableWriter(metadata, declared, partial(self._open_table, metadata, place))
+        return TableWriter(metadata, declared, partial(self._open_table, metadata, directory))
 
-    def _open_table(self, metadata: StateMetadata, place: TablePlace) -> _OpenFile:
-        file = self._open(FileScope.EXCLUSIVE, place.new_file(metadata))
+    def _open_table(self, metadata: StateMetadata, directory: TableDirectory) -> _OpenFile:
+        file = self._open(FileScope.EXCLUSIVE, directory.new_file(metadata))
         self._own_files.append(file)
         return file
 

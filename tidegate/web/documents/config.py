@@ -48,9 +48,9 @@ def _is_secret(key: str) -> bool:
 
 def _without_login(value: str) -> str:
     scheme, mark, rest = value.partition("://")
-    login, at, place = rest.rpartition("@")
+    login, at, host = rest.rpartition("@")
     is_login = mark and at and "/" not in login and not scheme.startswith("abfs")
-    return f"{scheme}://{place}" if is_login else value
+    return f"{scheme}://{host}" if is_login else value
 
 
 def _restart_strategy(settings: Settings) -> str:

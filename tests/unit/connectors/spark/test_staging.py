@@ -213,7 +213,7 @@ def test_what_lost_attempts_staged_is_removed_and_what_counts_is_not(staging, tm
 def test_splits_tell_where_they_are():
     (file,) = {StagedFile("/s/stream/5f/batch-1/a.parquet", "job", 1)}
     assert repr(ReadFile(file)) == "the end of /s/stream/5f/batch-1/a.parquet"
-    assert file.place == ("stream", "5f", "batch-1", "a.parquet")
+    assert file.relative == ("stream", "5f", "batch-1", "a.parquet")
 
 
 def test_the_log_of_a_query_is_copied_as_far_as_its_last_batch_needs_it(tmp_path):

@@ -32,15 +32,15 @@ def a_state(request):
 
 
 def put(state, keys, sums):
-    slots = state.slots_of([pa.array(keys)])
-    state.columns["sum"].values[slots] = sums
-    state.columns["name"].put(slots, pa.array([f"name of {key}" for key in keys]))
+    places = state.places_of([pa.array(keys)])
+    state.columns["sum"].values[places] = sums
+    state.columns["name"].put(places, pa.array([f"name of {key}" for key in keys]))
 
 
 def contents(state, keys):
-    slots = state.slots_of([pa.array(keys)])
-    names = state.columns["name"].take(slots).to_pylist()
-    sums = state.columns["sum"].values[slots].tolist()
+    places = state.places_of([pa.array(keys)])
+    names = state.columns["name"].take(places).to_pylist()
+    sums = state.columns["sum"].values[places].tolist()
     return {key: (total, name) for key, total, name in zip(keys, sums, names, strict=True)}
 
 
@@ -61,7 +61,7 @@ def test_values_that_were_replaced_are_removed_in_time():
     column = ValueColumn(pa.string())
     column.grow(10)
     for round_ in range(2_000):
-        column.put(np.arange(10), pa.array([f"{round_}-{slot}" for slot in range(10)]))
+        column.put(np.arange(10), pa.array([f"{round_}-{place}" for place in range(10)]))
     assert column.take(np.array([3, 0])).to_pylist() == ["1999-3", "1999-0"]
     assert sum(map(len, column._store.chunks())) < 5_000
 
@@ -74,7 +74,7 @@ def test_a_snapshot_does_not_see_later_changes(a_state):
     copy = a_state()
     copy.restore([frozen])
     assert contents(copy, ["a", "b"]) == {"a": (1, "name of a"), "b": (2, "name of b")}
-    copy.slots_of([pa.array(["c"])])
+    copy.places_of([pa.array(["c"])])
     assert len(copy.new) == 1
 
 
@@ -117,7 +117,7 @@ def test_a_million_keys_stay_below_100_megabytes():
     keys = KeyIndex([pa.string()], is_tuple=False)
     state = ColumnarState("s", "sums", keys, {"sum": NumberColumn(np.int64)}, ALL, GROUPS)
     for start in range(0, 1_000_000, 250_000):
-        state.slots_of([pa.array([f"key-{i}" for i in range(start, start + 250_000)])])
+        state.places_of([pa.array([f"key-{i}" for i in range(start, start + 250_000)])])
     assert state.nbytes < 100_000_000
 
 

@@ -11,31 +11,31 @@ from tidegate.core.config import Settings
 from tidegate.storage.locations import is_url, local_path, shown
 
 
-def savepoint_places(settings: Settings) -> tuple[str, ...]:
+def savepoint_directories(settings: Settings) -> tuple[str, ...]:
     """The directories that the settings of a job allow."""
     own = settings.checkpointing.savepoint_directory
     return (*([own] if own else []), *settings.rest.savepoint_directories)
 
 
-def allowed_place(wanted: str, places: Iterable[str]) -> str | None:
-    """The path to use for one that a request names; None: it is in none of these places.
+def allowed_path(wanted: str, directories: Iterable[str]) -> str | None:
+    """The path to use for one that a request names; None: it is in none of these directories.
 
-    Links and ".." are followed before it is decided. A URL gets the settings of the place behind
-    its "?", for a request may not choose the server that it leads to.
+    Links and ".." are resolved first. A URL gets the settings after the "?" of the directory: a
+    request may not choose the server it leads to.
     """
-    for place in places:
+    for directory in directories:
         if is_url(wanted) and local_path(wanted) is None:
-            found = _below_url(wanted, place)
+            found = _below_url(wanted, directory)
         else:
-            found = _below_directory(wanted, place)
+            found = _below_directory(wanted, directory)
         if found is not None:
             return found
     return None
 
 
-def refused_place(wanted: str, places: Iterable[str]) -> str:
+def refused_path(wanted: str, directories: Iterable[str]) -> str:
     """Why not, as a sentence."""
-    names = ", ".join(shown(place) for place in places)
+    names = ", ".join(shown(directory) for directory in directories)
     if not names:
         return (
             f"{shown(wanted)}: no directory for savepoints is set, so requests cannot choose one; "
@@ -47,19 +47,19 @@ def refused_place(wanted: str, places: Iterable[str]) -> str:
     )
 
 
-def _below_directory(wanted: str, place: str) -> str | None:
-    root, inner = local_path(place), local_path(wanted)
+def _below_directory(wanted: str, directory: str) -> str | None:
+    root, inner = local_path(directory), local_path(wanted)
     if root is None or inner is None:
         return None
-    # Symbolic links of others must not lead out of the place.
+    # Symbolic links of others must not lead out of the directory.
     real = Path(inner).resolve()
     return str(real) if real.is_relative_to(root.resolve()) else None
 
 
-def _below_url(wanted: str, place: str) -> str | None:
-    if not is_url(place):
+def _below_url(wanted: str, directory: str) -> str | None:
+    if not is_url(directory):
         return None
-    asked, allowed = urlsplit(wanted), urlsplit(place)
+    asked, allowed = urlsplit(wanted), urlsplit(directory)
     same_server = (asked.scheme, asked.netloc.rpartition("@")[2]) == (
         allowed.scheme,
         allowed.netloc.rpartition("@")[2],
