@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tidegate.connectors.collect import CollectSink
 from tidegate.connectors.collection import CollectionSource
+from tidegate.connectors.driver_side import CollectSink
 from tidegate.connectors.source import Source
 from tidegate.core.config import Settings
 from tidegate.driver.job_handle import JobHandle

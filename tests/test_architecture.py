@@ -52,9 +52,9 @@ ROOMS = {
         ("kafka",),
         ("postgres", "spark", "datagen", "json_serialization", "row_schemas", "sequence"),
         ("durable", "files", "callback", "collection", "socket"),
-        ("collect", "print", "splits"),
+        ("driver_side", "splits"),
         ("sink", "source"),
-        ("driver_side", "guarantee", "serialization"),
+        ("guarantee", "serialization"),
     ),
     "driver": (
         ("launch",),
@@ -73,7 +73,7 @@ ROOMS = {
         ("unkeyed", "user_code"),
         ("checkpointed", "functions"),
         ("runtime_context",),
-        ("base", "function_contexts", "metrics", "output_tag", "record_digest"),
+        ("base", "function_contexts", "metrics", "output_tag"),
     ),
     "protocol": (
         ("checkpoints", "pacing", "slot_machine"),

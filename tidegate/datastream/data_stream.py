@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
-from tidegate.connectors.print import PrintSink
+from tidegate.connectors.driver_side import PrintSink
 from tidegate.connectors.sink import Sink
 from tidegate.core.errors import GraphError
 from tidegate.datastream.data_stream_sink import DataStreamSink

@@ -17,8 +17,8 @@ from tidegate.common.configuration import Configuration
 from tidegate.common.job_client import JobClient
 from tidegate.common.job_execution_result import JobExecutionResult
 from tidegate.common.watermark_strategy import WatermarkStrategy
-from tidegate.connectors.collect import CollectSink
 from tidegate.connectors.collection import CollectionSource
+from tidegate.connectors.driver_side import CollectSink
 from tidegate.connectors.files.formats import TextLineFormat
 from tidegate.connectors.files.source import FileSource
 from tidegate.connectors.sequence import NumberSequenceSource
@@ -40,7 +40,6 @@ from tidegate.datastream.execution.spark_session import active_session, refuse_s
 from tidegate.graph.guarantees import end_to_end
 from tidegate.graph.job_graph import JobGraph
 from tidegate.graph.logical import Transformation, Upstream
-from tidegate.graph.uids import uid_warning
 from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.operators.endpoints.source_function import SourceFunctionSource
 from tidegate.operators.event_time.timestamps import timestamp_field
@@ -356,3 +355,25 @@ def _say_guarantees(graph: JobGraph, settings: Settings) -> None:
             _log.info("%s", guarantee)
         else:
             print(guarantee, file=sys.stderr)
+
+
+def without_uid(graph: JobGraph) -> tuple[str, ...]:
+    """The names of operators that keep state and have no uid, in the order of the program."""
+    return tuple(
+        chained.name
+        for vertex in graph.vertices
+        for chained in vertex.chain
+        if chained.uid is None and chained.operator is not None and chained.operator.keeps_state()
+    )
+
+
+def uid_warning(graph: JobGraph) -> str | None:
+    """What to do about them; None: there are none."""
+    names = without_uid(graph)
+    if not names:
+        return None
+    return (
+        f"no uid is set for {', '.join(map(repr, names))}: a savepoint or checkpoint gives back "
+        "the state of such operators only to a program with the same graph; set one that stays, "
+        'such as .uid("orders"), for every operator with state'
+    )

@@ -32,7 +32,6 @@ from tidegate.driver.job_master import JobMaster
 from tidegate.driver.live_line import Console
 from tidegate.driver.progress import Progress, VertexProgress
 from tidegate.graph.job_graph import JobGraph
-from tidegate.graph.rescaling import checked_plan
 from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.protocol.job_status import JobStatus
 from tidegate.stream.elements import BarrierKind, SavepointTarget
@@ -338,3 +337,26 @@ class _Attendance:
         for record in self._collectors.records(side.collector, None):
             side.delivered(record)
         side.ended()
+
+
+def checked_plan(present: JobGraph, wanted: JobGraph) -> JobGraph:
+    """The plan that is wanted, if the state of the present one can be dealt out under it.
+
+    Raises:
+        GraphError: an operator would have more subtasks than its state has key groups.
+    """
+    groups = {
+        chained.operator_id: vertex.max_parallelism
+        for vertex in present.vertices
+        for chained in vertex.chain
+        if chained.is_keyed
+    }
+    for vertex in wanted.vertices:
+        for chained in vertex.chain:
+            limit = groups.get(chained.operator_id)
+            if limit is not None and vertex.parallelism > limit:
+                raise GraphError(
+                    f"operator {chained.name!r} cannot have {vertex.parallelism} subtasks: its max "
+                    f"parallelism is {limit}, which can never change in the life of its state"
+                )
+    return wanted

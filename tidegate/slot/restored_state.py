@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -18,8 +19,7 @@ from tidegate.state.operator_state import FrozenOperatorState
 from tidegate.state.pointers import StoredFile, TimeHandle
 from tidegate.state.redistribution import put_together
 from tidegate.state.snapshot.reader import FileResolver, StoredImage, read_blocks, read_segment
-from tidegate.storage.blob_store import BlobStore
-from tidegate.storage.counted_reads import CountedReads
+from tidegate.storage.blob_store import BlobStore, BlobWriter
 
 _NOTHING = SubtaskRestore()
 _NO_STATE = OperatorRestore()
@@ -117,3 +117,38 @@ def _no_files(file: StoredFile) -> NoReturn:
 
 def _generator(time: TimeHandle) -> Any:
     return None if time.generator is None else pickle.loads(time.generator)
+
+
+class CountedReads(BlobStore):
+    """Another store; `count` is called by whoever reads, with the number of bytes."""
+
+    def __init__(self, store: BlobStore, count: Callable[[int], None]) -> None:
+        self.url = store.url
+        self._store = store
+        self._count = count
+
+    def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
+        data = self._store.read(path, offset, size)
+        self._count(len(data))
+        return data
+
+    def writer(self, path: str) -> AbstractContextManager[BlobWriter]:
+        return self._store.writer(path)
+
+    def put(self, path: str, data: bytes) -> None:
+        self._store.put(path, data)
+
+    def create_if_absent(self, path: str, data: bytes) -> bool:
+        return self._store.create_if_absent(path, data)
+
+    def exists(self, path: str) -> bool:
+        return self._store.exists(path)
+
+    def size(self, path: str) -> int:
+        return self._store.size(path)
+
+    def list(self, path: str = "") -> Iterator[str]:
+        return self._store.list(path)
+
+    def delete(self, path: str) -> None:
+        self._store.delete(path)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
+
+from xxhash import xxh3_64
 
 from tidegate.checkpoint.layout import TASK_OWNED, directory_of
 from tidegate.checkpoint.statistics import SubtaskStatistics
@@ -35,7 +38,6 @@ from tidegate.state.pointers import (
     SubtaskSnapshot,
     TimeHandle,
 )
-from tidegate.state.snapshot.owned_files import copy_owned
 from tidegate.state.snapshot.writer import (
     FileTarget,
     MemoryTarget,
@@ -43,6 +45,7 @@ from tidegate.state.snapshot.writer import (
     TableDirectory,
 )
 from tidegate.storage.filesystem import open_store
+from tidegate.storage.locations import parent_and_name
 from tidegate.stream.elements import Barrier
 
 _PATIENCE_WITH_STORAGE = 2.0
@@ -296,3 +299,29 @@ def _shared_files(handle: KeyedStateHandle) -> _Shared:
         for file in handle.native_files
         if isinstance(file.content, FileSegment) and file.content.file.scope is FileScope.SHARED
     }
+
+
+_BLOCK: Final = 4 << 20
+
+
+def copy_owned(
+    writer: SnapshotWriter, directory: str, files: Mapping[str, str]
+) -> tuple[FileSegment, ...]:
+    """Copy files, given as paths or URLs, to these paths in a directory beside the metadata."""
+    return tuple(_copy(writer, url, f"{directory}/{path}") for path, url in files.items())
+
+
+def _copy(writer: SnapshotWriter, url: str, path: str) -> FileSegment:
+    directory, name = parent_and_name(url)
+    store = open_store(directory)
+    checksum = xxh3_64()
+    size = store.size(name)
+
+    def blocks() -> Iterator[bytes]:
+        for offset in range(0, size, _BLOCK):
+            block = store.read(name, offset, min(_BLOCK, size - offset))
+            checksum.update(block)
+            yield block
+
+    file = writer.write_file(blocks(), path)
+    return FileSegment(file, 0, size, checksum.intdigest())

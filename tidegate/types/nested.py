@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, islice, pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,9 @@ import pyarrow as pa
 
 from tidegate.types.columns import ColumnCodec, Unfit, require
 from tidegate.types.records import RecordShape
+
+Absent: TypeAlias = npt.NDArray[np.bool_] | None
+Decode: TypeAlias = "Callable[[pa.Array[Any]], list[Any]]"
 
 
 class StructCodec(ColumnCodec):
@@ -30,7 +33,7 @@ class StructCodec(ColumnCodec):
         self.layout = ("struct", shape.layout, *(field.layout for field in fields))
 
     def encode(self, values: Sequence[Any]) -> pa.Array[Any]:
-        absent = _absent(values)
+        absent = absent_in(values)
         if absent is None:
             return pa.StructArray.from_arrays(self.encode_fields(values), fields=self.arrow_fields)
         present = self.shape.split([value for value in values if value is not None])
@@ -76,7 +79,7 @@ class ListCodec(ColumnCodec):
 
     def encode(self, values: Sequence[Any]) -> pa.Array[Any]:
         require(values, (list, tuple, np.ndarray), "a list")
-        absent = _absent(values)
+        absent = absent_in(values)
         present = values if absent is None else [() if v is None else v for v in values]
         try:
             elements = self.element.encode(list(chain.from_iterable(present)))
@@ -84,15 +87,10 @@ class ListCodec(ColumnCodec):
             raise Unfit(f"an element of the list: {unfit}") from None
         if elements.null_count and not self._none_is_an_element:
             raise Unfit("an element of a primitive array is None: declare Types.BASIC_ARRAY")
-        return pa.ListArray.from_arrays(
-            offsets_of(present), elements, mask=None if absent is None else pa.array(absent)
-        )
+        return column_of_lists(present, elements, absent)
 
     def decode(self, column: pa.Array[Any]) -> list[Any]:
-        assert isinstance(column, pa.ListArray)
-        offsets, first, last = decoded_offsets(column)
-        elements = self.element.decode_any(column.values.slice(first, last - first))
-        return with_none([elements[a:b] for a, b in pairwise(offsets)], column)
+        return decoded_lists(column, self.element.decode_any)
 
 
 class MapCodec(ColumnCodec):
@@ -108,7 +106,7 @@ class MapCodec(ColumnCodec):
 
     def encode(self, values: Sequence[Any]) -> pa.Array[Any]:
         require(values, dict, "a dict")
-        absent = _absent(values)
+        absent = absent_in(values)
         present: Sequence[dict[Any, Any]]
         present = values if absent is None else [{} if v is None else v for v in values]
         try:
@@ -121,20 +119,47 @@ class MapCodec(ColumnCodec):
             items = self.value.encode(list(chain.from_iterable(d.values() for d in present)))
         except Unfit as unfit:
             raise Unfit(f"a value of the dict: {unfit}") from None
-        return pa.MapArray.from_arrays(  # type: ignore[call-overload,no-any-return]
-            offsets_of(present), keys, items, mask=None if absent is None else pa.array(absent)
-        )
+        return column_of_maps(present, keys, items, absent)
 
     def decode(self, column: pa.Array[Any]) -> list[Any]:
-        assert isinstance(column, pa.MapArray)
-        offsets, first, last = decoded_offsets(column)
-        keys = self.key.decode_any(column.keys.slice(first, last - first))
-        items = self.value.decode_any(column.items.slice(first, last - first))
-        entries = zip(keys, items, strict=True)
-        return with_none([dict(islice(entries, b - a)) for a, b in pairwise(offsets)], column)
+        return decoded_maps(column, self.key.decode_any, self.value.decode_any)
 
 
-def _absent(values: Sequence[Any]) -> npt.NDArray[np.bool_] | None:
+# --- what codecs of streams and shapes of stored state share --------------------------------------
+
+
+def column_of_lists(
+    lists: Sequence[Any], elements: pa.Array[Any], absent: Absent
+) -> pa.ListArray[Any]:
+    return pa.ListArray.from_arrays(_offsets_of(lists), elements, mask=mask_of(absent))
+
+
+def decoded_lists(column: pa.Array[Any], decode: Decode) -> list[Any]:
+    assert isinstance(column, pa.ListArray)
+    offsets, first, last = _decoded_offsets(column)
+    elements = decode(column.values.slice(first, last - first))
+    return with_none([elements[a:b] for a, b in pairwise(offsets)], column)
+
+
+def column_of_maps(
+    maps: Sequence[dict[Any, Any]], keys: pa.Array[Any], items: pa.Array[Any], absent: Absent
+) -> pa.Array[Any]:
+    return pa.MapArray.from_arrays(  # type: ignore[call-overload,no-any-return]
+        _offsets_of(maps), keys, items, mask=mask_of(absent)
+    )
+
+
+def decoded_maps(column: pa.Array[Any], decode_key: Decode, decode_value: Decode) -> list[Any]:
+    assert isinstance(column, pa.MapArray)
+    offsets, first, last = _decoded_offsets(column)
+    keys = decode_key(column.keys.slice(first, last - first))
+    items = decode_value(column.items.slice(first, last - first))
+    entries = zip(keys, items, strict=True)
+    return with_none([dict(islice(entries, b - a)) for a, b in pairwise(offsets)], column)
+
+
+def absent_in(values: Sequence[Any]) -> Absent:
+    """Where there is None, if anywhere."""
     if type(None) not in set(map(type, values)):
         return None
     return np.fromiter((value is None for value in values), np.bool_, len(values))
@@ -146,14 +171,18 @@ def spread(column: Sequence[Any], absent: npt.NDArray[np.bool_]) -> list[Any]:
     return [None if missing else next(values) for missing in absent.tolist()]
 
 
-def offsets_of(values: Sequence[Any]) -> pa.Int32Array:
+def mask_of(absent: Absent) -> pa.BooleanArray | None:
+    return None if absent is None else pa.array(absent)
+
+
+def _offsets_of(values: Sequence[Any]) -> pa.Int32Array:
     """Where each of some lists begins when they stand one after the other."""
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=offsets[1:])
     return pa.array(offsets, pa.int32())
 
 
-def decoded_offsets(
+def _decoded_offsets(
     column: pa.ListArray[Any] | pa.MapArray[Any, Any],
 ) -> tuple[list[int], int, int]:
     """The offsets relative to the first, the first and the last."""

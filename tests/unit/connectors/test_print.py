@@ -2,8 +2,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tidegate.connectors.collect import CollectSink
-from tidegate.connectors.print import PrintSink, flink_text
+from tidegate.connectors.driver_side import CollectSink, PrintSink, flink_text
 from tidegate.core.errors import InternalError
 from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.testing.harness import OperatorHarness

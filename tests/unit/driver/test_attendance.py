@@ -4,8 +4,7 @@ import pytest
 
 from tests.programs import PATIENCE, apply, graph_of, mapped, read, settings_of, wait_until
 from tests.taps import Tap
-from tidegate.connectors.collect import CollectSink
-from tidegate.connectors.driver_side import DriverSide
+from tidegate.connectors.driver_side import CollectSink, DriverSide
 from tidegate.core.errors import ConfigError, UserFunctionError
 from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.testing.mini_cluster import run

@@ -18,7 +18,7 @@ from tests.jobs import (
 from tests.programs import PATIENCE, apply, collected, keyed, mapped, read, wait_until
 from tests.taps import Tap
 from tidegate.checkpoint.savepoints import new_savepoint
-from tidegate.connectors.collect import CollectSink
+from tidegate.connectors.driver_side import CollectSink
 from tidegate.connectors.files.encodings import Encoder
 from tidegate.connectors.files.sink import FileSink
 from tidegate.connectors.sink import Committer, CommittingWriter, SupportsCommitter

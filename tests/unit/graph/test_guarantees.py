@@ -4,10 +4,10 @@ from datetime import timedelta
 import pytest
 
 from tidegate.connectors.collection import CollectionSource
+from tidegate.connectors.driver_side import PrintSink
 from tidegate.connectors.files.encodings import CsvEncoding
 from tidegate.connectors.files.sink import FileSink
 from tidegate.connectors.guarantee import DeliveryGuarantee, Replay
-from tidegate.connectors.print import PrintSink
 from tidegate.core.checkpoint_settings import CheckpointSettings
 from tidegate.core.modes import CheckpointingMode
 from tidegate.graph.guarantees import end_to_end

@@ -5,6 +5,7 @@ import pytest
 from tests.programs import graph_of, mapped, read
 from tests.taps import Tap
 from tidegate.datastream.connectors.file_system import Encoder, FileSink
+from tidegate.datastream.environment import uid_warning, without_uid
 from tidegate.datastream.functions import (
     BroadcastProcessFunction,
     CheckpointedFunction,
@@ -13,7 +14,6 @@ from tidegate.datastream.functions import (
     SinkFunction,
 )
 from tidegate.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from tidegate.graph.uids import uid_warning, without_uid
 from tidegate.testing.environments import MiniExecutor, StreamExecutionEnvironment
 
 RULES = MapStateDescriptor("rules")

@@ -44,8 +44,7 @@ from tidegate.operators.keyed import (
     KeyedProcessOperator,
     KeyedReduceOperator,
 )
-from tidegate.operators.poison import DEAD_LETTERS, guarded
-from tidegate.operators.record_digest import digest_of
+from tidegate.operators.poison import DEAD_LETTERS, digest_of, guarded
 from tidegate.operators.stateless import (
     FilterOperator,
     FlatMapOperator,

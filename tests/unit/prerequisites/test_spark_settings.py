@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.prerequisites import Status
-from tidegate.prerequisites.spark_settings import (
+from tidegate.prerequisites.examination import (
     check_spark_connect,
     check_spark_home,
     check_worker_python,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.programs import apply, collected, graph_of, mapped, read, wait_until
 from tests.unit.slot.hosts import Requests, shipped
-from tidegate.connectors.print import PrintSink
+from tidegate.connectors.driver_side import PrintSink
 from tidegate.connectors.source import (
     Boundedness,
     InputStatus,

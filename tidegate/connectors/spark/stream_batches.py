@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import pickle
+import re
 import shutil
 import tempfile
 import threading
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,7 +21,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from tidegate.connectors.source import SplitEnumerator
-from tidegate.connectors.spark.query_log import copy_of_log, write_log
 from tidegate.connectors.spark.staging import StagedFile, StagedRows, Staging, for_spark
 from tidegate.connectors.splits import deal
 from tidegate.core.errors import ExternalError
@@ -234,3 +236,41 @@ class StreamBatches(SplitEnumerator):
 
 def _reason(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+_SOURCES = "sources"
+_COMPACTED = re.compile(r"(\d+)\.compact")
+
+
+def copy_of_log(directory: Path, batch: int) -> bytes:
+    """The files of a query's checkpoint directory that its batch of this number needs."""
+    wanted = [
+        directory / "metadata",
+        *(directory / "offsets" / str(number) for number in (batch - 1, batch)),
+        directory / "commits" / str(batch - 1),
+    ]
+    for source in sorted((directory / _SOURCES).glob("*")):
+        wanted += _of_source(source)
+    files = {
+        str(path.relative_to(directory)): path.read_bytes() for path in wanted if path.is_file()
+    }
+    return zlib.compress(pickle.dumps(files, protocol=5))
+
+
+def write_log(copy: bytes, directory: Path) -> None:
+    """Make a checkpoint directory from a copy."""
+    files: dict[str, bytes] = pickle.loads(zlib.decompress(copy))
+    for name, data in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def _of_source(directory: Path) -> list[Path]:
+    """The log of one source: its last summary and what came after it, or all of it."""
+    files = [
+        path for path in directory.rglob("*") if path.is_file() and not path.name.startswith(".")
+    ]
+    summaries = [int(found[1]) for path in files if (found := _COMPACTED.fullmatch(path.name))]
+    last = max(summaries, default=-1)
+    return [path for path in files if not path.stem.isdigit() or int(path.stem) >= last]

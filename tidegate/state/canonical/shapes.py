@@ -11,15 +11,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import chain, islice, pairwise
+from itertools import chain
 from typing import Any, Final
 from uuid import UUID
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.types.nested import decoded_offsets, offsets_of, spread, with_none
+from tidegate.types.nested import (
+    Absent,
+    absent_in,
+    column_of_lists,
+    column_of_maps,
+    decoded_lists,
+    decoded_maps,
+    mask_of,
+    spread,
+    with_none,
+)
 
 _LONGEST_TEXT: Final = 1_000
 _NONE: Final = type(None)
@@ -173,13 +181,10 @@ class ListShape(Shape):
         absent = _absent(values, list)
         present = values if absent is None else [v or () for v in values]
         elements = self.element.encode(list(chain.from_iterable(present)))
-        return pa.ListArray.from_arrays(offsets_of(present), elements, mask=_mask(absent))
+        return column_of_lists(present, elements, absent)
 
     def decode(self, column: pa.Array[Any]) -> list[Any]:
-        assert isinstance(column, pa.ListArray)
-        offsets, first, last = decoded_offsets(column)
-        elements = self.element.decode(column.values.slice(first, last - first))
-        return with_none([elements[a:b] for a, b in pairwise(offsets)], column)
+        return decoded_lists(column, self.element.decode)
 
     def document(self) -> Any:
         return {"list": self.element.document()}
@@ -202,17 +207,10 @@ class MapShape(Shape):
         if keys.null_count:
             raise Misfit
         items = self.value.encode(list(chain.from_iterable(d.values() for d in present)))
-        return pa.MapArray.from_arrays(  # type: ignore[call-overload,no-any-return]
-            offsets_of(present), keys, items, mask=_mask(absent)
-        )
+        return column_of_maps(present, keys, items, absent)
 
     def decode(self, column: pa.Array[Any]) -> list[Any]:
-        assert isinstance(column, pa.MapArray)
-        offsets, first, last = decoded_offsets(column)
-        keys = self.key.decode(column.keys.slice(first, last - first))
-        items = self.value.decode(column.items.slice(first, last - first))
-        entries = zip(keys, items, strict=True)
-        return with_none([dict(islice(entries, b - a)) for a, b in pairwise(offsets)], column)
+        return decoded_maps(column, self.key.decode, self.value.decode)
 
     def document(self) -> Any:
         return {"map": [self.key.document(), self.value.document()]}
@@ -242,14 +240,14 @@ class StructShape(Shape):
         """The values that have these parts."""
 
     def encode(self, values: Sequence[Any]) -> pa.Array[Any]:
-        present = [value for value in values if value is not None]
-        columns = self.split(present)
-        absent = None
-        if len(present) < len(values):
-            absent = np.array([value is None for value in values])
-            columns = [spread(column, absent) for column in columns]
+        absent = absent_in(values)
+        if absent is None:
+            columns = self.split(list(values))
+        else:
+            present = self.split([value for value in values if value is not None])
+            columns = [spread(column, absent) for column in present]
         encoded = [part.encode(column) for part, column in zip(self.parts, columns, strict=True)]
-        return pa.StructArray.from_arrays(encoded, fields=self._fields, mask=_mask(absent))
+        return pa.StructArray.from_arrays(encoded, fields=self._fields, mask=mask_of(absent))
 
     def decode(self, column: pa.Array[Any]) -> list[Any]:
         assert isinstance(column, pa.StructArray)
@@ -276,13 +274,8 @@ def readable(value: Any) -> str | None:
     return text.encode("utf-8", "replace").decode()
 
 
-def _absent(values: Sequence[Any], kind: type) -> npt.NDArray[np.bool_] | None:
+def _absent(values: Sequence[Any], kind: type) -> Absent:
     """Where there is None, if anywhere; raises Misfit for what is of another type."""
-    found = set(map(type, values))
-    if not found <= {kind, _NONE}:
+    if not {kind, _NONE}.issuperset(map(type, values)):
         raise Misfit
-    return np.array([value is None for value in values]) if _NONE in found else None
-
-
-def _mask(absent: npt.NDArray[np.bool_] | None) -> pa.BooleanArray | None:
-    return None if absent is None else pa.array(absent)
+    return absent_in(values)

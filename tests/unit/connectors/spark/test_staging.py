@@ -7,7 +7,6 @@ from pyarrow import parquet as pq
 
 from tests.unit.connectors.reading import read_all
 from tidegate.connectors.source import ReaderContext
-from tidegate.connectors.spark.query_log import copy_of_log, write_log
 from tidegate.connectors.spark.staging import (
     ReadFile,
     StagedFile,
@@ -15,6 +14,7 @@ from tidegate.connectors.spark.staging import (
     StagedRows,
     Staging,
 )
+from tidegate.connectors.spark.stream_batches import copy_of_log, write_log
 from tidegate.core.clock import ManualClock
 from tidegate.core.errors import CorruptCheckpoint, LeaseEnded, UnreadableInput
 from tidegate.core.permit import Permit

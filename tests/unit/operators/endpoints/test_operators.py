@@ -3,7 +3,7 @@ import threading
 import pytest
 
 from tidegate.connectors.collection import CollectionSource
-from tidegate.connectors.print import PrintSink
+from tidegate.connectors.driver_side import PrintSink
 from tidegate.connectors.sequence import NumberSequenceSource
 from tidegate.connectors.sink import Sink, SinkWriter
 from tidegate.connectors.source import InputStatus, Poll, Source, SourceReader
