@@ -137,7 +137,9 @@ class FirstFields:
         schema = operator.format.schema
         positions = first_places(schema, operator.key_columns, aggregated)
         self._operator = operator
-        self._columns = {position: ValueColumn(schema.field(position).type) for position in positions}
+        self._columns = {
+            position: ValueColumn(schema.field(position).type) for position in positions
+        }
 
     def state_columns(self) -> dict[str, StateColumn]:
         return {f"first{position}": column for position, column in self._columns.items()}
@@ -331,7 +333,9 @@ class ExtremeAggregation(ColumnarAggregation):
         touched[new] = False
         earlier = np.flatnonzero(touched)
         # What each key had so far takes part as if it were a record before all others.
-        contenders = {position: self._contenders(columns, position, earlier) for position in self._best}
+        contenders = {
+            position: self._contenders(columns, position, earlier) for position in self._best
+        }
         segments = Segments(np.concatenate([earlier, places]), len(self.state))
         ranks = ranks_of(contenders[self.field], len(segments.places), descending=self.greatest)
         winners = running_least(segments, ranks)
