@@ -84,6 +84,15 @@ class FailoverStrategy(Enum):
     REGION = "region"
 
 
+class ExchangeMode(Enum):
+    """How steps travel between slots."""
+
+    AUTO = "auto"
+    """Over an endless Spark job where Spark allows it, otherwise as Spark jobs."""
+    PIPELINED = "pipelined"
+    JOBS = "jobs"
+
+
 class LiveLine(Enum):
     """Whether progress is shown while a job runs."""
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from tidegate.core.errors import ConfigError
 from tidegate.core.memory_size import MemorySize
 from tidegate.core.modes import (
+    ExchangeMode,
     FailoverStrategy,
     LiveLine,
     OnTerminate,
@@ -235,6 +236,13 @@ class RestartSettings:
 class EngineSettings:
     """How slots and steps run."""
 
+    exchange: ExchangeMode = option(
+        "tidegate.exchange",
+        choice(ExchangeMode),
+        ExchangeMode.AUTO,
+        "How steps travel: pipelined, over one endless Spark job, in milliseconds; jobs, each as a "
+        "Spark job of its own; auto: pipelined where Spark allows it.",
+    )
     step_target: timedelta = option(
         "tidegate.step.target-duration",
         duration(_MILLISECOND),

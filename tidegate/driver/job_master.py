@@ -147,6 +147,7 @@ class JobMaster:
         self.chronicle = Chronicle(clock.time())
         self._graph = graph
         self._cluster = cluster
+        self._exchange = exchange
         self._clock = clock
         self._outputs = outputs
         self._workers = workers or Threads()
@@ -653,6 +654,7 @@ class JobMaster:
                 self._refuse(order)
 
     def _release_everything(self) -> None:
+        self._exchange.end_steps()
         self._slots.shut_down()
         try:
             for driver in self._drivers.values():

@@ -31,7 +31,7 @@ from tidegate.driver.collectors import Collectors
 from tidegate.driver.job_handle import JobHandle, Replan
 from tidegate.driver.job_master import JobMaster
 from tidegate.driver.live_line import Console
-from tidegate.exchange.shuffle import ShuffleExchange
+from tidegate.exchange.choice import create_exchange
 from tidegate.graph.job_graph import JobGraph
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import DriverMessage, Register
@@ -80,7 +80,9 @@ def submit(
             settings,
             checkpoints,
             SparkCluster(context, job_id, graph.slots, secret, settings),
-            ShuffleExchange(context, job_id, secret),
+            create_exchange(
+                settings.engine.exchange, context, task_slots(context), graph, job_id, secret
+            ),
             clock,
             collectors.outputs(console),
         )

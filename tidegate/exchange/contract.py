@@ -32,6 +32,13 @@ class Exchange(Protocol):
     def cancel_step(self, pipeline: Pipeline) -> None:
         """Make a running step of this pipeline end soon."""
 
+    def end_steps(self) -> None:
+        """No step follows: release what is held for them."""
+
 
 class StepBroken(Exception):
     """The exchange could not run a step, for reasons of its own."""
+
+
+class StepCanceled(StepBroken):
+    """Somebody canceled the step: nothing is wrong with the exchange."""

@@ -68,6 +68,9 @@ class ShuffleExchange:
         with spark_may_be_gone():
             self._context.cancelJobGroup(self._group(pipeline))
 
+    def end_steps(self) -> None:
+        """Nothing outlives a step."""
+
     def _group(self, pipeline: Pipeline) -> str:
         return f"{self._tag}-steps-{pipeline.id}"
 
@@ -83,7 +86,7 @@ def _stages(
     )
     return [
         StageTask(
-            orders=tuple(_order(request, Level(level)) for level in levels),
+            orders=tuple(unit_order(request, Level(level)) for level in levels),
             addresses=addresses,
             secret=secret,
             is_last=levels == groups[-1],
@@ -92,7 +95,8 @@ def _stages(
     ]
 
 
-def _order(request: StepRequest, level: Level) -> bytes:
+def unit_order(request: StepRequest, level: Level) -> bytes:
+    """The order for the units of one level; sources get the request with theirs."""
     return to_slot(
         UnitOrder(
             pipeline=request.pipeline,

@@ -1,7 +1,15 @@
-"""How a step task and a slot talk: one request on a connection, one answer, then the next.
+"""The frames on the lines of a slot's step server. The first one says what a line is for.
 
-task  ▶ OPEN(unit) · PACKET* · MARK* · RUN
-slot  ▶ PACKET* · MARK* · REPORT          or    REFUSED(reason)
+Steps as Spark jobs: a step task asks for a unit, gets its answer, and asks for the next.
+
+    task   ▶ OPEN(unit) · PACKET* · MARK* · RUN
+    slot   ▶ PACKET* · MARK* · REPORT          or    REFUSED(reason)
+
+Steps over an endless Spark job: the driver asks for a step, pumps carry cargo between the slots,
+and the slots report when their last level is through.
+
+    driver ▶ ATTEND(attendance) · STEP(unit)*          slot ▶ READY · REPORT*
+    pump   ▶ PUMP(epoch, pipeline, level) · CARGO*     slot ▶ CARGO(target, cargo)* · END
 """
 
 from __future__ import annotations
@@ -23,6 +31,12 @@ class Frame(IntEnum):
     RUN = 4
     REPORT = 5
     REFUSED = 6
+    PUMP = 7
+    CARGO = 8
+    END = 9
+    ATTEND = 10
+    READY = 11
+    STEP = 12
 
 
 class UnitRefused(Exception):

@@ -305,6 +305,17 @@ class UnitOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class Attendance:
+    """The driver begins an endless job that carries the steps of a pipeline."""
+
+    pipeline: PipelineId
+    epoch: int
+    """Grows with every job of the pipeline: slots let in only the pumps of the latest."""
+    slots: int
+    levels: int
+
+
+@dataclass(frozen=True, slots=True)
 class SubtaskFailure:
     """A subtask ended its slice early."""
 

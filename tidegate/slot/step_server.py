@@ -1,57 +1,84 @@
-"""Answers the step tasks that come to a slot: same unit, same answer."""
+"""Answers who comes to a slot with a unit: same unit, same answer."""
 
 from __future__ import annotations
 
 import pickle
 import queue
+from collections.abc import Sequence
 
 from tidegate.core.errors import ProtocolViolation
+from tidegate.core.ids import PipelineId
 from tidegate.exchange.framing import decode_packet, encode_header
 from tidegate.exchange.spill import loaded
 from tidegate.exchange.unit_protocol import Frame
-from tidegate.protocol.messages import UnitOrder
+from tidegate.protocol.messages import StepRequest, UnitOrder
 from tidegate.protocol.packet import FailureMark, Packet
 from tidegate.protocol.units import Stale, UnitKey
 from tidegate.slot.pipeline_host import UnitAnswer
+from tidegate.slot.pump_lines import PumpLines
 from tidegate.slot.slot_host import SlotHost
 from tidegate.transport.wire import Connection
 
 
 class StepServer:
-    """Serves one connection after the other's request; used by one thread per connection."""
+    """Serves the lines of step tasks, pumps and the driver; used by one thread per line."""
 
     def __init__(self, host: SlotHost) -> None:
         self._host = host
+        self._pumps = PumpLines(host.slot, self._run_unit)
 
     def serve(self, connection: Connection) -> None:
-        """Answer units until the task closes the line."""
+        """Answer until the other end closes the line."""
+        kind, payload = connection.receive()
+        match kind:
+            case Frame.ATTEND:
+                self._pumps.attend(connection, payload)
+            case Frame.PUMP:
+                self._pumps.pump(connection, payload)
+            case Frame.OPEN:
+                self._serve_task(connection, pickle.loads(payload))
+            case _:
+                raise ProtocolViolation(f"a line began with a frame of kind {kind}")
+
+    def _serve_task(self, connection: Connection, order: UnitOrder) -> None:
         while True:
-            order, packets, marks = _receive_unit(connection)
+            packets, marks = _receive_input(connection)
             key = UnitKey(order.attempt, order.step, order.level)
-            answers: queue.SimpleQueue[UnitAnswer | Stale] = queue.SimpleQueue()
-            self._host.run_unit(order.pipeline, key, packets, marks, order.request, answers.put)
-            answer = answers.get()
+            answer = self._run_unit(order.pipeline, key, packets, marks, order.request)
             if isinstance(answer, UnitAnswer):
                 _send_answer(connection, answer)
             else:
                 connection.send(Frame.REFUSED, pickle.dumps(answer.reason))
+            kind, payload = connection.receive()
+            if kind != Frame.OPEN:
+                raise ProtocolViolation(f"a step task sent a frame of kind {kind}")
+            order = pickle.loads(payload)
+
+    def _run_unit(
+        self,
+        pipeline: PipelineId,
+        key: UnitKey,
+        packets: Sequence[Packet],
+        marks: Sequence[FailureMark],
+        request: StepRequest | None,
+    ) -> UnitAnswer | Stale:
+        answers: queue.SimpleQueue[UnitAnswer | Stale] = queue.SimpleQueue()
+        self._host.run_unit(pipeline, key, packets, marks, request, answers.put)
+        return answers.get()
 
 
-def _receive_unit(connection: Connection) -> tuple[UnitOrder, list[Packet], list[FailureMark]]:
-    order: UnitOrder | None = None
+def _receive_input(connection: Connection) -> tuple[list[Packet], list[FailureMark]]:
     packets: list[Packet] = []
     marks: list[FailureMark] = []
     while True:
         kind, payload = connection.receive()
         match kind:
-            case Frame.OPEN:
-                order = pickle.loads(payload)
             case Frame.PACKET:
                 packets.append(decode_packet(payload))
             case Frame.MARK:
                 marks.append(pickle.loads(payload))
-            case Frame.RUN if order is not None:
-                return order, packets, marks
+            case Frame.RUN:
+                return packets, marks
             case _:
                 raise ProtocolViolation(f"a step task sent a frame of kind {kind}")
 

@@ -157,6 +157,9 @@ class MiniCluster:
                 reports[i] = unit.report
         answer(list(reports.values()))
 
+    def end_steps(self) -> None:
+        """Nothing outlives a step."""
+
     def cancel_step(self, pipeline: Pipeline) -> None:
         """Whoever waits for a slot that does not answer waits no longer."""
         if pipeline.id in self._answers:

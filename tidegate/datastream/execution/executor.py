@@ -15,6 +15,7 @@ from tidegate.datastream.execution.spark_session import (
     ship_python_files,
     task_slots,
 )
+from tidegate.exchange.pipelined.requirements import task_slots_for
 from tidegate.graph.job_graph import JobGraph
 from tidegate.prerequisites.machine import usable_cores
 
@@ -67,7 +68,7 @@ class SparkExecutor:
         spark = self._given or active_session()
         is_narrow = self._given is None and spark is not None and _is_narrow(spark, graph.slots)
         if spark is None or is_narrow:
-            spark = self._made = make_session(settings, graph.slots)
+            spark = self._made = make_session(settings, graph.slots, task_slots_for(graph))
         prefer_this_python(spark)
         ship_python_files(spark, settings.pipeline.python_files)
         server = rest_server(settings.rest)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.core.config import Settings
 from tidegate.core.errors import ConfigError, UnsuitableSpark
+from tidegate.core.modes import ExchangeMode
+from tidegate.exchange.pipelined.requirements import JAR, SHUFFLE_SETTINGS
 from tidegate.prerequisites.java import require_java
 
 if TYPE_CHECKING:
@@ -65,8 +67,11 @@ def is_active(spark: SparkSession) -> bool:
     return SparkContext._active_spark_context is spark.sparkContext
 
 
-def make_session(settings: Settings, parallelism: int) -> SparkSession:
-    """Start Spark for a job of the given parallelism, in place of a session that is too narrow."""
+def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkSession:
+    """Start Spark for a job of the given parallelism, in place of a session that is too narrow.
+
+    A local master runs at least `tasks` tasks at once: most of them only wait for data.
+    """
     from pyspark.sql import SparkSession
 
     narrow = active_session()
@@ -76,11 +81,11 @@ def make_session(settings: Settings, parallelism: int) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     chosen = settings.spark.master or settings.spark_conf.get("spark.master")
-    master = chosen or f"local[{2 * parallelism}]"
+    master = chosen or f"local[{max(2 * parallelism, tasks)}]"
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     builder = SparkSession.builder.master(master).appName(settings.pipeline.name)
-    for key, value in session_conf(settings, master).items():
+    for key, value in session_conf(settings, master, 2 * parallelism).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(settings.spark.log_level)
@@ -108,7 +113,7 @@ def ship_python_files(spark: SparkSession, paths: Sequence[str]) -> None:
         spark.sparkContext.addPyFile(path)
 
 
-def session_conf(settings: Settings, master: str) -> dict[str, str]:
+def session_conf(settings: Settings, master: str, parallelism: int) -> dict[str, str]:
     """Spark's settings for a session of our own; the user's `spark.*` keys win."""
     conf = {
         _OURS: "true",
@@ -122,6 +127,11 @@ def session_conf(settings: Settings, master: str) -> dict[str, str]:
         "spark.ui.enabled": str(settings.spark.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
     }
+    if settings.engine.exchange is not ExchangeMode.JOBS:
+        conf |= SHUFFLE_SETTINGS
+        jars = settings.spark_conf.get("spark.jars")
+        conf["spark.jars"] = str(JAR) if jars is None else f"{jars},{JAR}"
     if master.startswith("local"):
+        conf["spark.default.parallelism"] = str(parallelism)
         conf["spark.driver.bindAddress"] = conf["spark.driver.host"] = _LOOPBACK
-    return {**conf, **settings.spark_conf}
+    return {**conf, **{k: v for k, v in settings.spark_conf.items() if k != "spark.jars"}}

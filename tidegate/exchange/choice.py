@@ -1,0 +1,134 @@
+"""Which exchange carries the steps of a job, and what happens when the fast one breaks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError
+
+from tidegate.core.errors import UnsuitableSpark
+from tidegate.core.ids import Address, JobId, SlotIndex
+from tidegate.core.modes import ExchangeMode
+from tidegate.exchange.contract import Exchange, StepAnswer, StepBroken, StepCanceled
+from tidegate.exchange.pipelined.exchange import PipelinedExchange
+from tidegate.exchange.pipelined.requirements import SHUFFLE_SETTINGS, task_slots_for
+from tidegate.exchange.shuffle import ShuffleExchange
+from tidegate.graph.job_graph import JobGraph, Pipeline
+from tidegate.protocol.messages import StepOutcome, StepRequest
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_log = logging.getLogger("tidegate.spark")
+_RULED_OUT: Final = {
+    "spark.authenticate": "Spark's streaming shuffle does not authenticate",
+    "spark.network.crypto.enabled": "Spark's streaming shuffle does not encrypt",
+    "spark.ssl.rpc.enabled": "Spark's streaming shuffle does not encrypt",
+    "spark.dynamicAllocation.enabled": "executors that come and go would break the endless job",
+    "spark.speculation": "a speculative copy would break the endless job",
+}
+_MOST_BREAKS: Final = 2
+
+
+def create_exchange(
+    mode: ExchangeMode,
+    context: SparkContext,
+    available: int,
+    graph: JobGraph,
+    job_id: JobId,
+    secret: bytes,
+) -> Exchange:
+    """The exchange of a job; `available` is how many tasks Spark runs at once.
+
+    Raises:
+        UnsuitableSpark: the settings ask for the fast one, and this Spark rules it out.
+    """
+    jobs = ShuffleExchange(context, job_id, secret)
+    if mode is ExchangeMode.JOBS:
+        return jobs
+    obstacle = _obstacle(context, available, task_slots_for(graph))
+    if obstacle is None:
+        _log.info("steps travel over Spark's streaming shuffle")
+        pipelined = PipelinedExchange(context, job_id, secret)
+        return pipelined if mode is ExchangeMode.PIPELINED else FallbackExchange(pipelined, jobs)
+    if mode is ExchangeMode.PIPELINED:
+        raise UnsuitableSpark("tidegate.exchange", mode.value, obstacle)
+    _log.info("steps are Spark jobs, not pipelined: %s", obstacle)
+    return jobs
+
+
+def _obstacle(context: SparkContext, available: int, needed: int) -> str | None:
+    """Why the fast exchange cannot be used, in words for the user."""
+    conf = context.getConf()
+    for key, reason in _RULED_OUT.items():
+        if (conf.get(key) or "false").lower() == "true":
+            return f"{key} is set, and {reason}"
+    if conf.get("spark.shuffle.streaming.networkBufferSize") is None:
+        settings = ", ".join(f"{key}={value}" for key, value in SHUFFLE_SETTINGS.items())
+        return f"the session lacks the settings of the streaming shuffle; set {settings}"
+    if available < needed:
+        return f"Spark runs {available} tasks at once, and it takes {needed}"
+    jvm = context._jvm
+    assert jvm is not None
+    try:
+        jvm.java.lang.Class.forName("org.apache.spark.PipelinedShuffleDependency")
+    except Py4JError:
+        return f"Spark {context.version} has no streaming shuffle; Spark 4.3 has"
+    try:
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        loader.loadClass("tidegate.exchange.Pumps")
+    except Py4JError:
+        return "the session lacks pumps.jar; name it in spark.jars (`tidegate doctor --jar`)"
+    return None
+
+
+class FallbackExchange:
+    """The fast exchange, until it breaks several times in a row without carrying a step."""
+
+    def __init__(self, fast: Exchange, steady: Exchange) -> None:
+        self._fast = fast
+        self._current, self._steady = fast, steady
+        self._breaks = 0
+
+    def run_step(
+        self,
+        pipeline: Pipeline,
+        request: StepRequest,
+        slots: Mapping[SlotIndex, Address],
+        answer: StepAnswer,
+    ) -> None:
+        """See `tidegate.exchange.contract.Exchange`."""
+
+        def noted(outcome: Sequence[StepOutcome] | StepBroken) -> None:
+            self._note(outcome if isinstance(outcome, StepBroken) else None)
+            answer(outcome)
+
+        try:
+            self._current.run_step(pipeline, request, slots, noted)
+        except StepBroken as failure:
+            self._note(failure)
+            raise
+
+    def _note(self, failure: StepBroken | None) -> None:
+        if failure is None:
+            self._breaks = 0
+        elif not isinstance(failure, StepCanceled):
+            self._breaks += 1
+        if self._breaks == _MOST_BREAKS and self._current is self._fast:
+            self._current = self._steady
+            _log.warning(
+                "steps are Spark jobs from now on: the streaming shuffle broke %d times in a row, "
+                "at last because %s",
+                self._breaks,
+                failure,
+            )
+
+    def cancel_step(self, pipeline: Pipeline) -> None:
+        self._fast.cancel_step(pipeline)
+        self._steady.cancel_step(pipeline)
+
+    def end_steps(self) -> None:
+        self._fast.end_steps()
+        self._steady.end_steps()

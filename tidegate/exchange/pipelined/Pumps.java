@@ -1,0 +1,419 @@
+package tidegate.exchange;
+
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.io.Serializable;
+import java.net.InetSocketAddress;
+import java.net.StandardSocketOptions;
+import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.SocketChannel;
+import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
+import java.security.MessageDigest;
+import java.security.SecureRandom;
+import java.util.concurrent.atomic.AtomicReference;
+import javax.crypto.Mac;
+import javax.crypto.spec.SecretKeySpec;
+import org.apache.spark.Dependency;
+import org.apache.spark.Partition;
+import org.apache.spark.Partitioner;
+import org.apache.spark.PipelinedShuffleDependency;
+import org.apache.spark.SparkContext;
+import org.apache.spark.TaskContext;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.rdd.ShuffledRDD;
+import org.apache.spark.serializer.DeserializationStream;
+import org.apache.spark.serializer.SerializationStream;
+import org.apache.spark.serializer.Serializer;
+import org.apache.spark.serializer.SerializerInstance;
+import org.apache.spark.shuffle.ShuffleWriteProcessor;
+import org.apache.spark.shuffle.checksum.RowBasedChecksum;
+import scala.Option;
+import scala.Tuple2;
+import scala.collection.AbstractIterator;
+import scala.collection.Iterator;
+import scala.collection.immutable.List$;
+import scala.collection.immutable.Seq;
+import scala.reflect.ClassTag;
+import scala.reflect.ClassTag$;
+
+/**
+ * An endless Spark job that moves frames from slot to slot, through Spark's streaming shuffle.
+ *
+ * <p>The job has a stage for every level of a pipeline. Task i of a stage is a pump: it holds a line
+ * to slot i, delivers what the shuffle brings for it, and puts what the slot sends into the shuffle
+ * of the next stage. A pump knows nothing of steps and never looks into a frame.
+ *
+ * <p>A frame is its length (8 bytes), its kind (1 byte) and its payload, as in transport/wire.py.
+ */
+@SuppressWarnings({"unchecked", "rawtypes"})
+public final class Pumps {
+  private static final ClassTag ANY = ClassTag$.MODULE$.apply(Object.class);
+  private static final int HANDSHAKE = 0;
+  private static final int PUMP = 7;
+  private static final int CARGO = 8;
+  private static final int END = 9;
+  private static final int HEADER_BYTES = 9;
+  private static final int TARGET_BYTES = 4;
+
+  private Pumps() {}
+
+  /**
+   * The job; counting its rows runs it until every slot has ended its lines.
+   *
+   * @param slots where slot i listens: "unix:PATH" or "HOST:PORT"
+   * @param levels how many levels the pipeline has
+   * @param secret what both ends of a line prove to know
+   * @param epoch which job of the pipeline this is: slots refuse the lines of any other
+   * @param pipeline which pipeline of the job this is
+   */
+  public static RDD<?> job(
+      SparkContext sc, String[] slots, int levels, byte[] secret, long epoch, int pipeline) {
+    Plan plan = new Plan(slots, secret, epoch, pipeline);
+    Pump pump = new Pump(sc, plan);
+    for (int level = 1; level < levels; level++) {
+      pump = new Pump(new Shuffled(pump, new BySlot(slots.length)), plan, level);
+    }
+    return pump;
+  }
+
+  /** What all pumps of a job have in common. */
+  private record Plan(String[] slots, byte[] secret, long epoch, int pipeline)
+      implements Serializable {}
+
+  private record SlotPartition(int index) implements Partition {
+    @Override
+    public int hashCode() {
+      return index;
+    }
+  }
+
+  /** The key of a frame is the slot that it goes to. */
+  private static final class BySlot extends Partitioner {
+    private final int slots;
+
+    BySlot(int slots) {
+      this.slots = slots;
+    }
+
+    @Override
+    public int numPartitions() {
+      return slots;
+    }
+
+    @Override
+    public int getPartition(Object slot) {
+      return (Integer) slot;
+    }
+  }
+
+  /** ShuffledRDD waits for the stage before it; this one reads while that one writes. */
+  private static final class Shuffled extends ShuffledRDD<Object, Object, Object> {
+    private final transient RDD frames;
+    private final Partitioner bySlot;
+
+    Shuffled(RDD frames, Partitioner bySlot) {
+      super(frames, bySlot, ANY, ANY, ANY);
+      this.frames = frames;
+      this.bySlot = bySlot;
+    }
+
+    @Override
+    public Seq<Dependency<?>> getDependencies() {
+      return List$.MODULE$
+          .<Dependency<?>>empty()
+          .$colon$colon(
+              new PipelinedShuffleDependency<>(
+                  frames,
+                  bySlot,
+                  new FrameSerializer(),
+                  Option.empty(),
+                  Option.empty(),
+                  false,
+                  new ShuffleWriteProcessor(),
+                  new RowBasedChecksum[0],
+                  ANY,
+                  ANY,
+                  ANY));
+    }
+  }
+
+  /** Task i of a level: carries frames between slot i and the shuffles before and after it. */
+  private static final class Pump extends RDD<Object> {
+    private final Plan plan;
+    private final int level;
+
+    Pump(SparkContext sc, Plan plan) {
+      super(sc, List$.MODULE$.<Dependency<?>>empty(), ANY);
+      this.plan = plan;
+      this.level = 0;
+    }
+
+    Pump(RDD before, Plan plan, int level) {
+      super(before, ANY);
+      this.plan = plan;
+      this.level = level;
+    }
+
+    @Override
+    public Partition[] getPartitions() {
+      if (level > 0) {
+        return firstParent(ANY).partitions();
+      }
+      Partition[] partitions = new Partition[plan.slots.length];
+      for (int slot = 0; slot < partitions.length; slot++) {
+        partitions[slot] = new SlotPartition(slot);
+      }
+      return partitions;
+    }
+
+    @Override
+    public Iterator<Object> compute(Partition partition, TaskContext context) {
+      int slot = partition.index();
+      try {
+        Line line = new Line(plan.slots[slot], context);
+        line.open(plan, level);
+        if (level > 0) {
+          // Both directions at once: a slot may send while more is on its way to it.
+          Iterator<Tuple2<?, byte[]>> frames = (Iterator) firstParent(ANY).iterator(partition, context);
+          Thread pusher = new Thread(() -> line.push(frames), "tidegate-push-" + level + "-" + slot);
+          pusher.setDaemon(true);
+          pusher.start();
+        }
+        return line;
+      } catch (IOException | GeneralSecurityException failure) {
+        throw raise(failure);
+      }
+    }
+  }
+
+  /**
+   * A line to a slot; as an iterator, the frames that the slot sends.
+   *
+   * <p>A channel, not a stream: Spark stops a task by an interrupt, which closes a channel.
+   */
+  private static final class Line extends AbstractIterator<Object> {
+    private final SocketChannel channel;
+    private final AtomicReference<Throwable> failure = new AtomicReference<>();
+    private final ByteBuffer received = ByteBuffer.allocateDirect(1 << 16).flip();
+    private final ByteBuffer header = ByteBuffer.allocate(HEADER_BYTES);
+    private Object next;
+    private boolean hasEnded;
+
+    Line(String slot, TaskContext context) throws IOException {
+      if (slot.startsWith("unix:")) {
+        channel = SocketChannel.open(UnixDomainSocketAddress.of(slot.substring(5)));
+      } else {
+        int colon = slot.lastIndexOf(':');
+        String host = slot.substring(0, colon);
+        int port = Integer.parseInt(slot.substring(colon + 1));
+        channel = SocketChannel.open(new InetSocketAddress(host, port));
+        channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+      }
+      context.addTaskCompletionListener((TaskContext ended) -> close());
+    }
+
+    /** Prove the secret, have the slot prove it, and say which line this is. */
+    void open(Plan plan, int level) throws IOException, GeneralSecurityException {
+      byte[] ours = new byte[32];
+      new SecureRandom().nextBytes(ours);
+      send(HANDSHAKE, ByteBuffer.wrap(ours));
+      byte[] theirs = handshake();
+      send(HANDSHAKE, ByteBuffer.wrap(proof(plan.secret, "dialer", theirs, ours)));
+      if (!MessageDigest.isEqual(handshake(), proof(plan.secret, "listener", ours, theirs))) {
+        throw new IOException("the slot does not know the job's secret");
+      }
+      ByteBuffer greeting = ByteBuffer.allocate(16);
+      send(PUMP, greeting.putLong(plan.epoch).putInt(plan.pipeline).putInt(level).flip());
+    }
+
+    void push(Iterator<Tuple2<?, byte[]>> frames) {
+      try {
+        while (frames.hasNext()) {
+          send(CARGO, ByteBuffer.wrap(frames.next()._2()));
+        }
+        channel.shutdownOutput();
+      } catch (Throwable broken) {
+        failure.compareAndSet(null, broken);
+        close();
+      }
+    }
+
+    @Override
+    public boolean hasNext() {
+      if (next != null || hasEnded) {
+        return next != null;
+      }
+      try {
+        need(HEADER_BYTES);
+        long length = received.getLong();
+        int kind = received.get();
+        if (kind == END) {
+          hasEnded = true;
+          return false;
+        }
+        if (kind != CARGO) {
+          throw new IOException("a slot sent a frame of kind " + kind);
+        }
+        need(TARGET_BYTES);
+        int target = received.getInt();
+        next = new Tuple2<Object, Object>(target, payload((int) length - TARGET_BYTES));
+        return true;
+      } catch (IOException broken) {
+        throw raise(failure.compareAndSet(null, broken) ? broken : failure.get());
+      }
+    }
+
+    @Override
+    public Object next() {
+      hasNext();
+      Object frame = next;
+      next = null;
+      return frame;
+    }
+
+    private byte[] handshake() throws IOException {
+      need(HEADER_BYTES);
+      long length = received.getLong();
+      if (received.get() != HANDSHAKE || length > 64) {
+        throw new IOException("the slot spoke before it proved the job's secret");
+      }
+      return payload((int) length);
+    }
+
+    private static byte[] proof(byte[] secret, String role, byte[] challenge, byte[] salt)
+        throws GeneralSecurityException {
+      Mac mac = Mac.getInstance("HmacSHA256");
+      mac.init(new SecretKeySpec(secret, "HmacSHA256"));
+      mac.update(role.getBytes(StandardCharsets.US_ASCII));
+      mac.update(challenge);
+      mac.update(salt);
+      return mac.doFinal();
+    }
+
+    private void send(int kind, ByteBuffer payload) throws IOException {
+      header.clear().putLong(payload.remaining()).put((byte) kind).flip();
+      ByteBuffer[] parts = {header, payload};
+      while (payload.hasRemaining() || header.hasRemaining()) {
+        channel.write(parts);
+      }
+    }
+
+    /** Have so many bytes in `received`, which is enough for any header. */
+    private void need(int bytes) throws IOException {
+      if (received.remaining() < bytes) {
+        received.compact();
+        read(received, bytes);
+        received.flip();
+      }
+    }
+
+    private byte[] payload(int length) throws IOException {
+      byte[] bytes = new byte[length];
+      int there = Math.min(length, received.remaining());
+      received.get(bytes, 0, there);
+      read(ByteBuffer.wrap(bytes).position(there), length);
+      return bytes;
+    }
+
+    private void read(ByteBuffer into, int until) throws IOException {
+      while (into.position() < until) {
+        if (channel.read(into) < 0) {
+          // A killed slot closes its lines too; one that is through says so by an END.
+          throw new EOFException("the slot closed its line");
+        }
+      }
+    }
+
+    private void close() {
+      try {
+        channel.close();
+      } catch (IOException alreadyClosed) {
+        // Nothing is left to close.
+      }
+    }
+  }
+
+  /** Length and bytes; no key, because only Java's serializer may write one here. */
+  private static final class FrameSerializer extends Serializer implements Serializable {
+    @Override
+    public SerializerInstance newInstance() {
+      return new FrameSerializerInstance();
+    }
+  }
+
+  private static final class FrameSerializerInstance extends SerializerInstance {
+    @Override
+    public <T> ByteBuffer serialize(T value, ClassTag<T> type) {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public <T> T deserialize(ByteBuffer bytes, ClassTag<T> type) {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public <T> T deserialize(ByteBuffer bytes, ClassLoader loader, ClassTag<T> type) {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public SerializationStream serializeStream(OutputStream stream) {
+      DataOutputStream out = new DataOutputStream(stream);
+      return new SerializationStream() {
+        @Override
+        public <T> SerializationStream writeObject(T value, ClassTag<T> type) {
+          byte[] frame = (byte[]) value;
+          try {
+            out.writeInt(frame.length);
+            out.write(frame);
+            return this;
+          } catch (IOException failure) {
+            throw raise(failure);
+          }
+        }
+
+        @Override
+        public void flush() {}
+
+        @Override
+        public void close() {}
+      };
+    }
+
+    @Override
+    public DeserializationStream deserializeStream(InputStream stream) {
+      DataInputStream in = new DataInputStream(stream);
+      return new DeserializationStream() {
+        @Override
+        public <T> T readKey(ClassTag<T> type) {
+          return null;
+        }
+
+        @Override
+        public <T> T readObject(ClassTag<T> type) {
+          try {
+            byte[] frame = new byte[in.readInt()];
+            in.readFully(frame);
+            return (T) frame;
+          } catch (IOException endOrFailure) {
+            throw raise(endOrFailure); // an EOFException is the end of the stream
+          }
+        }
+
+        @Override
+        public void close() {}
+      };
+    }
+  }
+
+  private static <E extends Throwable> RuntimeException raise(Throwable failure) throws E {
+    throw (E) failure;
+  }
+}

@@ -1,0 +1,1 @@
+"""Steps over one endless Spark job: pumps carry packets through Spark's streaming shuffle."""

@@ -1,0 +1,258 @@
+"""Steps over an endless Spark job: a step is a message to the slots, not a Spark job of its own.
+
+    driver ── STEP ──▶ slot i ── level 0 ──▶ pump ──▶ Spark's streaming shuffle ──▶ pump ──▶ slot j
+       ▲                                                                             level 1 │
+       └───────────────────────────── REPORT, of the last level ─────────────────────────────┘
+
+A job that breaks is started again, and its step is repeated under its number: units that have run
+give the same answer. A pipeline whose packets do not leave their slot needs no job.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark import InheritableThread
+
+from tidegate.core.errors import LineClosed, NotAuthorized, ProtocolViolation
+from tidegate.core.ids import Address, JobId, Level, PipelineId, SlotIndex
+from tidegate.exchange.contract import StepAnswer, StepBroken, StepCanceled
+from tidegate.exchange.pipelined.requirements import is_pumped
+from tidegate.exchange.shuffle import unit_order
+from tidegate.exchange.unit_protocol import Frame
+from tidegate.graph.job_graph import Pipeline
+from tidegate.protocol.messages import Attendance, StepOutcome, StepRequest
+from tidegate.protocol.packet import SlotOutOfReach
+from tidegate.transport.spark_errors import reason_of, spark_may_be_gone
+from tidegate.transport.wire import Connection, dial
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_log = logging.getLogger("tidegate.spark")
+_START_SECONDS: Final = 30.0
+_ADMISSION_SECONDS: Final = 0.2
+_END_SECONDS: Final = 3.0
+_NO_ROOM: Final = "INSUFFICIENT_SLOT"
+
+
+class PipelinedExchange:
+    """Runs steps over one endless job for each pipeline."""
+
+    def __init__(self, context: SparkContext, job_id: JobId, secret: bytes) -> None:
+        self._context = context
+        self._secret = secret
+        self._tag = f"tidegate-{job_id}"
+        self._jobs: dict[PipelineId, _EndlessJob] = {}
+        self._epochs = 0
+        self._lock = threading.Lock()
+
+    def run_step(
+        self,
+        pipeline: Pipeline,
+        request: StepRequest,
+        slots: Mapping[SlotIndex, Address],
+        answer: StepAnswer,
+    ) -> None:
+        """See `tidegate.exchange.contract.Exchange`."""
+        answer(self._run_step(pipeline, request, slots))
+
+    def _run_step(
+        self, pipeline: Pipeline, request: StepRequest, slots: Mapping[SlotIndex, Address]
+    ) -> Sequence[StepOutcome]:
+        missing = [SlotIndex(i) for i in range(pipeline.slots) if SlotIndex(i) not in slots]
+        if missing:
+            return [SlotOutOfReach(slot, "it is not registered") for slot in missing]
+        addresses = tuple(slots[SlotIndex(i)] for i in range(pipeline.slots))
+        job = self._jobs.get(pipeline.id)
+        if job is None or not job.carries(addresses):
+            if job is not None:
+                job.end()
+            job = self._new_job(pipeline, addresses)
+            unreachable = job.start(self._secret)
+            if unreachable:
+                return unreachable
+        return job.run(unit_order(request, Level(0)))
+
+    def cancel_step(self, pipeline: Pipeline) -> None:
+        job = self._jobs.get(pipeline.id)
+        if job is not None:
+            job.give_up(StepCanceled("the step was canceled"))
+
+    def end_steps(self) -> None:
+        for job in list(self._jobs.values()):
+            job.end()
+
+    def _new_job(self, pipeline: Pipeline, addresses: tuple[Address, ...]) -> _EndlessJob:
+        with self._lock:
+            self._epochs += 1
+            epoch = self._epochs
+        attendance = Attendance(pipeline.id, epoch, pipeline.slots, pipeline.levels)
+        job = _EndlessJob(self._context, self._tag, attendance, addresses, is_pumped(pipeline))
+        self._jobs[pipeline.id] = job
+        return job
+
+
+class _EndlessJob:
+    """One endless job, and the driver's lines to the slots that it connects."""
+
+    def __init__(
+        self,
+        context: SparkContext,
+        tag: str,
+        attendance: Attendance,
+        addresses: tuple[Address, ...],
+        is_pumped: bool,
+    ) -> None:
+        self._context = context
+        self._tag = tag
+        self._group = f"{tag}-pumps-{attendance.pipeline}-{attendance.epoch}"
+        self._attendance = attendance
+        self._addresses = addresses
+        self._lines: list[Connection] = []
+        self._is_at_rest = False
+        self._broken: StepBroken | None = None
+        self._lock = threading.Lock()
+        self._thread: InheritableThread | None = None
+        self._is_pumped = is_pumped
+
+    def carries(self, addresses: tuple[Address, ...]) -> bool:
+        """Whether another step between these slots can begin."""
+        return self._is_at_rest and self._broken is None and self._addresses == addresses
+
+    def start(self, secret: bytes) -> list[StepOutcome]:
+        """Attend to the slots and connect them; returns the slots that cannot be reached."""
+        unreachable: list[StepOutcome] = []
+        for slot, address in enumerate(self._addresses):
+            try:
+                line = dial(address, secret)
+                line.send(Frame.ATTEND, pickle.dumps(self._attendance))
+                self._lines.append(line)
+            except (LineClosed, NotAuthorized) as failure:
+                unreachable.append(SlotOutOfReach(SlotIndex(slot), str(failure)))
+        if unreachable:
+            self.give_up(StepBroken("a slot cannot be reached"))
+            return unreachable
+        if self._is_pumped:
+            self._thread = InheritableThread(
+                target=self._run_pumps, args=(secret,), name=self._group, daemon=True
+            )
+            self._thread.start()
+        late = StepBroken(f"its pumps were not up in {_START_SECONDS:.0f} s")
+        limit = threading.Timer(_START_SECONDS, self.give_up, (late,))
+        limit.daemon = True
+        limit.start()
+        try:
+            unreachable = list(self._await(Frame.READY))
+        finally:
+            limit.cancel()
+        self._is_at_rest = not unreachable
+        return unreachable
+
+    def run(self, order: bytes) -> Sequence[StepOutcome]:
+        """Run a step; a job that has not brought it to its end carries no other."""
+        self._is_at_rest = False
+        for line in self._lines:
+            try:
+                line.send(Frame.STEP, order)
+            except LineClosed:
+                break  # receiving tells which one it is
+        outcomes = list(self._await(Frame.REPORT))
+        self._is_at_rest = len(outcomes) == len(self._lines)
+        return outcomes
+
+    def give_up(self, reason: StepBroken) -> None:
+        """Whoever waits for a slot waits no longer."""
+        with self._lock:
+            if self._broken is not None:
+                return
+            self._broken = reason
+        for line in self._lines:
+            line.close()
+        if self._thread is not None:
+            with spark_may_be_gone():
+                self._context.cancelJobGroup(self._group)
+
+    def end(self) -> None:
+        """Let the pumps run dry; those that do not are ended."""
+        with self._lock:
+            was_broken, self._broken = self._broken, self._broken or StepCanceled("it was ended")
+        for line in self._lines:
+            line.close()
+        if self._thread is not None and was_broken is None:
+            self._thread.join(_END_SECONDS)
+            if self._thread.is_alive():
+                with spark_may_be_gone():
+                    self._context.cancelJobGroup(self._group)
+
+    def _await(self, frame: Frame) -> list[StepOutcome]:
+        """One such frame of every slot; or, if slots have gone, who they are.
+
+        Raises:
+            StepBroken: the job broke.
+        """
+        outcomes: list[StepOutcome] = []
+        gone: list[StepOutcome] = []
+        for slot, line in enumerate(self._lines):
+            try:
+                kind, payload = line.receive()
+            except LineClosed as failure:
+                if line.is_other_end_gone:
+                    gone.append(SlotOutOfReach(SlotIndex(slot), str(failure)))
+                    self.give_up(StepBroken(f"slot {slot} has gone"))
+                continue
+            if kind != frame:
+                raise ProtocolViolation(f"a slot sent a frame of kind {kind} to the driver")
+            if frame is Frame.REPORT:
+                outcomes.append(pickle.loads(payload))
+        if gone:
+            return gone
+        if self._broken is not None:
+            raise self._broken
+        return outcomes
+
+    def _run_pumps(self, secret: bytes) -> None:
+        reason = "its pumps ended"
+        try:
+            self._context.setJobGroup(self._group, "pumps", interruptOnCancel=True)
+            self._context.addJobTag(self._tag)
+            self._count(secret)
+        except Exception as failure:
+            reason = reason_of(failure)
+        self.give_up(StepBroken(reason))
+
+    def _count(self, secret: bytes) -> None:
+        """Run the job to its end; while Spark has too few free task slots, ask again."""
+        context, attendance = self._context, self._attendance
+        gateway, jvm = context._gateway, context._jvm
+        assert gateway is not None and jvm is not None
+        slots = gateway.new_array(jvm.java.lang.String, attendance.slots)
+        for slot, address in enumerate(self._addresses):
+            slots[slot] = _dialed(address)
+        deadline = time.monotonic() + _START_SECONDS
+        while self._broken is None:
+            job = jvm.tidegate.exchange.Pumps.job(
+                context._jsc.sc(),
+                slots,
+                attendance.levels,
+                bytearray(secret),
+                attendance.epoch,
+                attendance.pipeline,
+            )
+            try:
+                job.count()
+                return
+            except Exception as failure:
+                if _NO_ROOM not in str(failure) or time.monotonic() > deadline:
+                    raise
+            time.sleep(_ADMISSION_SECONDS)
+
+
+def _dialed(address: Address) -> str:
+    """How a pump dials a slot: on a local master by the Unix socket, otherwise by TCP."""
+    return f"{address.host}:{address.port}" if address.host else f"unix:{address.unix_path}"

@@ -1,0 +1,164 @@
+"""The lines of a slot to the endless Spark jobs of its pipelines, and to the driver.
+
+The driver attends first and says which *epoch* it begins: a number that grows with every job of a
+pipeline. Only pumps of that job are let in, so nothing of an earlier job is taken for its own.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from tidegate.core.errors import LineClosed, ProtocolViolation
+from tidegate.core.ids import Level, PipelineId, SlotIndex
+from tidegate.exchange.pipelined.cargo import decode_cargo, encode_cargo
+from tidegate.exchange.unit_protocol import Frame
+from tidegate.protocol.arrivals import Arrivals, shares
+from tidegate.protocol.messages import Attendance, StepOutcome, StepRequest, UnitOrder
+from tidegate.protocol.packet import FailureMark, Packet, SlotOutOfReach
+from tidegate.protocol.units import Stale, UnitKey
+from tidegate.slot.pipeline_host import UnitAnswer
+from tidegate.transport.wire import Connection
+
+_GREETING: Final = struct.Struct(">QII")
+_TARGET: Final = struct.Struct(">I")
+
+RunUnit = Callable[
+    [PipelineId, UnitKey, Sequence[Packet], Sequence[FailureMark], StepRequest | None],
+    UnitAnswer | Stale,
+]
+"""Runs a unit, or waits for whoever does, and returns its answer."""
+
+
+class PumpLines:
+    """All such lines of one slot; each is served by a thread of its own."""
+
+    def __init__(self, slot: SlotIndex, run_unit: RunUnit) -> None:
+        self._slot = slot
+        self._run_unit = run_unit
+        self._jobs: dict[PipelineId, _LinesOfJob] = {}
+        self._lock = threading.Lock()
+
+    def attend(self, connection: Connection, greeting: bytearray) -> None:
+        """Serve the driver: run the first level of every step that it asks for."""
+        attendance: Attendance = pickle.loads(greeting)
+        job = _LinesOfJob(self._slot, attendance, connection, self._run_unit)
+        with self._lock:
+            older = self._jobs.get(attendance.pipeline)
+            if older is not None and older.epoch >= attendance.epoch:
+                return
+            self._jobs[attendance.pipeline] = job
+        if older is not None:
+            older.end()
+        try:
+            job.serve_driver()
+        finally:
+            job.end()
+
+    def pump(self, connection: Connection, greeting: bytearray) -> None:
+        """Serve a pump: run the units of its level when their input is complete."""
+        epoch, pipeline, level = _GREETING.unpack(greeting)
+        with self._lock:
+            job = self._jobs.get(PipelineId(pipeline))
+        if job is not None and job.epoch == epoch:
+            job.serve_pump(connection, Level(level))
+
+
+class _LinesOfJob:
+    """The lines of one endless job."""
+
+    def __init__(
+        self, slot: SlotIndex, attendance: Attendance, driver: Connection, run_unit: RunUnit
+    ) -> None:
+        self.epoch = attendance.epoch
+        self._slot = slot
+        self._pipeline = attendance.pipeline
+        self._slots = attendance.slots
+        self._levels = attendance.levels
+        self._driver = driver
+        self._run_unit = run_unit
+        self._pumps: dict[Level, Connection] = {}
+        self._lock = threading.Lock()
+
+    def serve_driver(self) -> None:
+        if not self._is_pumped:
+            self._driver.send(Frame.READY)
+        while True:
+            kind, payload = self._driver.receive()
+            if kind != Frame.STEP:
+                raise ProtocolViolation(f"the driver sent a frame of kind {kind} to a slot")
+            order: UnitOrder = pickle.loads(payload)
+            marks: Sequence[FailureMark] = ()
+            for level in map(Level, range(1 if self._is_pumped else self._levels)):
+                key = UnitKey(order.attempt, order.step, level)
+                request = order.request if level == 0 else None
+                marks = self._run(key, (), marks, request)
+
+    def serve_pump(self, connection: Connection, level: Level) -> None:
+        with self._lock:
+            self._pumps[level] = connection
+            is_complete = len(self._pumps) == self._levels
+        if is_complete:
+            self._driver.send(Frame.READY)
+        arrivals = Arrivals(self._slots)
+        try:
+            while True:
+                kind, payload = connection.receive()
+                if kind != Frame.CARGO:
+                    raise ProtocolViolation(f"a pump sent a frame of kind {kind} to a slot")
+                found = arrivals.take(decode_cargo(payload))
+                if found is not None:
+                    key = UnitKey(found.attempt, found.step, level)
+                    self._run(key, found.packets, found.marks, None)
+        finally:
+            _end(connection)
+
+    def end(self) -> None:
+        """Let the job run dry: what its first pumps do not get, the others wait for in vain."""
+        self._driver.close()
+        with self._lock:
+            first = self._pumps.get(Level(0))
+        if first is not None:
+            _end(first)
+
+    @property
+    def _is_pumped(self) -> bool:
+        """Whether packets leave the slot at all."""
+        return self._slots > 1 and self._levels > 1
+
+    def _run(
+        self,
+        key: UnitKey,
+        packets: Sequence[Packet],
+        marks: Sequence[FailureMark],
+        request: StepRequest | None,
+    ) -> Sequence[FailureMark]:
+        answer = self._run_unit(self._pipeline, key, packets, marks, request)
+        report: StepOutcome
+        if isinstance(answer, UnitAnswer):
+            out, marks, report = answer.packets, answer.marks, answer.report
+        else:
+            report = SlotOutOfReach(self._slot, answer.reason)
+            out, marks = (), (FailureMark(self._slot, report.as_error()),)
+        # A line that has ended belongs to a job that broke: the driver repeats the step.
+        with suppress(LineClosed):
+            if key.level == self._levels - 1:
+                self._driver.send(Frame.REPORT, pickle.dumps(report))
+            elif self._is_pumped:
+                self._send(key, out, marks)
+        return marks
+
+    def _send(self, key: UnitKey, packets: Sequence[Packet], marks: Sequence[FailureMark]) -> None:
+        pump = self._pumps[key.level]
+        for target, share in enumerate(shares(packets, self._slots)):
+            for cargo in encode_cargo(key, self._slot, share, marks):
+                pump.send(Frame.CARGO, _TARGET.pack(target), *cargo)
+
+
+def _end(connection: Connection) -> None:
+    with suppress(LineClosed):
+        connection.send(Frame.END)
