@@ -15,6 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+from tidegate.exchange.pipelined.requirements import session_settings
+
 
 @pytest.fixture(scope="session")
 def temporary() -> Iterator[Path]:
@@ -38,7 +40,9 @@ def spark(temporary: Path) -> Iterator[SparkSession]:
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     session = (
-        SparkSession.builder.master("local[4]")
+        SparkSession.builder.master("local[24]")
+        .config("spark.default.parallelism", "4")
+        .config(map=session_settings())
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.local.dir", str(temporary / "spark"))

@@ -34,12 +34,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 LINES = ["to be or not to be", "that is the question", "to sleep"]
 
 
-@pytest.fixture
-def run(spark, traces):
+@pytest.fixture(params=["pipelined", "jobs"])
+def run(request, spark, traces):
     """Submit a job; whatever becomes of it, nothing of it stays."""
 
     def start(graph, settings=None):
-        return submit(graph, spark, settings_of(settings))
+        return submit(
+            graph, spark, settings_of({"tidegate.exchange": request.param} | (settings or {}))
+        )
 
     return start
 
@@ -199,8 +201,8 @@ def test_a_lock_in_a_function_is_refused_before_anything_starts(spark, traces):
 
 
 def test_too_few_task_slots_are_refused_at_once(spark, traces):
-    job = graph_of(collected(read(range(3))), parallelism=4)
-    with pytest.raises(NotEnoughTaskSlots, match=r"runs 4 task.* needs 5, better 8"):
+    job = graph_of(collected(read(range(3))), parallelism=24)
+    with pytest.raises(NotEnoughTaskSlots, match=r"runs 24 task.* needs 25, better 48"):
         submit(job, spark, settings_of())
     assert traces.are_gone()
 

@@ -29,6 +29,7 @@ _RULED_OUT: Final = {
     "spark.dynamicAllocation.enabled": "executors that come and go would break the endless job",
     "spark.speculation": "a speculative copy would break the endless job",
 }
+_PRINTED: Final = "`tidegate doctor --spark-conf` prints what to start it with"
 _MOST_BREAKS: Final = 2
 
 
@@ -65,9 +66,8 @@ def _obstacle(context: SparkContext, available: int, needed: int) -> str | None:
     for key, reason in _RULED_OUT.items():
         if (conf.get(key) or "false").lower() == "true":
             return f"{key} is set, and {reason}"
-    if conf.get("spark.shuffle.streaming.networkBufferSize") is None:
-        settings = ", ".join(f"{key}={value}" for key, value in SHUFFLE_SETTINGS.items())
-        return f"the session lacks the settings of the streaming shuffle; set {settings}"
+    if any(conf.get(key) is None for key in SHUFFLE_SETTINGS):
+        return f"the session lacks settings of the streaming shuffle; {_PRINTED}"
     if available < needed:
         return f"Spark runs {available} tasks at once, and it takes {needed}"
     jvm = context._jvm
@@ -80,7 +80,7 @@ def _obstacle(context: SparkContext, available: int, needed: int) -> str | None:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         loader.loadClass("tidegate.exchange.Pumps")
     except Py4JError:
-        return "the session lacks pumps.jar; name it in spark.jars (`tidegate doctor --jar`)"
+        return f"the session lacks a jar of Tidegate; {_PRINTED}"
     return None
 
 

@@ -11,7 +11,6 @@ inserted, repeated, dropped or moved ends the line before its payload is used. N
 from __future__ import annotations
 
 import errno
-import hashlib
 import hmac
 import logging
 import secrets
@@ -63,17 +62,18 @@ class _Seal:
     """Authenticates the frames of one direction, in their order."""
 
     def __init__(self, key: bytes) -> None:
-        self._key = key
+        self._keyed = hmac.new(key, digestmod="sha256")
         self._number = 0
 
     def tag(self, *parts: bytes | bytearray | memoryview) -> bytes:
         """The tag of the next frame."""
         number = self._number.to_bytes(8, "big")
         self._number += 1
-        mac = hashlib.blake2b(number, key=self._key, digest_size=_TAG_BYTES)
+        mac = self._keyed.copy()
+        mac.update(number)
         for part in parts:
             mac.update(part)
-        return mac.digest()
+        return mac.digest()[:_TAG_BYTES]
 
 
 class Connection:

@@ -212,7 +212,7 @@ def test_the_frames_of_one_line_are_strange_to_another(listener, elsewhere):
     assert one.tag(b"frame") != other.tag(b"frame")
     listener.serve(SECRET, lambda connection: connection.receive())
     lines = [dial(elsewhere, SECRET) for _ in range(2)]
-    keys = {seal._key for line in lines for seal in (line._sends, line._receives)}
+    keys = {seal.tag() for line in lines for seal in (line._sends, line._receives)}
     assert len(keys) == 4
     for line in lines:
         line.close()

@@ -20,6 +20,12 @@ def doctor(
     java_home: Annotated[
         bool, typer.Option("--java-home", help="Print only the JAVA_HOME to use, for scripts.")
     ] = False,
+    spark_conf: Annotated[
+        bool,
+        typer.Option(
+            "--spark-conf", help="Print only what a Spark session needs for the fast exchange."
+        ),
+    ] = False,
 ) -> None:
     """Check Python, Java, Spark, packages and the machine; exit with 1 if something is missing.
 
@@ -27,6 +33,13 @@ def doctor(
     """
     if java_home:
         _print_java_home()
+        return
+    if spark_conf:
+        # The report must work where packages are missing that this needs.
+        from tidegate.exchange.pipelined.requirements import session_settings
+
+        for key, value in session_settings().items():
+            typer.echo(f"{key}={value}")
         return
     checks = examine()
     if as_json:

@@ -16,6 +16,7 @@ import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
 import java.security.MessageDigest;
 import java.security.SecureRandom;
+import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicReference;
 import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
@@ -49,7 +50,8 @@ import scala.reflect.ClassTag$;
  * to slot i, delivers what the shuffle brings for it, and puts what the slot sends into the shuffle
  * of the next stage. A pump knows nothing of steps and never looks into a frame.
  *
- * <p>A frame is its length (8 bytes), its kind (1 byte) and its payload, as in transport/wire.py.
+ * <p>A frame is its length (8 bytes), its kind (1 byte), its payload and, on TCP, a tag that
+ * authenticates it, as in transport/wire.py.
  */
 @SuppressWarnings({"unchecked", "rawtypes"})
 public final class Pumps {
@@ -60,6 +62,7 @@ public final class Pumps {
   private static final int END = 9;
   private static final int HEADER_BYTES = 9;
   private static final int TARGET_BYTES = 4;
+  private static final int TAG_BYTES = 16;
 
   private Pumps() {}
 
@@ -202,11 +205,15 @@ public final class Pumps {
     private final AtomicReference<Throwable> failure = new AtomicReference<>();
     private final ByteBuffer received = ByteBuffer.allocateDirect(1 << 16).flip();
     private final ByteBuffer header = ByteBuffer.allocate(HEADER_BYTES);
+    private final boolean isUnix;
+    private Seal sends;
+    private Seal receives;
     private Object next;
     private boolean hasEnded;
 
     Line(String slot, TaskContext context) throws IOException {
-      if (slot.startsWith("unix:")) {
+      isUnix = slot.startsWith("unix:");
+      if (isUnix) {
         channel = SocketChannel.open(UnixDomainSocketAddress.of(slot.substring(5)));
       } else {
         int colon = slot.lastIndexOf(':');
@@ -227,6 +234,10 @@ public final class Pumps {
       send(HANDSHAKE, ByteBuffer.wrap(proof(plan.secret, "dialer", theirs, ours)));
       if (!MessageDigest.isEqual(handshake(), proof(plan.secret, "listener", ours, theirs))) {
         throw new IOException("the slot does not know the job's secret");
+      }
+      if (!isUnix) { // the kernel carries a Unix socket, and nobody else
+        sends = new Seal(proof(plan.secret, "dialer sends", theirs, ours));
+        receives = new Seal(proof(plan.secret, "listener sends", ours, theirs));
       }
       ByteBuffer greeting = ByteBuffer.allocate(16);
       send(PUMP, greeting.putLong(plan.epoch).putInt(plan.pipeline).putInt(level).flip());
@@ -252,17 +263,19 @@ public final class Pumps {
       try {
         need(HEADER_BYTES);
         long length = received.getLong();
-        int kind = received.get();
-        if (kind == END) {
+        byte kind = received.get();
+        if (kind != CARGO) {
+          if (kind != END) {
+            throw new IOException("a slot sent a frame of kind " + kind);
+          }
+          verify(length, kind, payload((int) length));
           hasEnded = true;
           return false;
         }
-        if (kind != CARGO) {
-          throw new IOException("a slot sent a frame of kind " + kind);
-        }
-        need(TARGET_BYTES);
-        int target = received.getInt();
-        next = new Tuple2<Object, Object>(target, payload((int) length - TARGET_BYTES));
+        byte[] target = payload(TARGET_BYTES);
+        byte[] cargo = payload((int) length - TARGET_BYTES);
+        verify(length, kind, target, cargo);
+        next = new Tuple2<Object, Object>(ByteBuffer.wrap(target).getInt(), cargo);
         return true;
       } catch (IOException broken) {
         throw raise(failure.compareAndSet(null, broken) ? broken : failure.get());
@@ -298,9 +311,25 @@ public final class Pumps {
 
     private void send(int kind, ByteBuffer payload) throws IOException {
       header.clear().putLong(payload.remaining()).put((byte) kind).flip();
-      ByteBuffer[] parts = {header, payload};
-      while (payload.hasRemaining() || header.hasRemaining()) {
+      ByteBuffer tag = ByteBuffer.allocate(0);
+      if (sends != null) {
+        tag = ByteBuffer.wrap(sends.tag(header.array(), payload.array()));
+      }
+      ByteBuffer[] parts = {header, payload, tag};
+      while (header.hasRemaining() || payload.hasRemaining() || tag.hasRemaining()) {
         channel.write(parts);
+      }
+    }
+
+    private void verify(long length, byte kind, byte[]... payload) throws IOException {
+      if (receives == null) {
+        return;
+      }
+      byte[][] parts = new byte[payload.length + 1][];
+      parts[0] = ByteBuffer.allocate(HEADER_BYTES).putLong(length).put(kind).array();
+      System.arraycopy(payload, 0, parts, 1, payload.length);
+      if (!MessageDigest.isEqual(payload(TAG_BYTES), receives.tag(parts))) {
+        throw new IOException("a frame was changed on its way");
       }
     }
 
@@ -336,6 +365,25 @@ public final class Pumps {
       } catch (IOException alreadyClosed) {
         // Nothing is left to close.
       }
+    }
+  }
+
+  /** Authenticates the frames of one direction, in their order. */
+  private static final class Seal {
+    private final Mac mac;
+    private long number;
+
+    Seal(byte[] key) throws GeneralSecurityException {
+      mac = Mac.getInstance("HmacSHA256");
+      mac.init(new SecretKeySpec(key, "HmacSHA256"));
+    }
+
+    byte[] tag(byte[]... parts) {
+      mac.update(ByteBuffer.allocate(8).putLong(0, number++));
+      for (byte[] part : parts) {
+        mac.update(part);
+      }
+      return Arrays.copyOf(mac.doFinal(), TAG_BYTES);
     }
   }
 

@@ -20,6 +20,11 @@ SHUFFLE_SETTINGS: Final = {
 """With these, Spark's streaming shuffle is quick."""
 
 
+def session_settings() -> dict[str, str]:
+    """All that a Spark session has to be started with."""
+    return {"spark.jars": str(JAR), **SHUFFLE_SETTINGS}
+
+
 def is_pumped(pipeline: Pipeline) -> bool:
     """Whether packets leave their slots at all."""
     return pipeline.slots > 1 and pipeline.levels > 1

@@ -80,6 +80,13 @@ def test_java_home_alone_is_printed_for_scripts(monkeypatch):
     assert (result.exit_code, result.stdout) == (0, "/opt/java\n")
 
 
+def test_the_settings_of_the_fast_exchange_are_printed_for_scripts():
+    result = CliRunner().invoke(app, ["doctor", "--spark-conf"])
+    settings = dict(line.split("=", 1) for line in result.stdout.splitlines())
+    assert Path(settings["spark.jars"]).is_file()
+    assert settings["spark.shuffle.streaming.networkBufferSize"] == "1"
+
+
 def test_a_missing_java_is_no_java_home(monkeypatch):
     def refuse():
         raise ExternalError("Spark needs a Java")

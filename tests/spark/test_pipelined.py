@@ -1,0 +1,60 @@
+"""Steps over an endless Spark job: what holds when it breaks, and when it cannot be had."""
+
+import threading
+
+import pytest
+
+from tests.programs import apply, collected, graph_of, keyed, read, results_of, settings_of
+from tests.properties.random_programs import RunningTotal, remainder
+from tidegate.connectors.sequence import NumberSequenceSource
+from tidegate.core.errors import UnsuitableSpark
+from tidegate.core.modes import ExchangeMode
+from tidegate.driver.launch import submit
+from tidegate.exchange.choice import create_exchange
+from tidegate.exchange.shuffle import ShuffleExchange
+from tidegate.state.keys.selection import select_key
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+KEY = select_key(remainder)
+
+
+def totals(last):
+    numbers = read(NumberSequenceSource(1, last), parallelism=1)
+    results = apply(RunningTotal(KEY, sums=True), keyed(remainder, numbers), is_keyed=True)
+    return graph_of(collected(results), parallelism=2)
+
+
+def test_a_step_is_repeated_when_its_job_breaks_and_counts_once(spark, traces, caplog):
+    """Pumps are canceled again and again while records flow."""
+    settings = {"tidegate.exchange": "pipelined", "tidegate.step.max-records": 50}
+    handle = submit(totals(20_000), spark, settings_of(settings))
+    is_over = threading.Event()
+
+    def break_jobs():
+        epoch = 0
+        while not is_over.wait(0.05):
+            if handle.progress().steps > 20 * epoch:
+                epoch += 1
+            spark.sparkContext.cancelJobGroup(f"tidegate-{handle.job_id}-pumps-0-{epoch}")
+
+    breaker = threading.Thread(target=break_jobs)
+    breaker.start()
+    try:
+        (results,) = results_of(handle)
+    finally:
+        is_over.set()
+        breaker.join()
+    broken = [record for record in caplog.records if "broke" in record.getMessage()]
+    assert len(broken) >= 3
+    assert sorted(results) == sorted(RunningTotal(KEY, sums=True).results(range(1, 20_001), {}))
+
+
+def test_a_job_says_what_keeps_it_from_the_fast_exchange(spark, caplog):
+    """Two slots, and two pumps for each of two levels, and one task to spare."""
+    caplog.set_level("INFO", "tidegate.spark")
+    context, job = spark.sparkContext, totals(1)
+    with pytest.raises(UnsuitableSpark, match="Spark runs 6 tasks at once, and it takes 7"):
+        create_exchange(ExchangeMode.PIPELINED, context, 6, job, "job", b"secret")
+    found = create_exchange(ExchangeMode.AUTO, context, 6, job, "job", b"secret")
+    assert isinstance(found, ShuffleExchange)
+    assert "steps are Spark jobs, not pipelined: Spark runs 6 tasks at once" in caplog.text

@@ -1,0 +1,63 @@
+import pytest
+
+from tidegate.exchange.choice import FallbackExchange
+from tidegate.exchange.contract import StepBroken, StepCanceled
+
+
+class Scripted:
+    """An exchange that does what it is told, step by step."""
+
+    def __init__(self, *script):
+        self.script = list(script)
+        self.steps = 0
+        self.has_ended = False
+
+    def run_step(self, pipeline, request, slots, answer):
+        self.steps += 1
+        outcome = self.script.pop(0) if self.script else []
+        if isinstance(outcome, StepBroken):
+            raise outcome
+        answer(outcome)
+
+    def cancel_step(self, pipeline): ...
+
+    def end_steps(self):
+        self.has_ended = True
+
+
+def run(exchange, steps):
+    for _ in range(steps):
+        try:
+            exchange.run_step(None, None, {}, lambda outcome: None)
+        except StepBroken:
+            pass
+
+
+def test_the_fast_exchange_is_left_when_it_breaks_twice_in_a_row(caplog):
+    fast, steady = Scripted(StepBroken("one"), StepBroken("two")), Scripted()
+    run(FallbackExchange(fast, steady), 5)
+    assert (fast.steps, steady.steps) == (2, 3)
+    assert "steps are Spark jobs from now on" in caplog.text and "two" in caplog.text
+
+
+def test_a_step_that_goes_through_makes_up_for_one_that_broke():
+    fast, steady = Scripted(StepBroken("one"), [], StepBroken("two"), [], []), Scripted()
+    run(FallbackExchange(fast, steady), 5)
+    assert (fast.steps, steady.steps) == (5, 0)
+
+
+def test_a_canceled_step_says_nothing_about_the_exchange():
+    fast, steady = Scripted(*[StepCanceled("enough")] * 5), Scripted()
+    run(FallbackExchange(fast, steady), 5)
+    assert (fast.steps, steady.steps) == (5, 0)
+
+
+def test_a_broken_step_is_reported_to_whoever_asked_for_it():
+    with pytest.raises(StepBroken, match="one"):
+        FallbackExchange(Scripted(StepBroken("one")), Scripted()).run_step(None, None, {}, print)
+
+
+def test_both_exchanges_are_released_in_the_end():
+    fast, steady = Scripted(), Scripted()
+    FallbackExchange(fast, steady).end_steps()
+    assert fast.has_ended and steady.has_ended

@@ -1,0 +1,163 @@
+"""Slots and the lines of an endless job, over real sockets; the test plays the pumps."""
+
+import pickle
+import struct
+import threading
+from functools import cache
+
+import pytest
+
+from tests.unit.slot.test_step_server import SECRET, slots_of, two_levels  # noqa: F401
+from tidegate.core.errors import LineClosed
+from tidegate.exchange.shuffle import unit_order
+from tidegate.exchange.unit_protocol import Frame
+from tidegate.protocol.messages import Attendance, SlotReport
+from tidegate.protocol.packet import SlotOutOfReach
+from tidegate.transport.wire import dial
+
+
+class EndlessJob:
+    """The driver's lines, and a pump for every slot and level, which only carry."""
+
+    def __init__(self, slots, epoch=1):
+        self.slots = slots
+        self.epoch = epoch
+        self.levels = slots.pipeline.levels
+        self.lines = [dial(address, SECRET) for address in slots.addresses]
+        width = len(self.lines)
+        for line in self.lines:
+            line.send(Frame.ATTEND, pickle.dumps(Attendance(0, epoch, width, self.levels)))
+        self.pumps = {}
+        self.ends = {}
+        for level in range(self.levels):
+            for slot, address in enumerate(slots.addresses):
+                self.pumps[level, slot] = pump = dial(address, SECRET)
+                pump.send(Frame.PUMP, struct.pack(">QII", epoch, 0, level))
+                self.ends[level, slot] = threading.Event()
+        for place in self.pumps:
+            threading.Thread(target=self.carry, args=place, daemon=True).start()
+
+    def is_ready(self):
+        return [line.receive()[0] for line in self.lines] == [Frame.READY] * len(self.lines)
+
+    def carry(self, level, slot):
+        try:
+            while True:
+                kind, payload = self.pumps[level, slot].receive()
+                if kind == Frame.END:
+                    self.ends[level, slot].set()
+                    return
+                (target,) = struct.unpack_from(">I", payload)
+                self.pumps[level + 1, target].send(Frame.CARGO, payload[4:])
+        except LineClosed:
+            pass
+
+    def ask(self, step=1):
+        request = self.slots.requests.make(step)
+        for line in self.lines:
+            line.send(Frame.STEP, unit_order(request, 0))
+
+    def step(self, step=1):
+        self.ask(step)
+        return [pickle.loads(line.receive()[1]) for line in self.lines]
+
+    def break_off(self):
+        for line in (*self.lines, *self.pumps.values()):
+            line.close()
+
+
+@pytest.fixture
+def slots(slots_of):  # noqa: F811
+    slots = slots_of(two_levels())
+    # As the driver does: a step that is repeated has the same request.
+    slots.requests.make = cache(slots.requests.make)
+    return slots
+
+
+def test_a_step_passes_all_levels_and_every_slot_reports(slots):
+    job = EndlessJob(slots)
+    assert job.is_ready()
+    reports = job.step()
+    assert [type(report) for report in reports] == [SlotReport, SlotReport]
+    assert not any(report.marks for report in reports)
+    assert slots.records() == [1, 2, 3, 4, 5, 6]
+    assert not any(report.marks for report in job.step(2))
+    assert slots.records() == []
+
+
+def test_a_step_that_is_repeated_over_another_job_has_run_once(slots):
+    """The first job breaks when half of the slots were asked: the other half runs it later."""
+    first = EndlessJob(slots)
+    assert first.is_ready()
+    first.lines[0].send(Frame.STEP, unit_order(slots.requests.make(1), 0))
+    first.break_off()
+    second = EndlessJob(slots, epoch=2)
+    assert second.is_ready()
+    second.ask()
+    assert not any(pickle.loads(line.receive()[1]).marks for line in second.lines)
+    assert slots.records() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_repeated_step_gives_the_same_report(slots):
+    first = EndlessJob(slots)
+    assert first.is_ready()
+    reports = first.step()
+    first.break_off()
+    second = EndlessJob(slots, epoch=2)
+    assert second.is_ready()
+    assert second.step() == reports
+    assert slots.records() == [1, 2, 3, 4, 5, 6]
+
+
+def is_closed(line):
+    with pytest.raises(LineClosed):
+        line.receive()
+    return True
+
+
+def test_a_job_of_a_lower_epoch_is_let_in_no_more(slots):
+    assert EndlessJob(slots, epoch=2).is_ready()
+    late = EndlessJob(slots, epoch=1)
+    assert all(is_closed(line) for line in late.lines)
+
+
+def test_a_pump_of_a_job_that_nobody_announced_is_let_in_by_no_slot(slots):
+    stray = dial(slots.addresses[0], SECRET)
+    stray.send(Frame.PUMP, struct.pack(">QII", 9, 0, 0))
+    assert is_closed(stray)
+
+
+def test_a_newer_job_ends_the_lines_of_the_older(slots):
+    older = EndlessJob(slots, epoch=1)
+    assert older.is_ready()
+    assert EndlessJob(slots, epoch=2).is_ready()
+    assert all(is_closed(line) for line in older.lines)
+    assert older.ends[0, 0].wait(60) and older.ends[0, 1].wait(60)
+
+
+def test_pumps_run_dry_when_the_driver_leaves(slots):
+    job = EndlessJob(slots)
+    assert job.is_ready()
+    for line in job.lines:
+        line.close()
+    assert all(job.ends[0, slot].wait(60) for slot in range(2))
+
+
+def test_a_slot_that_refuses_a_unit_marks_the_step_in_all_slots(slots):
+    job = EndlessJob(slots)
+    assert job.is_ready()
+    slots.hosts[1].leave("its lease has ended")
+    first, second = job.step()
+    assert isinstance(second, SlotOutOfReach)
+    assert [mark.slot for mark in first.marks] == [1]
+
+
+def test_a_pipeline_of_one_slot_needs_no_pumps(slots_of):  # noqa: F811
+    slots = slots_of(two_levels(parallelism=1))
+    line = dial(slots.addresses[0], SECRET)
+    line.send(Frame.ATTEND, pickle.dumps(Attendance(0, 1, 1, slots.pipeline.levels)))
+    assert line.receive()[0] == Frame.READY
+    line.send(Frame.STEP, unit_order(slots.requests.make(1), 0))
+    report = pickle.loads(line.receive()[1])
+    assert not report.marks
+    assert slots.records() == [1, 2, 3, 4, 5, 6]
