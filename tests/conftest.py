@@ -40,7 +40,7 @@ def spark(temporary: Path) -> Iterator[SparkSession]:
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     session = (
-        SparkSession.builder.master("local[24]")
+        SparkSession.builder.master("local[16]")
         .config("spark.default.parallelism", "4")
         .config(map=session_settings())
         .config("spark.driver.host", "127.0.0.1")

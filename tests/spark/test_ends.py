@@ -19,6 +19,7 @@ from tests.programs import (
 )
 from tidegate.connectors.sequence import NumberSequenceSource
 from tidegate.core.errors import ExternalError, JobCanceled, SlotLost
+from tidegate.driver import launch
 from tidegate.driver.launch import submit
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
@@ -104,7 +105,10 @@ def test_a_job_with_restarts_survives_a_killed_slot(spark, traces):
     assert first[1] not in {pid for _, pid in seen[-100:]}
 
 
-def test_jobs_of_one_session_do_not_take_the_last_core_from_each_others_steps(spark, traces):
+def test_jobs_of_one_session_do_not_take_the_last_core_from_each_others_steps(
+    spark, traces, monkeypatch
+):
+    monkeypatch.setattr(launch, "task_slots", lambda context: 4)
     first = submit(endless_job(with_process), spark, settings_of(SMALL_STEPS))
     next(first.collected("results", None))
     short = graph_of(collected(mapped(abs, Upstream(read([-1]), Rebalance()))), parallelism=2)

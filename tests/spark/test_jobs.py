@@ -201,8 +201,8 @@ def test_a_lock_in_a_function_is_refused_before_anything_starts(spark, traces):
 
 
 def test_too_few_task_slots_are_refused_at_once(spark, traces):
-    job = graph_of(collected(read(range(3))), parallelism=24)
-    with pytest.raises(NotEnoughTaskSlots, match=r"runs 24 task.* needs 25, better 48"):
+    job = graph_of(collected(read(range(3))), parallelism=16)
+    with pytest.raises(NotEnoughTaskSlots, match=r"runs 16 task.* needs 17, better 32"):
         submit(job, spark, settings_of())
     assert traces.are_gone()
 

@@ -53,8 +53,8 @@ def test_a_job_says_what_keeps_it_from_the_fast_exchange(spark, caplog):
     """Two slots, and two pumps for each of two levels, and one task to spare."""
     caplog.set_level("INFO", "tidegate.spark")
     context, job = spark.sparkContext, totals(1)
-    with pytest.raises(UnsuitableSpark, match="Spark runs 6 tasks at once, and it takes 7"):
+    with pytest.raises(UnsuitableSpark, match="Spark has 6 task slots for the job, and it takes 7"):
         create_exchange(ExchangeMode.PIPELINED, context, 6, job, "job", b"secret")
-    found = create_exchange(ExchangeMode.AUTO, context, 6, job, "job", b"secret")
-    assert isinstance(found, ShuffleExchange)
-    assert "steps are Spark jobs, not pipelined: Spark runs 6 tasks at once" in caplog.text
+    found, pumps = create_exchange(ExchangeMode.AUTO, context, 6, job, "job", b"secret")
+    assert isinstance(found, ShuffleExchange) and pumps == 0
+    assert "steps are Spark jobs, not pipelined: Spark has 6 task slots" in caplog.text

@@ -75,14 +75,16 @@ def submit(
         _check_session(context, graph.slots)
         checkpoints = JobCheckpoints.open(graph, settings, clock, predecessor)
         job_id = checkpoints.job_id
+        free = task_slots(context) - _tasks_of_others(context)
+        exchange, pumps = create_exchange(
+            settings.engine.exchange, context, free, graph, job_id, secret
+        )
         return JobMaster(
             pack(job_id, checkpoints.graph, settings.as_mapping()),
             settings,
             checkpoints,
-            SparkCluster(context, job_id, graph.slots, secret, settings),
-            create_exchange(
-                settings.engine.exchange, context, task_slots(context), graph, job_id, secret
-            ),
+            SparkCluster(context, job_id, graph.slots, pumps, secret, settings),
+            exchange,
             clock,
             collectors.outputs(console),
         )
@@ -132,11 +134,13 @@ class SparkCluster:
         context: SparkContext,
         job_id: JobId,
         slots: int,
+        pumps: int,
         secret: bytes,
         settings: Settings,
     ) -> None:
         self._context = context
         self._slots = slots
+        self._tasks = slots + pumps
         self._job_id = job_id
         self._secret = secret
         self._engine = settings.engine
@@ -159,24 +163,20 @@ class SparkCluster:
         self._listener.serve(self._secret, self._serve)
 
     def shortage(self) -> ExternalError | None:
-        available = self._slots + 1
+        available = self._tasks + 1
         with spark_may_be_gone():
             available = task_slots(self._context)
         with _reserving:
-            taken = sum(
-                other._slots
-                for other in _reserved
-                if other is not self and other._context is self._context
-            )
-            if available - taken > self._slots:
+            taken = _tasks_of_others(self._context, self)
+            if available - taken > self._tasks:
                 _reserved.add(self)
                 return None
         master = master_of(self._context)
-        if available <= self._slots:
-            return NotEnoughTaskSlots(master, available, self._slots)
+        if available <= self._tasks:
+            return NotEnoughTaskSlots(master, available, self._tasks)
         return ExternalError(
-            f"slots of other jobs hold {taken} of the {available} task slots of the Spark master "
-            f"{master}, and one must stay free for steps: {self._slots} more do not fit; wait for "
+            f"other jobs hold {taken} of the {available} task slots of the Spark master {master}, "
+            f"and one must stay free for steps: {self._tasks} more do not fit; wait for "
             "those jobs, lower the parallelism, or give Spark more cores"
         )
 
@@ -254,6 +254,13 @@ class SparkCluster:
         if incarnation is not None:
             self._lines.pop(incarnation, None)
             self._post(LineEnded(incarnation, connection.is_other_end_gone))
+
+
+def _tasks_of_others(context: SparkContext, job: SparkCluster | None = None) -> int:
+    """How many tasks the other jobs of this process keep running."""
+    return sum(
+        other._tasks for other in _reserved if other is not job and other._context is context
+    )
 
 
 def _work_directory() -> Path:

@@ -13,7 +13,11 @@ from tidegate.core.ids import Address, JobId, SlotIndex
 from tidegate.core.modes import ExchangeMode
 from tidegate.exchange.contract import Exchange, StepAnswer, StepBroken, StepCanceled
 from tidegate.exchange.pipelined.exchange import PipelinedExchange
-from tidegate.exchange.pipelined.requirements import SHUFFLE_SETTINGS, task_slots_for
+from tidegate.exchange.pipelined.requirements import (
+    SHUFFLE_SETTINGS,
+    pumps_for,
+    task_slots_for,
+)
 from tidegate.exchange.shuffle import ShuffleExchange
 from tidegate.graph.job_graph import JobGraph, Pipeline
 from tidegate.protocol.messages import StepOutcome, StepRequest
@@ -40,24 +44,25 @@ def create_exchange(
     graph: JobGraph,
     job_id: JobId,
     secret: bytes,
-) -> Exchange:
-    """The exchange of a job; `available` is how many tasks Spark runs at once.
+) -> tuple[Exchange, int]:
+    """The exchange of a job, and how many tasks it keeps running; `available` is what is free.
 
     Raises:
         UnsuitableSpark: the settings ask for the fast one, and this Spark rules it out.
     """
     jobs = ShuffleExchange(context, job_id, secret)
     if mode is ExchangeMode.JOBS:
-        return jobs
+        return jobs, 0
     obstacle = _obstacle(context, available, task_slots_for(graph))
     if obstacle is None:
         _log.info("steps travel over Spark's streaming shuffle")
-        pipelined = PipelinedExchange(context, job_id, secret)
-        return pipelined if mode is ExchangeMode.PIPELINED else FallbackExchange(pipelined, jobs)
+        fast = PipelinedExchange(context, job_id, secret)
+        is_forced = mode is ExchangeMode.PIPELINED
+        return fast if is_forced else FallbackExchange(fast, jobs), pumps_for(graph)
     if mode is ExchangeMode.PIPELINED:
         raise UnsuitableSpark("tidegate.exchange", mode.value, obstacle)
     _log.info("steps are Spark jobs, not pipelined: %s", obstacle)
-    return jobs
+    return jobs, 0
 
 
 def _obstacle(context: SparkContext, available: int, needed: int) -> str | None:
@@ -69,7 +74,7 @@ def _obstacle(context: SparkContext, available: int, needed: int) -> str | None:
     if any(conf.get(key) is None for key in SHUFFLE_SETTINGS):
         return f"the session lacks settings of the streaming shuffle; {_PRINTED}"
     if available < needed:
-        return f"Spark runs {available} tasks at once, and it takes {needed}"
+        return f"Spark has {available} task slots for the job, and it takes {needed}"
     jvm = context._jvm
     assert jvm is not None
     try:

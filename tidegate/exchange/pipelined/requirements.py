@@ -30,7 +30,11 @@ def is_pumped(pipeline: Pipeline) -> bool:
     return pipeline.slots > 1 and pipeline.levels > 1
 
 
+def pumps_for(graph: JobGraph) -> int:
+    """How many pumps run at once, for all pipelines."""
+    return sum(each.slots * each.levels for each in graph.pipelines if is_pumped(each))
+
+
 def task_slots_for(graph: JobGraph) -> int:
     """How many tasks Spark has to run at once: slots, pumps, and one to spare."""
-    pumps = sum(each.slots * each.levels for each in graph.pipelines if is_pumped(each))
-    return graph.slots + pumps + 1
+    return graph.slots + pumps_for(graph) + 1
