@@ -40,8 +40,10 @@ _PROPERTIES = sorted((ROOT / "tests/properties").glob("test_*.py"))
 CAMPAIGNS = (
     *(Campaign(str(file.relative_to(ROOT)), 10, 60) for file in _PROPERTIES),
     Campaign("tests/unit/web/test_fuzzed.py", 5, 120),
-    Campaign("tests/spark/test_chaos.py -k hashmap", 6, 150),
-    Campaign("tests/spark/test_chaos.py -k rocksdb", 6, 150),
+    Campaign("tests/spark/test_chaos.py -k hashmap-pipelined", 6, 150),
+    Campaign("tests/spark/test_chaos.py -k hashmap-jobs", 6, 150),
+    Campaign("tests/spark/test_chaos.py -k rocksdb-pipelined", 6, 150),
+    Campaign("tests/spark/test_chaos.py -k rocksdb-jobs", 6, 150),
     Campaign("tests/cluster/test_cluster.py", 10, 150),
     Campaign("tests/services/test_kafka_sink_jobs.py -k away", 2, 100),
     Campaign("tests/spark/test_soak.py", 10, 240),

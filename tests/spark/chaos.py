@@ -23,9 +23,7 @@ LIMIT = 100_000
 class Chaos:
     """The program, started anew whenever its driver was killed."""
 
-    def __init__(
-        self, directory: Path, backend: str, rnd: random.Random, master: str = "local[4]"
-    ) -> None:
+    def __init__(self, directory: Path, backend: str, rnd: random.Random, master: str) -> None:
         self.kills: list[str] = []
         self.restored = 0
         self._directory = directory

@@ -29,6 +29,7 @@ from tidegate.connectors.source import (
     SplitEnumerator,
 )
 from tidegate.connectors.splits import KnownSplits
+from tidegate.exchange.pipelined.requirements import session_settings
 from tidegate.stream.batch import Batch
 
 KEYS = 100
@@ -138,6 +139,7 @@ def main(directory: Path, backend: str, master: str) -> None:
         .config("spark.executor.memory", "512m")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
+        .config(map=session_settings())
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")

@@ -13,12 +13,24 @@ KILLS = times(4)
 """With each backend."""
 
 
-@pytest.mark.parametrize("backend", ["hashmap", pytest.param("rocksdb", marks=pytest.mark.prove)])
-def test_whatever_is_killed_every_record_counts_once(backend, tmp_path):
+PIPELINED, JOBS = "local[12]", "local[4]"
+"""By how many tasks run at once: pumps need their share."""
+
+
+@pytest.mark.parametrize(
+    ("backend", "master"),
+    [
+        pytest.param("hashmap", PIPELINED, id="hashmap-pipelined"),
+        pytest.param("hashmap", JOBS, id="hashmap-jobs", marks=pytest.mark.prove),
+        pytest.param("rocksdb", PIPELINED, id="rocksdb-pipelined", marks=pytest.mark.prove),
+        pytest.param("rocksdb", JOBS, id="rocksdb-jobs", marks=pytest.mark.prove),
+    ],
+)
+def test_whatever_is_killed_every_record_counts_once(backend, master, tmp_path):
     rnd = random.Random(seed())
     victims = ["driver", *rnd.choices(["slot", "driver"], [6, 1], k=KILLS - 1)]
     rnd.shuffle(victims)
-    chaos = Chaos(tmp_path, backend, rnd)
+    chaos = Chaos(tmp_path, backend, rnd, master)
     try:
         chaos.run(victims)
     finally:
