@@ -76,7 +76,7 @@ ROOMS = {
         ("base", "function_contexts", "metrics", "output_tag"),
     ),
     "protocol": (
-        ("checkpoints", "pacing", "slot_machine"),
+        ("checkpoints", "pacing", "slot_machine", "watermark_groups"),
         ("messages", "input_gate", "job_status", "plan", "restart_strategy", "slot_pool", "units"),
         (
             "alignment",

@@ -349,3 +349,21 @@ def test_watermarks_and_idle_channels_can_be_looked_up(env):
         assert info._watermark(overview) == "1970-01-01 00:00:00.049 (2 idle)"
     finally:
         JobClient(job).cancel_and_wait()
+
+
+def test_an_aligned_source_waits_for_the_slowest_of_its_group(env):
+    """The fast source has ten minutes of event time at hand; the slow one stands at 5 ms."""
+    env.configure({"pipeline.auto-watermark-interval": "1 ms", "tidegate.step.max-records": 20})
+    strategy = ASCENDING.with_timestamp_assigner(ByField())
+    aligned = strategy.with_watermark_alignment("all", "100 ms", "1 ms")
+    fast = [("f", at) for at in range(0, 600_000, 500)]
+    slow = ScriptedSource([("s", 5), ("s", 6), Pause(1), ("s", 1_000_000)])
+    fast_stream = env.from_source(ScriptedSource(fast), aligned, "fast").set_parallelism(1)
+    slow_stream = env.from_source(slow, aligned, "slow").set_parallelism(1)
+    found = [
+        value
+        for value, *_ in collect(fast_stream.union(slow_stream).process(Seen()).set_parallelism(1))
+    ]
+    read_before = found[: found.index(("s", 1_000_000))]
+    assert len(read_before) < len(fast) / 2  # a few steps, until all have reported
+    assert len(found) == len(fast) + 3

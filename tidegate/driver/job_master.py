@@ -94,6 +94,7 @@ from tidegate.protocol.restart_strategy import (
     regions_to_reset,
 )
 from tidegate.protocol.restore import check_in_flight
+from tidegate.protocol.watermark_groups import WatermarkGroups
 
 _log = logging.getLogger("tidegate.job")
 _LONGEST_WAIT = 1.0
@@ -162,6 +163,7 @@ class JobMaster:
             on_missing=self._slots_missing,
             on_failure=self._fail,
         )
+        groups = WatermarkGroups()
         self._drivers = {
             pipeline.id: PipelineDriver(
                 pipeline,
@@ -170,6 +172,7 @@ class JobMaster:
                 self._inbox.put,
                 checkpoints.for_enumerators,
                 self._workers,
+                groups,
             )
             for pipeline in graph.pipelines
         }

@@ -38,6 +38,7 @@ from tidegate.protocol.messages import (
 from tidegate.protocol.pacing import NextStep, SliceSize, room_of
 from tidegate.protocol.packet import FailureMark, SlotOutOfReach
 from tidegate.protocol.region import Region, RegionFails, RunStep, StepDone
+from tidegate.protocol.watermark_groups import WatermarkGroups
 from tidegate.stream.elements import Barrier
 
 _log = logging.getLogger("tidegate.job")
@@ -98,8 +99,10 @@ class PipelineDriver:
         post: Callable[[StepEvent], None],
         job: EnumeratorContext | None = None,
         workers: Workers | None = None,
+        groups: WatermarkGroups | None = None,
     ) -> None:
         self.pipeline = pipeline
+        self._groups = groups or WatermarkGroups()
         self._job = job
         self.region = Region(
             pipeline.id,
@@ -204,6 +207,7 @@ class PipelineDriver:
             failures += [failure.error for failure in outcome.failures]
             marks.update((mark.slot, mark) for mark in outcome.marks)
         failures += [mark.cause for mark in marks.values() if isinstance(mark.cause, TidegateError)]
+        self._groups.reported(self.pipeline.id, self.reports.values())
         slices = [
             source.records for report in self.reports.values() for source in report.sources.values()
         ]
@@ -283,6 +287,7 @@ class PipelineDriver:
                 slice_bytes=self._slice_bytes,
                 barriers=barriers,
                 assignments=assigner.assign(),
+                group_watermarks=self._groups.lowest(),
             )
             for barrier in barriers:
                 self._post(SourcesTriggered(barrier.checkpoint_id, assigner.snapshot()))

@@ -291,6 +291,8 @@ class StepRequest:
     slice_bytes: int
     barriers: tuple[Barrier, ...] = ()
     assignments: dict[tuple[VertexId, SubtaskIndex], SplitAssignment] = field(default_factory=dict)
+    group_watermarks: dict[str, int] = field(default_factory=dict)
+    """The lowest watermark of each group of aligned sources, over all pipelines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +333,8 @@ class SourceReport:
     records: int
     status: InputStatus
     pending: int | None
+    aligned: tuple[str, int] | None = None
+    """Its group and its watermark, if its strategy aligns it and it has a say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -306,6 +306,7 @@ class PipelineHost:
                     request.slice_bytes,
                     request.barriers,
                     request.assignments.get((vertex.id, SubtaskIndex(self._slot))),
+                    request.group_watermarks,
                 )
             for channel, elements in self._inputs_of(vertex.id, arrived.get(vertex.id, {})):
                 subtask.feed(channel, elements)

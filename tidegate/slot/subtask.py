@@ -223,6 +223,7 @@ class Subtask:
         max_bytes: int,
         barriers: Iterable[Barrier],
         assignment: SplitAssignment | None,
+        group_watermarks: Mapping[str, int] | None = None,
     ) -> SourceReport:
         """Send the barriers that were asked for, then read and emit one slice of the source.
 
@@ -244,6 +245,7 @@ class Subtask:
             if not self.is_finished and self._halted_by is not None:
                 status = InputStatus.NOTHING_AVAILABLE
             elif not self.is_finished:
+                source.align(group_watermarks or {})
                 report = source.run_slice(max_records, max_bytes)
                 records, status = report.records, report.status
                 self.records_in += records
@@ -252,7 +254,8 @@ class Subtask:
                 pending = source.pending_records()
         except USER_FAILURES as error:
             self.failure = self._as_failure(error)
-        return SourceReport(records, status, pending)
+        aligned = None if self.is_finished else source.aligned()
+        return SourceReport(records, status, pending, aligned)
 
     def feed(self, channel: Channel, elements: Iterable[StreamElement]) -> None:
         """Take elements of one channel in order; nothing is taken any more behind a failure."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -79,6 +79,7 @@ class SourceOperator(Operator):
     _halted_by: CheckpointId | None = None
 
     _time: EventTime | None = None
+    _is_paused = False
 
     def __init__(
         self,
@@ -135,10 +136,20 @@ class SourceOperator(Operator):
             return self.source.create_function_reader(reader_context, context)
         return self.source.create_reader(reader_context)
 
+    def align(self, lowest: Mapping[str, int]) -> None:
+        """Read nothing while it is too far ahead of the slowest source of its group."""
+        self._is_paused = self._time is not None and not self._time.align(lowest)
+
+    def aligned(self) -> tuple[str, int] | None:
+        """Its group and its watermark, if it is aligned and has a say."""
+        return None if self._time is None else self._time.aligned()
+
     def run_slice(self, max_records: int, max_bytes: int) -> SliceReport:
         """Emit what can be had without waiting, up to a number of records and about that size."""
         records, size = 0, 0
         status = InputStatus.MORE_AVAILABLE
+        if self._is_paused:
+            status = InputStatus.NOTHING_AVAILABLE
         while status is InputStatus.MORE_AVAILABLE and records < max_records and size < max_bytes:
             with _as_user_code(self._user_code):
                 poll = self._reader.poll(self._how_many(max_records - records, max_bytes - size))
@@ -193,6 +204,8 @@ class SourceOperator(Operator):
             self._reader.no_more_splits()
 
     def is_available(self) -> bool:
+        if self._is_paused:
+            return False
         with _as_user_code(self._user_code):
             return self._reader.is_available()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
@@ -56,6 +56,25 @@ class EventTime:
         self._tracks: dict[Hashable, Track] = {}
         self._watermark = context.emitted_watermark
         self._is_idle = False
+        self._paused_until: float | None = None
+
+    def align(self, lowest: Mapping[str, int]) -> bool:
+        """Whether to read on, with these watermarks of the slowest sources of each group."""
+        alignment = self._strategy.alignment
+        bound = None if alignment is None else lowest.get(alignment.group)
+        self._paused_until = None
+        if alignment is None or bound is None or self._watermark <= bound + alignment.max_drift:
+            return True
+        now = self._clock.time()
+        self._paused_until = now + alignment.update_interval.total_seconds()
+        for track in self._tracks.values():
+            track.active_at = now  # who is made to wait is not idle
+        return False
+
+    def aligned(self) -> tuple[str, int] | None:
+        """The group and the watermark that counts in it; None: it has no say."""
+        alignment = self._strategy.alignment
+        return None if alignment is None or self._is_idle else (alignment.group, self._watermark)
 
     def add(self, split: Hashable = ALL) -> Track:
         """Records of this split will come: until they do, they hold event time back."""
@@ -136,6 +155,8 @@ class EventTime:
 
     def next_timer(self) -> float | None:
         due = [self._clock.time()] if self._owes_status else []
+        if self._paused_until is not None:
+            due.append(self._paused_until)
         if self._interval > 0 and any(track.has_news for track in self._tracks.values()):
             due.append(self._next_emission)
         if self._idle_timeout is not None:
