@@ -21,6 +21,7 @@ from tidegate.web.registry import HOME_VARIABLE, known_jobs
 from tidegate.web.server import RestServer
 
 RECORDS = pairs(60)
+TOKEN = "token-of-the-tests"
 QUIET = {"tidegate.console.live-line": "off"}
 
 
@@ -57,7 +58,8 @@ class Served:
         address = urlsplit(self.server.url)
         connection = http.client.HTTPConnection(address.hostname, address.port, timeout=120)
         content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        connection.request(method, path, content, headers or {})
+        credentials = {"authorization": f"Bearer {TOKEN}"}
+        connection.request(method, path, content, {**credentials, **(headers or {})})
         response = connection.getresponse()
         text = response.read()
         is_json = response.headers["content-type"] == "application/json"
@@ -123,7 +125,7 @@ def serve(tmp_path):
             sums = summed(watch, read(tap), function=function)
             return graph_of(sums, parallelism=parallelism, name=name)
 
-        server = RestServer(rest or RestSettings())
+        server = RestServer(rest or RestSettings(token=TOKEN))
         job = run(plan(parallelism), settings_of(values), plan)
         server.publish(job, "local-1")
         served.append(Served(server, job, tap, watch))

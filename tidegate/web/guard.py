@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegate.core.rest_settings import RestSettings
 from tidegate.web.answers import refused
+from tidegate.web.registry import token_file
 from tidegate.web.requests import Refusal
 from tidegate.web.shared_answers import ARRIVED
 
@@ -18,6 +19,7 @@ OWNER = "tidegate.owner"
 """In the scope of a request: whether it comes from who started the job."""
 _RATE = 300.0
 _BURST = 100.0
+_READING = ("GET", "HEAD")
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -36,7 +38,10 @@ class Pace:
 
 
 class Guard:
-    """Refuses who has no token, other names of this machine, and pages of other origins."""
+    """Refuses who has no token, other names of this machine, and pages of other origins.
+
+    Without a token in the settings everybody may read, and the owner may give orders.
+    """
 
     def __init__(self, app: ASGIApp, settings: RestSettings, owner_token: str) -> None:
         self._app = app
@@ -51,13 +56,13 @@ class Guard:
         # Also without a wait: who has come by now is answered together.
         await asyncio.sleep(self._pace.wait(now))
         try:
-            scope[OWNER] = self._let_in(Headers(scope=scope))
+            scope[OWNER] = self._let_in(scope["method"], Headers(scope=scope))
         except Refusal as refusal:
             await refused(refusal)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    def _let_in(self, headers: Headers) -> bool:
+    def _let_in(self, method: str, headers: Headers) -> bool:
         """Whether it is the owner.
 
         Raises:
@@ -67,10 +72,12 @@ class Guard:
         given = credentials.strip() if scheme.lower() == "bearer" else ""
         is_owner = _equal(given, self._owner_token)
         token = self._settings.token
-        if token is not None and not is_owner and not _equal(given, token):
+        is_known = is_owner or (token is not None and _equal(given, token))
+        if not is_known and (token is not None or method not in _READING):
+            advice = "" if token is not None else f"; the owner finds it in {token_file()}"
             raise Refusal(
                 401,
-                "the token is missing or wrong: send it as Authorization: Bearer <token>",
+                f"the token is missing or wrong: send it as Authorization: Bearer <token>{advice}",
                 {"www-authenticate": "Bearer"},
             )
         host = headers.get("host", "")

@@ -13,6 +13,7 @@ import logging
 import os
 import secrets
 import socket
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -81,14 +82,53 @@ def directories() -> list[Path]:
     return found
 
 
+def token_file() -> Path:
+    """Where the token is that makes a request one of this user."""
+    return directories()[0] / "token"
+
+
+def owner_token() -> str:
+    """The token of this user, made when it is first needed.
+
+    Raises:
+        OSError: it cannot be kept where nobody else reads it.
+    """
+    path = token_file()
+    _make_private(path.parent)
+    draft = path.with_name(f".token-{secrets.token_hex(4)}")
+    file = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        with os.fdopen(file, "w") as writer:
+            writer.write(secrets.token_urlsafe(24))
+        if not _is_private(path):
+            draft.replace(path)
+        return path.read_text()
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _make_private(directory: Path) -> None:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.chmod(0o700)
+
+
+def _is_private(path: Path) -> bool:
+    """Whether the file is there, and has been ours alone."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
+    return is_ours and not found.st_mode & 0o077 and found.st_size > 0
+
+
 class Registration:
     """The file of a job that this process runs."""
 
     def __init__(self, record: JobRecord) -> None:
         self.record = record
         directory = directories()[0]
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory.chmod(0o700)
+        _make_private(directory)
         self._path = directory / f"{record.job_id}.json"
         self._file = self._write(record)
         _forget_old_ones(directory)

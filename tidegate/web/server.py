@@ -16,7 +16,13 @@ from tidegate.core.errors import ConfigError
 from tidegate.core.rest_settings import RestSettings
 from tidegate.driver.job_handle import JobHandle
 from tidegate.web.operations import Operations
-from tidegate.web.registry import LAUNCH_VARIABLE, LOG_VARIABLE, JobRecord, Registration
+from tidegate.web.registry import (
+    LAUNCH_VARIABLE,
+    LOG_VARIABLE,
+    JobRecord,
+    Registration,
+    owner_token,
+)
 from tidegate.web.served_jobs import ServedJobs
 
 if TYPE_CHECKING:
@@ -34,7 +40,7 @@ class RestServer:
 
     def __init__(self, settings: RestSettings) -> None:
         self._settings = settings
-        self._token = secrets.token_urlsafe(24)
+        self._token = _owner_token()
         self._jobs = ServedJobs()
         self._operations = Operations()
         self._registered: dict[str, tuple[JobHandle, Registration]] = {}
@@ -145,6 +151,14 @@ class RestServer:
         deadline = time.monotonic() + _LAST_WORDS_SECONDS
         while not self._operations.are_told() and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
+
+
+def _owner_token() -> str:
+    try:
+        return owner_token()
+    except OSError as error:
+        _log.warning("orders by REST are refused, as no token can be kept: %s", error)
+        return secrets.token_urlsafe(24)
 
 
 def _listen(settings: RestSettings) -> socket.socket:

@@ -7,10 +7,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.programs import wait_until
+from tidegate.core.rest_settings import RestSettings
 from tidegate.protocol.job_status import JobStatus
 from tidegate.web import connections
 
 REQUEST = b"GET /jobs HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+
+@pytest.fixture
+def served(serve):
+    return serve(rest=RestSettings())
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.effort import examples
 from tests.jobs import on_disk
 from tests.programs import wait_until
+from tests.served_jobs import TOKEN
 from tidegate.protocol.job_status import JobStatus
 from tidegate.web.endpoints import endpoints
 from tidegate.web.job_api import JobApi
@@ -30,6 +31,7 @@ CHECKS = [
     content_type_conformance,
     response_schema_conformance,
 ]
+CREDENTIALS = {"authorization": f"Bearer {TOKEN}"}
 _jobs = ServedJobs()
 OPERATIONS = [
     pytest.param(
@@ -79,7 +81,7 @@ def test_no_request_makes_the_server_fail_or_answer_otherwise(serve, tmp_path, m
             case.path_parameters = {**(case.path_parameters or {}), **ids}
         if mode is GenerationMode.POSITIVE and choices.random() < 0.5:
             case.query = {**(case.query or {}), **REAL_QUERIES.get(path, {})}
-        response = case.call(base_url=served.server.url)
+        response = case.call(base_url=served.server.url, headers=CREDENTIALS)
         case.validate_response(response, checks=CHECKS)
         seen.add(response.status_code)
 

@@ -9,7 +9,7 @@ from tests.jobs import fail_once, on_disk
 from tests.programs import wait_until
 from tidegate.core.rest_settings import RestSettings
 from tidegate.protocol.job_status import JobStatus
-from tidegate.web.registry import known_jobs
+from tidegate.web.registry import known_jobs, owner_token, token_file
 
 
 def test_the_driver_tells_its_jobs(served):
@@ -223,6 +223,49 @@ def test_a_token_is_asked_for_if_one_is_set(serve):
     right = served.ask("/jobs", headers={"authorization": "Bearer a-long-enough-token"})
     assert right.status == 200
     assert served.ask("/jobs", headers=served.as_owner()).status == 200
+
+
+ORDERS = [
+    ("POST", "{job}/savepoints"),
+    ("POST", "{job}/stop"),
+    ("POST", "{job}/checkpoints"),
+    ("PATCH", "{job}?mode=cancel"),
+    ("PATCH", "{job}/rescaling?parallelism=1"),
+    ("POST", "/savepoint-disposal"),
+]
+
+
+STRANGERS = ["", "Bearer None", "Bearer ", "Basic x", "Bearer \xff"]
+
+
+def test_on_loopback_everybody_reads_and_the_owner_orders(serve):
+    served = serve(rest=RestSettings())
+    for authorization in STRANGERS:
+        stranger = {"authorization": authorization}
+        assert served.ask(served.path, headers=stranger).status == 200
+        for method, path in ORDERS:
+            refused = served.ask(path.replace("{job}", served.path), method, headers=stranger)
+            assert refused.status == 401
+            assert refused.error.endswith(f"the owner finds it in {token_file()}")
+    assert served.job.status() is JobStatus.RUNNING
+    owner = {"authorization": f"Bearer {token_file().read_text()}"}
+    assert served.of_job("/checkpoints", method="POST", headers=owner).status == 202
+
+
+def test_the_token_of_the_owner_is_for_his_eyes_and_stays(home):
+    first = owner_token()
+    path = token_file()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert owner_token() == first
+    path.chmod(0o644)
+    assert owner_token() != first
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.unlink()
+    path.symlink_to(home / "planted")
+    (home / "planted").write_text("known to somebody else")
+    assert owner_token() != "known to somebody else"
+    assert [each.name for each in path.parent.iterdir()] == ["token"]
 
 
 @pytest.mark.parametrize(

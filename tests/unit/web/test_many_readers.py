@@ -34,7 +34,7 @@ def looks_at(job, monkeypatch):
 
 @pytest.mark.slow
 def test_a_thousand_readers_do_not_disturb_the_job(serve, tmp_path, monkeypatch):
-    served = serve(on_disk(tmp_path / "checkpoints"))
+    served = serve(on_disk(tmp_path / "checkpoints"), RestSettings())
     served.let(20)
     address = urlsplit(served.server.url)
     paths = [served.path, f"{served.path}/checkpoints", "/metrics"]
