@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import subprocess
@@ -14,8 +15,10 @@ import typer
 
 from tidegate.cli.jobs import connect
 from tidegate.cli.log_files import remove_old
+from tidegate.cli.program import SETTINGS_VARIABLE
 from tidegate.cli.progress import Show, restored, watching
 from tidegate.core.errors import TidegateError
+from tidegate.core.redaction import is_secret
 from tidegate.web.registry import LAUNCH_VARIABLE, LOG_VARIABLE, JobRecord, home, known_jobs
 
 _LOOK_SECONDS = 0.1
@@ -25,8 +28,15 @@ _TAIL_LINES = 30
 def run_argv(
     job: Path, arguments: Sequence[str], settings: dict[str, object], *options: str
 ) -> list[str]:
-    """The command that runs the same program with the same settings, and prints at once."""
-    pairs = [text for key, value in settings.items() for text in ("-D", f"{key}={_text(value)}")]
+    """The command that runs the same program with the same settings, and prints at once.
+
+    Every user sees its words, so secrets go by the environment of this process.
+    """
+    texts = {key: _text(value) for key, value in settings.items()}
+    hidden = {key: texts.pop(key) for key in list(texts) if is_secret(key)}
+    if hidden:
+        os.environ[SETTINGS_VARIABLE] = json.dumps(hidden)
+    pairs = [text for key, value in texts.items() for text in ("-D", f"{key}={value}")]
     command = [sys.executable, "-u", "-m", "tidegate", "run", *options, *pairs]
     return [*command, str(job), *arguments]
 

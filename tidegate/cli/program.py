@@ -5,6 +5,7 @@ Modules of commands import the engine where they use it: `doctor` and `--help` r
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import sys
@@ -16,6 +17,7 @@ import typer
 
 from tidegate.cli.log_files import keep_bounded
 from tidegate.core.errors import ConfigError
+from tidegate.core.redaction import is_secret
 from tidegate.web.registry import LOG_VARIABLE
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ SettingOptions = Annotated[
         help="A setting of the job, over the program's own. May be repeated.",
     ),
 ]
+SETTINGS_VARIABLE = "TIDEGATE_SETTINGS"
+_ADVICE = f"""set secrets in the environment: {SETTINGS_VARIABLE}='{{"key": "value"}}'"""
 AS_PROGRAM = {"allow_interspersed_args": False}
 """Options behind the program's name are the program's."""
 
@@ -69,15 +73,31 @@ def run_program(file: Path, arguments: Sequence[str], hosting: Hosting) -> None:
 
 
 def settings_of(pairs: Sequence[str]) -> dict[str, str]:
-    """The settings of `-D key=value` options.
+    """The settings of `-D key=value` options, over those of TIDEGATE_SETTINGS.
 
     Raises:
-        ConfigError: one is not of this form.
+        ConfigError: one is not of this form, or would show a secret to every user by `ps`.
     """
-    settings: dict[str, str] = {}
+    settings = _settings_of_environment()
     for pair in pairs:
         key, separator, value = pair.partition("=")
         if not separator or not key.strip():
             raise ConfigError("-D", pair, "give key=value, like -D parallelism.default=4")
+        if is_secret(key):
+            advice = f"the command lines of a machine can be read by all its users; {_ADVICE}"
+            if key.strip() == "tidegate.rest.token":
+                raise ConfigError(key.strip(), "(hidden)", advice)
+            typer.echo(f"tidegate: {key.strip()}: {advice}", err=True)
         settings[key.strip()] = value.strip()
     return settings
+
+
+def _settings_of_environment() -> dict[str, str]:
+    text = os.environ.get(SETTINGS_VARIABLE, "{}")
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigError(SETTINGS_VARIABLE, "(hidden)", f"it is no JSON object; {_ADVICE}")
+    return {str(key): str(value) for key, value in found.items()}

@@ -63,6 +63,7 @@ from typing import ClassVar
 
 from tidegate.core.ids import OperatorId
 from tidegate.core.poison import PoisonRecord
+from tidegate.core.redaction import redacted
 
 
 class TidegateError(Exception):
@@ -72,6 +73,10 @@ class TidegateError(Exception):
     """What it says, with `{}` for each of its facts. None: its only fact is what it says."""
 
     def __str__(self) -> str:
+        return redacted(self.said())
+
+    def said(self) -> str:
+        """The sentence with all it names, secrets included."""
         return super().__str__() if self.sentence is None else self.sentence.format(*self.args)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -141,7 +146,7 @@ class MissingField(UserError, LookupError):
     def __init__(self, field: object, available: tuple[str, ...], where: str) -> None:
         super().__init__(field, available, where)
 
-    def __str__(self) -> str:
+    def said(self) -> str:
         field, available, where = self.args
         known = ", ".join(available) or "none"
         return f"{where}: no field {field!r}; the fields are: {known}"
@@ -178,7 +183,7 @@ class StateTypeChanged(UserError, TypeError):
     def __init__(self, state: str, stored: str, declared: str, reason: str | None = None) -> None:
         super().__init__(state, stored, declared, reason)
 
-    def __str__(self) -> str:
+    def said(self) -> str:
         state, stored, declared, reason = self.args
         why = "" if reason is None else f" {reason};"
         return (
@@ -195,7 +200,7 @@ class StateNotClaimed(UserError):
     ) -> None:
         super().__init__(checkpoint, job_name, operators, is_other)
 
-    def __str__(self) -> str:
+    def said(self) -> str:
         checkpoint, job_name, operators, is_other = self.args
         names = ", ".join(operators)
         if is_other:
@@ -221,7 +226,7 @@ class UnknownState(UserError, LookupError):
     def __init__(self, where: str, kind: str, name: str, known: tuple[str, ...]) -> None:
         super().__init__(where, kind, name, known)
 
-    def __str__(self) -> str:
+    def said(self) -> str:
         where, kind, name, known = self.args
         return f"{where} has no {kind} {name!r}: give one of {', '.join(known) or 'none at all'}"
 
@@ -258,7 +263,7 @@ class UnknownJob(UserError, LookupError):
     def __init__(self, asked: str, candidates: tuple[str, ...], is_ambiguous: bool) -> None:
         super().__init__(asked, candidates, is_ambiguous)
 
-    def __str__(self) -> str:
+    def said(self) -> str:
         asked, candidates, is_ambiguous = self.args
         if is_ambiguous:
             return f"{asked!r} may mean any of: {', '.join(candidates)}; give more of the id"
@@ -307,7 +312,7 @@ class TableMismatch(UserError):
     ) -> None:
         super().__init__(table, problem, found, wanted)
 
-    def __str__(self) -> str:
+    def said(self) -> str:
         table, problem, found, wanted = self.args
         lines = [f"table {table}: {problem}"]
         if found:
@@ -323,7 +328,7 @@ class RowRefused(UserError, ValueError):
     def __init__(self, table: str, column: str | None, row: str, reason: str) -> None:
         super().__init__(table, column, row, reason)
 
-    def __str__(self) -> str:
+    def said(self) -> str:
         table, column, row, reason = self.args
         where = f"table {table}" if column is None else f"column {column!r} of table {table}"
         return f"row {row} does not fit {where}: {reason}"
@@ -376,7 +381,7 @@ class UserFunctionError(UserError):
         """The last line of the user's traceback: the exception's type and text."""
         return str(self.args[4]).rstrip().rsplit("\n", 1)[-1]
 
-    def __str__(self) -> str:
+    def said(self) -> str:
         operator, uid, subtask, record, traceback = self.args
         identity = f"uid {uid!r}" if uid else "no uid"
         lines = [traceback.rstrip(), f"in operator {operator!r} ({identity}), subtask {subtask}"]
@@ -400,7 +405,7 @@ class NotEnoughTaskSlots(ExternalError):
     def __init__(self, master: str, available: int, slots: int) -> None:
         super().__init__(master, available, slots)
 
-    def __str__(self) -> str:
+    def said(self) -> str:
         master, available, slots = self.args
         return (
             f"the Spark master {master} runs {available} task(s) at once, but a job with {slots} "
@@ -502,7 +507,7 @@ class RepeatsCommitted(ExternalError):
     def __init__(self, damaged: str, problem: str, older: str, sinks: tuple[str, ...]) -> None:
         super().__init__(damaged, problem, older, sinks)
 
-    def __str__(self) -> str:
+    def said(self) -> str:
         damaged, problem, older, sinks = self.args
         return (
             f"{damaged} cannot be restored, and from {older} on the job would write again what "

@@ -28,6 +28,7 @@ from tidegate.core.config import Settings
 from tidegate.core.durations import DurationLike, as_timedelta
 from tidegate.core.errors import ConfigError, GraphError
 from tidegate.core.modes import LiveLine, OnTerminate
+from tidegate.core.redaction import redacted
 from tidegate.core.setting_groups import SparkSettings
 from tidegate.datastream.data_stream import DataStream
 from tidegate.datastream.execution.closeable_iterator import CloseableIterator
@@ -350,7 +351,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
 def _say_guarantees(graph: JobGraph, settings: Settings) -> None:
     """One line per sink, where the live line goes; into the log if that is switched off."""
-    for guarantee in end_to_end(graph, settings.checkpointing):
+    for each in end_to_end(graph, settings.checkpointing):
+        guarantee = redacted(str(each))
         if settings.engine.live_line is LiveLine.OFF:
             _log.info("%s", guarantee)
         else:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 from tidegate.core.errors import StorageError
+from tidegate.core.redaction import redacted
 
 
 def is_url(path: str) -> bool:
@@ -67,12 +68,7 @@ def parent_and_name(path: str) -> tuple[str, str]:
 
 def shown(url: str) -> str:
     """A URL as messages show it: without the credentials that it may contain."""
-    if not is_url(url):
-        return url
-    parts = urlsplit(url)
-    if parts.scheme.startswith("abfs"):  # container@account is its address
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return redacted(url) if is_url(url) else url
 
 
 def fsspec_file_system(url: str) -> tuple[Any, str]:

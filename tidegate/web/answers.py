@@ -10,18 +10,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tidegate.core.redaction import redacted_document
 from tidegate.web.requests import Refusal
 
 _log = logging.getLogger("tidegate.rest")
 
 
 class Document(Response):
-    """JSON; whatever text is in it can be sent."""
+    """JSON without secrets; whatever text is in it can be sent."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, separators=(",", ":")).encode()
+        return json.dumps(redacted_document(content), separators=(",", ":")).encode()
 
 
 def refused(refusal: Refusal) -> Response:

@@ -14,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tidegate.checkpoint.statistics import CheckpointRecord
+from tidegate.core.redaction import redacted
 from tidegate.driver.job_handle import JobHandle
 from tidegate.protocol.job_status import JobStatus
 from tidegate.stream.elements import FINAL_WATERMARK
@@ -72,7 +73,7 @@ class _Jobs(Collector):
             for progress in job.vertices():
                 vertex = progress.vertex
                 for index, subtask in enumerate(progress.subtasks):
-                    names = [*_names(job), vertex_id(vertex), vertex.name, str(index)]
+                    names = [*_names(job), vertex_id(vertex), redacted(vertex.name), str(index)]
                     labels[vertex.id, index] = names
                     read.add_metric(names, subtask.records_in)
                     sent.add_metric(names, subtask.records_out)
@@ -104,7 +105,7 @@ _OF_SUBTASK = {
 
 
 def _names(job: JobHandle) -> list[str]:
-    return [job.job_id, job.name]
+    return [job.job_id, redacted(job.name)]
 
 
 def _uptime(job: JobHandle) -> float:

@@ -6,6 +6,7 @@ import typer
 
 from tidegate.cli.jobs import AsJson, print_json
 from tidegate.cli.program import ProgramArguments, ProgramFile, SettingOptions, settings_of
+from tidegate.core.redaction import redacted, redacted_document
 
 
 def explain(
@@ -24,6 +25,6 @@ def explain(
 
     graph, settings = planned(job, arguments or [], settings_of(set_ or []))
     if as_json:
-        print_json(as_document(graph, settings))
+        print_json(redacted_document(as_document(graph, settings)))
     else:
-        typer.echo("\n".join(as_lines(graph, settings)))
+        typer.echo(redacted("\n".join(as_lines(graph, settings))))

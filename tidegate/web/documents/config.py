@@ -8,10 +8,11 @@ from tidegate.core.config import GROUPS, Settings
 from tidegate.core.durations import format_duration
 from tidegate.core.modes import RestartStrategyType
 from tidegate.core.options import options_of
+from tidegate.core.redaction import HIDDEN, is_secret, redacted
 from tidegate.driver.job_handle import JobHandle
 
-_SECRETS = ("password", "secret", "token", "apikey", "api-key", "account.key", "access-key", "auth")
-_HIDDEN = "******"
+_PARAMETERS = "pipeline.global-job-parameters"
+"""They are told one by one."""
 
 
 def job_config(job: JobHandle) -> dict[str, Any]:
@@ -35,22 +36,9 @@ def user_config(settings: Settings) -> dict[str, str]:
     for group in (getattr(settings, name) for name in GROUPS):
         for attribute, option in options_of(group).items():
             value = getattr(group, attribute)
-            if value != option.default:
+            if value != option.default and option.key != _PARAMETERS:
                 found[option.key] = option.format(value)
-    return {
-        key: _HIDDEN if _is_secret(key) else _without_login(found[key]) for key in sorted(found)
-    }
-
-
-def _is_secret(key: str) -> bool:
-    return any(word in key.lower() for word in _SECRETS)
-
-
-def _without_login(value: str) -> str:
-    scheme, mark, rest = value.partition("://")
-    login, at, host = rest.rpartition("@")
-    is_login = mark and at and "/" not in login and not scheme.startswith("abfs")
-    return f"{scheme}://{host}" if is_login else value
+    return {key: HIDDEN if is_secret(key) else redacted(found[key]) for key in sorted(found)}
 
 
 def _restart_strategy(settings: Settings) -> str:
