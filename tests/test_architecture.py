@@ -67,7 +67,8 @@ ROOMS = {
         ("chronicle", "cluster"),
     ),
     "operators": (
-        ("aggregations", "async_io", "two_inputs"),
+        ("joins",),
+        ("aggregations", "async_io", "two_inputs", "windows"),
         ("endpoints", "keyed", "stateless"),
         ("batches", "event_time", "keyed_context", "poison", "results"),
         ("unkeyed", "user_code"),

@@ -49,7 +49,7 @@ from tidegate.protocol.checkpoints.instructions import (
     NotifyComplete,
     Publish,
     StopJob,
-    Trigger,
+    TriggerCheckpoint,
 )
 from tidegate.protocol.checkpoints.restore_orders import restore_orders
 from tidegate.protocol.checkpoints.retained import RetainedCheckpoints
@@ -454,7 +454,7 @@ class World:
         """One that goes on with what the last one has left."""
         graph = self.work.graph(width)
         self.to_driver: deque[CheckpointAcknowledged | CheckpointDeclined] = deque()
-        self.store: deque[Trigger | Publish] = deque()
+        self.store: deque[TriggerCheckpoint | Publish] = deque()
         retained = RetainedCheckpoints(SETTINGS.num_retained, self.durable, self.origins)
         self.coordinator = CheckpointCoordinator(
             SETTINGS,
@@ -530,7 +530,9 @@ class World:
 
     def use_store(self) -> None:
         match self.store.popleft():
-            case Trigger(barrier, pipelines) if self.coordinator.begun(barrier.checkpoint_id):
+            case TriggerCheckpoint(barrier, pipelines) if self.coordinator.begun(
+                barrier.checkpoint_id
+            ):
                 for number in pipelines:
                     for slot in self.pipelines[number].slots:
                         slot.barriers.append(barrier)
@@ -546,7 +548,7 @@ class World:
     def carry_out(self, instructions: list) -> None:
         for instruction in instructions:
             match instruction:
-                case Trigger() | Publish():
+                case TriggerCheckpoint() | Publish():
                     self.store.append(instruction)
                 case NotifyAborted(number):
                     self._tell("aborted", number)

@@ -31,7 +31,7 @@ from tidegate.protocol.checkpoints.instructions import (
     NotifyAborted,
     NotifyComplete,
     Publish,
-    Trigger,
+    TriggerCheckpoint,
 )
 from tidegate.protocol.input_gate import REQUESTS, InputEnded, InputGate, Records, TakeSnapshot
 from tidegate.protocol.messages import CheckpointDeclined, SlotReport, SourceReport
@@ -278,7 +278,7 @@ class World:
         self.can_stop = True
         """Whether the savepoint of a stop can be written."""
         self.stopped_with: Checkpoint | None = None
-        self.store: deque[Trigger | Publish] = deque()
+        self.store: deque[TriggerCheckpoint | Publish] = deque()
         self.pipelines = [Pipeline(self, number, slots) for number in range(pipelines)]
         # Nothing but orders: the barrier of a periodic checkpoint would wake who was forgotten.
         settings = CheckpointSettings(
@@ -346,9 +346,9 @@ class World:
 
     def use_store(self) -> None:
         match self.store.popleft():
-            case Trigger(barrier, pipelines) if self.has_trouble():
+            case TriggerCheckpoint(barrier, pipelines) if self.has_trouble():
                 self.carry_out(self.coordinator.not_begun(barrier.checkpoint_id, TROUBLE, self.now))
-            case Trigger(barrier, pipelines):
+            case TriggerCheckpoint(barrier, pipelines):
                 if self.coordinator.begun(barrier.checkpoint_id):
                     for number in pipelines:
                         self.pipelines[number].next_step.trigger(barrier)
@@ -366,7 +366,7 @@ class World:
     def carry_out(self, instructions: list) -> None:
         for instruction in instructions:
             match instruction:
-                case Trigger() | Publish():
+                case TriggerCheckpoint() | Publish():
                     self.store.append(instruction)
                 case NotifyAborted(number):
                     for pipeline in self.pipelines:

@@ -1,6 +1,6 @@
 """The DataStream API, under PyFlink's names."""
 
-from tidegate.datastream import functions
+from tidegate.datastream import functions, window
 from tidegate.datastream.async_data_stream import AsyncDataStream
 from tidegate.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from tidegate.datastream.checkpoint_config import CheckpointConfig, ExternalizedCheckpointCleanup
@@ -19,6 +19,7 @@ from tidegate.datastream.execution.poison_records import PoisonRecords
 from tidegate.datastream.execution_mode import RuntimeExecutionMode
 from tidegate.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from tidegate.datastream.functions import *  # noqa: F403
+from tidegate.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
 from tidegate.datastream.keyed_stream import KeyedStream
 from tidegate.datastream.output_tag import OutputTag
 from tidegate.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
@@ -29,8 +30,11 @@ from tidegate.datastream.state_backend import (
     StateBackend,
 )
 from tidegate.datastream.time_domain import TimeDomain
+from tidegate.datastream.window import *  # noqa: F403
+from tidegate.datastream.windowed_stream import AllWindowedStream, WindowedStream
 
 __all__ = [
+    "AllWindowedStream",
     "AsyncDataStream",
     "BroadcastConnectedStream",
     "BroadcastStream",
@@ -38,6 +42,7 @@ __all__ = [
     "CheckpointStorage",
     "CheckpointingMode",
     "CloseableIterator",
+    "CoGroupedStreams",
     "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
@@ -46,7 +51,9 @@ __all__ = [
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
     "HashMapStateBackend",
+    "IntervalJoin",
     "JobManagerCheckpointStorage",
+    "JoinedStreams",
     "KeyedStream",
     "MemorySize",
     "OutputTag",
@@ -57,5 +64,6 @@ __all__ = [
     "StateBackend",
     "StreamExecutionEnvironment",
     "TimeDomain",
+    "WindowedStream",
 ]
-__all__ += functions.__all__
+__all__ += functions.__all__ + window.__all__

@@ -52,6 +52,11 @@ from tidegate.operators.stateless import (
     ProcessOperator,
     ProjectOperator,
 )
+from tidegate.operators.windows.assigners import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    WindowAssigner,
+)
 from tidegate.state.descriptors import MapStateDescriptor
 from tidegate.state.keys.selection import KeySelection
 from tidegate.types.arrow import arrow_format
@@ -65,14 +70,15 @@ if TYPE_CHECKING:
     from tidegate.datastream.connected_streams import ConnectedStreams
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.execution.closeable_iterator import CloseableIterator
+    from tidegate.datastream.joined_streams import CoGroupedStreams, JoinedStreams
     from tidegate.datastream.keyed_stream import KeyedStream
+    from tidegate.datastream.windowed_stream import AllWindowedStream
 
-_WINDOWS = "windows are not there yet: use event-time timers"
+_NO_KEY = "call key_by() before it, or window_all() for windows without keys"
 _NOT_THERE = {
     "cache": "results are not cached: write them to files, or take to_dataframe().cache()",
-    "count_window": _WINDOWS,
-    "window": _WINDOWS,
-    "window_all": _WINDOWS,
+    "count_window": _NO_KEY,
+    "window": _NO_KEY,
 }
 
 
@@ -164,6 +170,18 @@ class DataStream(OperatorSettings):
         operator = ProjectOperator(positions, arrow_format(declared))
         return self._transform("Projection", operator, declared)
 
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+        """All records in windows, in one subtask."""
+        from tidegate.datastream.windowed_stream import AllWindowedStream
+
+        return AllWindowedStream(self, window_assigner)
+
+    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
+        """Windows of so many records; one starts every `slide` records, if that is set."""
+        if slide == 0:
+            return self.window_all(CountTumblingWindowAssigner(size))
+        return self.window_all(CountSlidingWindowAssigner(size, slide))
+
     # --- several streams ------------------------------------------------------------------------
 
     def union(self, *streams: DataStream) -> DataStream:
@@ -196,6 +214,24 @@ class DataStream(OperatorSettings):
             return BroadcastConnectedStream(self, ds)
         self._check_same_environment(ds)
         return ConnectedStreams(self, ds)
+
+    def join(self, other: DataStream) -> JoinedStreams:
+        """Every pair of records of both streams with the same key and window.
+
+        stream.join(other).where(key).equal_to(key).window(assigner).apply(function)
+        """
+        from tidegate.datastream.joined_streams import JoinedStreams
+
+        return JoinedStreams(self, other)
+
+    def co_group(self, other: DataStream) -> CoGroupedStreams:
+        """The records of both streams with the same key and window, also where one has none.
+
+        stream.co_group(other).where(key).equal_to(key).window(assigner).apply(function)
+        """
+        from tidegate.datastream.joined_streams import CoGroupedStreams
+
+        return CoGroupedStreams(self, other)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """What the operator sends to this tag."""

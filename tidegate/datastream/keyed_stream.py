@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tidegate.core.errors import GraphError
 from tidegate.datastream.data_stream import DataStream
 from tidegate.datastream.execution.declared_types import KeyLike, TypeLike, declared_type
+from tidegate.datastream.windowed_stream import WindowedStream
 from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.partitioning import Partitioning
 from tidegate.operators.aggregations.aggregates import Aggregate, plan_aggregates
@@ -32,12 +33,18 @@ from tidegate.operators.keyed import (
     KeyedProcessOperator,
     KeyedReduceOperator,
 )
+from tidegate.operators.windows.assigners import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    WindowAssigner,
+)
 from tidegate.state.keys.selection import KeySelection
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import TypeInformation
 
 if TYPE_CHECKING:
     from tidegate.datastream.environment import StreamExecutionEnvironment
+    from tidegate.datastream.joined_streams import IntervalJoin
 
 
 class KeyedStream(DataStream):
@@ -92,6 +99,25 @@ class KeyedStream(DataStream):
         bound_method(func, ReduceFunction, "reduce")
         operator = KeyedReduceOperator(func, [self._key], arrow_format(self._type))
         return self._transform("Reduce", Aggregating(operator, self._key), self._type)
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+        """The records of each key in windows."""
+        return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Windows of so many records of a key; one starts every `slide` records, if that is set."""
+        if slide == 0:
+            return WindowedStream(self, CountTumblingWindowAssigner(size))
+        return WindowedStream(self, CountSlidingWindowAssigner(size, slide))
+
+    def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
+        """Join records with those of another keyed stream that are close in event time.
+
+        keyed.interval_join(other).between(lower, upper).process(function)
+        """
+        from tidegate.datastream.joined_streams import IntervalJoin
+
+        return IntervalJoin(self, other_stream)
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
         """The first record of the key with the running sum in this field."""

@@ -65,7 +65,7 @@ from tidegate.protocol.checkpoints.instructions import (
     NotifyAborted,
     NotifyComplete,
     StopJob,
-    Trigger,
+    TriggerCheckpoint,
 )
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.job_status import JobStatus, status_of
@@ -562,7 +562,7 @@ class JobMaster:
     def _apply(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Trigger(barrier, pipelines):
+                case TriggerCheckpoint(barrier, pipelines):
                     for pipeline in pipelines:
                         self._drivers[pipeline].next_step.trigger(barrier)
                 case NotifyComplete(checkpoint):

@@ -12,41 +12,65 @@ from tidegate.operators.functions import (
     TimeDomain,
     TimerService,
 )
-from tidegate.state.backend import KeyedStateBackend, NoKey
+from tidegate.state.backend import KeyedStateBackend, NoKey, PlaceHolder
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
+from tidegate.state.handles import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    State,
+    ValueState,
+)
 from tidegate.state.keys.key_bytes import with_one_nan
 from tidegate.stream.elements import NO_WATERMARK
 
 
 class KeyedStates(KeyedStateStore):
-    """State by descriptor, from a backend."""
+    """State by descriptor, from a backend: of the current key, or at the place of a holder."""
 
-    def __init__(self, backend: KeyedStateBackend) -> None:
+    def __init__(self, backend: KeyedStateBackend, holder: PlaceHolder | None = None) -> None:
         self._backend = backend
+        self._holder = holder
+
+    def of(self, state_descriptor: StateDescriptor) -> State:
+        """The state of whatever kind."""
+        match state_descriptor:
+            case ValueStateDescriptor():
+                return self.get_state(state_descriptor)
+            case ListStateDescriptor():
+                return self.get_list_state(state_descriptor)
+            case MapStateDescriptor():
+                return self.get_map_state(state_descriptor)
+            case ReducingStateDescriptor():
+                return self.get_reducing_state(state_descriptor)
+            case AggregatingStateDescriptor():
+                return self.get_aggregating_state(state_descriptor)
+        raise TypeError(f"expected the descriptor of a state by key, got {state_descriptor!r}")
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        return self._backend.value_state(state_descriptor)
+        return self._backend.value_state(state_descriptor, self._holder)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        return self._backend.list_state(state_descriptor)
+        return self._backend.list_state(state_descriptor, self._holder)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        return self._backend.map_state(state_descriptor)
+        return self._backend.map_state(state_descriptor, self._holder)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        return self._backend.reducing_state(state_descriptor)
+        return self._backend.reducing_state(state_descriptor, self._holder)
 
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor
     ) -> AggregatingState[Any, Any]:
-        return self._backend.aggregating_state(state_descriptor)
+        return self._backend.aggregating_state(state_descriptor, self._holder)
 
 
 class KeyedTimers(TimerService):

@@ -22,11 +22,12 @@ from tidegate.state.backend import StateChunk, StateMetadata
 from tidegate.state.canonical.files import TableWriter
 from tidegate.state.canonical.tables import KEY, KEY_GROUP, TIMERS, TableForm, chunk_of_table
 from tidegate.state.chunks import chunk_of
-from tidegate.state.keys.hash_columns import Hashes, hash_values
+from tidegate.state.keys.hash_columns import Hashes
 from tidegate.state.keys.key_groups import key_groups_of, subtasks_of
 from tidegate.state.keys.key_order import Runs, runs_of
 from tidegate.state.keys.key_rows import KEYS_PER_PART, pickled_keys
 from tidegate.state.keys.selection import KeyColumns
+from tidegate.state.keys.window_keys import hash_keys, window_key
 
 Entry = tuple[Any, Any]
 """Key and value; of a columnar state the parts of the key and the other columns."""
@@ -56,6 +57,8 @@ class BuildPlan:
     """Whether the key is a tuple of the columns, which may be one alone."""
     keys: tuple[Reading, ...] = ()
     """By column."""
+    window_columns: tuple[str, ...] = ()
+    """Those of the window, in states of windows."""
     value_column: str = ""
     values: Reading = Reading()
     pickled_column: str | None = None
@@ -93,6 +96,9 @@ def _pairs(plan: BuildPlan, batch: pa.RecordBatch) -> tuple[Hashes, list[Entry]]
         for name, reading in zip(plan.key_columns, plan.keys, strict=True)
     ]
     keys = list(zip(*parts, strict=True)) if plan.is_tuple else parts[0]
+    if plan.window_columns:
+        columns = [batch.column(name).to_pylist() for name in plan.window_columns]
+        keys = [window_key(*parts) for parts in zip(keys, *columns, strict=True)]
     values = plan.values.values(batch.column(plan.value_column))
     if plan.is_timed:
         now = int(time.time() * 1000)
@@ -107,7 +113,7 @@ def _pairs(plan: BuildPlan, batch: pa.RecordBatch) -> tuple[Hashes, list[Entry]]
         for key, value in zip(keys, values, strict=True)
         if value is not None and (value or not is_collection)
     ]
-    return hash_values([key for key, _ in entries]), entries
+    return hash_keys([key for key, _ in entries]), entries
 
 
 def _timed(value: Any, kind: str, now: int) -> Any:

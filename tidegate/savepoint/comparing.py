@@ -142,7 +142,7 @@ def _entries(
 
 
 def _keyed(reader: StateReader, uid: str, state: StateSummary) -> Iterator[Entry]:
-    for key, value in reader.entries(uid, state.name):
+    for key, value in reader.stored_entries(uid, state.name):
         raw = key_bytes(key)
         # A key may have several timers.
         yield (raw, value) if state.kind == TIMERS else raw, key, value

@@ -17,6 +17,7 @@ from tidegate.state.canonical.tables import (
     KEY,
     KEY_GROUP,
     PICKLED,
+    TIME_WINDOW,
     TIMERS,
     TIMESTAMP,
     VALUE,
@@ -107,6 +108,7 @@ def plan_of(
     plan = replace(
         plan,
         keys=_key_readings(state, form),
+        window_columns=_window_columns(form, schema),
         value_column=value,
         values=_value_reading(state, form),
         pickled_column=PICKLED if PICKLED in schema.names else None,
@@ -116,6 +118,12 @@ def plan_of(
         reading.check(schema.field(name).type)
     plan.values.check(schema.field(value).type)
     return plan
+
+
+def _window_columns(form: TableForm | None, schema: pa.Schema) -> tuple[str, ...]:
+    """The columns of windows: those that the state had, or both of time windows."""
+    known = TIME_WINDOW if form is None or form.window is None else form.window_names
+    return known if set(known) <= set(schema.names) else ()
 
 
 def _key_readings(state: NewState, form: TableForm | None) -> tuple[Reading, ...]:

@@ -6,12 +6,13 @@ import os
 import pickle
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.locate import open_checkpoint
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
 from tidegate.core.errors import CorruptCheckpoint, UnknownState
+from tidegate.operators.windows.windows import Window, window_of
 from tidegate.savepoint.summaries import OperatorSummary, SourcePosition, summary_of
 from tidegate.state.backend import StateMetadata
 from tidegate.state.canonical.record_shapes import ANY
@@ -24,6 +25,7 @@ from tidegate.state.canonical.tables import (
     entries_of_table,
 )
 from tidegate.state.keys.selection import KeyColumns
+from tidegate.state.keys.window_keys import WindowKey, is_window_key, key_of_window
 from tidegate.state.operator_state import FrozenOperatorState
 from tidegate.state.pointers import KeyedStateHandle
 from tidegate.state.snapshot.reader import FileResolver, StoredImage, read_segment
@@ -32,6 +34,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.savepoint.writer import StateWriter
+
+
+class KeyAndWindow(NamedTuple):
+    """Whose state it is, where a window has state of its own."""
+
+    key: Any
+    window: Window
+
+    @classmethod
+    def of(cls, key: WindowKey) -> KeyAndWindow:
+        return cls(key_of_window(key), window_of(key))
 
 
 def state_reader(path: str | os.PathLike[str], spark: SparkSession | None = None) -> StateReader:
@@ -80,7 +93,8 @@ class StateReader:
         """A keyed state, or timers, as a DataFrame; Spark's tasks read it.
 
         Its columns are those of a table of the canonical format: `key_group`, `key`, `value` and
-        `pickled`, or those of an aggregation.
+        `pickled`, or those of an aggregation. States of windows have `window_start` and
+        `window_end` too, in milliseconds since 1970.
         """
         from tidegate.savepoint.frames import session_for, table_frame
 
@@ -89,7 +103,15 @@ class StateReader:
         return table_frame(session_for(self._spark), self.found, handles, metadata, form)
 
     def entries(self, uid: str, name: str) -> Iterator[tuple[Any, Any]]:
-        """The same as (key, value) in Python, read here; of an aggregation the value is a dict."""
+        """The same as (key, value) in Python, read here; of an aggregation the value is a dict.
+
+        The key of a window's state is (key, window).
+        """
+        for key, value in self.stored_entries(uid, name):
+            yield (KeyAndWindow.of(key) if is_window_key(key) else key), value
+
+    def stored_entries(self, uid: str, name: str) -> Iterator[tuple[Any, Any]]:
+        """The same with keys as state has them."""
         handles, metadata = self._keyed(uid, name)
         for handle in handles:
             for part in read_entries(handle, metadata, self.resolve):
@@ -213,11 +235,13 @@ def _general(forms: list[TableForm]) -> TableForm:
         raise CorruptCheckpoint(first.metadata.name, expected, "other columns too")
     same_keys = all(form.key == first.key and form.is_tuple == first.is_tuple for form in forms)
     same_values = all(form.value == first.value for form in forms)
+    same_windows = all(form.window == first.window for form in forms)
     return TableForm(
         first.metadata,
         first.key if same_keys else ANY,
         first.is_tuple and same_keys,
         first.value if same_values else ANY,
+        first.window if same_windows else (ANY,),
     )
 
 

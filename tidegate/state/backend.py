@@ -12,12 +12,12 @@ A restored subtask takes of each image what belongs to its own key groups.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 from tidegate.core.errors import StateMisuse
 from tidegate.state.descriptors import (
@@ -169,8 +169,21 @@ NO_KEY: Final = NoKey(
 )
 
 
+class PlaceHolder(Protocol):
+    """Knows the place of the state that all its handles mean, and how objects become private."""
+
+    @property
+    def place(self) -> Any: ...
+
+    @property
+    def private(self) -> Callable[[Any], Any]: ...
+
+
 class KeyedStateBackend(ABC):
-    """The state of all keys of one operator of one subtask. Used by one thread."""
+    """The state of all keys of one operator of one subtask. Used by one thread.
+
+    Handles mean the place of the current key, unless they are asked for with another holder.
+    """
 
     current_key: Any
     """The key of the current record; the operator sets it, and `place`, for every record."""
@@ -191,20 +204,28 @@ class KeyedStateBackend(ABC):
         """
 
     @abstractmethod
-    def value_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]: ...
+    def value_state(
+        self, descriptor: ValueStateDescriptor, holder: PlaceHolder | None = None
+    ) -> ValueState[Any]: ...
 
     @abstractmethod
-    def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]: ...
+    def list_state(
+        self, descriptor: ListStateDescriptor, holder: PlaceHolder | None = None
+    ) -> ListState[Any]: ...
 
     @abstractmethod
-    def map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]: ...
+    def map_state(
+        self, descriptor: MapStateDescriptor, holder: PlaceHolder | None = None
+    ) -> MapState[Any, Any]: ...
 
     @abstractmethod
-    def reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]: ...
+    def reducing_state(
+        self, descriptor: ReducingStateDescriptor, holder: PlaceHolder | None = None
+    ) -> ReducingState[Any]: ...
 
     @abstractmethod
     def aggregating_state(
-        self, descriptor: AggregatingStateDescriptor
+        self, descriptor: AggregatingStateDescriptor, holder: PlaceHolder | None = None
     ) -> AggregatingState[Any, Any]: ...
 
     def ready_timers(self, timers: TimerQueue, now: int) -> int:

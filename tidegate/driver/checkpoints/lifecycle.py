@@ -51,7 +51,7 @@ from tidegate.protocol.checkpoints.instructions import (
     NotifyComplete,
     Publish,
     StopJob,
-    Trigger,
+    TriggerCheckpoint,
 )
 from tidegate.protocol.checkpoints.restore_orders import with_restored_max_parallelism
 from tidegate.protocol.checkpoints.retained import RetainedCheckpoints
@@ -74,7 +74,16 @@ class CancelJob:
     """The savepoint that was to precede it is there."""
 
 
-Effect = CancelJob | Trigger | NotifyComplete | NotifyAborted | GoBack | Finish | FailJob | StopJob
+Effect = (
+    CancelJob
+    | TriggerCheckpoint
+    | NotifyComplete
+    | NotifyAborted
+    | GoBack
+    | Finish
+    | FailJob
+    | StopJob
+)
 """What the job master has to carry out; everything else is done here."""
 
 
@@ -382,7 +391,7 @@ class JobCheckpoints:
         effects: list[Effect] = []
         for instruction in instructions:
             match instruction:
-                case Trigger(barrier, _, awaited):
+                case TriggerCheckpoint(barrier, _, awaited):
                     self._orders.begun(barrier.request.name, barrier.checkpoint_id)
                     _log.info(
                         "Triggering checkpoint %d (type=%s) @ %d for job %s.",

@@ -21,7 +21,7 @@ from tidegate.protocol.checkpoints.instructions import (
     Discard,
     Dispose,
     Publish,
-    Trigger,
+    TriggerCheckpoint,
 )
 from tidegate.stream.elements import SavepointTarget
 
@@ -37,7 +37,7 @@ _HURRIED_SECONDS = 3.0
 class CheckpointBegun:
     """The store is ready for a checkpoint, or not."""
 
-    trigger: Trigger
+    trigger: TriggerCheckpoint
     error: TidegateError | None = None
 
 
@@ -52,7 +52,7 @@ class PublicationSettled:
 
 
 CheckpointEvent = CheckpointBegun | PublicationSettled
-StoreOrder = Trigger | Publish | Discard | Dispose | Abandon
+StoreOrder = TriggerCheckpoint | Publish | Discard | Dispose | Abandon
 """What the coordinator wants done in the store; the first two are answered by an event."""
 
 
@@ -120,7 +120,7 @@ class StoreThread:
 
     def _carry_out(self, order: StoreOrder) -> float | None:
         match order:
-            case Trigger():
+            case TriggerCheckpoint():
                 self._begin(order)
             case Publish(checkpoint, barrier):
                 return self._publish(checkpoint, barrier.savepoint)
@@ -139,7 +139,7 @@ class StoreThread:
                 assert_never(order)
         return None
 
-    def _begin(self, trigger: Trigger) -> None:
+    def _begin(self, trigger: TriggerCheckpoint) -> None:
         error: TidegateError | None = None
         try:
             self._store.begin(trigger.barrier.checkpoint_id, trigger.barrier.base)

@@ -13,17 +13,15 @@ from tidegate.operators.functions import (
     KeyedStateFunction,
     bound_method,
 )
-from tidegate.operators.keyed_context import KeyedContext, KeyedTimerContext, KeyedTimers
-from tidegate.state.backend import KeyedStateBackend, NoKey
-from tidegate.state.descriptors import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    StateDescriptor,
-    ValueStateDescriptor,
+from tidegate.operators.keyed_context import (
+    KeyedContext,
+    KeyedStates,
+    KeyedTimerContext,
+    KeyedTimers,
 )
-from tidegate.state.handles import BroadcastState, ReadOnlyBroadcastState, State
+from tidegate.state.backend import KeyedStateBackend, NoKey
+from tidegate.state.descriptors import MapStateDescriptor, StateDescriptor
+from tidegate.state.handles import BroadcastState, ReadOnlyBroadcastState
 from tidegate.state.operator_state import OperatorStateStore
 
 _KEYS_AT_ONCE: Final = 10_000
@@ -190,7 +188,7 @@ class KeyedWritingContext(WritingContext, KeyedBroadcastProcessFunction.Context)
     ) -> None:
         apply = bound_method(function, KeyedStateFunction, "process")
         backend = self._backend
-        state = _handle(backend, state_descriptor)
+        state = KeyedStates(backend).of(state_descriptor)
         all_keys = list(backend.keys(state_descriptor.name))
         try:
             for start in range(0, len(all_keys), _KEYS_AT_ONCE):
@@ -207,18 +205,3 @@ _NO_KEY: Final = NoKey(
     "broadcast records have no key, so there is no state of it: change the states of all keys by "
     "ctx.apply_to_keyed_state(descriptor, function)"
 )
-
-
-def _handle(backend: KeyedStateBackend, descriptor: StateDescriptor) -> State:
-    match descriptor:
-        case ValueStateDescriptor():
-            return backend.value_state(descriptor)
-        case ListStateDescriptor():
-            return backend.list_state(descriptor)
-        case MapStateDescriptor():
-            return backend.map_state(descriptor)
-        case ReducingStateDescriptor():
-            return backend.reducing_state(descriptor)
-        case AggregatingStateDescriptor():
-            return backend.aggregating_state(descriptor)
-    raise TypeError(f"expected the descriptor of a state by key, got {descriptor!r}")

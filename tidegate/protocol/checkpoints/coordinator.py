@@ -1,6 +1,6 @@
 """The coordinator of a job's checkpoints: facts in, instructions out; no threads, no I/O.
 
-    look ──▶ Trigger ── acknowledged by all ──▶ Publish ── published ──▶ NotifyComplete, Discard …
+    look ──▶ TriggerCheckpoint ── acknowledged ──▶ Publish ── published ─▶ NotifyComplete, Discard …
       │         │                                  └── not published ──┐
       │         └── declined · expired · region failed ─▶ NotifyAborted, Abandon (, GoBack, FailJob)
       └──▶ Finish, once a pipeline has ended and all its slots know the checkpoint that says so
@@ -33,7 +33,7 @@ from tidegate.protocol.checkpoints.instructions import (
     NotifyComplete,
     Publish,
     StopJob,
-    Trigger,
+    TriggerCheckpoint,
 )
 from tidegate.protocol.checkpoints.pending import (
     AbortReason,
@@ -351,7 +351,7 @@ class CheckpointCoordinator:
 
     def _start(
         self, request: SnapshotRequest, plan: CheckpointPlan, now: float, wall: float
-    ) -> Trigger:
+    ) -> TriggerCheckpoint:
         number = self._next_id
         self._next_id = CheckpointId(number + 1)
         is_incremental = self._settings.incremental and request.savepoint is None
@@ -367,7 +367,7 @@ class CheckpointCoordinator:
         self._pending[number] = PendingCheckpoint(barrier, plan, deadline=now + self._timeout)
         if request.awaits_next:
             self.request(SnapshotRequest())
-        return Trigger(barrier, plan.triggered, len(plan.awaited))
+        return TriggerCheckpoint(barrier, plan.triggered, len(plan.awaited))
 
     def _mode_of(self, request: SnapshotRequest) -> CheckpointingMode:
         """Savepoints align in every mode: they are kept, and carried elsewhere."""

@@ -12,7 +12,7 @@ from tidegate.stream.elements import Barrier, SavepointTarget
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class TriggerCheckpoint:
     """Send this barrier down the sources of these pipelines."""
 
     barrier: Barrier
@@ -99,7 +99,7 @@ class StopJob:
 
 
 Instruction = (
-    Trigger
+    TriggerCheckpoint
     | Publish
     | NotifyComplete
     | NotifyAborted

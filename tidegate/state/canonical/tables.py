@@ -2,6 +2,7 @@
 
 key_group   which group the key belongs to
 key         the key: a value, or of several parts a struct
+window      in states of windows: `window_start` and `window_end`, or the number of a count window
 value       the value; of timers `timestamp`; of a columnar state its columns
 pickled     (key, value) where those columns do not say exactly what they were; mostly null
 """
@@ -22,7 +23,7 @@ import pyarrow as pa
 
 from tidegate.core.errors import StateMisuse
 from tidegate.state.backend import PayloadForm, StateChunk, StateMetadata
-from tidegate.state.canonical.record_shapes import numbered, shape_of_document
+from tidegate.state.canonical.record_shapes import ANY, numbered, shape_of_document
 from tidegate.state.canonical.shape_choice import choose_shape, shape_of_state
 from tidegate.state.canonical.shapes import Misfit, Shape, Single
 from tidegate.state.chunks import Values, chunk_of, contents_of
@@ -31,12 +32,15 @@ from tidegate.state.descriptors import StateDescriptor
 from tidegate.state.keys.key_order import Runs
 from tidegate.state.keys.key_rows import pickled_keys, stored_columns
 from tidegate.state.keys.selection import KeyColumns
+from tidegate.state.keys.window_keys import is_window_key, key_of_window, parts_of, window_key
 
 KEY_GROUP: Final = "key_group"
 KEY: Final = "key"
 VALUE: Final = "value"
 TIMESTAMP: Final = "timestamp"
 PICKLED: Final = "pickled"
+WINDOW: Final = "window"
+TIME_WINDOW: Final = ("window_start", "window_end")
 TIMERS: Final = "timers"
 """What timers are declared as."""
 _DOCUMENT: Final = b"tidegate"
@@ -74,6 +78,14 @@ class TableForm:
     """Whether such keys are tuples."""
     value: Shape | pa.Schema
     """Columnar states keep their types too."""
+    window: tuple[Shape, ...] | None = None
+    """Where the keys are those of windows: the shapes of their parts; ANY alone stands for all."""
+
+    @property
+    def window_names(self) -> tuple[str, ...]:
+        """The columns of the windows."""
+        parts = 0 if self.window is None else len(self.window)
+        return TIME_WINDOW if parts == len(TIME_WINDOW) else numbered_windows(parts)
 
     @property
     def value_name(self) -> str:
@@ -82,8 +94,8 @@ class TableForm:
     def is_like(self, other: TableForm) -> bool:
         """Whether the tables of both have the same columns, which mean the same."""
         mine, others = (
-            (self.key, self.is_tuple, self.value),
-            (other.key, other.is_tuple, other.value),
+            (self.key, self.is_tuple, self.value, self.window),
+            (other.key, other.is_tuple, other.value, other.window),
         )
         return mine == others
 
@@ -92,6 +104,8 @@ class TableForm:
         """With everything that is needed to read it again."""
         fields: list[pa.Field[Any]] = [pa.field(KEY_GROUP, pa.int32(), nullable=False)]
         fields.append(pa.field(KEY, self._key_type()))
+        for name, part in zip(self.window_names, self.window or (), strict=True):
+            fields.append(pa.field(name, part.arrow_type))
         if isinstance(self.value, Shape):
             fields.append(pa.field(self.value_name, self.value.arrow_type))
             fields.append(pa.field(PICKLED, pa.large_binary()))
@@ -129,6 +143,7 @@ class TableForm:
             "key": _described(self.key),
             "tuple": self.is_tuple,
             "value": _described(self.value),
+            "window": None if self.window is None else [w.document() for w in self.window],
         }
 
     @classmethod
@@ -146,6 +161,7 @@ class TableForm:
             _recalled(document["key"]),
             document["tuple"],
             _recalled(document["value"]),
+            _recalled_window(document.get("window")),
         )
 
 
@@ -170,17 +186,35 @@ def choose_form(
     first = entries[0]
     key: Shape | pa.Schema
     value: Shape | pa.Schema
+    window = None
     if isinstance(first.keys, KeyColumns):
         key = pa.schema([(f"{i}", column.type) for i, column in enumerate(first.keys.columns)])
     else:
-        key = choose_shape([key for each in entries for key in each.keys])
+        every: list[Any] = [key for each in entries for key in each.keys]
+        if is_window_key(every[0]):
+            window = _choose_window([parts_of(key) for key in every if is_window_key(key)])
+            every = [key_of_window(key) for key in every if is_window_key(key)]
+        key = choose_shape(every)
     if isinstance(first.values, pa.RecordBatch):
         value = first.values.schema
     else:
-        every = [each.values for each in entries]
-        value = _choose_value(every, shape_of_state(declared), metadata.declaration)
+        values = [each.values for each in entries]
+        value = _choose_value(values, shape_of_state(declared), metadata.declaration)
     is_tuple = isinstance(first.keys, KeyColumns) and first.keys.is_tuple
-    return TableForm(metadata, key, is_tuple, value)
+    return TableForm(metadata, key, is_tuple, value, window)
+
+
+def _choose_window(parts: Sequence[tuple[Any, ...]]) -> tuple[Shape, ...]:
+    """The shapes of the parts of windows; ANY alone where they have none in common."""
+    if len(set(map(len, parts))) > 1:
+        return (ANY,)
+    shapes = tuple(choose_shape(part) for part in zip(*parts, strict=True))
+    return shapes if all(shape.is_exact for shape in shapes) else (ANY,)
+
+
+def numbered_windows(parts: int) -> tuple[str, ...]:
+    """The columns of windows that are not times."""
+    return (WINDOW,) if parts == 1 else tuple(f"{WINDOW}_{place}" for place in range(parts))
 
 
 def _choose_value(values: Sequence[Any], declared: Shape | None, declaration: str) -> Shape:
@@ -199,6 +233,10 @@ def table_of(entries: Entries, form: TableForm) -> pa.RecordBatch | None:
     if key is None:
         return None
     columns.append(key)
+    if form.window is not None and isinstance(entries.keys, list):
+        windows, misfits = _encoded_windows(entries.keys, form.window)
+        columns += windows
+        key_misfits = misfits if key_misfits is None else key_misfits | misfits
     if not isinstance(form.value, Shape):
         rows = entries.values
         if not isinstance(rows, pa.RecordBatch) or rows.schema.types != form.value.types:
@@ -216,7 +254,11 @@ def _encoded_keys(
     keys: list[Any] | KeyColumns, form: TableForm
 ) -> tuple[pa.Array[Any] | None, npt.NDArray[np.bool_] | None]:
     if isinstance(form.key, Shape):
-        return (None, None) if isinstance(keys, KeyColumns) else _encoded(keys, form.key)
+        if isinstance(keys, KeyColumns) or (form.window is None) is any(map(is_window_key, keys)):
+            return None, None
+        return _encoded(
+            [key_of_window(k) for k in keys] if form.window is not None else keys, form.key
+        )
     if not isinstance(keys, KeyColumns) or keys.is_tuple is not form.is_tuple:
         return None, None
     if [column.type for column in keys.columns] != form.key.types:
@@ -225,6 +267,25 @@ def _encoded_keys(
     if not keys.is_tuple:
         return parts[0], None
     return pa.StructArray.from_arrays(parts, names=numbered(len(parts))), None
+
+
+def _encoded_windows(
+    keys: list[Any], shapes: tuple[Shape, ...]
+) -> tuple[list[pa.Array[Any]], npt.NDArray[np.bool_]]:
+    """The columns of windows, and where they do not say which window it is."""
+    parts = [parts_of(key) for key in keys]
+    if shapes == (ANY,):
+        return [ANY.encode(parts)], np.ones(len(keys), np.bool_)
+    none = (None,) * len(shapes)
+    misfits = np.array([len(each) != len(shapes) for each in parts], np.bool_)
+    columns: list[pa.Array[Any]] = []
+    for place, shape in enumerate(shapes):
+        held = [(each if len(each) == len(shapes) else none)[place] for each in parts]
+        column, wrong = _encoded(held, shape)
+        columns.append(column)
+        if wrong is not None:
+            misfits |= wrong
+    return columns, misfits
 
 
 def _encoded(values: Any, shape: Shape) -> tuple[pa.Array[Any], npt.NDArray[np.bool_] | None]:
@@ -288,6 +349,12 @@ def chunk_of_table(rows: pa.RecordBatch, form: TableForm, groups: Runs) -> State
 def entries_of_table(rows: pa.RecordBatch, form: TableForm, groups: Runs) -> Entries:
     """The entries of a table, as they were before they became one."""
     keys = form.decoded_keys(rows.column(KEY))
+    if form.window is not None and isinstance(keys, list):
+        decoded = [
+            shape.decode(rows.column(name))
+            for name, shape in zip(form.window_names, form.window, strict=True)
+        ]
+        keys = [window_key(key, *(part[row] for part in decoded)) for row, key in enumerate(keys)]
     if not isinstance(form.value, Shape):
         columns = [_from_portable(rows.column(f.name), f.type) for f in form.value]
         return Entries(groups, keys, pa.RecordBatch.from_arrays(columns, names=form.value.names))
@@ -313,6 +380,10 @@ def _described(shape: Shape | pa.Schema) -> Any:
     if isinstance(shape, Shape):
         return {"shape": shape.document()}
     return {"columns": base64.b64encode(shape.serialize().to_pybytes()).decode()}
+
+
+def _recalled_window(documents: Any) -> tuple[Shape, ...] | None:
+    return None if documents is None else tuple(map(shape_of_document, documents))
 
 
 def _recalled(document: Any) -> Shape | pa.Schema:

@@ -1,7 +1,8 @@
 """Keys as bytes: the same bytes exactly where keys are equal in Python.
 
 The forms follow `stable_hash`, so keys that share a form share a hash. Plain keys (text, bytes,
-integers, other floats, None) can be read back; of the others the key itself is kept beside.
+integers, other floats, None, and windows of such) can be read back; of the others the key itself is
+kept beside.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import copy
 import dataclasses
 import datetime as dt
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from enum import Enum
 from operator import is_
@@ -20,6 +21,7 @@ from uuid import UUID
 import numpy as np
 
 from tidegate.core.errors import UnsupportedKey
+from tidegate.state.keys.window_keys import OF_WINDOW, is_window_key
 from tidegate.types.instant import Instant
 from tidegate.types.row import Row
 
@@ -39,7 +41,7 @@ def key_bytes(key: Any) -> bytes:
     if kind is int or kind is bool:
         return _of_integer(key)
     if kind is tuple:
-        return b"t" + _of_parts(key)
+        return b"w" + _of_parts(key[1:]) if is_window_key(key) else b"t" + _of_parts(key)
     if kind is float:
         return _of_float(key)
     if key is None:
@@ -49,7 +51,10 @@ def key_bytes(key: Any) -> bytes:
 
 def is_plain(key: Any) -> bool:
     """Whether `key_of_bytes` returns the very key."""
-    return type(key) in _PLAIN_TYPES or (type(key) is float and not key.is_integer())
+    kind = type(key)
+    if kind is tuple:
+        return is_window_key(key) and all(map(is_plain, key[1:]))
+    return kind in _PLAIN_TYPES or (kind is float and not key.is_integer())
 
 
 def key_of_bytes(raw: bytes) -> Any:
@@ -65,6 +70,8 @@ def key_of_bytes(raw: bytes) -> Any:
             return None
         case b"n":
             return float("nan")
+        case b"w":
+            return OF_WINDOW, *map(key_of_bytes, _parts_of(raw[1:]))
     return struct.unpack(">d", raw[1:])[0]
 
 
@@ -104,6 +111,14 @@ def _of_parts(parts: Iterable[Any]) -> bytes:
     return b"".join(len(part).to_bytes(4, "big") + part for part in encoded)
 
 
+def _parts_of(encoded: bytes) -> Iterator[bytes]:
+    place = 0
+    while place < len(encoded):
+        start = place + 4
+        place = start + int.from_bytes(encoded[place:start], "big")
+        yield encoded[start:place]
+
+
 def _of_less_usual(key: Any) -> bytes:
     """Subclasses come before their bases: a datetime is a date, an IntEnum an int."""
     match key:
@@ -137,6 +152,8 @@ def _of_less_usual(key: Any) -> bytes:
             return b"e" + _of_parts((*_class_name(key), key.name))
         case Row():
             return b"r" + _of_row(key)
+        case type():
+            return b"c" + _of_parts((key.__module__, key.__qualname__))
     if dataclasses.is_dataclass(key) and not isinstance(key, type):
         values = [getattr(key, field.name) for field in dataclasses.fields(key)]
         return b"o" + _of_parts((*_class_name(key), *values))

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.state.columns import from_bytes, to_bytes
-from tidegate.state.keys.hash_columns import Hashes, hash_values
+from tidegate.state.keys.hash_columns import Hashes
 from tidegate.state.keys.key_bytes import NEVER_NAN, with_one_nan
 from tidegate.state.keys.key_index import FrozenKeys, KeyIndex
 from tidegate.state.keys.key_order import KeyOrder, OrderedKeys, in_parts
 from tidegate.state.keys.selection import KeyColumns, KeySchema
+from tidegate.state.keys.window_keys import hash_keys
 from tidegate.state.keys.word_index import Places
 
 _PICKLED: Final = b"\x80"
@@ -102,7 +103,7 @@ class ObjectKeys:
     def tail(self, start: int) -> tuple[list[Any], Hashes]:
         """The keys from a place on, of which there is at least one, and their stable hashes."""
         keys = self._keys[start:]
-        return keys, hash_values(keys)
+        return keys, hash_keys(keys)
 
     def freeze(self) -> KeySnapshot:
         """The keys there are now."""
@@ -127,7 +128,7 @@ class _FrozenObjectKeys(KeySnapshot):
     def hashes(self, start: int = 0) -> Hashes:
         starts = range(start, self._size, KEYS_PER_PART)
         stops = [*starts[1:], self._size]
-        pieces = [hash_values(self._keys[s:t]) for s, t in zip(starts, stops, strict=False)]
+        pieces = [hash_keys(self._keys[s:t]) for s, t in zip(starts, stops, strict=False)]
         return np.concatenate([np.empty(0, np.uint64), *pieces])
 
     def stored(self, places: Places) -> bytes:

@@ -10,9 +10,10 @@ from typing import Any
 
 from tidegate.core.clock import Clock
 from tidegate.core.durations import as_milliseconds
+from tidegate.state.backend import PlaceHolder
 from tidegate.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
 from tidegate.state.handles import AggregatingState, ListState, ReducingState, ValueState
-from tidegate.state.memory.handles import Handle, HashMapMapState, PlaceHolder
+from tidegate.state.memory.handles import Handle, HashMapMapState
 from tidegate.state.memory.tables import StateTable
 from tidegate.state.ttl import StateTtlConfig, StateVisibility, UpdateType
 from tidegate.types.privacy import ATOMIC

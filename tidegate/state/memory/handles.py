@@ -6,9 +6,10 @@ What is read is the state itself, to be changed in place while its record is pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from tidegate.state.backend import PlaceHolder
 from tidegate.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
 from tidegate.state.handles import (
     AggregatingState,
@@ -20,13 +21,6 @@ from tidegate.state.handles import (
 )
 from tidegate.state.memory.tables import StateTable
 from tidegate.types.privacy import ATOMIC
-
-
-class PlaceHolder(Protocol):
-    """Knows the place of the key that all handles mean, and how objects become private."""
-
-    place: int
-    private: Callable[[Any], Any]
 
 
 class Handle(State):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import StateTypeChanged
-from tidegate.state.backend import KeyedStateBackend, StateMetadata
+from tidegate.state.backend import KeyedStateBackend, PlaceHolder, StateMetadata
 from tidegate.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -98,38 +98,48 @@ class TableBackend(KeyedStateBackend):
             table.grow(self._places())
         return places
 
-    def value_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
+    def value_state(
+        self, descriptor: ValueStateDescriptor, holder: PlaceHolder | None = None
+    ) -> ValueState[Any]:
         table = self.table(descriptor)
         if table.ttl is not None:
-            return TtlValueState(self, table, Lifetime(table.ttl, self._clock))
+            return TtlValueState(holder or self, table, Lifetime(table.ttl, self._clock))
         is_basic = isinstance(descriptor.type_info, BasicTypeInfo)
-        return (HashMapValueState if is_basic else HashMapObjectState)(self, table)
+        return (HashMapValueState if is_basic else HashMapObjectState)(holder or self, table)
 
-    def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+    def list_state(
+        self, descriptor: ListStateDescriptor, holder: PlaceHolder | None = None
+    ) -> ListState[Any]:
         table = self.table(descriptor)
         if table.ttl is not None:
-            return TtlListState(self, table, Lifetime(table.ttl, self._clock))
-        return HashMapListState(self, table)
+            return TtlListState(holder or self, table, Lifetime(table.ttl, self._clock))
+        return HashMapListState(holder or self, table)
 
-    def map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+    def map_state(
+        self, descriptor: MapStateDescriptor, holder: PlaceHolder | None = None
+    ) -> MapState[Any, Any]:
         table = self.table(descriptor)
         if table.ttl is not None:
-            return TtlMapState(self, table, Lifetime(table.ttl, self._clock))
-        return HashMapMapState(self, table)
+            return TtlMapState(holder or self, table, Lifetime(table.ttl, self._clock))
+        return HashMapMapState(holder or self, table)
 
-    def reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+    def reducing_state(
+        self, descriptor: ReducingStateDescriptor, holder: PlaceHolder | None = None
+    ) -> ReducingState[Any]:
         table = self.table(descriptor)
         if table.ttl is not None:
-            return TtlReducingState(self, table, Lifetime(table.ttl, self._clock), descriptor)
-        return HashMapReducingState(self, table, descriptor)
+            lifetime = Lifetime(table.ttl, self._clock)
+            return TtlReducingState(holder or self, table, lifetime, descriptor)
+        return HashMapReducingState(holder or self, table, descriptor)
 
     def aggregating_state(
-        self, descriptor: AggregatingStateDescriptor
+        self, descriptor: AggregatingStateDescriptor, holder: PlaceHolder | None = None
     ) -> AggregatingState[Any, Any]:
         table = self.table(descriptor)
         if table.ttl is not None:
-            return TtlAggregatingState(self, table, Lifetime(table.ttl, self._clock), descriptor)
-        return HashMapAggregatingState(self, table, descriptor)
+            lifetime = Lifetime(table.ttl, self._clock)
+            return TtlAggregatingState(holder or self, table, lifetime, descriptor)
+        return HashMapAggregatingState(holder or self, table, descriptor)
 
     def table(self, descriptor: StateDescriptor) -> StateTable:
         """The values of a state, for operators that loop over records by themselves."""

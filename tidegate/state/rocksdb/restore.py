@@ -9,9 +9,9 @@ from typing import Any, Final
 from tidegate.state.backend import KeyedStateImage, StateChunk
 from tidegate.state.chunks import unpickled
 from tidegate.state.evolution import Conversion
-from tidegate.state.keys.hash_columns import hash_values
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.keys.selection import KeyColumns, KeySchema
+from tidegate.state.keys.window_keys import hash_keys
 from tidegate.state.rocksdb.database import Database
 from tidegate.state.rocksdb.entries import (
     bounds_of,
@@ -99,7 +99,7 @@ class CopiedChunk:
             self._keys, self._hashes = columns.values(), columns.hashes()
         else:
             self._keys = stored[start:stop]
-            self._hashes = hash_values(self._keys)
+            self._hashes = hash_keys(self._keys)
         self._values = values[start:stop]
         if conversion is not None:
             self._values = [conversion(value) for value in self._values]

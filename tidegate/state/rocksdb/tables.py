@@ -9,7 +9,7 @@ from typing import Any, Final
 from tidegate.core.clock import Clock
 from tidegate.core.errors import StateMisuse, shorten
 from tidegate.state.backend import StateMetadata
-from tidegate.state.keys.hash_columns import hash_values
+from tidegate.state.keys.window_keys import hash_keys
 from tidegate.state.keys.word_index import Places
 from tidegate.state.memory.expiring_handles import Lifetime
 from tidegate.state.memory.tables import StateTable
@@ -134,7 +134,7 @@ class UnwrittenValues(Unwritten):
         if not changed:
             return
         keys = [key for _, key in changed]
-        stems = stems_of(keys, hash_values(keys), self._max_parallelism)
+        stems = stems_of(keys, hash_keys(keys), self._max_parallelism)
         for stem, ((timestamp, key), number) in zip(stems, changed.items(), strict=True):
             content = None if number is None else head_of(key) + number.to_bytes(8, "big")
             yield timer_stem(stem, timestamp) + suffix, content

@@ -18,7 +18,7 @@ from tidegate.protocol.checkpoints.instructions import (
     NotifyComplete,
     Publish,
     StopJob,
-    Trigger,
+    TriggerCheckpoint,
 )
 from tidegate.protocol.messages import CheckpointDeclined
 from tidegate.protocol.region import Region, RegionState
@@ -62,7 +62,7 @@ def decline(number, subtask, attempt=1, *, skipped=False):
 
 def trigger(subject, now):
     (instruction,), _ = subject.look(now, 1000 + now, RUNNING)
-    assert isinstance(instruction, Trigger)
+    assert isinstance(instruction, TriggerCheckpoint)
     return instruction
 
 
@@ -81,7 +81,7 @@ def test_a_checkpoint_is_triggered_when_it_is_due_and_not_before():
     subject = coordinator()
     assert subject.look(9.9, 0.0, RUNNING) == ([], 10.0)
     triggered = trigger(subject, 10.0)
-    assert triggered == Trigger(Barrier(1, 1010.0), frozenset({0}), awaited=3)
+    assert triggered == TriggerCheckpoint(Barrier(1, 1010.0), frozenset({0}), awaited=3)
 
 
 def test_it_is_published_once_everybody_has_acknowledged():
@@ -388,7 +388,7 @@ def test_the_end_of_an_older_attempt_is_forgotten():
     for slot in (0, 1):
         subject.heard(0, 1, number, slot)
     (again,), _ = subject.look(9.0, 0.0, regions)
-    assert isinstance(again, Trigger)
+    assert isinstance(again, TriggerCheckpoint)
 
 
 def test_the_final_checkpoint_is_asked_for_again_after_a_pause():
@@ -396,7 +396,7 @@ def test_the_final_checkpoint_is_asked_for_again_after_a_pause():
     (asked,), _ = subject.look(1.0, 0.0, regions)
     subject.declined(decline(asked.barrier.checkpoint_id, EVERYBODY[0]), 1.0)
     assert subject.look(1.4, 0.0, regions)[0] == []
-    assert isinstance(subject.look(1.5, 0.0, regions)[0][0], Trigger)
+    assert isinstance(subject.look(1.5, 0.0, regions)[0][0], TriggerCheckpoint)
 
 
 def test_the_final_checkpoint_does_not_wait_for_a_savepoint_that_itself_waits_for_one():

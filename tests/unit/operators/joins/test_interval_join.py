@@ -1,0 +1,128 @@
+"""Facts about Flink's interval join, as tables."""
+
+import pytest
+
+from tests.unit.operators.windows.windowed import BACKENDS, BY_FIRST, WindowHarness
+from tidegate.core.errors import UserFunctionError
+from tidegate.datastream.functions import ProcessJoinFunction
+from tidegate.operators.joins.interval_join import IntervalJoinOperator, IntervalSettings
+
+ALL = [1, 2, 3, 4]
+PAIRS = {
+    # lower, upper: (left, right) for records at 1 to 4 on both sides
+    (0, 0): [(1, 1), (2, 2), (3, 3), (4, 4)],
+    (-1, 1): [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 3), (3, 4), (4, 3), (4, 4)],
+    (0, 2): [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (2, 4), (3, 3), (3, 4), (4, 4)],
+    (-2, 0): [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3), (4, 2), (4, 3), (4, 4)],
+    (1, 2): [(1, 2), (1, 3), (2, 3), (2, 4), (3, 4)],
+    (-2, -1): [(2, 1), (3, 1), (3, 2), (4, 2), (4, 3)],
+    (3, 9): [(1, 4)],
+}
+
+
+class Pairs(ProcessJoinFunction):
+    def process_element(self, left, right, ctx):
+        assert (ctx.get_left_timestamp(), ctx.get_right_timestamp()) == (left[1], right[1])
+        assert ctx.get_timestamp() == max(left[1], right[1])
+        yield left[1], right[1]
+
+
+@pytest.fixture(params=sorted(BACKENDS))
+def joined(request):
+    made = []
+
+    def make(lower, upper, **settings):
+        operator = IntervalJoinOperator(
+            IntervalSettings(lower, upper, **settings), Pairs(), [BY_FIRST, BY_FIRST]
+        )
+        made.append(WindowHarness(operator, settings=BACKENDS[request.param]))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def at(*times, key="k"):
+    return [(key, time, time) for time in times]
+
+
+def pairs(harness):
+    return sorted(pair for pair, _ in harness.take_timed())
+
+
+def kept(harness):
+    return [sum(map(len, filter(None, b.values))) for b in harness.operator._buffers]
+
+
+@pytest.mark.parametrize(("bounds", "expected"), PAIRS.items())
+@pytest.mark.parametrize("first", [0, 1])
+def test_records_within_the_bounds_are_joined_whichever_side_comes_first(
+    joined, bounds, expected, first
+):
+    harness = joined(*bounds)
+    harness.add(*at(*ALL), input_index=first)
+    harness.add(*at(*ALL), input_index=1 - first)
+    assert pairs(harness) == expected
+
+
+def test_results_have_the_later_timestamp(joined):
+    harness = joined(-1, 1)
+    harness.add(*at(5))
+    harness.add(*at(4, 6), input_index=1)
+    assert harness.take_timed() == [((5, 4), 5), ((5, 6), 6)]
+
+
+def test_keys_do_not_meet(joined):
+    harness = joined(0, 0)
+    harness.add(*at(1, key="a"))
+    harness.add(*at(1, key="b"), input_index=1)
+    assert pairs(harness) == []
+
+
+@pytest.mark.parametrize(
+    ("bounds", "left", "right"),
+    [
+        # how long records at 1 to 4 stay, by watermark
+        ((-1, 1), {1: 4, 2: 3, 3: 2, 4: 1, 5: 0}, {1: 4, 2: 3, 3: 2, 4: 1, 5: 0}),
+        ((0, 2), {2: 4, 3: 3, 6: 0}, {1: 3, 2: 2, 4: 0}),
+        ((-2, -1), {1: 3, 4: 0}, {2: 4, 3: 3, 6: 0}),
+    ],
+)
+def test_buffers_hold_what_may_still_be_joined(joined, bounds, left, right):
+    harness = joined(*bounds)
+    harness.add(*at(*ALL))
+    harness.add(*at(*ALL), input_index=1)
+    for watermark in range(8):
+        harness.watermark(watermark)
+        found = kept(harness)
+        assert left.get(watermark, found[0]) == found[0]
+        assert right.get(watermark, found[1]) == found[1]
+    assert kept(harness) == [0, 0]
+    assert not harness.operator.backend.event_timers.timers()
+
+
+def test_late_records_go_to_the_output_of_their_side(joined):
+    harness = joined(-1, 1, late_tags=("left", "right"))
+    harness.watermark(3)
+    harness.add(*at(2, 3))
+    harness.add(*at(1, 4), input_index=1)
+    assert pairs(harness) == [(3, 4)]
+    assert harness.side_output("left") == [("k", 2)]
+    assert harness.side_output("right") == [("k", 1)]
+
+
+def test_buffers_are_part_of_a_checkpoint(joined):
+    harness = joined(0, 10)
+    harness.add(*at(1, 2))
+    restored = harness.again()
+    restored.add(*at(3), input_index=1)
+    assert pairs(restored) == [(1, 3), (2, 3)]
+    restored.watermark(100)
+    assert kept(restored) == [0, 0]
+    restored.close()
+
+
+def test_a_record_without_a_timestamp_is_refused(joined):
+    with pytest.raises(UserFunctionError, match="assign_timestamps_and_watermarks"):
+        joined(0, 1).process([("k", 1)])

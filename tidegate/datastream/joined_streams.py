@@ -1,0 +1,203 @@
+"""Joins of two streams: by windows, or by an interval of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+from tidegate.core.durations import DurationLike, as_milliseconds
+from tidegate.core.errors import ConfigError, GraphError
+from tidegate.datastream.connected_streams import two_input_stream
+from tidegate.datastream.data_stream import DataStream
+from tidegate.datastream.execution.declared_types import KeyLike, TypeLike, declared_type
+from tidegate.datastream.keyed_stream import KeyedStream
+from tidegate.datastream.windowed_stream import WindowOptions
+from tidegate.operators.joins.functions import (
+    CoGroupedWindows,
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinedWindows,
+    JoinFunction,
+    ProcessJoinFunction,
+    TwoSided,
+)
+from tidegate.operators.joins.interval_join import IntervalJoinOperator, IntervalSettings
+from tidegate.operators.output_tag import OutputTag
+from tidegate.operators.windows.assigners import WindowAssigner
+from tidegate.operators.windows.contents import EvictedContents, ListedContents, WindowContents
+from tidegate.operators.windows.merging_operator import window_operator
+from tidegate.types.arrow import ArrowFormat, arrow_format
+
+
+class CoGroupedStreams:
+    """Two streams whose records meet by key and window: `where`, `equal_to`, `window`, `apply`."""
+
+    _name = "CoGroup"
+
+    def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
+        stream1._check_same_environment(stream2)
+        self._streams = stream1, stream2
+        self._key: KeyLike | None = None
+        self._key_type: TypeLike | None = None
+
+    def where(self, key_selector: KeyLike, key_type: TypeLike | None = None) -> Self:
+        """The key of the first stream."""
+        self._key, self._key_type = key_selector, key_type
+        return self
+
+    def equal_to(self, key_selector: KeyLike, key_type: TypeLike | None = None) -> StreamsByKey:
+        """The key of the second stream."""
+        if self._key is None:
+            raise GraphError("call where(key) with the key of the first stream before equal_to()")
+        first, second = self._streams
+        return StreamsByKey(
+            first.key_by(self._key, self._key_type),
+            second.key_by(key_selector, key_type),
+            self._name,
+            self._windowed,
+        )
+
+    @staticmethod
+    def _windowed(function: Any) -> TwoSided:
+        return CoGroupedWindows(function)
+
+
+class JoinedStreams(CoGroupedStreams):
+    """Two streams of which every pair of records meets that has the same key and window."""
+
+    _name = "Join"
+
+    @staticmethod
+    def _windowed(function: Any) -> TwoSided:
+        return JoinedWindows(function)
+
+
+class StreamsByKey:
+    """Two streams by key, before it is said which windows they meet in."""
+
+    def __init__(
+        self,
+        stream1: KeyedStream,
+        stream2: KeyedStream,
+        name: str,
+        windowed: Callable[[Any], TwoSided],
+    ) -> None:
+        self._given = stream1, stream2, name, windowed
+
+    def window(self, assigner: WindowAssigner[Any, Any]) -> WindowedStreams:
+        return WindowedStreams(*self._given, assigner)
+
+
+class WindowedStreams(WindowOptions):
+    """Two streams in windows. Triggers and evictors see (0 or 1 for the stream, record)."""
+
+    def __init__(
+        self,
+        stream1: KeyedStream,
+        stream2: KeyedStream,
+        name: str,
+        windowed: Callable[[Any], TwoSided],
+        assigner: WindowAssigner[Any, Any],
+    ) -> None:
+        super().__init__(stream1.get_execution_environment(), assigner)
+        self._streams = stream1, stream2
+        self._name = name
+        self._windowed = windowed
+
+    def apply(
+        self,
+        function: JoinFunction[Any, Any, Any]
+        | FlatJoinFunction[Any, Any, Any]
+        | CoGroupFunction[Any, Any, Any]
+        | Callable[[Any, Any], Any],
+        output_type: TypeLike | None = None,
+    ) -> DataStream:
+        """What the function makes of the records that meet."""
+        first, second = self._streams
+        declared = declared_type(output_type)
+        contents: WindowContents = ListedContents(None)
+        if self._evictor is not None:
+            contents = EvictedContents(self._evictor, contents)
+        operator = window_operator(
+            self._settings(),
+            contents,
+            self._windowed(function),
+            [first._key, second._key],
+            arrow_format(declared),
+            self._side_formats(),
+        )
+        return two_input_stream(first, second, self._name, operator, declared, is_keyed=True)
+
+
+class IntervalJoin:
+    """Two keyed streams, before it is said how far apart their records may be."""
+
+    def __init__(self, stream1: KeyedStream, stream2: KeyedStream) -> None:
+        if not isinstance(stream2, KeyedStream):
+            raise GraphError(
+                f"an interval join needs two keyed streams, got {stream2!r}: call key_by() on it"
+            )
+        stream1._check_same_environment(stream2)
+        self._streams = stream1, stream2
+
+    def in_event_time(self) -> Self:
+        """The only time there is for interval joins."""
+        return self
+
+    def between(self, lower_bound: DurationLike, upper_bound: DurationLike) -> IntervalJoined:
+        """Join a record with those that come from `lower_bound` to `upper_bound` after it."""
+        return IntervalJoined(
+            *self._streams, as_milliseconds(lower_bound), as_milliseconds(upper_bound)
+        )
+
+
+class IntervalJoined:
+    """Two keyed streams within an interval; both bounds belong to it unless they are excluded."""
+
+    def __init__(self, stream1: KeyedStream, stream2: KeyedStream, lower: int, upper: int) -> None:
+        if lower > upper:
+            raise ConfigError(
+                "interval", (lower, upper), "give a lower bound that is not above the upper one"
+            )
+        self._streams = stream1, stream2
+        self._lower, self._upper = lower, upper
+        self._late: list[OutputTag | None] = [None, None]
+
+    def lower_bound_exclusive(self) -> Self:
+        self._lower += 1
+        return self
+
+    def upper_bound_exclusive(self) -> Self:
+        self._upper -= 1
+        return self
+
+    def side_output_left_late_data(self, output_tag: OutputTag) -> Self:
+        """Send late records of the left stream to this side output instead of dropping them."""
+        self._late[0] = output_tag
+        return self
+
+    def side_output_right_late_data(self, output_tag: OutputTag) -> Self:
+        """Send late records of the right stream to this side output instead of dropping them."""
+        self._late[1] = output_tag
+        return self
+
+    def process(
+        self,
+        process_join_function: ProcessJoinFunction[Any, Any, Any],
+        output_type: TypeLike | None = None,
+    ) -> DataStream:
+        """Any number of results for every pair of records."""
+        left, right = self._streams
+        declared = declared_type(output_type)
+        first, second = (None if tag is None else tag.tag_id for tag in self._late)
+        side_formats: dict[str, ArrowFormat | None] = {
+            tag.tag_id: arrow_format(tag.type_info) for tag in self._late if tag is not None
+        }
+        operator = IntervalJoinOperator(
+            IntervalSettings(self._lower, self._upper, (first, second)),
+            process_join_function,
+            [left._key, right._key],
+            arrow_format(declared),
+            side_formats,
+        )
+        return two_input_stream(left, right, "Interval Join", operator, declared, is_keyed=True)

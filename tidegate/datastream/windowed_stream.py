@@ -1,0 +1,206 @@
+"""`WindowedStream` and `AllWindowedStream`: records in windows, until a function makes results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from tidegate.core.durations import DurationLike, as_milliseconds
+from tidegate.core.errors import ConfigError, GraphError
+from tidegate.datastream.execution.declared_types import TypeLike, declared_type
+from tidegate.operators.base import Operator
+from tidegate.operators.functions import AggregateFunction, Function, ReduceFunction
+from tidegate.operators.output_tag import OutputTag
+from tidegate.operators.windows.assigners import MergingWindowAssigner, WindowAssigner
+from tidegate.operators.windows.contents import (
+    AggregatedContents,
+    EvictedContents,
+    ListedContents,
+    ReducedContents,
+    WindowContents,
+)
+from tidegate.operators.windows.evictors import Evictor
+from tidegate.operators.windows.functions import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from tidegate.operators.windows.merging_operator import window_operator
+from tidegate.operators.windows.operator import WindowSettings
+from tidegate.operators.windows.triggers import Trigger
+from tidegate.types.arrow import ArrowFormat, arrow_format
+from tidegate.types.typeinfo import TypeInformation
+
+if TYPE_CHECKING:
+    from tidegate.datastream.data_stream import DataStream
+    from tidegate.datastream.environment import StreamExecutionEnvironment
+    from tidegate.datastream.keyed_stream import KeyedStream
+
+NO_KEY = 0
+"""The key of all records where there is none."""
+
+
+class WindowOptions:
+    """What can be set on windows before a function is applied to them."""
+
+    def __init__(
+        self, environment: StreamExecutionEnvironment, window_assigner: WindowAssigner[Any, Any]
+    ) -> None:
+        if not isinstance(window_assigner, WindowAssigner):
+            raise TypeError(f"expected a window assigner, got {window_assigner!r}")
+        self._assigner = window_assigner
+        self._trigger: Trigger[Any, Any] = window_assigner.get_default_trigger(environment)
+        self._evictor: Evictor[Any, Any] | None = None
+        self._lateness = 0
+        self._late_tag: OutputTag | None = None
+
+    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
+        """Fire the windows by this trigger instead of the one of the assigner."""
+        if not isinstance(trigger, Trigger):
+            raise TypeError(f"expected a Trigger, got {trigger!r}")
+        if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise GraphError(
+                f"{trigger!r} cannot merge, but windows of {type(self._assigner).__name__} do: use "
+                "another trigger, or implement can_merge() and on_merge()"
+            )
+        self._trigger = trigger
+        return self
+
+    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
+        """Remove records from a window before or after it is evaluated.
+
+        The window then keeps all its records until it fires, also for `reduce` and `aggregate`.
+        """
+        if not isinstance(evictor, Evictor):
+            raise TypeError(f"expected an Evictor, got {evictor!r}")
+        self._evictor = evictor
+        return self
+
+    def allowed_lateness(self, time_ms: DurationLike) -> Self:
+        """Keep windows so long after their end; until then late records make them fire again."""
+        lateness = as_milliseconds(time_ms)
+        if lateness < 0:
+            raise ConfigError("allowed lateness", time_ms, "give zero or more")
+        self._lateness = lateness
+        return self
+
+    def side_output_late_data(self, output_tag: OutputTag) -> Self:
+        """Send records that come too late to this side output instead of dropping them."""
+        if not isinstance(output_tag, OutputTag):
+            raise TypeError(f"expected an OutputTag, got {output_tag!r}")
+        self._late_tag = output_tag
+        return self
+
+    def _settings(self) -> WindowSettings:
+        late_tag = None if self._late_tag is None else self._late_tag.tag_id
+        return WindowSettings(self._assigner, self._trigger, self._lateness, late_tag)
+
+    def _side_formats(self) -> dict[str, ArrowFormat | None]:
+        if self._late_tag is None:
+            return {}
+        return {self._late_tag.tag_id: arrow_format(self._late_tag.type_info)}
+
+
+class WindowedStream(WindowOptions):
+    """The records of each key in windows."""
+
+    _functions: ClassVar[tuple[type[Function], ...]] = (WindowFunction, ProcessWindowFunction)
+
+    def __init__(
+        self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]
+    ) -> None:
+        super().__init__(keyed_stream.get_execution_environment(), window_assigner)
+        self._keyed_stream = keyed_stream
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        return self._keyed_stream.get_execution_environment()
+
+    def get_input_type(self) -> TypeInformation:
+        return self._keyed_stream.get_type()
+
+    def reduce(
+        self,
+        reduce_function: ReduceFunction | Callable[[Any, Any], Any],
+        window_function: Any = None,
+        output_type: TypeLike | None = None,
+    ) -> DataStream:
+        """The records of a window reduced to one as they come.
+
+        A window function, if there is one, gets that record alone.
+        """
+        held = self._keyed_stream._type
+        declared = declared_type(output_type)
+        if output_type is None and window_function is None:
+            declared = held
+        return self._evaluated(ReducedContents(reduce_function, held), window_function, declared)
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction,
+        window_function: Any = None,
+        accumulator_type: TypeLike | None = None,
+        output_type: TypeLike | None = None,
+    ) -> DataStream:
+        """The records of a window folded into an accumulator as they come.
+
+        A window function, if there is one, gets the result alone.
+        """
+        contents = AggregatedContents(aggregate_function, declared_type(accumulator_type))
+        return self._evaluated(contents, window_function, declared_type(output_type))
+
+    def apply(self, window_function: Any, output_type: TypeLike | None = None) -> DataStream:
+        """Any number of results for all records of a window."""
+        return self._listed(window_function, output_type)
+
+    def process(
+        self, process_window_function: Any, output_type: TypeLike | None = None
+    ) -> DataStream:
+        """The same by a function that has the time, state and side outputs."""
+        return self._listed(process_window_function, output_type)
+
+    def _listed(self, function: Any, output_type: TypeLike | None) -> DataStream:
+        if function is None:
+            raise TypeError(f"expected a {self._expected()}, got None")
+        contents = ListedContents(self._keyed_stream._type)
+        return self._evaluated(contents, function, declared_type(output_type))
+
+    def _evaluated(
+        self, contents: WindowContents, function: Any, type_info: TypeInformation | None
+    ) -> DataStream:
+        if function is not None and not isinstance(function, self._functions):
+            raise TypeError(f"expected a {self._expected()}, got {function!r}")
+        if self._evictor is not None:
+            contents = EvictedContents(self._evictor, contents)
+        operator = window_operator(
+            self._settings(),
+            contents,
+            function,
+            [self._keyed_stream._key],
+            arrow_format(type_info),
+            self._side_formats(),
+        )
+        return self._transform(operator, type_info)
+
+    def _expected(self) -> str:
+        return " or ".join(kind.__name__ for kind in self._functions)
+
+    def _transform(self, operator: Operator, type_info: TypeInformation | None) -> DataStream:
+        """The results of an operator on these windows."""
+        return self._keyed_stream._transform(type(self._assigner).__name__, operator, type_info)
+
+
+class AllWindowedStream(WindowedStream):
+    """All records in windows, in one subtask."""
+
+    _functions = (AllWindowFunction, ProcessAllWindowFunction)
+
+    def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(data_stream.key_by(_no_key), window_assigner)
+
+    def _transform(self, operator: Operator, type_info: TypeInformation | None) -> DataStream:
+        return super()._transform(operator, type_info).force_non_parallel()
+
+
+def _no_key(record: Any) -> int:
+    return NO_KEY

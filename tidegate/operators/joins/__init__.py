@@ -1,0 +1,1 @@
+"""Joins: of windows, and of records within an interval of time."""

@@ -1,0 +1,186 @@
+"""Pairs of records of two keyed streams that are close in event time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort_right
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tidegate.core.errors import GraphError
+from tidegate.operators.base import OperatorContext, Output
+from tidegate.operators.joins.functions import ProcessJoinFunction
+from tidegate.operators.keyed import KeyedOperator, KeyedRecords
+from tidegate.operators.results import emit_tagged_outcome
+from tidegate.operators.user_code import (
+    USER_FAILURES,
+    Outcome,
+    Timestamps,
+    place_of_last,
+    repeated,
+)
+from tidegate.state.descriptors import ListStateDescriptor
+from tidegate.state.keys.key_bytes import with_one_nan
+from tidegate.state.keys.selection import KeySelection
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import NO_WATERMARK, Watermark
+from tidegate.types.arrow import ArrowFormat
+
+_BUFFERS: Final = ("left-buffer", "right-buffer")
+_time = itemgetter(0)
+
+
+class IntervalSettings(NamedTuple):
+    """Which right records belong to a left one: those from `lower` to `upper` ms after it."""
+
+    lower: int
+    upper: int
+    """Both bounds are inclusive."""
+    late_tags: tuple[str | None, str | None] = (None, None)
+    """The side outputs of late records of both streams; None: they are dropped."""
+
+
+class IntervalJoinOperator(KeyedOperator):
+    """Keeps the records of both sides as long as a record of the other side may still join them.
+
+    Each buffer is a list of (timestamp, record) in the order of time.
+    """
+
+    def __init__(
+        self,
+        settings: IntervalSettings,
+        function: ProcessJoinFunction[Any, Any, Any],
+        keys: Sequence[KeySelection],
+        format: ArrowFormat | None = None,
+        side_formats: dict[str, ArrowFormat | None] | None = None,
+    ) -> None:
+        if not isinstance(function, ProcessJoinFunction):
+            raise TypeError(f"process() here needs a ProcessJoinFunction, got {function!r}")
+        super().__init__(function, keys, format)
+        self.settings = settings
+        self.side_formats = side_formats if side_formats is not None else {}
+        """May be filled until the graph is translated: tags are declared where they are read."""
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._watermark = context.watermark
+        self._buffers = [self.backend.table(ListStateDescriptor(name)) for name in _BUFFERS]
+        self._context = _PairContext()
+
+    def keeps_state(self) -> bool:
+        return True
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        stamps = batch.timestamps
+        if not len(batch):
+            return
+        if stamps is None or int(stamps.min()) == NO_WATERMARK:
+            place = 0 if stamps is None else int(stamps.argmin())
+            raise self.user_code.failure(_NO_TIMESTAMP, batch.records[place], place)
+        late = stamps < self._watermark
+        if late.any():
+            self._emit_late(batch.take(np.flatnonzero(late)), input_index)
+            batch = batch.take(np.flatnonzero(~late))
+        super().process(batch, input_index)
+
+    def _emit_late(self, late: Batch, input_index: int) -> None:
+        tag = self.settings.late_tags[input_index]
+        if tag is not None:
+            format = self.side_formats.get(tag)
+            side = Batch(records=late.records, format=format, timestamps=late.timestamps)
+            self.output.emit_side(tag, side)
+
+    def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
+        results: list[Any] = []
+        ends: list[int] = []
+        times: list[int] = []
+        rest = iter(keyed.records)
+        failure = None
+        try:
+            self.user_code.gather(self._joined(keyed, rest, input_index, times), results, ends)
+        except USER_FAILURES as error:
+            place = place_of_last(keyed.records, rest)
+            failure = self.user_code.failure(error, keyed.records[place], place)
+            if self.user_code.drops_partial_results:
+                del results[ends[-1] if ends else 0 :]
+        stamps: Timestamps = repeated(np.array(times, np.int64), ends, len(results))
+        return Outcome(results, stamps, failure)
+
+    def _joined(
+        self, keyed: KeyedRecords, rest: Iterator[Any], side: int, times: list[int]
+    ) -> Iterator[Any]:
+        assert keyed.stamps is not None
+        lower, upper = self.settings.lower, self.settings.upper
+        if side == 1:
+            lower, upper = -upper, -lower
+        stays = max(upper, 0)
+        own, other = self._buffers[side], self._buffers[1 - side]
+        timers, backend = self.backend.event_timers, self.backend
+        context, process = self._context, self.function.process_element
+        rows = zip(keyed.places, keyed.keys, rest, keyed.stamps.tolist(), strict=False)
+        for place, key, record, time in rows:
+            backend.place, backend.current_key = place, key
+            stored = own.owned(place, own.values[place])
+            if stored is None:
+                own.values[place] = [(time, record)]
+            else:
+                insort_right(stored, (time, record), key=_time)
+            timers.register(time + stays, with_one_nan(key), place)
+            found = other.owned(place, other.values[place])
+            if found is None:
+                continue
+            first = bisect_left(found, time + lower, key=_time)
+            for theirs, match in found[first : bisect_right(found, time + upper, key=_time)]:
+                times.append(max(time, theirs))
+                if side == 0:
+                    context.times = time, theirs
+                    yield process(record, match, context)
+                else:
+                    context.times = theirs, time
+                    yield process(match, record, context)
+
+    def emit(self, outcome: Outcome) -> None:
+        emit_tagged_outcome(self.output, outcome, self.format, self.side_formats)
+
+    def on_watermark(self, watermark: Watermark) -> None:
+        self._watermark = watermark.timestamp
+        self._forget(watermark.timestamp)
+        super().on_watermark(watermark)
+
+    def _forget(self, watermark: int) -> None:
+        """Remove what no record of the other side can join any more."""
+        timers, settings = self.backend.event_timers, self.settings
+        stays = max(settings.upper, 0), max(-settings.lower, 0)
+        count = 0
+        while (due := timers.next_due()) is not None and due <= watermark:
+            ready = self.backend.ready_timers(timers, watermark)
+            while (timer := timers.pop_due(ready)) is not None:
+                count += 1
+                for buffer, time in zip(self._buffers, stays, strict=True):
+                    stored = buffer.owned(timer.place, buffer.values[timer.place])
+                    if stored is not None:
+                        del stored[: bisect_right(stored, timer.timestamp - time, key=_time)]
+                        if not stored:
+                            buffer.values[timer.place] = None
+            self.backend.clean_up(count)
+
+
+class _PairContext(ProcessJoinFunction.Context):
+    times = (0, 0)
+
+    def get_left_timestamp(self) -> int:
+        return self.times[0]
+
+    def get_right_timestamp(self) -> int:
+        return self.times[1]
+
+    def get_timestamp(self) -> int:
+        return max(self.times)
+
+
+_NO_TIMESTAMP: Final = GraphError(
+    "an interval join needs records with timestamps, and this one has none: call "
+    "assign_timestamps_and_watermarks() before it"
+)

@@ -1,0 +1,370 @@
+"""Which windows a record belongs to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.core.durations import DurationLike, as_milliseconds
+from tidegate.core.errors import ConfigError
+from tidegate.operators.runtime_context import RuntimeContext
+from tidegate.operators.windows.triggers import (
+    CountTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+)
+from tidegate.operators.windows.windows import CountWindow, GlobalWindow, TimeWindow
+from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.types.typeinfo import Types
+
+T = TypeVar("T")
+W = TypeVar("W")
+W2 = TypeVar("W2")
+Times = npt.NDArray[np.int64]
+
+
+class WindowAssigner(ABC, Generic[T, W]):
+    """Assigns any number of windows to each record."""
+
+    class WindowAssignerContext(ABC):
+        """What an assigner may know besides the record."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int: ...
+
+        @abstractmethod
+        def get_runtime_context(self) -> RuntimeContext:
+            """With the state of the record's key."""
+
+    @abstractmethod
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[W]: ...
+
+    @abstractmethod
+    def get_default_trigger(self, env: Any) -> Trigger[T, W]:
+        """What fires the windows unless the program says otherwise."""
+
+    @abstractmethod
+    def is_event_time(self) -> bool: ...
+
+    def get_window_serializer(self) -> Any:
+        """PyFlink asks for it; windows are stored as what `Window.parts` says."""
+        return None
+
+
+class MergingWindowAssigner(WindowAssigner[T, W]):
+    """An assigner whose windows grow together."""
+
+    class MergeCallback(ABC, Generic[W2]):
+        """Is notified of the windows that become one."""
+
+        @abstractmethod
+        def merge(self, to_be_merged: Iterable[W2], merge_result: W2) -> None: ...
+
+    @abstractmethod
+    def merge_windows(
+        self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]
+    ) -> None:
+        """Call `callback.merge` for each group of windows that becomes one."""
+
+
+class SlicedWindows(WindowAssigner[Any, TimeWindow]):
+    """Windows of one size at regular distances, by the time alone.
+
+    A record belongs to the `windows_per_slice` windows that start at its slice, and before.
+    """
+
+    def __init__(self, size: DurationLike, slide: DurationLike, offset: DurationLike = 0) -> None:
+        self.size = as_milliseconds(size)
+        self.slide = as_milliseconds(slide)
+        self.offset = as_milliseconds(offset)
+        if self.size <= 0 or self.slide <= 0:
+            raise ConfigError(
+                type(self).__name__, (size, slide), "give a size and a slide above zero"
+            )
+        if abs(self.offset) >= self.slide:
+            raise ConfigError(
+                f"offset of {type(self).__name__}", offset, "give less than the size or slide"
+            )
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> list[TimeWindow]:
+        time = timestamp if self.is_event_time() else context.get_current_processing_time()
+        last = time - (time - self.offset) % self.slide
+        starts = range(last, time - self.size, -self.slide)
+        return [TimeWindow(start, start + self.size) for start in starts]
+
+    def last_starts(self, times: Times) -> Times:
+        """Where the last of the windows starts that hold each time."""
+        return times - (times - self.offset) % self.slide
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
+        return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
+
+    def __repr__(self) -> str:
+        slide = "" if self.slide == self.size else f", {self.slide}"
+        return f"{type(self).__name__}({self.size}{slide}, {self.offset})"
+
+
+class _TumblingWindows(SlicedWindows):
+    def __init__(self, size: DurationLike, offset: DurationLike = 0) -> None:
+        super().__init__(size, size, offset)
+
+
+class TumblingEventTimeWindows(_TumblingWindows):
+    """One window after the other, by the timestamps of the records."""
+
+    @staticmethod
+    def of(size: DurationLike, offset: DurationLike | None = None) -> TumblingEventTimeWindows:
+        return TumblingEventTimeWindows(size, offset or 0)
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class TumblingProcessingTimeWindows(_TumblingWindows):
+    """One window after the other, by the clock of the machine."""
+
+    @staticmethod
+    def of(size: DurationLike, offset: DurationLike | None = None) -> TumblingProcessingTimeWindows:
+        return TumblingProcessingTimeWindows(size, offset or 0)
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class SlidingEventTimeWindows(SlicedWindows):
+    """Windows that overlap, or leave gaps, by the timestamps of the records."""
+
+    @staticmethod
+    def of(
+        size: DurationLike, slide: DurationLike, offset: DurationLike | None = None
+    ) -> SlidingEventTimeWindows:
+        return SlidingEventTimeWindows(size, slide, offset or 0)
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class SlidingProcessingTimeWindows(SlicedWindows):
+    """Windows that overlap, or leave gaps, by the clock of the machine."""
+
+    @staticmethod
+    def of(
+        size: DurationLike, slide: DurationLike, offset: DurationLike | None = None
+    ) -> SlidingProcessingTimeWindows:
+        return SlidingProcessingTimeWindows(size, slide, offset or 0)
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class SessionWindowTimeGapExtractor(ABC):
+    """How long after a record its session ends, if no other record follows."""
+
+    @abstractmethod
+    def extract(self, element: Any) -> int:
+        """The gap in milliseconds, above zero."""
+
+
+class SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
+    """Windows that last until nothing comes for some time."""
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> list[TimeWindow]:
+        time = timestamp if self.is_event_time() else context.get_current_processing_time()
+        return [TimeWindow(time, time + self.gap_of(element))]
+
+    @abstractmethod
+    def gap_of(self, element: Any) -> int:
+        """Milliseconds from a record to the end of its session."""
+
+    def merge_windows(
+        self,
+        windows: Iterable[TimeWindow],
+        callback: MergingWindowAssigner.MergeCallback[TimeWindow],
+    ) -> None:
+        TimeWindow.merge_windows(windows, callback)
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
+        return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
+
+
+class _FixedGap(SessionWindows):
+    def __init__(self, session_gap: DurationLike) -> None:
+        self.gap = as_milliseconds(session_gap)
+        if self.gap <= 0:
+            raise ConfigError("session gap", session_gap, "give a duration above zero")
+
+    def gap_of(self, element: Any) -> int:
+        return self.gap
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.gap})"
+
+
+class _DynamicGap(SessionWindows):
+    def __init__(
+        self,
+        session_window_time_gap_extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
+    ) -> None:
+        given: Any = session_window_time_gap_extractor
+        self._extract: Callable[[Any], int] = getattr(given, "extract", given)
+        if not callable(self._extract):
+            raise TypeError(f"expected a gap extractor or a function, got {given!r}")
+
+    def gap_of(self, element: Any) -> int:
+        gap = self._extract(element)
+        if gap <= 0:
+            raise ConfigError("dynamic session gap", gap, "return milliseconds above zero")
+        return gap
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class EventTimeSessionWindows(_FixedGap):
+    """Sessions with a fixed gap, by the timestamps of the records."""
+
+    @staticmethod
+    def with_gap(size: DurationLike) -> EventTimeSessionWindows:
+        return EventTimeSessionWindows(size)
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
+    ) -> DynamicEventTimeSessionWindows:
+        return DynamicEventTimeSessionWindows(extractor)
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class ProcessingTimeSessionWindows(_FixedGap):
+    """Sessions with a fixed gap, by the clock of the machine."""
+
+    @staticmethod
+    def with_gap(size: DurationLike) -> ProcessingTimeSessionWindows:
+        return ProcessingTimeSessionWindows(size)
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
+    ) -> DynamicProcessingTimeSessionWindows:
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class DynamicEventTimeSessionWindows(_DynamicGap):
+    """Sessions whose gap each record decides, by the timestamps of the records."""
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
+    ) -> DynamicEventTimeSessionWindows:
+        return DynamicEventTimeSessionWindows(extractor)
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class DynamicProcessingTimeSessionWindows(_DynamicGap):
+    """Sessions whose gap each record decides, by the clock of the machine."""
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
+    ) -> DynamicProcessingTimeSessionWindows:
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
+    """All records of a key in one window, which never fires unless a trigger is set."""
+
+    @staticmethod
+    def create() -> GlobalWindows:
+        return GlobalWindows()
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> list[GlobalWindow]:
+        return [GlobalWindow.get()]
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, GlobalWindow]:
+        return NeverTrigger()
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "GlobalWindows()"
+
+
+class _CountWindows(WindowAssigner[Any, CountWindow]):
+    """Windows of so many records; each is forgotten as soon as it is full and has fired."""
+
+    def __init__(self, state: str, window_size: int, window_slide: int) -> None:
+        for what, count in (("size", window_size), ("slide", window_slide)):
+            if type(count) is not int or count <= 0:
+                raise ConfigError(f"{what} of a count window", count, "give 1 or more records")
+        self.size = window_size
+        self.slide = window_slide
+        self._seen = ValueStateDescriptor(state, Types.LONG())
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> list[CountWindow]:
+        seen = context.get_runtime_context().get_state(self._seen)
+        number = seen.value() or 0
+        seen.update(number + 1)
+        first = max(0, (number - self.size) // self.slide + 1)
+        return [CountWindow(id) for id in range(number // self.slide, first - 1, -1)]
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, CountWindow]:
+        return PurgingTrigger.of(CountTrigger.of(self.size))
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class CountTumblingWindowAssigner(_CountWindows):
+    """One window after the other, each of so many records of its key."""
+
+    def __init__(self, window_size: int) -> None:
+        super().__init__("tumble-count-assigner", window_size, window_size)
+
+    @staticmethod
+    def of(window_size: int) -> CountTumblingWindowAssigner:
+        return CountTumblingWindowAssigner(window_size)
+
+    def __repr__(self) -> str:
+        return f"CountTumblingWindowAssigner({self.size})"
+
+
+class CountSlidingWindowAssigner(_CountWindows):
+    """A window of `window_size` records starts every `window_slide` records of the key."""
+
+    def __init__(self, window_size: int, window_slide: int) -> None:
+        super().__init__("slide-count-assigner", window_size, window_slide)
+
+    @staticmethod
+    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
+        return CountSlidingWindowAssigner(window_size, window_slide)
+
+    def __repr__(self) -> str:
+        return f"CountSlidingWindowAssigner({self.size}, {self.slide})"

@@ -1,0 +1,121 @@
+"""The window operator for windows that merge, such as sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from tidegate.operators.base import OperatorContext, Output
+from tidegate.operators.keyed import KeyedRecords
+from tidegate.operators.windows.assigners import MergingWindowAssigner
+from tidegate.operators.windows.contents import WindowContents
+from tidegate.operators.windows.contexts import WindowStates
+from tidegate.operators.windows.merging import Merge, MergingWindowSet
+from tidegate.operators.windows.operator import NO_TIMESTAMP, WindowOperator, WindowSettings
+from tidegate.operators.windows.triggers import TriggerResult
+from tidegate.operators.windows.windows import Window, state_key, window_of_parts
+from tidegate.state.descriptors import ValueStateDescriptor
+from tidegate.state.keys.selection import KeySelection
+from tidegate.types.arrow import ArrowFormat
+
+WINDOWS_STATE: Final = "merging-window-set"
+
+
+class MergingWindowOperator(WindowOperator):
+    """Keeps the set of windows of each key; contents, timers and trigger state follow merges.
+
+    The state of a window always stands at the window itself, so that who reads a savepoint finds
+    sessions as they are.
+    """
+
+    _assigner: MergingWindowAssigner[Any, Any]
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._sets = self.backend.table(ValueStateDescriptor(WINDOWS_STATE))
+
+    def _window_states(self) -> WindowStates | None:
+        return None
+
+    def _windows(self) -> MergingWindowSet:
+        """The windows of the current key."""
+        stored = self._sets.values[self._key.place] or ()
+        return MergingWindowSet(self._assigner, map(window_of_parts, stored))
+
+    def _keep(self, windows: MergingWindowSet) -> None:
+        parts = tuple(window.parts() for window in windows.windows)
+        self._sets.values[self._key.place] = parts or None
+
+    def _add_one_by_one(self, keyed: KeyedRecords, rows: Iterable[int]) -> Iterator[Any]:
+        _, keys, records, stamps = keyed
+        times = [NO_TIMESTAMP] * len(keys) if stamps is None else stamps.tolist()
+        for row in rows:
+            self._at = row
+            key, record, timestamp = keys[row], records[row], times[row]
+            self._key.enter(key)
+            is_skipped = True
+            windows = self._windows()
+            for window in self._assigner.assign_windows(record, timestamp, self._time):
+                actual, merges = windows.add(window)
+                for merge in merges:
+                    self._merge(key, merge)
+                self._enter(key, actual)
+                if self._is_late(actual):
+                    # It ends behind the watermark by merging: what it holds gets no later chance.
+                    if merges:
+                        yield from self._act(TriggerResult.FIRE_AND_PURGE)
+                        self._clear(actual)
+                        self._delete_cleanup(actual)
+                    windows.retire(actual)
+                    continue
+                is_skipped = False
+                place = self._window.place
+                self.contents.add(place, record, None if stamps is None else timestamp)
+                result = self._trigger.on_element(record, timestamp, actual, self._timers)
+                if result is not TriggerResult.CONTINUE:
+                    yield from self._act(result)
+                self._register_cleanup(actual)
+            self._keep(windows)
+            if is_skipped and self._is_too_late(timestamp):
+                self._late.append(row)
+
+    def _enter(self, key: Any, window: Window) -> None:
+        found = state_key(key, window)
+        self._window.enter(found, window, self.backend.places_of([found])[0])
+
+    def _merge(self, key: Any, merge: Merge) -> None:
+        keys = [state_key(key, window) for window in (merge.result, *merge.merged)]
+        target, *sources = self.backend.places_of(keys)
+        self._window.enter(keys[0], merge.result, target)
+        self._timers.merged = sources
+        self._trigger.on_merge(merge.result, self._timers)
+        self._timers.merged = ()
+        for window, found, place in zip(merge.merged, keys[1:], sources, strict=True):
+            if window != merge.result:
+                self._window.enter(found, window, place)
+                self._trigger.clear(window, self._timers)
+                self._delete_cleanup(window)
+        self.contents.merge(target, sources)
+
+    def _on_timer(self, window: Window, time: int, is_event_time: bool) -> Iterator[Any]:
+        windows = self._windows()
+        if window not in windows.windows:
+            return
+        yield from super()._on_timer(window, time, is_event_time)
+        if is_event_time is self._is_event_time and time == self._cleanup_time(window):
+            windows.retire(window)
+            self._keep(windows)
+
+
+def window_operator(
+    settings: WindowSettings,
+    contents: WindowContents,
+    window_function: Any,
+    keys: Sequence[KeySelection],
+    format: ArrowFormat | None = None,
+    side_formats: dict[str, ArrowFormat | None] | None = None,
+) -> WindowOperator:
+    """The operator for windows of this assigner."""
+    merges = isinstance(settings.assigner, MergingWindowAssigner)
+    kind = MergingWindowOperator if merges else WindowOperator
+    return kind(settings, contents, window_function, keys, format, side_formats)
