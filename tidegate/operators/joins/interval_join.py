@@ -18,7 +18,7 @@ from tidegate.operators.user_code import (
     USER_FAILURES,
     Outcome,
     Timestamps,
-    place_of_last,
+    position_of_last,
     repeated,
 )
 from tidegate.state.descriptors import ListStateDescriptor
@@ -101,7 +101,7 @@ class IntervalJoinOperator(KeyedOperator):
         try:
             self.user_code.gather(self._joined(keyed, rest, input_index, times), results, ends)
         except USER_FAILURES as error:
-            place = place_of_last(keyed.records, rest)
+            place = position_of_last(keyed.records, rest)
             failure = self.user_code.failure(error, keyed.records[place], place)
             if self.user_code.drops_partial_results:
                 del results[ends[-1] if ends else 0 :]

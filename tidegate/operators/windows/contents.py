@@ -16,7 +16,7 @@ from tidegate.state.descriptors import (
     ReducingStateDescriptor,
     StateDescriptor,
 )
-from tidegate.state.memory.row_backend import SlotBackend
+from tidegate.state.memory.row_backend import TableBackend
 from tidegate.state.memory.tables import StateTable
 from tidegate.types.privacy import ATOMIC, private_copy
 from tidegate.types.typeinfo import TypeInformation
@@ -36,7 +36,7 @@ class WindowContents(ABC):
     """Of the user; opened and closed with the operator."""
     table: StateTable
 
-    def bind(self, backend: SlotBackend) -> None:
+    def bind(self, backend: TableBackend) -> None:
         """Find the state; called once when the operator is opened."""
         self.table = backend.table(self.descriptor())
         self._private = backend.private
@@ -104,7 +104,7 @@ class ReducedContents(WindowContents):
     def descriptor(self) -> StateDescriptor:
         return ReducingStateDescriptor(STATE, self.function, self._type)
 
-    def bind(self, backend: SlotBackend) -> None:
+    def bind(self, backend: TableBackend) -> None:
         super().bind(backend)
         self._reduce = bound_method(self.function, ReduceFunction, "reduce")
 

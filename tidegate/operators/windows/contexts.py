@@ -27,7 +27,7 @@ from tidegate.state.descriptors import (
 )
 from tidegate.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
 from tidegate.state.keys.window_keys import WindowKey
-from tidegate.state.memory.row_backend import SlotBackend
+from tidegate.state.memory.row_backend import TableBackend
 
 OF_TRIGGER: Final = "trigger/"
 """Before the names of the states of triggers: they are no states of the window function."""
@@ -39,7 +39,7 @@ _Descriptor = TypeVar("_Descriptor", bound=StateDescriptor)
 class KeyScope:
     """The place of the current key; found only if somebody asks for it."""
 
-    def __init__(self, backend: SlotBackend) -> None:
+    def __init__(self, backend: TableBackend) -> None:
         self._backend = backend
         self.private: Callable[[Any], Any] = backend.private
         self._key: Any = None
@@ -63,7 +63,7 @@ class KeyScope:
 class WindowScope:
     """The window that states and timers belong to, and the place of its state."""
 
-    def __init__(self, backend: SlotBackend) -> None:
+    def __init__(self, backend: TableBackend) -> None:
         self.private: Callable[[Any], Any] = backend.private
         self.key: WindowKey = ()
         self.window: Any = None
@@ -100,7 +100,7 @@ class WindowTime(Evictor.EvictorContext, WindowAssigner.WindowAssignerContext):
 class WindowTimers(Trigger.OnMergeContext):
     """Timers and state of the trigger for the window of the scope."""
 
-    def __init__(self, backend: SlotBackend, scope: WindowScope, time: WindowTime) -> None:
+    def __init__(self, backend: TableBackend, scope: WindowScope, time: WindowTime) -> None:
         self._backend = backend
         self._scope = scope
         self._time = time
