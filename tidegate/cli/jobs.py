@@ -98,6 +98,16 @@ def print_json(document: Any) -> None:
     typer.echo(json.dumps(document, indent=2))
 
 
+def printable(text: str) -> str:
+    """The text with control characters as escapes: a savepoint of others may hold any."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """On a terminal with lines around it, elsewhere as plain columns that `cut` and `awk` read."""
     from rich import box
@@ -109,7 +119,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=not is_terminal)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     width = None if is_terminal else _PLAIN_WIDTH
     Console(highlight=False, width=width, markup=False).print(table)
 

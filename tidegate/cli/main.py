@@ -23,6 +23,7 @@ from tidegate.cli.commands.state import state
 from tidegate.cli.commands.stop import stop
 from tidegate.cli.commands.verify import verify
 from tidegate.cli.exit_codes import exit_code
+from tidegate.cli.jobs import printable
 from tidegate.cli.program import AS_PROGRAM
 from tidegate.core.errors import TidegateError
 
@@ -52,7 +53,7 @@ class _Application(typer.core.TyperGroup):
         try:
             return super().invoke(ctx)
         except TidegateError as error:
-            typer.echo(f"tidegate: {error}", err=True)
+            typer.echo(printable(f"tidegate: {error}"), err=True)
             raise typer.Exit(exit_code(error)) from None
 
 

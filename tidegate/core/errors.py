@@ -12,6 +12,7 @@
     │   ├── StateNotClaimed      a checkpoint holds state that no operator takes over
     │   ├── StateMisuse          state is used where or how it cannot be
     │   ├── UnknownState         a checkpoint has no operator or state of this name
+    │   ├── UntrustedState       reading a savepoint would run what is in it
     │   ├── StateTooLarge        more state than the driver's memory takes in a checkpoint
     │   ├── NoCheckpoint         a job shall start from a checkpoint that is not there
     │   ├── NotNow               the job is not in a state for what is asked of it
@@ -229,6 +230,18 @@ class UnknownState(UserError, LookupError):
     def said(self) -> str:
         where, kind, name, known = self.args
         return f"{where} has no {kind} {name!r}: give one of {', '.join(known) or 'none at all'}"
+
+
+class UntrustedState(UserError):
+    """A savepoint holds objects whose loading runs code: of which class or function."""
+
+    sentence = (
+        "it holds pickled objects that need {}, and loading them can run any code: pass --trust "
+        "if you trust whoever wrote it"
+    )
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
 
 
 class StateTooLarge(UserError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegate.cli.jobs import AsJson, print_json, print_table
+from tidegate.cli.jobs import AsJson, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from tidegate.savepoint.comparing import SavepointDifference
@@ -30,6 +30,14 @@ Place = Annotated[
 ]
 
 
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="Load pickled objects, which can run any code. Only if you know the writer."
+    ),
+]
+
+
 @state.command()
 def show(
     path: Place,
@@ -42,6 +50,7 @@ def show(
     limit: Annotated[
         int, typer.Option("--limit", min=0, metavar="N", help="How many entries to show.")
     ] = 20,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the operators of a savepoint or checkpoint, their states, or what is in one of them.
@@ -49,10 +58,17 @@ def show(
     Example: tidegate state show savepoints/savepoint-5f0c2a-1 --uid counts --state total
     """
     from tidegate.savepoint.reader import state_reader
+    from tidegate.savepoint.trust import untrusted
 
     if name is not None and uid is None:
         raise typer.BadParameter("say of which operator, by --uid", param_hint="--state")
-    reader = state_reader(path)
+    with untrusted(trust=trust):
+        _show(state_reader(path), uid, name, limit, as_json)
+
+
+def _show(
+    reader: StateReader, uid: str | None, name: str | None, limit: int, as_json: bool
+) -> None:
     if uid is not None and name is not None:
         _show_entries(reader, uid, name, limit, as_json)
         return
@@ -71,19 +87,20 @@ def show(
         return
     facts = _head(reader)
     kind = "checkpoint" if PurePath(facts["path"]).name == f"chk-{facts['id']}" else "savepoint"
-    typer.echo(f"{facts['path']}: {kind} {facts['id']} of job {facts['job']!r}")
+    typer.echo(printable(f"{facts['path']}: {kind} {facts['id']} of job {facts['job']!r}"))
     print_table(
         ("operator", "name", "parallelism", "state", "kind", "type", "entries", "bytes"),
         [row for operator in operators for row in _rows(operator)],
     )
     for each in positions:
-        typer.echo(f"{each.uid}, reader {each.subtask}: {each.split!r}")
+        typer.echo(printable(f"{each.uid}, reader {each.subtask}: {each.split!r}"))
 
 
 @state.command()
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help="A savepoint or checkpoint.")],
     after: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what B has that A has not, and the other way round; exits with 1 where they differ.
@@ -92,15 +109,17 @@ def diff(
     """
     from tidegate.savepoint.comparing import difference
     from tidegate.savepoint.reader import state_reader
+    from tidegate.savepoint.trust import untrusted
 
-    found = difference(state_reader(before), state_reader(after))
+    with untrusted(trust=trust):
+        found = difference(state_reader(before), state_reader(after))
     if as_json:
         from dataclasses import asdict
 
         print_json(asdict(found))
     else:
         for line in _lines(found):
-            typer.echo(line)
+            typer.echo(printable(line))
     if not found.is_empty:
         raise typer.Exit(DIFFERENT)
 

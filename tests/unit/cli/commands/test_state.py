@@ -1,7 +1,11 @@
 """`tidegate state`: savepoints shown and compared."""
 
 import json
+import pickle
+from datetime import UTC, datetime
+from decimal import Decimal
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -9,6 +13,11 @@ from tests.savepoints import stored
 from tests.unit.savepoint.test_comparing import counts
 from tests.unit.savepoint.test_reader import operator_states
 from tidegate.cli.main import app
+from tidegate.core.errors import UntrustedState
+from tidegate.savepoint.trust import untrusted
+from tidegate.state.descriptors import ListStateDescriptor
+from tidegate.state.operator_state import OperatorStateStore
+from tidegate.types.row import Row
 from tidegate.types.typeinfo import Types
 
 
@@ -113,3 +122,102 @@ def test_a_difference_is_shown_and_exits_with_one(savepoint, tmp_path):
 def test_no_difference_exits_with_zero(savepoint):
     done = invoke("diff", savepoint, savepoint)
     assert (done.exit_code, done.output) == (0, "They hold the same state.\n")
+
+
+# --- savepoints of others -----------------------------------------------------------------------
+
+
+class Bomb:
+    """Leaves a trace in the file system of whoever loads it once it is armed."""
+
+    is_armed = False
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return explode, (self.path,)
+
+
+def explode(path):
+    if Bomb.is_armed:
+        path.mkdir(exist_ok=True)
+    return Bomb(path)
+
+
+@pytest.fixture
+def mined(tmp_path, monkeypatch):
+    """A savepoint with a bomb wherever there are pickled objects."""
+
+    def states(number):
+        store = OperatorStateStore()
+        elements = ListStateDescriptor("elements", Types.PICKLED_BYTE_ARRAY())
+        store.get_list_state(elements).add(Bomb(tmp_path / f"element {number}"))
+        return store.freeze()
+
+    values = {f"key {number}": Bomb(tmp_path / f"value {number}") for number in range(3)}
+    path = stored(
+        tmp_path / "savepoint",
+        {"counts": counts(values, Types.PICKLED_BYTE_ARRAY())},
+        states={"counts": [states(0), states(1)]},
+        splits={"counts": [Bomb(tmp_path / "split")]},
+    )
+    monkeypatch.setattr(Bomb, "is_armed", True)
+    return path
+
+
+def test_a_savepoint_is_listed_without_running_anything_of_it(mined, tmp_path):
+    for options in ((), ("--json",), ("--uid", "counts")):
+        done = invoke("show", mined, *options)
+        assert done.exit_code == 0, done.output
+        assert "elements" in done.output
+    invoke("diff", mined, mined)
+    assert [path.name for path in tmp_path.iterdir()] == ["savepoint"]
+
+
+@pytest.mark.parametrize("name", ["count", "elements"])
+def test_pickled_values_are_loaded_only_where_they_are_trusted(mined, tmp_path, name):
+    done = invoke("show", mined, "--uid", "counts", "--state", name)
+    assert done.exit_code == 1
+    assert "explode" in done.output
+    assert "pass --trust" in done.output
+    assert [path.name for path in tmp_path.iterdir()] == ["savepoint"]
+    trusted = invoke("show", mined, "--uid", "counts", "--state", name, "--trust")
+    assert trusted.exit_code == 0, trusted.output
+    assert len(list(tmp_path.iterdir())) > 1
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("os", "system"),
+        ("builtins", "eval"),
+        ("tidegate.slot.slot", "SlotTask"),
+        ("tidegate.slot.slot", "shutil.rmtree"),
+        ("tidegate.savepoint.trust", "importlib"),
+        ("tidegate.storage.locations", "resolve"),
+        ("tidegate.no_such_module", "Row"),
+    ],
+)
+def test_what_could_act_is_not_trusted(module, name):
+    stored = b"\x80\x04" + b"".join(
+        b"\x8c" + bytes([len(word)]) + word.encode() for word in (module, name)
+    )
+    with untrusted(), pytest.raises(UntrustedState):
+        pickle.loads(stored + b"\x93.")
+
+
+def test_plain_values_need_no_trust():
+    values = [Row(1, "a"), Decimal("1.5"), datetime(2020, 1, 1, tzinfo=UTC), {1, 2}, np.arange(3)]
+    with untrusted():
+        found = pickle.loads(pickle.dumps(values, 5))
+    assert found[:4] == values[:4]
+
+
+def test_escape_sequences_of_a_savepoint_do_not_reach_the_terminal(tmp_path):
+    values = counts({"key": 1}, Types.LONG())
+    path = stored(tmp_path / "savepoint", {"\x1b[31mred\x07": values}, splits={})
+    done = invoke("show", path)
+    assert done.exit_code == 0, done.output
+    assert "\\x1b[31mred" in done.output
+    assert "\x1b" not in done.output
