@@ -1,9 +1,9 @@
-"""Page views and unique visitors of every app. Kill it, run it again: it goes on where it was.
+"""Page views and unique visitors of every app. Kill it, run it again: it continues where it was.
 
     python examples/page_views.py --checkpoint-dir /tmp/page-views
 
 A run that finds a checkpoint of the last one takes over its position in the log and its counts;
-what was counted behind the checkpoint is counted again, once.
+what was counted after the checkpoint is counted again, once.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Counts words although one of them is poison: the job fails on ERROR twice, then leaves it out.
 
-What was left out lies in a directory of dead letters, as JSON lines, exactly once: these files are
+What was skipped lies in a directory of dead letters, as JSON lines, exactly once: these files are
 committed with the same checkpoints as every other result.
 """
 

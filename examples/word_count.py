@@ -1,4 +1,4 @@
-"""Counts words, fails, and goes on from a checkpoint with the right counts: `make demo`.
+"""Counts words, fails, and resumes from a checkpoint with the right counts: `make demo`.
 
 The words come from a topic, beginning at offset 25, and ERROR makes the job fail. It is restarted
 up to three times, each time with the counts and at the offset of the last checkpoint. From the

@@ -150,7 +150,7 @@ _watches: dict[str, Watch] = {}
 
 
 class Watch:
-    """What happened to the functions of one test, and what they shall do about it."""
+    """What happened to the functions of one test, and what they should do about it."""
 
     def __init__(self) -> None:
         self.id = uuid.uuid4().hex

@@ -73,7 +73,7 @@ class Tap(Source):
         self.flow.limits[:] = self.flow.stops
 
     def end(self, stream: int = 0) -> int:
-        """Let a stream end behind the last record that was ever read; returns their number."""
+        """Let a stream end after the last record that was ever read; returns their number."""
         with self.flow.lock:
             stop = self.flow.reached[stream]
             self.flow.limits[stream] = self.flow.stops[stream] = stop

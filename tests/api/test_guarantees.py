@@ -32,7 +32,7 @@ class FailBehindACheckpoint(MapFunction, CheckpointListener):
 
 
 def last_sum(mode, settings=None):
-    """The sum of two streams that are joined behind a failure, in steps of one record each."""
+    """The sum of two streams that are joined after a failure, in steps of one record each."""
     env = mini_environment({"tidegate.step.max-records": 1, **(settings or {})}, parallelism=1)
     env.enable_checkpointing("10 ms", mode)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 1))

@@ -132,7 +132,7 @@ def test_the_job_fails_as_often_as_was_asked_for(caplog):
     env.execute()
     restarts = [m for m in caplog.messages if "failed, restart " in m]
     assert len(restarts) == 3
-    said = "the job failed 3 time(s) on the record 33 in operator 'Map': from now on it is left out"
+    said = "the job failed 3 time(s) on the record 33 in operator 'Map': from now on it is skipped"
     assert caplog.messages.count(said) == 1
 
 
@@ -219,7 +219,7 @@ def test_too_few_restarts_are_warned_of(caplog):
     env.from_sequence(1, 5).add_sink(take)
     env.execute()
     assert (
-        "a record is left out when the job has failed on it 3 time(s), but the restart strategy "
+        "a record is skipped when the job has failed on it 3 time(s), but the restart strategy "
         "ends the job after 2 restart(s): allow at least 3" in caplog.messages
     )
 
@@ -228,8 +228,8 @@ def test_the_choice_can_be_made_by_configuration(capsys):
     env = environment(1, **{"tidegate.poison-records.skip-after": 1})
     env.from_sequence(1, 50).map(Refuses(33)).add_sink(take)
     env.execute()
-    [line] = [line for line in capsys.readouterr().out.splitlines() if "left out" in line]
-    assert line.startswith("WARNING Map (1/1): left out the record 33 (before ")
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "skipped" in line]
+    assert line.startswith("WARNING Map (1/1): skipped the record 33 (before ")
     assert line.endswith("): ValueError: 33 is poison")
 
 

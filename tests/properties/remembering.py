@@ -36,7 +36,7 @@ RULES = MapStateDescriptor("rules", Types.LONG(), Types.STRING())
 RULE_COUNT = 5
 """Records wait for one of so many rules; the last of them never comes."""
 LATEST = 1000
-"""Timers are due between 1 ms and this many; those that shall never fire, from NEVER on."""
+"""Timers are due between 1 ms and this many; those that should never fire, from NEVER on."""
 NEVER = 10**9
 
 

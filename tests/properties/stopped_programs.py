@@ -131,7 +131,7 @@ class Run:
         self.counts = [[len(stream) for stream in streams] for streams in records]
         """How many records each stream of each tap has."""
         self.taps = [
-            # Streams that shall not end have a record behind the last one that may pass.
+            # Streams that must not end have a record after the last one that may pass.
             Tap(*streams) if is_ending else Tap(*([*stream, None] for stream in streams))
             for streams, is_ending in zip(records, self.ending, strict=True)
         ]

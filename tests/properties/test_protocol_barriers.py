@@ -117,7 +117,7 @@ class Flow:
         self.declined = set()
 
     def run(self, aborts):
-        """Aborts are (checkpoint, how many actions before it is given up)."""
+        """Aborts are (checkpoint, how many actions before it is aborted)."""
         actions = 0
         while True:
             for number, after in aborts:
@@ -304,7 +304,7 @@ def test_a_snapshot_is_the_effect_of_the_records_before_the_barrier(data):
 
 
 class Restored(Flow):
-    """The same graph as it goes on from a checkpoint of another run."""
+    """The same graph as it resumes from a checkpoint of another run."""
 
     def __init__(self, before, plans, number, rnd):
         super().__init__(before.graph, {}, rnd)

@@ -33,7 +33,7 @@ def transaction(brokers, transactional_id):
 
 
 def committed(brokers, group, topic, partitions=1):
-    """What a group has committed, by partition; partitions without anything are left out."""
+    """What a group has committed, by partition; partitions without anything are skipped."""
     consumer = Consumer({"bootstrap.servers": brokers, "group.id": group})
     asked = [TopicPartition(topic, partition) for partition in range(partitions)]
     answers = consumer.committed(asked, timeout=120)

@@ -1,4 +1,4 @@
-"""Records of Kafka topics: all of them, from where they shall, each once, whatever fails."""
+"""Records of Kafka topics: all of them, from where they should, each once, whatever fails."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""A savepoint is copied to another folder, and another process goes on from it."""
+"""A savepoint is copied to another folder, and another process resumes from it."""
 
 import shutil
 from pathlib import Path

@@ -15,7 +15,7 @@ from tidegate.storage.blob_store import BlobStore
 from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below, parent_and_name, shown
 
-_REPAIR = "restore it, or delete it if the job shall begin anew"
+_REPAIR = "restore it, or delete it if the job should start fresh"
 _GIVE = "give the path of a savepoint, of a chk-<n>, or of a job's directory that has some"
 
 
@@ -75,7 +75,7 @@ def find_latest(
 def find_begun(base: BlobStore, job_name: str) -> JobId | None:
     """The last job of this name that has begun, if none had completed a checkpoint.
 
-    It may have left transactions open in the systems it writes to; whoever goes on under its id
+    It may have left transactions open in the systems it writes to; whoever continues under its id
     finds them, and a checkpoint that it completes meanwhile.
     """
     jobs: dict[str, list[str]] = {}

@@ -152,7 +152,7 @@ class CheckpointStore:
 
         Raises:
             StorageError: it is unknown whether it is published; ask `is_published`.
-            DirectoryTaken: another driver owns the directory, and goes on from this checkpoint
+            DirectoryTaken: another driver owns the directory, and resumes from this checkpoint
                 or from the one before it: nobody here may be notified.
         """
         self.check_owned()
@@ -200,7 +200,7 @@ class CheckpointStore:
         Args:
             checkpoint_id: its id.
             snapshots: what subtasks have told of it.
-            is_whole: the checkpoint is given up; else only these snapshots are, such as late ones.
+            is_whole: the checkpoint is aborted; else only these snapshots are, such as late ones.
         """
         if not self.still_owned():
             return
@@ -322,7 +322,7 @@ class _SharedFiles:
         self._replace(self._held, pending, self._named.get(base, frozenset()))
 
     def settle(self, pending: CheckpointId) -> frozenset[str]:
-        """The checkpoint has been published or given up; returns the files nobody needs now."""
+        """The checkpoint has been published or aborted; returns the files nobody needs now."""
         return self._replace(self._held, pending, frozenset())
 
     def register(self, checkpoint_id: CheckpointId, files: Iterable[str]) -> None:

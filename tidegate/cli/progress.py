@@ -39,7 +39,7 @@ Show = Callable[[Stand], None]
 
 @contextmanager
 def watching(what: str, *, quiet: bool) -> Iterator[Show]:
-    """Whatever is shown goes to standard error; nothing does if the command shall be quiet."""
+    """Whatever is shown goes to standard error; nothing does if the command should be quiet."""
     if quiet:
         yield lambda stand: None
     elif sys.stderr.isatty():

@@ -76,11 +76,11 @@ def restart_path(record: JobRecord | None, start_from: str | None) -> str | None
 def _run(argv: Sequence[str]) -> int:
     """Run a driver to its end.
 
-    What shall end the supervisor ends the driver first, once and in an orderly way: it has a
+    What should end the supervisor ends the driver first, once and in an orderly way: it has a
     session of its own, so that a terminal does not interrupt it a second time.
 
     Raises:
-        typer.Exit: the supervisor shall end.
+        typer.Exit: the supervisor should end.
     """
     process: subprocess.Popen[bytes] | None = None
     received: list[int] = []

@@ -92,7 +92,7 @@ class JobClient:
         savepoint_directory: str | None = None,
         format: SavepointFormat = SavepointFormat.CANONICAL,
     ) -> CompletableFuture[str]:
-        """Take a savepoint behind which nothing follows, and finish; the path of the savepoint.
+        """Take a savepoint after which nothing follows, and finish; the path of the savepoint.
 
         Advancing to the end drains the job: inputs end, and operators emit what they hold back.
         """

@@ -83,7 +83,7 @@ class Emit:
         self.is_ended = False
 
     def __call__(self, record: Any, timestamp: int | None = None) -> None:
-        """Returns when the record is taken: behind `durable()`, when it is in the log.
+        """Returns when the record is taken: after `durable()`, when it is in the log.
 
         Raises:
             NotAccepted: the job does not listen; whether it will process the record is unknown.

@@ -30,7 +30,7 @@ class RowDeserializationSchema(DeserializationSchema):
     """Messages as rows of a type, without a Python object per message."""
 
     skips_undecodable = False
-    """Whether messages that cannot be decoded are left out instead of ending the job."""
+    """Whether messages that cannot be decoded are skipped instead of ending the job."""
 
     def __init__(self, format: ArrowFormat) -> None:
         self.format = format

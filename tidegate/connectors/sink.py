@@ -71,7 +71,7 @@ class SinkWriter(ABC):
         """Take the records, in order. They need not be visible before the next `flush`.
 
         A UserError whose `suspects` names one record, or several, says that it was written up to
-        them and no further: then the record at fault can be left out as a poison record.
+        them and no further: then the record at fault can be skipped as a poison record.
         """
 
     def flush(self, end_of_input: bool = False) -> None:

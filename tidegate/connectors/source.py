@@ -7,7 +7,7 @@
 
 A split is a picklable value that says what to read and from which position; a reader's snapshot is
 the list of its splits with the positions reached, so that adding these splits to a new reader
-goes on exactly behind the last record that was returned.
+continues exactly after the last record that was returned.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Poll:
 class Undecodable(Protocol):
     """What a reader calls for a record that it cannot decode.
 
-    If the call returns, the record is left out, and what it was is on its way to the dead letters:
-    the reader goes on behind it. Otherwise it raises, and the reader lets that pass.
+    If the call returns, the record is skipped, and what it was is on its way to the dead letters:
+    the reader continues after it. Otherwise it raises, and the reader lets that pass.
     """
 
     def __call__(self, position: str, raw: bytes, error: Exception, /) -> None:
@@ -107,7 +107,7 @@ class ReaderContext:
     has_event_time: bool = False
     """Whether watermarks are made for each split: polls should say of which split they are."""
     is_logged: bool = False
-    """Whether the reader is told by `notify_logged` when what it returned is durable."""
+    """Whether the reader is notified by `notify_logged` when what it returned is durable."""
     permit: Permit = Permit()
     """To be asked right before anything outside is committed or deleted."""
 
@@ -149,7 +149,7 @@ class SourceReader(ABC):
 
     @abstractmethod
     def snapshot(self) -> list[Any]:
-        """The unfinished splits, each with the position *behind* the last record returned.
+        """The unfinished splits, each with the position *after* the last record returned.
 
         A position before it would repeat a record after a recovery, one beyond it lose one.
         """
@@ -164,7 +164,7 @@ class SourceReader(ABC):
         return {}
 
     def halt(self) -> None:
-        """The job ends with the snapshot that follows: take in nothing behind it."""
+        """The job ends with the snapshot that follows: take in nothing after it."""
 
     def go_on(self) -> None:
         """That has failed, and the job does not end."""
@@ -188,12 +188,12 @@ class SourceReader(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnumeratorContext:
-    """Whom an enumerator works for."""
+    """The job and the operator that an enumerator works for."""
 
     job_id: str = ""
     operator_id: str = ""
     is_checkpointed: bool = False
-    """Whether checkpoints are taken: otherwise a failed job begins anew."""
+    """Whether checkpoints are taken: otherwise a failed job starts fresh."""
     retained_checkpoints: int = 1
     """How many completed checkpoints are kept, so that one may go back to."""
     directory: str | None = None
@@ -212,7 +212,7 @@ class SplitEnumerator(ABC):
 
     @abstractmethod
     def next_splits(self, parallelism: int) -> dict[int, list[Any]]:
-        """Splits discovered since the last call, by the subtask that shall read them."""
+        """Splits discovered since the last call, by the subtask that should read them."""
 
     def is_ready(self) -> bool:
         """Whether `next_splits` has found out once what there is to read.
@@ -223,7 +223,7 @@ class SplitEnumerator(ABC):
         return True
 
     def is_exhausted(self) -> bool:
-        """Whether no further split will ever be found: readers are told `no_more_splits`."""
+        """Whether no further split will ever be found: readers are notified by `no_more_splits`."""
         return True
 
     def add_back(self, splits: Sequence[Any]) -> None:

@@ -83,7 +83,7 @@ class Cursor(ABC):
 
     @abstractmethod
     def position(self) -> Any:
-        """The split from behind the last record returned."""
+        """The split from after the last record returned."""
 
     def pending_records(self) -> int | None:
         return None

@@ -38,7 +38,7 @@ class CheckpointSettings:
         "execution.checkpointing.timeout",
         duration(10 * _MILLISECOND),
         timedelta(minutes=10),
-        "A checkpoint that takes longer is given up.",
+        "A checkpoint that takes longer is aborted.",
     )
     min_pause: timedelta = option(
         "execution.checkpointing.min-pause",

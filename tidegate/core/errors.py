@@ -14,7 +14,7 @@
     │   ├── UnknownState         a checkpoint has no operator or state of this name
     │   ├── UntrustedState       reading a savepoint would run what is in it
     │   ├── StateTooLarge        more state than the driver's memory takes in a checkpoint
-    │   ├── NoCheckpoint         a job shall start from a checkpoint that is not there
+    │   ├── NoCheckpoint         the checkpoint to start from does not exist
     │   ├── NotNow               the job is not in a state for what is asked of it
     │   ├── UnknownJob           a command names a job that there is not, or more than one
     │   ├── OrderRefused         a job does not do what a command asks of it
@@ -99,7 +99,7 @@ class UserError(TidegateError):
 
     suspects: range | None = None
     """Which records of the batch in hand it may be about, where that is known: those before them
-    were processed, they and those behind were not."""
+    were processed, they and those after it were not."""
 
 
 class ExternalError(TidegateError):
@@ -258,7 +258,7 @@ class StateTooLarge(UserError):
 
 
 class NoCheckpoint(_AtLocation, UserError, LookupError):
-    """There is no checkpoint at the location from which a job shall start."""
+    """There is no checkpoint at the location that a job is to start from."""
 
 
 class NotNow(UserError):
@@ -587,7 +587,7 @@ class TransactionLost(ExternalError):
 
     sentence = (
         "transaction {1!r}, which a checkpoint holds, cannot be committed on {0}: {2}; its "
-        "records are lost unless the job goes on from an earlier checkpoint"
+        "records are lost unless the job resumes from an earlier checkpoint"
     )
 
     def __init__(self, server: str, transaction: str, found: str) -> None:

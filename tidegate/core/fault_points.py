@@ -49,7 +49,7 @@ class Victim(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Who shall die where; each process passes the point `spared` times before."""
+    """Who should die where; each process passes the point `spared` times before."""
 
     number: int
     point: FaultPoint

@@ -38,7 +38,7 @@ class SavepointFormat(Enum):
 
 
 class RestoreMode(Enum):
-    """Whom the checkpoint that a job starts from belongs to afterwards."""
+    """Who owns the checkpoint that a job starts from."""
 
     NO_CLAIM = "NO_CLAIM"
     """Its owner: the job never deletes it, nor builds on its files."""

@@ -1,4 +1,4 @@
-"""Records that user code fails on whenever they come: how they are known again, and left out."""
+"""Records on which user code always fails: how they are recognised and skipped."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class PoisonRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PoisonOrders:
-    """Which records operators leave out, should they fail on them."""
+    """Which records operators skip, should they fail on them."""
 
     skips: frozenset[PoisonRecord] = frozenset()
     skips_at_once: bool = False
-    """Leave out every record at its first failure."""
+    """Skip every record at its first failure."""
 
     def of(self, operator_id: OperatorId) -> PoisonOrders:
         """The part that one operator has to know."""

@@ -13,7 +13,7 @@ _SHORTEST_TOKEN = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestSettings:
-    """Where the driver answers, and whom."""
+    """Where the driver answers, and to which requests."""
 
     enabled: bool = option(
         "tidegate.rest.enabled",

@@ -203,7 +203,7 @@ class RestartSettings:
         "restart-strategy.exponential-delay.reset-backoff-threshold",
         duration(_MILLISECOND),
         timedelta(hours=1),
-        "After running this long without a failure the wait starts anew.",
+        "After running this long without a failure the wait starts over.",
     )
     jitter: float = option(
         "restart-strategy.exponential-delay.jitter-factor",
@@ -215,7 +215,7 @@ class RestartSettings:
         "restart-strategy.exponential-delay.attempts-before-reset-backoff",
         integer(1),
         UNLIMITED,
-        "Restarts before the job fails, counted until the wait starts anew.",
+        "Restarts before the job fails, counted until the wait starts over.",
     )
     failover: FailoverStrategy = option(
         "jobmanager.execution.failover-strategy",
@@ -227,7 +227,7 @@ class RestartSettings:
         "tidegate.poison-records.skip-after",
         integer(0),
         None,
-        "How often the job fails on the same record before that is left out; 0: it is left out at "
+        "How often the job fails on the same record before that is skipped; 0: it is skipped at "
         "once. Default: records are never left out.",
     )
 

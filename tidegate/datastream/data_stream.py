@@ -136,7 +136,7 @@ class DataStream(OperatorSettings):
         columns of `output_type`; without one, in those of this stream. Without `format` the
         annotation of its parameter decides, and Arrow where there is none.
         """
-        # pandas takes half a second to import: only programs that need it shall wait.
+        # pandas takes half a second to import: only programs that need it should wait.
         from tidegate.operators.batches import FrameKind, MapBatchesOperator
 
         declared = self._type if output_type is None else declared_type(output_type)
@@ -348,7 +348,7 @@ class DataStream(OperatorSettings):
         Args:
             table: the name of a table, such as `shop.sales`, which is created if it does not
                 exist; or a directory, recognised by a "/", that `spark.read.parquet` reads.
-            mode: what a job that begins anew does with rows that are there: "append" to them,
+            mode: what a job that starts fresh does with rows that are there: "append" to them,
                 "overwrite" them, or refuse them as an "error".
             partition_by: the columns whose values name the directories of the rows.
         """
@@ -401,7 +401,7 @@ class DataStream(OperatorSettings):
         if not plain or self._upstreams[0].side_tag is not None:
             raise GraphError(
                 f"{call}() is about one operator, but this stream is united, partitioned or a side "
-                "output: call it on the operator before or behind"
+                "output: call it on the operator before or after"
             )
         return self._upstreams[0].transformation
 

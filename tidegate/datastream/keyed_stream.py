@@ -180,7 +180,7 @@ class KeyedStream(DataStream):
     def _operator(self, call: str) -> NoReturn:
         raise GraphError(
             f"{call}() is not possible on a KeyedStream, which is no operator: call it on the "
-            "operator before key_by(), or on the one behind"
+            "operator before key_by(), or on the next one"
         )
 
     def _add(

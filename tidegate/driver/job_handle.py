@@ -59,7 +59,7 @@ def plain_interrupts() -> Iterator[None]:
 
 
 StartMaster = Callable[[JobGraph, CheckpointHome | None], JobMaster]
-"""Makes the master of a job, which goes on where a predecessor stopped, if there is one."""
+"""Makes the master of a job, which continues where a predecessor stopped, if there is one."""
 Replan = Callable[[int], JobGraph]
 """The same program with another default parallelism."""
 
@@ -119,7 +119,7 @@ class JobHandle:
             self._result.set_exception(failure)
 
     def _hand_over(self, plan: JobGraph) -> None:
-        """The job goes on under another plan, from where the present master has stopped."""
+        """The job continues under another plan, from where the present master has stopped."""
         master = self._start(plan, self._master.checkpoints.home)
         master.succeed(self._master)
         with self._changing:
@@ -243,7 +243,7 @@ class JobHandle:
         *,
         drain: bool = False,
     ) -> Future[str]:
-        """Ask for a savepoint behind which nothing follows; the job finishes when it is there.
+        """Ask for a savepoint after which nothing follows; the job finishes when it is there.
 
         With `drain` all inputs end first, and operators emit what they hold back.
 
@@ -260,7 +260,7 @@ class JobHandle:
         return self._give(SnapshotOrder.of(BarrierKind.STOP, target, drains=drain))
 
     def rescale(self, parallelism: int) -> Future[str]:
-        """Stop with a checkpoint and go on from it with another parallelism; its path.
+        """Stop with a checkpoint and resume from it with another parallelism; its path.
 
         Operators whose parallelism the program sets itself keep it.
 
@@ -272,7 +272,7 @@ class JobHandle:
     def order_rescaling(self, parallelism: int) -> SnapshotOrder:
         """The same, for who wants to watch it being done."""
         if self._replan is None:
-            raise GraphError("this job cannot be planned anew: start it again from a savepoint")
+            raise GraphError("this job cannot be planned again: start it again from a savepoint")
         plan = checked_plan(self._master.checkpoints.graph, self._replan(parallelism))
         return self._give(SnapshotOrder.of(BarrierKind.STOP, successor=plan))
 
@@ -286,7 +286,7 @@ class JobHandle:
             raise ConfigError(
                 "execution.checkpointing.savepoint-dir",
                 None,
-                "set it to where savepoints shall be written, or give a directory for this one",
+                "set it to where savepoints should be written, or give a directory for this one",
             )
         return new_savepoint(chosen, self.job_id, format)
 

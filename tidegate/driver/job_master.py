@@ -203,7 +203,7 @@ class JobMaster:
         return self.checkpoints.job_id
 
     def succeed(self, other: JobMaster) -> None:
-        """The job of another master, which has handed it over, goes on here; before `start`."""
+        """The job of another master, which has handed it over, continues here; before `start`."""
         self._is_successor = True
         self.chronicle = other.chronicle
         self.checkpoints.history = other.checkpoints.history
@@ -247,7 +247,7 @@ class JobMaster:
 
     @property
     def _is_handed_over(self) -> bool:
-        """Whether another master will go on with the job from where it stops here."""
+        """Whether another master will continue the job from where it stops here."""
         return self.checkpoints.successor is not None and not self._is_canceled
 
     def progress(self) -> Progress:
@@ -402,7 +402,7 @@ class JobMaster:
         )
 
     def _slots_missing(self, cause: TidegateError) -> None:
-        """Slots cannot be started again: the restart strategy decides whether to go on trying."""
+        """Slots cannot be started again: the restart strategy decides whether to keep trying."""
         if self._is_ending:
             return
         decision = self._restart.failed(self._clock.monotonic())
@@ -439,7 +439,7 @@ class JobMaster:
             self._fail(error)
 
     def _deploy(self, driver: PipelineDriver) -> None:
-        """Send a pipeline to its slots, with what it goes on from.
+        """Send a pipeline to its slots, with what it resumes from.
 
         Raises:
             TidegateError: the checkpoint does not fit the job.

@@ -115,7 +115,7 @@ class PipelineDriver:
         self.reports: dict[SlotIndex, SlotReport] = {}
         self.step_seconds: float | None = None
         self.restored_from: CheckpointId | None = None
-        """The checkpoint that the present attempt goes on from."""
+        """The checkpoint that the present attempt resumes from."""
         self.restoring: Restoring | None = None
         self._position = ReadPosition()
         self._exchange = exchange

@@ -1,7 +1,7 @@
-"""How often the job has failed on which record, and which ones it leaves out from now on.
+"""How often the job has failed on which record, and which ones it skips from now on.
 
 This is the driver's memory: it lasts as long as the job, over all its restarts, but a job that is
-started again counts anew.
+started again starts counting from zero.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class PoisonCounts:
         )
 
     def orders(self) -> PoisonOrders | None:
-        """What the operators of the next attempt are told; None: not to look for such records."""
+        """What the operators of the next attempt get; None: not to look for such records."""
         if self._skip_after is None:
             return None
         return PoisonOrders(frozenset(self._skips), skips_at_once=self._skip_after == 0)
@@ -93,7 +93,7 @@ def warn_of_too_few_restarts(settings: RestartSettings, *, checkpointing: bool) 
     allowed = restarts_allowed(settings, checkpointing=checkpointing)
     if wanted > allowed:
         _log.warning(
-            "a record is left out when the job has failed on it %d time(s), but the restart "
+            "a record is skipped when the job has failed on it %d time(s), but the restart "
             "strategy ends the job after %d restart(s): allow at least %d",
             wanted,
             allowed,

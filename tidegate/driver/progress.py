@@ -29,7 +29,7 @@ class Progress:
     step_seconds: float | None
     """Of the last step of the slowest pipeline."""
     restore: RestoreProgress | None = None
-    """Of the checkpoint that the job went on from last."""
+    """Of the checkpoint that the job resumed from last."""
     checkpoint: CheckpointRecord | None = None
     """The last one that completed."""
     restart: str | None = None

@@ -205,8 +205,7 @@ def _obstacles(record: OperatorRecord | None, vertex: Vertex) -> Iterator[str]:
         )
     if keyed and vertex.parallelism > limit:
         yield (
-            f"{record.name!r} shall have {vertex.parallelism} subtasks, but its max parallelism is "
-            f"{limit}"
+            f"{record.name!r} has {vertex.parallelism} subtasks, but its max parallelism is {limit}"
         )
 
 

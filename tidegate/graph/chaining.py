@@ -17,7 +17,7 @@ def resolve_partitioning(upstream: Upstream, source: int, target: int) -> Partit
         return Forward() if source == target else Rebalance()
     if isinstance(upstream.partitioning, Forward) and source != target:
         raise GraphError(
-            f"forward partitioning behind {upstream.transformation.name!r} needs the same "
+            f"forward partitioning after {upstream.transformation.name!r} needs the same "
             f"parallelism on both sides, found {source} and {target}: "
             "use rebalance(), or set the same parallelism"
         )

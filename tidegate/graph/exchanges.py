@@ -1,4 +1,4 @@
-"""Who sends to whom, in short: records in flight fit no other job."""
+"""A digest of which vertex sends to which: records in flight fit no other job."""
 
 from __future__ import annotations
 

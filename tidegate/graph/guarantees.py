@@ -16,7 +16,7 @@ _ORDER = list(DeliveryGuarantee)
 
 @dataclass(frozen=True, slots=True)
 class SinkGuarantee:
-    """How often a record takes effect behind one sink, and why."""
+    """How often a record takes effect in the system that one sink writes to, and why."""
 
     sink: str
     guarantee: DeliveryGuarantee

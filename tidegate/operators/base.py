@@ -34,7 +34,7 @@ class Output(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorContext:
-    """What an operator is told when it is opened: who it is and what it may use."""
+    """What an operator receives when it is opened: who it is and what it may use."""
 
     name: str
     operator_id: OperatorId
@@ -75,7 +75,7 @@ class OperatorContext:
     origin_directory: str | None = None
     """The same of another job, or its copy in a savepoint, if this one is restored from there."""
     poison: PoisonOrders | None = None
-    """Which records to leave out; None: nobody watches for poison records."""
+    """Which records to skip; None: nobody watches for poison records."""
     permit: Permit = Permit()
     """To be asked right before anything outside is committed, aborted, fenced or deleted."""
 
@@ -93,7 +93,7 @@ class Operator(ABC):
 
     User code that raises must not swallow what came before: an operator emits the results of the
     records before the failing one and then raises UserFunctionError (see `user_code`), which says
-    which record it was. Where that is a poison record, `process` is called with those behind it.
+    which record it was. Where that is a poison record, `process` is called with those after it.
     """
 
     output: Output
@@ -187,7 +187,7 @@ class OperatorSnapshot:
     keyed: KeyedStateImage | None = None
     """Keyed state: a `FrozenState` when it was just frozen, a stored image on restore."""
     source_splits: tuple[Any, ...] = ()
-    """For sources: the splits with the positions from which reading goes on."""
+    """For sources: the splits with the positions from which reading continues."""
     generator: Any = None
     """What its watermark generator knows, picklable; None: it has none."""
     files: NeededFiles | None = None

@@ -34,7 +34,7 @@ class FunctionInitializationContext:
         self._keyed_state = keyed_state
 
     def is_restored(self) -> bool:
-        """Whether the job goes on from a checkpoint or savepoint."""
+        """Whether the job resumes from a checkpoint or savepoint."""
         return self._operator_state.is_restored
 
     def get_operator_state_store(self) -> OperatorStateStore:

@@ -86,7 +86,7 @@ class KeyedOperator(FunctionOperator):
                 key.open(RuntimeContext(context))
 
     def keeps_state(self) -> bool:
-        # A function gets at state by what it is told when it is opened.
+        # A function gets at state through what it receives when it is opened.
         given = self.users_function
         is_opened = isinstance(given, Function) and type(given).open is not Function.open
         return is_opened or super().keeps_state()

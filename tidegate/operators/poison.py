@@ -1,4 +1,4 @@
-"""Poison records: found when user code fails on them, left out where that was ordered.
+"""Poison records: found when user code fails on them, skipped where the job asks for it.
 
 Nothing here is on the way of a batch that gives no trouble.
 """
@@ -22,7 +22,7 @@ from tidegate.types.row import Row
 from tidegate.types.typeinfo import Types
 
 DEAD_LETTERS: Final = "_dead-letters"
-"""The side output of every operator for the records that it leaves out."""
+"""The side output of every operator for the records that it skips."""
 DEAD_LETTER_TYPE: Final = Types.ROW_NAMED(
     [
         "job_id",
@@ -53,7 +53,7 @@ DEAD_LETTER_TYPE: Final = Types.ROW_NAMED(
 )
 Position = Callable[[], str | None]
 _FIRST_PIECE: Final = 64
-"""Behind a record that was left out so many are tried at once; twice as many each time."""
+"""Records tried at once after a skipped one; the number doubles each time."""
 
 
 def _nowhere() -> None:
@@ -61,7 +61,7 @@ def _nowhere() -> None:
 
 
 class DeadLetters:
-    """What one operator leaves out. `position` tells how far the source in its chain has read."""
+    """What one operator skips. `position` tells how far the source in its chain has read."""
 
     def __init__(
         self,
@@ -78,12 +78,12 @@ class DeadLetters:
         self._format = arrow_format(DEAD_LETTER_TYPE)
 
     def settle(self, record: Any, failure: UserFunctionError) -> None:
-        """Leave out a record that was processed in vain, or raise its failure."""
+        """Skip a record that was processed in vain, or raise its failure."""
         poison = PoisonRecord(self._context.operator_id, digest_of(record))
         self._settle(poison, failure, shorten(record), *_pickled(record))
 
     def undecodable(self, position: str, raw: bytes, error: Exception) -> None:
-        """Leave out a record that a source cannot decode, or raise what it failed with."""
+        """Skip a record that a source cannot decode, or raise what it failed with."""
         shown = f"<{shorten(raw)} at {position}>"
         failure = self._user_code.function_error(error, shown)
         poison = PoisonRecord(self._context.operator_id, digest_of(raw), position)
@@ -119,7 +119,7 @@ class DeadLetters:
         where = "" if position is None else f" ({position})"
         number = f"({context.subtask + 1}/{context.parallelism})"
         context.console(
-            f"WARNING {context.name} {number}: left out the record {shown}{where}: {failure.cause}"
+            f"WARNING {context.name} {number}: skipped the record {shown}{where}: {failure.cause}"
         )
 
 
@@ -154,7 +154,7 @@ class PoisonGuard:
         self._dead_letters = dead_letters
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        """All records in order, but for those that are left out."""
+        """All records in order, but for those that are skipped."""
         start, size = 0, len(batch)
         while start < len(batch):
             stop = min(start + size, len(batch))

@@ -1,4 +1,4 @@
-"""What a function is told when it is opened."""
+"""What a function receives when it is opened."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
 
 
 class TimestampedContext(Protocol):
-    """A context that is told the timestamp of the record it is used for."""
+    """A context that knows the timestamp of the record it is used for."""
 
     current: int | None
 
@@ -83,7 +83,7 @@ class UserCode:
         self._subtask = f"({context.subtask + 1}/{context.parallelism})"
         self.drops_partial_results = context.poison is not None and context.poison.may_skip
         """Whether what a function has returned for a record is held back until it is through with
-        it: only where the record may be left out then."""
+        it: only where the record may be skipped then."""
         self.usual = usual
         """The class of most results, which never change: they are emitted without a look."""
         self.private = shared if context.reuses_objects else private
@@ -341,7 +341,7 @@ class FunctionOperator(Operator):
         return isinstance(self.users_function, CheckpointedFunction)
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
-        """What the function is told; keyed operators give it their state."""
+        """What the function receives; keyed operators give it their state."""
         return RuntimeContext(context)
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:

@@ -12,7 +12,7 @@ from tidegate.core.errors import ExternalError
 VECTOR_MODULE = "jdk.incubator.vector"
 _SCRIPT = """\
 #!/bin/sh
-# Spark names a module that this Java lacks and that only MLlib would use: it is left out.
+# Spark names a module that this Java lacks and that only MLlib would use: it is skipped.
 for argument do
   shift
   [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"

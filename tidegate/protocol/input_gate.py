@@ -218,7 +218,7 @@ class InputGate:
         elif channel in self._live:
             self._deliveries.append(Records(self._inputs[channel], element))
         else:
-            raise ProtocolViolation(f"records came on {channel} behind its end of input")
+            raise ProtocolViolation(f"records came on {channel} after its end of input")
 
     def _apply(self, rulings: list[Ruling[Channel]], now: float) -> None:
         for ruling in rulings:

@@ -49,7 +49,7 @@ class Deployed:
     pipeline: PipelineId
     attempt: Attempt
     seeks: tuple[str, ...] = ()
-    """In words, from where its sources go on."""
+    """In words, from where its sources resume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class SnapshotSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreOrder:
-    """The checkpoint to go on from, and what the subtasks of one slot take over from it."""
+    """The checkpoint to resume from, and what the subtasks of one slot take over from it."""
 
     checkpoint_id: CheckpointId
     location: CheckpointLocation | None
@@ -216,9 +216,9 @@ class Deploy:
     attempt: Attempt
     snapshots: SnapshotSettings
     restore: RestoreOrder | None = None
-    """What to go on from; None: from nothing."""
+    """What to resume from; None: from nothing."""
     poison: PoisonOrders | None = None
-    """Which records to leave out; None: nobody watches for poison records."""
+    """Which records to skip; None: nobody watches for poison records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class CheckpointAborted:
 
 @dataclass(frozen=True, slots=True)
 class DriverHeartbeat:
-    """The driver is alive: the slot's lease runs anew from when it sent the beat answered here."""
+    """The driver is alive: renews the lease from the time of the heartbeat that it answers."""
 
     answers: int = 0
 
@@ -274,7 +274,7 @@ DriverMessage = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitAssignment:
-    """Splits that a source subtask shall read from now on."""
+    """Splits that a source subtask should read from now on."""
 
     splits: tuple[Any, ...] = ()
     no_more: bool = False

@@ -63,7 +63,7 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class FailureMark:
-    """Says that a step went through without all of its work: the region fails behind it.
+    """Says that a step went through without all of its work: the region fails after it.
 
     A mark travels like a packet, but to *every* slot of the next level, and is part of the sealed
     answer of each unit it reached: however often Spark repeats a task, a unit that ran without

@@ -213,7 +213,7 @@ class ExponentialDelay:
 def regions_to_reset(
     strategy: FailoverStrategy, failed: PipelineId, regions: Mapping[PipelineId, RegionState]
 ) -> frozenset[PipelineId]:
-    """The regions that go back to the last checkpoint; those that wait to do so are left out.
+    """The regions that go back to the last checkpoint; those that wait to do so are skipped.
 
     `full` takes finished regions along: the checkpoint may be older than their end, and it says
     which of their subtasks need not run again.

@@ -115,7 +115,7 @@ def check_in_flight(metadata: CheckpointMetadata, exchanges: str) -> None:
         raise StateMisuse(
             f"the unaligned checkpoint holds records on their way to {targets[0]!r}, and the "
             "operators of the job, their order, their chains or their parallelism have changed: "
-            "go on with the job as it was, or from a savepoint, or from a checkpoint that was "
+            "continue the job as it was, or from a savepoint, or from a checkpoint that was "
             "taken without execution.checkpointing.unaligned.enabled"
         )
 

@@ -114,9 +114,9 @@ class _PooledSlot:
     newest: tuple[int, int] = (0, 0)
     """The age below which registrations are of the past."""
     given_up: set[Incarnation] = field(default_factory=set)
-    """Those of the current launch that were given up: they cannot come back."""
+    """Those of the current launch that were abandoned: they cannot come back."""
     old_leases: dict[Incarnation, float] = field(default_factory=dict)
-    """Until when those that were given up, but not seen to end, may still act."""
+    """Until when those that were abandoned, but not seen to end, may still act."""
 
 
 class SlotPool:

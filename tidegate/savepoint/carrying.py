@@ -1,4 +1,4 @@
-"""Copies what a checkpoint has stored into another one, and leaves out what is not wanted."""
+"""Copies what a checkpoint has stored into another one, and skips what is not wanted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a keyed state that is made of a DataFrame shall be, and which of its columns mean what."""
+"""What a keyed state that is made of a DataFrame should be, and which of its columns mean what."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def state_writer(
     """A writer of a savepoint that begins empty.
 
     Args:
-        max_parallelism: that of the job that shall start from it; it can never change.
+        max_parallelism: that of the job that should start from it; it can never change.
         job_name: for those who look at it.
         spark: the session that writes; by default the active one.
     """
@@ -50,7 +50,7 @@ def state_writer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateWriter:
-    """What shall be in a savepoint. Every method returns another writer; `write` writes it."""
+    """What should be in a savepoint. Every method returns another writer; `write` writes it."""
 
     max_parallelism: int = 128
     """Of operators that the savepoint which is edited does not have."""
@@ -103,7 +103,7 @@ class StateWriter:
         return replace(self, new=(*kept, added))
 
     def without(self, uid: str, state: str | None = None) -> StateWriter:
-        """Leave out an operator with all its state, or one of its keyed states."""
+        """Remove an operator with all its state, or one of its keyed states."""
         kept = tuple(n for n in self.new if n.uid != uid or state not in (None, n.name))
         if len(kept) == len(self.new):
             self._look_up(uid, state)

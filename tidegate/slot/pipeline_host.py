@@ -60,7 +60,7 @@ from tidegate.transport.shipping import JobPackage
 
 @dataclass(frozen=True, slots=True)
 class UnitAnswer:
-    """What a unit leaves behind: packets and marks for other slots, and what the driver is told."""
+    """What a unit leaves behind: packets and marks for other slots, and what the driver learns."""
 
     packets: tuple[Packet, ...]
     marks: tuple[FailureMark, ...]
@@ -214,7 +214,7 @@ class PipelineHost:
         """Open all subtasks, the last first; each takes over its part of the checkpoint.
 
         Raises:
-            DirectoryTaken: another driver goes on with the job.
+            DirectoryTaken: another driver takes over the job.
             TidegateError: user code failed; everything is closed again.
         """
         try:
@@ -240,7 +240,7 @@ class PipelineHost:
 
     @property
     def seeks(self) -> tuple[str, ...]:
-        """In words, from where its sources go on."""
+        """In words, from where its sources resume."""
         if self._restored is None:
             return ()
         return tuple(
@@ -351,7 +351,7 @@ class PipelineHost:
         return False
 
     def abort_checkpoint(self, checkpoint_id: CheckpointId) -> None:
-        """It is given up: what was held back for it goes on with the next step."""
+        """The checkpoint is aborted: records held back for it travel with the next step."""
         self._snapshotter.abort(checkpoint_id)
         self.caller.abort(checkpoint_id)
 

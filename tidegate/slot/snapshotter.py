@@ -153,7 +153,7 @@ class Snapshotter:
             self._stored.pop(number, None)
 
     def close(self) -> None:
-        """Write nothing any more; what is being written is given up.
+        """Write nothing any more; what is being written is abandoned.
 
         A storage that does not answer is not waited for: what it still takes is of an old attempt.
         """

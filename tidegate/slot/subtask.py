@@ -140,7 +140,7 @@ class Subtask:
         self._id = SubtaskId(vertex.id, contexts[0].subtask)
         self._opened: list[tuple[Operator, OperatorContext]] = []
         self._halted_by: CheckpointId | None = None
-        """The checkpoint that the job stops with: nothing is emitted behind it."""
+        """The checkpoint that the job stops with: nothing is emitted after it."""
         self._ending_input: int | None = None
         """The last input that ended, while the head still has something to emit."""
         self._unfinished: dict[CheckpointId, FrozenSubtask] = {}
@@ -258,7 +258,7 @@ class Subtask:
         return SourceReport(records, status, pending, aligned)
 
     def feed(self, channel: Channel, elements: Iterable[StreamElement]) -> None:
-        """Take elements of one channel in order; nothing is taken any more behind a failure."""
+        """Take elements of one channel in order; nothing is taken any more after a failure."""
         gate, process = self._gate, self._process
         try:
             for element in elements:
@@ -410,7 +410,7 @@ class Subtask:
             self._operators[0].on_watermark_status(WatermarkStatus.IDLE)
 
     def _end_again(self) -> None:
-        """What had ended in the checkpoint restored says so to those who had not heard it."""
+        """Report again what had ended in the restored checkpoint to those that missed it."""
         if self._owes_end:
             self._owes_end = False
             for _, _, writer in self._writers:

@@ -98,10 +98,10 @@ class OperatorStateStore:
         self._unclaimed: dict[str, FrozenOperatorState] = {}
         """Restored states that nobody has asked for yet."""
         self.is_restored = False
-        """Whether the subtask goes on from a snapshot."""
+        """Whether the subtask resumes from a snapshot."""
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list whose elements are dealt out anew when the parallelism changes."""
+        """A list whose elements are redistributed when the parallelism changes."""
         return self._list(state_descriptor, Redistribution.SPLIT)
 
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:

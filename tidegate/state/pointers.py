@@ -13,7 +13,7 @@ from tidegate.stream.elements import NO_WATERMARK
 
 
 class FileScope(Enum):
-    """Whom a file belongs to, and so in which directory it is."""
+    """The owner of a file, which decides the directory that holds it."""
 
     EXCLUSIVE = "exclusive"
     """One checkpoint: it stands beside the checkpoint's metadata and goes with it."""

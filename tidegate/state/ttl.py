@@ -169,7 +169,7 @@ class Builder(FluentBuilder):
         return self.set_ttl_time_characteristic(TtlTimeCharacteristic.ProcessingTime)
 
     def cleanup_full_snapshot(self) -> Self:
-        """Leave out of snapshots what has expired. They always do."""
+        """Expired values are left out of snapshots, always."""
         self._strategies[CleanupStrategies.Strategies.FULL_STATE_SCAN_SNAPSHOT] = None
         return self
 

@@ -17,7 +17,7 @@ class BarrierKind(Enum):
     CHECKPOINT = auto()
     SAVEPOINT = auto()
     STOP = auto()
-    """A savepoint behind which nothing is emitted any more."""
+    """A savepoint after which nothing is emitted any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class SnapshotRequest:
     name: str = ""
     """Finds the one who asked; empty: nobody did, it was due."""
     awaits_next: bool = False
-    """Whether it is published only when a checkpoint behind it is complete: until then a failure
+    """Whether it is published only when a later checkpoint is complete: until then a failure
     would roll back what sinks have prepared for it."""
 
 

@@ -74,7 +74,7 @@ class OperatorHarness:
             harness.process([1, 2])
             assert harness.output == [2, 3]
 
-    A function with state is checked over a checkpoint by going on from a snapshot:
+    A function with state is checked over a checkpoint by resuming from a snapshot:
 
         snapshot = harness.snapshot()
         with harness.restore(snapshot) as restored:
@@ -291,7 +291,7 @@ class OperatorHarness:
     def restore(
         self, *snapshots: HarnessSnapshot, parallelism: int | None = None, subtask: int = 0
     ) -> OperatorHarness:
-        """A new copy of the operator that goes on from snapshots of all its subtasks.
+        """A new copy of the operator that resumes from snapshots of all its subtasks.
 
         With another parallelism it takes its share of them, as one of so many subtasks.
         """

@@ -37,7 +37,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The input ends here: nothing behind this mark is read."""
+    """The input ends here: nothing after this mark is read."""
 
 
 class ScriptedFailure(Exception):
@@ -46,7 +46,7 @@ class ScriptedFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ScriptSplit:
-    """A script and the position in it where reading goes on."""
+    """A script and the position in it where reading continues."""
 
     script: int
     position: int = 0

@@ -52,7 +52,7 @@ class JobPackage:
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles a class that no slot could import by the name that `name_of` gives it.
 
-    Classes without a name go by value. Loading such a pickle defines them anew, down to the
+    Classes without a name go by value. Loading such a pickle defines them again, down to the
     module they say they are from, so those of records are defined once, in one pickle for all.
     """
 

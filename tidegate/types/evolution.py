@@ -251,7 +251,7 @@ def _record_evolution(
         if name != old:
             raise Inconvertible(
                 f"{_shown((*path, name))} stands where {old!r} stood: new fields of a class go "
-                "behind the old ones, which stay in their order"
+                "after the old ones, which stay in their order"
             )
     defaults = _defaults_of(declared)
     for name in changes.new:

@@ -48,10 +48,10 @@ class JobConnection:
         return self._outcome("/savepoints" if path == "/stop" else path, trigger, watch)
 
     def rescale(self, parallelism: int, watch: Watch = lambda done, all: None) -> None:
-        """Order another parallelism; returns when the job has stopped to go on with it.
+        """Order another parallelism; returns when the job has stopped to continue with it.
 
         Raises:
-            OrderRefused: it goes on as it is.
+            OrderRefused: it continues unchanged.
             JobOutOfReach: the driver does not answer.
         """
         trigger = self._ask("PATCH", f"/rescaling?parallelism={parallelism}")["request-id"]

@@ -1,4 +1,4 @@
-"""Whom the server answers, and how fast: decided before a request is read."""
+"""Which requests the server accepts, and at what rate; decided before a request is read."""
 
 from __future__ import annotations
 

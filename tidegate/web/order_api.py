@@ -51,7 +51,7 @@ class OrderApi:
 
     @order("/jobs/{jobid}/savepoints", schemas.SAVEPOINT_TRIGGER)
     async def take_savepoint(self, request: Request) -> Response:
-        """Take a savepoint, and cancel the job behind it if that is asked for."""
+        """Take a savepoint, and cancel the job after it if that is asked for."""
         job = self._jobs.get(request.path_params["jobid"])
         asked = await body_of(request, schemas.SAVEPOINT_TRIGGER)
         directory = self._directory(request, job, asked.get("target-directory"))
@@ -65,7 +65,7 @@ class OrderApi:
 
     @order("/jobs/{jobid}/stop", schemas.STOP_TRIGGER)
     async def stop(self, request: Request) -> Response:
-        """Stop the job with a savepoint behind which nothing follows."""
+        """Stop the job with a savepoint after which nothing follows."""
         job = self._jobs.get(request.path_params["jobid"])
         asked = await body_of(request, schemas.STOP_TRIGGER)
         directory = self._directory(request, job, asked.get("targetDirectory"))

@@ -176,14 +176,14 @@ def _records(directory: Path) -> Iterator[tuple[Path, JobRecord]]:
                         record, state=LOST, ended_at=os.fstat(file.fileno()).st_mtime, token=None
                     )
         except (OSError, ValueError, TypeError, AttributeError) as error:
-            _log.debug("%s is left out: %s", path, error)
+            _log.debug("%s is skipped: %s", path, error)
             continue
         if record.host == socket.gethostname():
             yield path, record
 
 
 def _decoded(document: dict[str, Any]) -> JobRecord:
-    """What a newer version has added is left out."""
+    """Fields that a newer version has added are ignored."""
     known = {each.name for each in fields(JobRecord)}
     return JobRecord(**{key: value for key, value in document.items() if key in known})
 

@@ -195,10 +195,10 @@ _opening = threading.Lock()
 
 
 def rest_server(settings: RestSettings) -> RestServer | None:
-    """The server for a job with these settings; None if there shall be none.
+    """The server for a job with these settings; None if it is switched off.
 
     Raises:
-        ConfigError: it cannot listen where it shall.
+        ConfigError: it cannot listen at its address.
     """
     if not settings.enabled:
         return None

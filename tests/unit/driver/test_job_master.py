@@ -121,7 +121,7 @@ def test_a_user_exception_is_the_result_of_the_job(start, watched):
     failure = job.fails(UserFunctionError)
     assert (failure.args[0], failure.cause) == ("watched", "KeyError: 7")
     assert job.status is JobStatus.FAILED
-    assert watched.calls["watched", "close"] == 2, "also behind a failure"
+    assert watched.calls["watched", "close"] == 2, "also after a failure"
 
 
 def test_a_restart_strategy_gives_the_job_another_chance(start, watched):

@@ -1,4 +1,4 @@
-"""A job that fails goes on from its latest checkpoint, and counts every record once."""
+"""A job that fails resumes from its latest checkpoint, and counts every record once."""
 
 import threading
 
@@ -53,7 +53,7 @@ def test_state_and_position_of_the_checkpoint_are_restored_after_a_user_exceptio
     wait_until(lambda: watch.count("sums", "map") == 40)
     fail_once(watch, "sums")
     assert results_after(job, tap) == totals(RECORDS)
-    assert tap.reads < 60 + 60, "it did not begin anew"
+    assert tap.reads < 60 + 60, "it did not start fresh"
     assert watch.values("sums", "initialize") == [False] * 2 + [True] * 2
 
 

@@ -1,4 +1,4 @@
-"""`execution.state-recovery.path`: a job that goes on from what an earlier one has left."""
+"""`execution.state-recovery.path`: a job that resumes from what an earlier one has left."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -62,7 +62,7 @@ def test_a_drain_that_fails_goes_back_to_the_last_checkpoint(start, watch, tmp_p
     is_refused(order_stop(job, full, drains=True), "the job resumes from its last checkpoint")
     has_whole_result(job, "sums", tap)
     assert job.history.latest_restored.checkpoint_id == number
-    assert tap.reads == 60 + 10, "what was read behind the checkpoint is read again"
+    assert tap.reads == 60 + 10, "what was read after the checkpoint is read again"
 
 
 @pytest.mark.parametrize("settings", [{}, {**TOLERANT, **RARELY}], ids=["off", "on"])

@@ -27,7 +27,7 @@ def test_a_partitioning_that_the_user_chose_is_kept(source):
 
 
 def test_forward_between_different_parallelisms_is_refused(source):
-    with pytest.raises(GraphError, match=r"behind 'numbers'.*found 2 and 3: use rebalance"):
+    with pytest.raises(GraphError, match=r"after 'numbers'.*found 2 and 3: use rebalance"):
         resolve_partitioning(Upstream(source, Forward()), 2, 3)
 
 

@@ -1,4 +1,4 @@
-"""Records that user code fails on: how they are found, named and left out."""
+"""Records that user code fails on: how they are found, named and skipped."""
 
 import pickle
 from dataclasses import dataclass
@@ -220,7 +220,7 @@ def test_a_dead_letter_tells_all_there_is_to_know():
         assert letter.traceback.startswith("Traceback (most recent call last)")
         assert "def refuse" not in letter.traceback and "in refuse" in letter.traceback
         assert letter.failed_at.timestamp() is not None
-        warning = "WARNING Parse (1/1): left out the record 'ERROR': RuntimeError: cannot do ERROR"
+        warning = "WARNING Parse (1/1): skipped the record 'ERROR': RuntimeError: cannot do ERROR"
         assert harness.console == [warning]
         assert arrow_format(harness.side_batches[DEAD_LETTERS][0].format.type_info) is not None
 

@@ -242,7 +242,7 @@ def test_an_input_that_had_ended_before_a_restore_does_not_end_again():
 
 def test_records_behind_the_end_of_their_channel_are_a_violation(gate):
     gate.feed(A, EndOfInput(), 0.0)
-    with pytest.raises(ProtocolViolation, match="behind its end of input"):
+    with pytest.raises(ProtocolViolation, match="after its end of input"):
         gate.feed(A, batch("ghost"), 0.0)
 
 

@@ -56,7 +56,7 @@ SEQUENCES = {
         (0, 8, []),
         (1, 10, [8]),
     ],
-    "a channel that is active again is left out until it has caught up": [
+    "a channel that is active again is skipped until it has caught up": [
         (0, 5, []),
         (1, 9, []),
         (2, IDLE, [5]),

@@ -225,7 +225,7 @@ def test_a_new_field_of_a_class_needs_a_default():
 def test_new_fields_of_a_class_go_behind_the_old_ones():
     new = account([("user", str), ("currency", str, "EUR"), ("total", int, 0)])
     assert refusal(account(FIELDS), new) == (
-        "field 'currency' stands where 'total' stood: new fields of a class go behind the old "
+        "field 'currency' stands where 'total' stood: new fields of a class go after the old "
         "ones, which stay in their order"
     )
 

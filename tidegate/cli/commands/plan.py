@@ -1,4 +1,4 @@
-"""``tidegate plan``: whether a changed program can go on from a savepoint, and what is lost."""
+"""``tidegate plan``: whether a changed program can resume from a savepoint, and what is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plan(
     """Say what becomes of the state of a savepoint in a changed program, without running it.
 
     The program runs up to the point where it would start its first job. Exits with 0 if that job
-    could go on from the savepoint, with 1 if not.
+    could resume from the savepoint, with 1 if not.
 
     Example: tidegate plan savepoints/savepoint-3f9c1a-0b7e55aa41cd new_job.py --input words.txt
     """

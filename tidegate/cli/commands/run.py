@@ -27,7 +27,7 @@ def run(
         typer.Option(
             "--from",
             metavar="PATH|latest",
-            help="Go on from this checkpoint, or from the latest of this job.",
+            help="Resume from this checkpoint, or from the latest of this job.",
         ),
     ] = None,
     claim: Annotated[
@@ -75,7 +75,7 @@ def run(
 ) -> None:
     """Run a program to its end; options here win over what the program sets.
 
-    With --detached the command returns once the job runs. With --supervise it goes on until the
+    With --detached the command returns once the job runs. With --supervise it continues until the
     program ends well, is cancelled, or fails for a reason of its own.
 
     Example: tidegate run -p 4 -D execution.checkpointing.interval=10s job.py --input words.txt

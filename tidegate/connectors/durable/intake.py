@@ -50,7 +50,7 @@ class Intake:
         self._restored: LogSplit | None = None
         self._to_replay: list[int] = []
         self._end = LogSplit(0, 0)
-        """How the source goes on behind what is logged; its position is of no account."""
+        """Where the source continues after what is logged; the position in the log is unused."""
         self._unneeded_before = 0
         self.has_start = False
         self._taking_in = threading.Lock()
@@ -151,7 +151,7 @@ class Intake:
         return is_to_start or bool(self._queue) or self._is_over or self._failure is not None
 
     def end(self) -> LogSplit:
-        """How the source goes on; whoever asks knows how far the log was read."""
+        """How the source continues; whoever asks knows how far the log was read."""
         with self._lock:
             return replace(self._end, fresh=tuple(self._fresh))
 
@@ -177,7 +177,7 @@ class Intake:
                 self._failure = error
 
     def _replay(self) -> bool:
-        """What the log holds behind the checkpoint, or all if there was none; False: stopped."""
+        """What the log holds after the checkpoint, or all if there was none; False: stopped."""
         if self._to_replay:
             _log.info(
                 "source %r reads %d segment(s) of its log again, from %s on",
@@ -208,7 +208,7 @@ class Intake:
                 told_all = True
                 self._inner.no_more_splits()
             is_wanted = self._wait_for_room()
-            # Also when the reader is being closed: what has come already shall not be lost.
+            # Also when the reader is being closed: what has come already must not be lost.
             with self._taking_in:
                 is_heard = not self._is_halted
                 has_come = is_heard and self._inner.is_available() and self._take_in()
@@ -216,7 +216,7 @@ class Intake:
                 self._stop.wait(_IDLE_SECONDS)
 
     def _add_fresh(self) -> None:
-        """Splits that the log has not seen: others go on from where it says that they were."""
+        """Splits that the log has not seen: others resume from where it says that they were."""
         with self._lock:
             fresh, self._fresh = self._fresh, []
             new = [split for split in fresh if split not in self._end.assigned]

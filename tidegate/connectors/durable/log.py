@@ -1,7 +1,7 @@
 """A log of records in the storage of checkpoints: numbered segments, written once and whole.
 
 taskowned/<operator>/log/00000000000000000000
-                         00000000000000000001   ◀── records, and how the source goes on behind
+                         00000000000000000001   ◀── records, and how the source continues after
 
 segment = "TGLOG1" · xxh3 of the rest (8 bytes, big endian) · pickled Segment
 """
@@ -39,7 +39,7 @@ class Segment:
     """All others."""
     timestamps: bytes | None
     live: tuple[Any, ...]
-    """The splits from which the source goes on behind them."""
+    """The splits from which the source continues after them."""
     assigned: tuple[Any, ...]
     """All splits that its reader was ever given."""
 
@@ -76,7 +76,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LogSplit:
-    """How far the log was read, and how the source goes on behind its end."""
+    """How far the log was read, and how the source continues after its end."""
 
     segment: int
     index: int
@@ -132,7 +132,7 @@ class DurableLog:
             raise StorageError(
                 self.location_of(number),
                 "another attempt of the job has written it",
-                "what it holds comes first: the job goes on from there",
+                "what it holds comes first: the job resumes from there",
             )
 
     def read(self, number: int) -> Segment:

@@ -5,7 +5,7 @@
 
 Records are in the log before anybody sees them. A split says how far the log was read; whoever
 restores it reads the log from there to its end, those segments too that were written behind the
-checkpoint by attempts that failed since, and then lets the source go on.
+checkpoint by attempts that failed since, and then lets the source continue.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class DurableSource(Source):
 
 
 def for_inner_reader(context: ReaderContext) -> ReaderContext:
-    """What the reader of the source itself is told, which runs on a thread of its own."""
+    """What the reader of the source itself learns, which runs on a thread of its own."""
     return replace(context, is_logged=True, undecodable=refuse)
 
 

@@ -41,7 +41,7 @@ class FileEncoder(ABC):
         """Write what a whole file needs at its end."""
 
     def discard(self) -> None:
-        """The file is given up: release what is held, raise nothing."""
+        """The file is abandoned: release what is held, raise nothing."""
 
 
 class Encoder(FileEncoding):

@@ -27,7 +27,7 @@ class FoundFile:
 
 
 def find_files(path: str) -> list[FoundFile]:
-    """A file itself, or all files below a directory by name; hidden ones (._) are left out."""
+    """A file itself, or all files below a directory by name; hidden ones (._) are skipped."""
     file_system, inner = resolve(path)
     found = file_system.get_file_info(inner)
     if found.type is fs.FileType.NotFound:

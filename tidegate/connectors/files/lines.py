@@ -223,5 +223,5 @@ def line_ends(block: bytes) -> npt.NDArray[np.int64]:
 
 
 def split_lines(lines: str) -> Iterator[str]:
-    """The lines without the blanks around them, empty ones left out."""
+    """The lines, stripped, without empty ones."""
     return filter(None, map(str.strip, lines.split("\n")))

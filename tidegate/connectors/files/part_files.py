@@ -71,7 +71,7 @@ class PartSettings:
     rolling: RollingPolicy
     buckets: BucketAssigner
     overwrite: bool = False
-    """Whether a job that begins anew deletes finished files that it finds, or refuses them."""
+    """Whether a job that starts fresh deletes finished files that it finds, or refuses them."""
     finds_any_name: bool = False
     """Whether it finds all files that readers see, or only those that are named like its own."""
     is_never_empty: bool = False
@@ -114,7 +114,7 @@ class PartDirectory:
             self.file_system.create_dir(self._root, recursive=True)
 
     def prepare(self, *, overwrite: bool, any_name: bool) -> None:
-        """The job begins anew: see to it that no other job's files are mixed with its own."""
+        """The job starts fresh: see to it that no other job's files are mixed with its own."""
         finished = [p for p in self._all() if self._is_finished(PurePosixPath(p), any_name)]
         # What a later attempt finds is its own: sinks without checkpoints commit one by one.
         if finished and not overwrite and self._context.attempt == 1:
@@ -299,7 +299,7 @@ class PartCommitter(Committer):
         if not found[1].is_file:
             raise ExternalError(
                 f"{hidden}, which a checkpoint holds, is gone: its records are lost unless the "
-                "job goes on from an earlier checkpoint"
+                "job resumes from an earlier checkpoint"
             )
 
 
@@ -322,5 +322,5 @@ def _writing(path: str) -> Iterator[None]:
         advice = "give a directory that every slot may write to"
         if error.errno in _FULL:
             problem = "the disk is full"
-            advice = "free some space: the job goes on from its last checkpoint"
+            advice = "free some space: the job resumes from its last checkpoint"
         raise UnwritableOutput(shown(path), problem, advice) from None

@@ -25,7 +25,7 @@ __all__ = ["FileSink", "FileSinkBuilder", "OutputFileConfig"]
 class FileSink(SupportsCommitter):
     """Writes `part-…` files below a directory.
 
-    The directory must not hold part files of another job when this one begins anew, unless they
+    The directory must not hold part files of another job when this one starts fresh, unless they
     may be replaced (`overwrite`). As a table it has a file even if there is no record, so that
     readers find its columns.
     """

@@ -1,4 +1,4 @@
-"""Settings of a Kafka source: what the consumer client is told, and what is ours."""
+"""Settings of a Kafka source: what the consumer client gets, and what is ours."""
 
 from __future__ import annotations
 

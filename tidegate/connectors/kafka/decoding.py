@@ -74,12 +74,12 @@ class KafkaRecordDeserializationSchema(ABC):
 
     @staticmethod
     def value_only(schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
-        """What a schema makes of each value; messages without a value are left out."""
+        """What a schema makes of each value; messages without a value are skipped."""
         return ValueOnly(schema)
 
 
 class ValueOnly(KafkaRecordDeserializationSchema):
-    """What a schema makes of each value; messages without a value are left out."""
+    """What a schema makes of each value; messages without a value are skipped."""
 
     def __init__(self, schema: DeserializationSchema) -> None:
         if not isinstance(schema, DeserializationSchema):

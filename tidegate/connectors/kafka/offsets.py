@@ -41,22 +41,22 @@ class OffsetLookup(ABC):
 
     @abstractmethod
     def ends(self, partitions: Partitions) -> Offsets:
-        """The offset behind the last record that a reader is shown."""
+        """The offset after the last record that a reader is shown."""
 
     @abstractmethod
     def committed(self, partitions: Partitions) -> Offsets:
-        """What the group has committed; partitions without that are left out."""
+        """What the group has committed; partitions without that are skipped."""
 
     @abstractmethod
     def at(self, partitions: Partitions, timestamp: int) -> Offsets:
-        """The first record at or behind a time; partitions without one are left out."""
+        """The first record at or after a time; partitions without one are skipped."""
 
 
 class KafkaOffsetsInitializer(ABC):
     """Finds the offsets from which, or up to which, partitions are read."""
 
     reset = KafkaOffsetResetStrategy.NONE
-    """What to do about an offset that is not there any more when it shall be read."""
+    """What to do about an offset that is not there any more when it should be read."""
 
     @abstractmethod
     def resolve(self, partitions: Partitions, lookup: OffsetLookup) -> Offsets: ...
@@ -78,7 +78,7 @@ class KafkaOffsetsInitializer(ABC):
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """The first record at or behind a time, in milliseconds since the epoch."""
+        """The first record at or after a time, in milliseconds since the epoch."""
         return _At(timestamp)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Settings of a Kafka sink: what the producer client is told, and what is ours."""
+"""Settings of a Kafka sink: what the producer client gets, and what is ours."""
 
 from __future__ import annotations
 

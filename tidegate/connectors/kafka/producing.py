@@ -121,7 +121,7 @@ class RecordProducer:
             raise self._reports.failure
 
     def abort(self) -> None:
-        """End the transaction; nobody shall see its messages."""
+        """End the transaction; nobody should see its messages."""
         try:
             self._producer.purge()
             self._producer.abort_transaction(_ABORT_SECONDS)

@@ -182,7 +182,7 @@ class KafkaReader(SourceReader):
                 "to 'earliest' or 'latest' to go on without what was deleted",
             )
         _log.warning(
-            "%s, offset %d: the brokers do not have this offset any more; goes on from the %s one, "
+            "%s, offset %d: the brokers do not have this offset any more; resumes from the %s one, "
             "as auto.offset.reset says, and what was in between is lost",
             split.partition,
             split.position,
@@ -199,7 +199,7 @@ class KafkaReader(SourceReader):
     def _decoded(self, messages: list[Any], positions: dict[tuple[str, int], int]) -> Batch:
         """The records up to the first message that cannot be decoded.
 
-        One that comes first is settled: it ends the job, or it is left out.
+        One that comes first is settled: it ends the job, or it is skipped.
         """
         batch, taken, problem = self._decoder.decode_some(messages)
         if problem is not None:
@@ -219,7 +219,7 @@ class KafkaReader(SourceReader):
         self._undecodable(position, raw, UndecodableRecord(position, raw, problem))
 
     def _moved(self, positions: dict[tuple[str, int], int]) -> None:
-        """Note what was read, and give up partitions that were read as far as they shall be."""
+        """Note what was read, and give up partitions that were read as far as they should be."""
         for key, position in positions.items():
             split = replace(self._splits[key], position=position)
             self._splits[key] = split
@@ -258,7 +258,7 @@ class KafkaReader(SourceReader):
             self._client.commit(offsets=offsets, asynchronous=True)
 
     def _on_commit(self, error: Any, offsets: Sequence[Any]) -> None:
-        """Offsets in Kafka are for others to see: the job itself goes on from its checkpoints."""
+        """Offsets in Kafka are for others to see: the job itself resumes from its checkpoints."""
         errors = [error, *(offset.error for offset in offsets)]
         for problem in filter(None, errors):
             _log.warning(

@@ -28,7 +28,7 @@ class KafkaSink(SupportsCommitter):
     """Writes records to topics.
 
     Exactly once, messages are written at once but within transactions, which are committed when
-    the checkpoint behind them is complete: consumers with `isolation.level=read_committed` see
+    the next checkpoint is complete: consumers with `isolation.level=read_committed` see
     them from then on, once. Without checkpoints that is at the end of the input.
     """
 

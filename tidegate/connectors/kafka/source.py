@@ -56,7 +56,7 @@ class KafkaReading:
 
 
 class KafkaSource(Source):
-    """The records of topics. After a failure it goes on behind the last one of the checkpoint.
+    """The records of topics. After a failure it continues after the last one of the checkpoint.
 
     Offsets are part of checkpoints; what is committed to Kafka for the group, after a checkpoint
     is complete, only shows others how far the job is.

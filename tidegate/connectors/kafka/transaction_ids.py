@@ -39,7 +39,7 @@ class _Use(Enum):
     PREPARED = auto()
     """A checkpoint that is not complete yet holds the transaction."""
     RESTING = auto()
-    """Committed. A failure now would commit again, and shall find it as it is."""
+    """Committed. A failure now would commit again, and should find it as it is."""
 
 
 class TransactionalIds:
@@ -66,7 +66,7 @@ class TransactionalIds:
         self._uses[transactional_id] = (_Use.PREPARED, checkpoint_id)
 
     def complete(self, checkpoint_id: CheckpointId) -> list[str]:
-        """No job goes back behind this checkpoint any more.
+        """No job goes back before this checkpoint any more.
 
         Returns:
             The ids whose transactions waited for it, and are committed now.

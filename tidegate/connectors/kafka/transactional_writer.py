@@ -36,7 +36,7 @@ from tidegate.stream.batch import Batch
 
 _WANTED_TIMEOUT_MS = 3_600_000
 _USUAL_LIMIT_MS = 900_000
-"""What brokers allow unless they are told otherwise."""
+"""What brokers allow by default."""
 _WARNING_RATIO = 0.8
 
 

@@ -27,7 +27,7 @@ class PostgresSink(SupportsCommitter):
     - Without, at least once: rows are added at once, and again after a failure.
 
     Args:
-        dsn: a connection string or URL of libpq; what it leaves out libpq takes from its
+        dsn: a connection string or URL of libpq; what it omits libpq takes from its
             environment (`PGPASSWORD`, `PGSERVICE`, a password file).
         table: its name, with a schema or not, as in a statement.
         columns: the columns that the fields of the records go to, in the order of the fields.

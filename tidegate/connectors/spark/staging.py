@@ -123,7 +123,7 @@ class Staging:
         self._delete(self.run)
 
     def remove_what_nobody_needs(self, last: Mapping[str, int]) -> dict[str, int]:
-        """Delete runs, and batches of runs, that came behind the last batch, and what was emptied.
+        """Delete runs, and batches of runs, that came after the last batch, and what was emptied.
 
         Args:
             last: the number of the last batch that counts, for every run that does.
@@ -317,7 +317,7 @@ def _gone(path: str) -> UnreadableInput:
     return UnreadableInput(
         path,
         "rows that Spark handed over, and that a checkpoint counts on, are gone",
-        "keep the directory of the job's checkpoints as it is, or go on from a later one",
+        "keep the directory of the job's checkpoints as it is, or resume from a later one",
     )
 
 

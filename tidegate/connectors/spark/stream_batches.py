@@ -53,7 +53,7 @@ class QueryState:
 class StreamBatches(SplitEnumerator):
     """Runs a streaming query, on threads of its own, and stages its batches.
 
-    A query goes on behind the batch that the restored checkpoint knows as the last one: it is made
+    A query continues after the batch that the restored checkpoint knows as the last one: it is made
     to repeat that batch, which is passed over here, as its rows were handed over already.
     """
 
@@ -148,14 +148,14 @@ class StreamBatches(SplitEnumerator):
         except Exception as error:
             with self._changed:
                 self._failure = ExternalError(
-                    f"the streaming query failed: {_reason(error)}; it is started again behind the "
+                    f"the streaming query failed: {_reason(error)}; it is started again after the "
                     "last checkpoint if the restart strategy allows"
                 )
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
     def _follow(self, query: Any) -> None:
-        """Wait until the query has ended, or shall be stopped."""
+        """Wait until the query has ended, or should be stopped."""
         while query.isActive:
             with self._changed:
                 if not self._is_closed:
@@ -173,7 +173,7 @@ class StreamBatches(SplitEnumerator):
         Behind the end batches are passed over: what Spark notes of them is thrown away.
         """
         if number <= self._state.batch:
-            return  # the one that the query repeats to go on behind it
+            return  # the one that the query repeats to continue after it
         self._wait_for_readers()
         if self._is_closed:
             return

@@ -41,7 +41,7 @@ _PARTITION_TYPES = (
 
 
 class TableMode(Enum):
-    """What a job that begins anew does with the rows that a table already has."""
+    """What a job that starts fresh does with the rows that a table already has."""
 
     APPEND = "append"
     """Leaves them."""

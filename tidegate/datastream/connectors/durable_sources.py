@@ -13,7 +13,7 @@ __all__ = ["CallbackSource", "Emit", "durable"]
 def durable(source: Source | SourceFunction) -> Source:
     """The same records, each in a log beside the job's checkpoints before it is processed.
 
-    After a failure those behind the checkpoint are read from there, and then the source goes on:
+    After a failure those after the checkpoint are read from there, and then the source continues:
     nothing that was in the log is lost, nothing comes twice. It is read by one subtask.
     """
     if isinstance(source, SourceFunction):

@@ -34,7 +34,7 @@ class JobExecutor(Protocol):
     def submit(
         self, graph: JobGraph, settings: Settings, replan: Replan | None = None
     ) -> JobHandle:
-        """Start the job, which `replan` plans anew; returns when it has been accepted."""
+        """Start the job, which `replan` plans again; returns when it has been accepted."""
 
     def session(self) -> SparkSession:
         """A Spark session, of the jobs that ran if they needed one."""

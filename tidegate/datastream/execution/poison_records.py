@@ -31,7 +31,7 @@ class PoisonRecords:
     def skip(after: int = 3, dead_letters: SinkLike | None = None) -> PoisonRecords:
         """Leave a record out when the job has failed on it `after` times; 0: without failing.
 
-        What was left out goes as rows of `dead_letter_type()` to the sink `dead_letters`, which
+        What was skipped goes as rows of `dead_letter_type()` to the sink `dead_letters`, which
         commits them with the same checkpoints as all other results; without one it is only logged.
         """
         if after < 0:

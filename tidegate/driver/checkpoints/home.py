@@ -33,7 +33,7 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointHome:
-    """The store of a job, and what there is to go on from."""
+    """The store of a job, and what there is to resume from."""
 
     job_id: JobId
     store: CheckpointStore | MemoryCheckpointStore
@@ -55,10 +55,10 @@ class CheckpointHome:
 
 
 def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
-    """Find what to go on from, and take possession of where checkpoints will be written.
+    """Find what to resume from, and take possession of where checkpoints will be written.
 
-    A job that goes on from `latest` is the same job: it keeps its id and its directory. One that
-    goes on from a path is another, and leaves what it finds there to its owner.
+    A job that resumes from `latest` is the same job: it keeps its id and its directory. One that
+    resumes from a path is another, and leaves what it finds there to its owner.
     """
     directory = _directory(settings)
     path = settings.restore_path
@@ -75,7 +75,7 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
         base = open_store(settings.directory)
         found = find_latest(base, job_name=job_name)
         if found is None:
-            _log.info("no checkpoint of %r in %s: it begins anew", job_name, settings.directory)
+            _log.info("no checkpoint of %r in %s: it starts fresh", job_name, settings.directory)
             job_id = find_begun(base, job_name) or job_id
         elif directory is None:
             origins, damaged = _origins(below(settings.directory, found.metadata.job_id))
@@ -161,7 +161,7 @@ def _with_facts(checkpoint: Checkpoint) -> Checkpoint:
 def _origins(path: str) -> tuple[tuple[Checkpoint, ...], tuple[Unreadable, ...]]:
     """The checkpoint at a path, or those of a job's directory, oldest first; and damaged ones.
 
-    Those that cannot be read are left out; they are returned if they are later than all others.
+    Those that cannot be read are skipped; they are returned if they are later than all others.
     """
     paths = candidates(path)
     points: list[Checkpoint] = []
@@ -181,4 +181,4 @@ def _origins(path: str) -> tuple[tuple[Checkpoint, ...], tuple[Unreadable, ...]]
 
 
 def _left_out(path: str, error: TidegateError) -> None:
-    _log.error("checkpoint %s is left out: %s", path, error)
+    _log.error("checkpoint %s is skipped: %s", path, error)

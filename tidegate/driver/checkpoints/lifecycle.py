@@ -101,7 +101,7 @@ class JobCheckpoints:
         self._transfer_threads = transfer_threads
         self.history = CheckpointHistory()
         self.home = home
-        """Where the checkpoints are, for whom the job is handed over to."""
+        """Where the checkpoints are, for the master that takes the job over."""
         self.job_id = home.job_id
         self.retained = RetainedCheckpoints(
             settings.num_retained,
@@ -125,7 +125,7 @@ class JobCheckpoints:
         )
         self._orders = SnapshotOrders()
         self.successor: JobGraph | None = None
-        """The plan under which another master goes on from it, once it is complete."""
+        """The plan under which another master resumes from it, once it is complete."""
         self._regions: Mapping[PipelineId, Region] = {}
         self._store = StoreThread(home.store, settings.timeout.total_seconds())
         self._is_hurried = False
@@ -136,7 +136,7 @@ class JobCheckpoints:
             for each in guarantees
             if each.commits and each.guarantee is DeliveryGuarantee.EXACTLY_ONCE
         )
-        """The sinks that show records twice if the job goes back behind what is committed."""
+        """The sinks that show records twice if the job goes back before what is committed."""
         for damaged in home.damaged:
             refusal = self._go_back_past(damaged.checkpoint_id, damaged.path, damaged.error)
             if refusal is not None:
@@ -157,11 +157,11 @@ class JobCheckpoints:
 
         Raises:
             StorageError: the directory cannot be used.
-            CorruptCheckpoint, UnsupportedFormat, StateNotClaimed: nor what it shall go on from.
+            CorruptCheckpoint, UnsupportedFormat, StateNotClaimed: nor what it should resume from.
         """
         checkpointing = settings.checkpointing
         if settings.pipeline.runtime_mode is RuntimeExecutionMode.BATCH:
-            # A batch job has one result, at its end: it begins anew when it fails.
+            # A batch job has one result, at its end: it starts fresh when it fails.
             checkpointing = replace(checkpointing, interval=None)
         if predecessor is None:
             home = open_home(graph.name, checkpointing)
@@ -412,7 +412,7 @@ class JobCheckpoints:
                     self._store.carry_out(instruction)
                 case NotifyAborted(number, reason):
                     _log.info(
-                        "Checkpoint %d of job %s was given up: %s", number, self.job_id, reason
+                        "Checkpoint %d of job %s was aborted: %s", number, self.job_id, reason
                     )
                     self.history.failed(number, self._clock.time(), reason)
                     self._orders.not_taken(number, reason)

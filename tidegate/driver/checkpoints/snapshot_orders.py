@@ -20,7 +20,7 @@ class SnapshotOrder:
     cancels: bool = False
     """Whether the job is cancelled once it is there."""
     successor: JobGraph | None = None
-    """The plan under which the job goes on from it, if it does not end there."""
+    """The plan under which the job resumes from it, if it does not end there."""
     begun: Future[CheckpointId] = field(default_factory=Future, compare=False)
     """The number that it got; never done if it is refused before."""
     answer: Future[str] = field(default_factory=Future, compare=False)

@@ -65,7 +65,7 @@ class Aggregating(Operator):
 
     def on_watermark(self, watermark: Watermark) -> None:
         if watermark.is_final:
-            self._emit_last()  # before the watermark, behind which every record is late
+            self._emit_last()  # before the watermark, after which every record is late
         self.aggregation.on_watermark(watermark)
 
     def on_watermark_status(self, status: WatermarkStatus) -> None:

@@ -120,7 +120,7 @@ def running_least(segments: Segments, ranks: Numbers) -> Places:
     `ranks` are integers from 0.
     """
     ordered = segments.ordered(ranks)
-    # Shifted down by more than any rank from segment to segment: the least starts anew in each.
+    # Shifted down by more than any rank from segment to segment: the least starts over in each.
     step = int(ordered.max(initial=0)) + 1
     shift = segments.spread(np.arange(len(segments.places), dtype=np.int64) * step)
     least = np.minimum.accumulate(ordered - shift)

@@ -23,7 +23,7 @@ class _Pending(NamedTuple):
 class Commits:
     """The committables of one subtask, which are operator state until they are committed.
 
-    Every subtask is told those of all others when it is restored: what else it finds prepared
+    Every subtask receives those of all others when it is restored: what else it finds prepared
     outside was left by a lost attempt.
     """
 

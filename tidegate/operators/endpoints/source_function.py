@@ -87,7 +87,7 @@ class FunctionSource(Source):
 class SourceFunctionSource(FunctionSource):
     """One reader that runs the function.
 
-    There is nothing to seek: where the function is no CheckpointedFunction a restart runs it anew.
+    There is nothing to seek: where the function is no CheckpointedFunction a restart runs it again.
     """
 
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
@@ -108,7 +108,7 @@ class SourceFunctionSource(FunctionSource):
     def replay(self) -> Replay:
         if isinstance(self.function, CheckpointedFunction):
             return Replay(True, "goes back to the state of its function")
-        return Replay(False, "runs its function anew, without state: wrap it in durable()")
+        return Replay(False, "runs its function again, without state: wrap it in durable()")
 
     def max_readers(self) -> int | None:
         return 1
@@ -289,7 +289,7 @@ class SourceFunctionReader(FunctionReader):
         with self._mailing.lock.held_by_snapshot():
             is_over = self._ended.is_set()
             if self._failure is not None:
-                # What it was about to change is half changed: no state to go on from.
+                # What it was about to change is half changed: no state to resume from.
                 raise self._user_code.failure(self._failure)
             with self._user_code.guard():
                 self._function.snapshot_state(FunctionSnapshotContext(barrier))

@@ -30,7 +30,7 @@ _STATE = "_transactions"
 
 
 class TwoPhaseCommitSinkFunction(Function):
-    """Gives every record to a transaction that is committed with the checkpoint behind it.
+    """Gives every record to a transaction that is committed with the next checkpoint.
 
     Transactions are values that can be pickled, such as an id: another process must be able to
     commit them. `commit` may be called again after a failure, so twice must equal once.
@@ -86,7 +86,7 @@ class TwoPhaseCommitSinkFunction(Function):
         self.warning_ratio = warning_ratio
 
     def ignore_failures_after_transaction_timeout(self) -> None:
-        """A commit that fails after the timeout is given up: records are lost, the job goes on."""
+        """Give up a commit that fails after the timeout: records are lost, the job continues."""
         self.ignores_failures_after_timeout = True
 
 

@@ -168,7 +168,7 @@ class EventTime:
         return min(due, default=None)
 
     def fire(self, now: float) -> None:
-        """Emit the periodic watermark, and leave out splits that have been silent for too long."""
+        """Emit the periodic watermark, and skip splits that have been silent for too long."""
         if self._interval > 0 and self._next_emission <= now:
             self._emit_periodically(now)
         timeout = self._idle_timeout

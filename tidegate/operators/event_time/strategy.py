@@ -56,7 +56,7 @@ class WatermarkGenerator(ABC):
 
     @abstractmethod
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
-        """Called for every record; what is emitted here comes right behind the record."""
+        """Called for every record; what is emitted here comes right after the record."""
 
     @abstractmethod
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
@@ -137,7 +137,7 @@ class WatermarkStrategy:
         return replace(self, assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: DurationLike) -> WatermarkStrategy:
-        """Leave out what brings no record for so long, until it brings one again."""
+        """Skip what brings no record for so long, until it brings one again."""
         timeout = as_timedelta(idle_timeout)
         if timeout <= timedelta(0):
             raise ConfigError("idle_timeout", idle_timeout, "give a duration above zero")

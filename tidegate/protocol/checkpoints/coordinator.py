@@ -190,7 +190,7 @@ class CheckpointCoordinator:
         return is_any_running and not self._is_stopping()
 
     def _is_stopping(self) -> bool:
-        """Whether the job waits for the savepoint that it ends with: nothing is behind it."""
+        """Whether the job waits for the savepoint that it ends with: nothing follows it."""
         return any(each.barrier.kind is BarrierKind.STOP for each in self._pending.values())
 
     def _is_ending(self, region: Region) -> bool:
@@ -294,7 +294,7 @@ class CheckpointCoordinator:
         self._schedule.ended(now)
         self._tolerance.succeeded(number)
         barrier = published.barrier
-        # The job may go back behind a savepoint: what sinks have prepared waits for a checkpoint.
+        # The job may go back before a savepoint: what sinks have prepared waits for a checkpoint.
         is_savepoint = barrier.kind is BarrierKind.SAVEPOINT
         instructions: list[Instruction] = [] if is_savepoint else [NotifyComplete(checkpoint)]
         for region in regions.values():

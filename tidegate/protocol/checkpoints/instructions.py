@@ -93,7 +93,7 @@ class FailJob:
 
 @dataclass(frozen=True, slots=True)
 class StopJob:
-    """No restart can help: another driver goes on with the job, or the storage hangs."""
+    """No restart can help: another driver takes over the job, or the storage hangs."""
 
     cause: TidegateError
 

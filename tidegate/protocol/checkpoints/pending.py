@@ -50,7 +50,7 @@ class AckResult(Enum):
 
 
 class AbortReason(Enum):
-    """Why a checkpoint was given up: its text, and whether it counts as a failed checkpoint."""
+    """Why a checkpoint was aborted: its text, and whether it counts as a failed checkpoint."""
 
     DECLINED = ("a subtask could not take its snapshot", True)
     EXPIRED = ("it was not complete within its timeout", True)
@@ -75,7 +75,7 @@ class PendingCheckpoint:
         """Whether its barrier was handed to the pipelines: from then on subtasks may obey it."""
         self.deadline = deadline
         self.awaits_next = barrier.request.awaits_next
-        """Whether a checkpoint behind it has to complete before it is published."""
+        """Whether a later checkpoint has to complete before it is published."""
         self.state = PendingState.COLLECTING
         self.abort_reason: AbortReason | None = None
         self._acknowledged: dict[SubtaskId, CheckpointAcknowledged] = {}

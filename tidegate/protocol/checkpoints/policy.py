@@ -51,7 +51,7 @@ class CheckpointSchedule:
         return withdrawn
 
     def ended(self, now: float) -> None:
-        """A checkpoint completed or was given up: the minimum pause begins."""
+        """A checkpoint completed or was aborted: the minimum pause begins."""
         self._earliest = max(self._earliest, now + self._min_pause)
 
     def pause_periodic(self) -> None:

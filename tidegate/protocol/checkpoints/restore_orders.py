@@ -1,4 +1,4 @@
-"""What the slots and the enumerators of a pipeline are told to go on from. Pure."""
+"""What the slots and the enumerators of a pipeline resume from. Pure."""
 
 from __future__ import annotations
 

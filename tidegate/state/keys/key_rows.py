@@ -110,7 +110,7 @@ class ObjectKeys:
         return _FrozenObjectKeys(self._keys, self._order)
 
     def only(self, places: Places) -> tuple[ObjectKeys, Places]:
-        """The keys of some places numbered anew, and the new place of each."""
+        """The keys of some places renumbered, and the new place of each."""
         keys = self._keys
         return ObjectKeys([keys[place] for place in places.tolist()]), np.arange(len(places))
 

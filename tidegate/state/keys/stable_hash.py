@@ -139,7 +139,7 @@ def _hash_of_less_usual(key: Any) -> int:
         case UUID():
             return int(xxhash.xxh3_64_intdigest(key.bytes, seed=_UUID_SEED))
         case Enum():
-            # The module is left out: the user's main module has another name in the slots.
+            # The module is omitted: the user's main module has another name in the slots.
             name = f"{type(key).__qualname__}.{key.name}".encode()
             return int(xxhash.xxh3_64_intdigest(name, seed=_ENUM_SEED))
     return _hash_of_parts(key)

@@ -86,7 +86,7 @@ class WordIndex:
         return np.compress(chosen, rows)
 
     def _add(self, words: Words, cells: Places) -> bool:
-        """Give new keys their places at these cells; True where all cells were dealt anew."""
+        """Give new keys their places at these cells; True where all cells were redistributed."""
         self._cells[cells] = np.arange(self._size, self._size + len(words), dtype=np.int32)
         self._append(words)
         if self._size * _CELLS_PER_KEY <= len(self._cells):

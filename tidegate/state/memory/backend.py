@@ -116,7 +116,7 @@ class HashMapBackend(TableBackend):
             self._forget_empty_places()
 
     def _sweep(self, table: StateTable, lifetime: Lifetime, places: int) -> None:
-        """Remove what has expired from some places; the next call goes on where this one stops."""
+        """Remove expired values from some places; the next call continues from there."""
         now = lifetime.now()
         sweep = self._swept.setdefault(table.metadata.name, _Sweep())
         if sweep.next_place >= len(table.values):
@@ -160,7 +160,7 @@ class _Sweep:
 
     next_place: int = 0
     next_start: int = 0
-    """When, in milliseconds since the epoch, it may begin anew."""
+    """When, in milliseconds since the epoch, the next sweep may start."""
 
 
 class FrozenTable:

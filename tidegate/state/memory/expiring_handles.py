@@ -19,7 +19,7 @@ from tidegate.state.ttl import StateTtlConfig, StateVisibility, UpdateType
 from tidegate.types.privacy import ATOMIC
 
 Timed = tuple[Any, int]
-"""A value and the milliseconds since the epoch at which its life began anew."""
+"""A value and the milliseconds since the epoch at which its life started over."""
 
 
 class Lifetime:

@@ -29,7 +29,7 @@ class Unwritten(ABC):
 
     @abstractmethod
     def undo(self) -> None:
-        """Writing failed: all of it is to be written anew some time."""
+        """Writing failed: all of it has to be written again."""
 
 
 class FrozenDatabase(FrozenState):

@@ -309,7 +309,7 @@ class SnapshotWriter:
 
     def _stop_if_canceled(self) -> None:
         if self._is_canceled():
-            raise SnapshotWriteAborted("the checkpoint was given up while its state was written")
+            raise SnapshotWriteAborted("the checkpoint was aborted while its state was written")
 
 
 class _OpenFile:
@@ -323,7 +323,7 @@ class _OpenFile:
         self._writer = context.__enter__()
 
     def write(self, data: bytes) -> None:
-        # Arrow ends a Parquet file even when its writer is given up.
+        # Arrow ends a Parquet file even when its writer is abandoned.
         if not self._is_closed:
             self._writer.write(data)
             self.size += len(data)

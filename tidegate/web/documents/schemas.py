@@ -146,7 +146,7 @@ JOB = object_of(
                     "Records that sources read again until they are where they had been.", INTEGER
                 ),
                 "restore": described(
-                    "What the job went on from last; null where it began with nothing.",
+                    "What the job resumed from last; null if it started fresh.",
                     or_null(_RESTORE),
                 ),
                 **fields(INTEGER, "steps", "step-duration", "restarts"),

@@ -310,6 +310,6 @@ def test_the_log_tells_the_way_of_a_checkpoint_and_of_a_recovery(start, watch, c
         rf"Restoring job {id} from Checkpoint {restored} @ \d+ for {id} located at {path}\.",
         r"source 'numbers' \(1/1\) seeks to TapSplit\(stream=0, position=30\)",
         r"pipeline 0 failed, restart 1 of at most 2 in 0.0 s:\nslot 0 was lost",
-        r"Checkpoint \d+ of job \w+ was given up: .*",
+        r"Checkpoint \d+ of job \w+ was aborted: .*",
     ):
         assert re.search(line, caplog.text), line

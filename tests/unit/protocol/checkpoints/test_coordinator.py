@@ -240,7 +240,7 @@ def test_a_request_is_answered_without_waiting_for_the_interval():
 
 
 def begun_savepoint(subject, now=10.0):
-    """A savepoint that waits for the checkpoint behind it, and that checkpoint, both triggered."""
+    """A savepoint that waits for the next checkpoint, and that checkpoint, both triggered."""
     request = SnapshotRequest(BarrierKind.SAVEPOINT, TARGET, name="user", awaits_next=True)
     assert subject.request(request)
     (savepoint, checkpoint), _ = subject.look(now, 1000 + now, RUNNING)
