@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate.core.config import GROUPS, WITHOUT_EFFECT
+from tidegate.core.config import GROUPS, REASONS
 from tidegate.core.options import Option, options_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
@@ -57,14 +57,14 @@ def _line(option: Option) -> str:
 
 
 def _without_effect() -> str:
-    lines = [f"| `{key}` | {reason} |" for key, reason in WITHOUT_EFFECT.items()]
+    lines = [f"| `{key}` | {reason} |" for key, reason in REASONS.items()]
     return "\n".join(
         [
             "## Settings of Flink without effect here",
             "",
             (
-                "They are accepted, so that programs need no change, and a word in the log says "
-                "why nothing follows from them."
+                "Every key that Flink documents is accepted, so that programs and configuration "
+                "files need no change. For a key without effect, one line in the log says why:"
             ),
             "",
             "| key, or beginning of keys | why |\n|---|---|",

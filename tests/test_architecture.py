@@ -29,7 +29,7 @@ TIERS = (
     ("__main__",),
     ("cli",),
     ("verify", "savepoint"),
-    ("datastream", "common", "errors"),
+    ("datastream", "common", "errors", "metrics"),
     ("web",),
     ("driver",),
     ("slot",),
@@ -64,7 +64,7 @@ ROOMS = {
         ("closing", "progress"),
         ("pipeline_driver", "slots"),
         ("checkpoints", "catching_up", "poison_counts", "split_enumerator", "upgrade_plan"),
-        ("chronicle", "cluster"),
+        ("chronicle", "cluster", "function_logs"),
     ),
     "operators": (
         ("joins",),
@@ -74,7 +74,8 @@ ROOMS = {
         ("unkeyed", "user_code"),
         ("checkpointed", "functions"),
         ("runtime_context",),
-        ("base", "function_contexts", "metrics", "output_tag"),
+        ("base", "function_contexts", "output_tag"),
+        ("accumulators", "metrics"),
     ),
     "protocol": (
         ("checkpoints", "pacing", "slot_machine", "watermark_groups"),
@@ -96,7 +97,7 @@ ROOMS = {
         ("pump_lines", "slot_host"),
         ("pipeline_host",),
         ("subtask",),
-        ("outbox", "restored_state", "snapshotter"),
+        ("function_logs", "outbox", "restored_state", "snapshotter"),
     ),
     "state": (
         ("snapshot",),
@@ -123,7 +124,7 @@ WRAPPERS = {("connectors/source.py", "tidegate.connectors.durable.source.Durable
 MOST_FILES = 20
 PYFLINKS_MODULES = {"tidegate/common", "tidegate/datastream"}
 """Folders whose files are where PyFlink has them, however many that are."""
-PUBLIC = ("common", "datastream", "errors", "savepoint", "testing")
+PUBLIC = ("common", "datastream", "errors", "metrics", "savepoint", "testing")
 """The rooms that programs import from, and the package itself."""
 INTERNAL = ("tidegate.datastream.execution",)
 MAY_IMPORT_PYSPARK = (

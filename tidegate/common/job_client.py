@@ -59,10 +59,11 @@ class JobClient:
         """Wait for the job to finish, at most so many seconds; raises what it failed with."""
         self._job.result(timeout)
         runtime = timedelta(seconds=time.monotonic() - self._started)
-        return JobExecutionResult(self.get_job_id(), runtime)
+        return JobExecutionResult(self.get_job_id(), runtime, self._job.accumulators())
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        return CompletableFuture.completed({})
+        """What functions have added up until now, by name, over all subtasks."""
+        return CompletableFuture.completed(self._job.accumulators())
 
     def trigger_checkpoint(self) -> CompletableFuture[str]:
         """Take a checkpoint now; its path."""

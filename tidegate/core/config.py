@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from typing import Any, get_type_hints
 
 from tidegate.core.checkpoint_settings import CheckpointSettings
@@ -25,20 +28,6 @@ from tidegate.core.setting_groups import (
 )
 
 _log = logging.getLogger(__name__)
-
-WITHOUT_EFFECT: dict[str, str] = {
-    "execution.buffer-timeout": "records travel in steps, see tidegate.step.target-duration",
-    "jobmanager.memory.": "the driver's memory is set by tidegate.spark.driver-memory",
-    "pipeline.classpaths": "no Java code runs in slots",
-    "pipeline.jars": "no Java code runs in slots",
-    "python.client.executable": "slots run the driver's Python",
-    "python.executable": "slots run the driver's Python",
-    "python.execution-mode": "functions always run in the slot's own Python process",
-    "python.fn-execution.": "there is no Java process beside the Python one",
-    "taskmanager.memory.": "a slot's memory is that of its Python process",
-    "taskmanager.numberoftaskslots": "Spark decides how many tasks run at once",
-}
-"""Keys of Flink, or beginnings of keys, that are accepted for its programs' sake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +100,76 @@ def find_option(key: str, value: object = None) -> Option | None:
     lowered = key.strip().lower()
     if lowered in _SPELLINGS:
         return _SPELLINGS[lowered]
-    for prefix, reason in WITHOUT_EFFECT.items():
-        if lowered.startswith(prefix):
-            _log.warning("%s has no effect in Tidegate: %s", key, reason)
-            return None
+    if (reason := why_without_effect(lowered)) is not None:
+        _log.warning("%s has no effect in Tidegate: %s", key, reason)
+        return None
     near = difflib.get_close_matches(lowered, _SPELLINGS, n=1, cutoff=0.5)
     advice = f"did you mean {near[0]}?" if near else "docs/configuration.md lists all there are"
     raise ConfigError(key, value, f"there is no such setting; {advice}")
+
+
+# --- settings of Flink without a meaning here -----------------------------------------------------
+
+_PLACEHOLDER = re.compile(r"<[^>]+>")
+REASONS: dict[str, str] = {
+    "execution.buffer-timeout": "records travel in steps, see tidegate.step.target-duration",
+    "execution.batch.": "a batch job runs as a stream that ends",
+    "execution.checkpointing.": "checkpoints here have no such choice",
+    "high-availability": "start the driver again by tidegate run --supervise",
+    "jobmanager.memory.": "the driver's memory is set by tidegate.spark.driver-memory",
+    "jobmanager.": "the JobManager is the driver process",
+    "kubernetes.": "Spark's master decides where processes run",
+    "metrics.": "metrics are served at /metrics for Prometheus",
+    "pekko.": "driver and slots have a protocol of their own",
+    "pipeline.classpaths": "no Java code runs in slots",
+    "pipeline.jars": "no Java code runs in slots",
+    "python.client.executable": "slots run the driver's Python",
+    "python.executable": "slots run the driver's Python",
+    "python.execution-mode": "functions always run in the slot's own Python process",
+    "python.fn-execution.": "there is no Java process beside the Python one",
+    "rest.": "the REST API is set by tidegate.rest.*",
+    "security.": "Spark's own settings secure its cluster",
+    "sql-client.": "there is no SQL here: use Spark's",
+    "state.backend.rocksdb.": "rocksdict does not offer this option",
+    "table.": "there is no Table API here: use Spark SQL",
+    "taskmanager.memory.": "a slot's memory is that of its Python process",
+    "taskmanager.numberoftaskslots": "Spark decides how many tasks run at once",
+    "taskmanager.": "slots are tasks of Spark",
+    "web.": "the REST API is set by tidegate.rest.*",
+    "yarn.": "Spark's master decides where processes run",
+}
+"""Why keys with this beginning have no effect; the longest beginning counts."""
+_ANY_REASON = "Tidegate has nothing that it could set"
+
+
+@cache
+def flink_keys() -> frozenset[str]:
+    """All of them, in lower case; parts in angle brackets stand for names that users choose."""
+    text = files("tidegate.core").joinpath("flink_keys.txt").read_text(encoding="utf-8")
+    return frozenset(text.lower().split())
+
+
+def why_without_effect(key: str) -> str | None:
+    """Why a key, in lower case, has no effect if it is one of Flink; None for other keys."""
+    is_known = (
+        key in flink_keys()
+        or key.startswith(_WHOLE_GROUPS)
+        or any(pattern.fullmatch(key) for pattern in _patterns())
+    )
+    if not is_known:
+        return None
+    prefixes = [prefix for prefix in REASONS if key.startswith(prefix)]
+    return REASONS[max(prefixes, key=len)] if prefixes else _ANY_REASON
+
+
+_WHOLE_GROUPS = ("python.fn-execution.", "taskmanager.memory.", "jobmanager.memory.")
+"""Their keys differ between versions of Flink."""
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], ...]:
+    return tuple(
+        re.compile(".+".join(map(re.escape, _PLACEHOLDER.split(key))))
+        for key in flink_keys()
+        if "<" in key
+    )

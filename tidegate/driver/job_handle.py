@@ -138,6 +138,10 @@ class JobHandle:
     def progress(self) -> Progress:
         return self._master.progress()
 
+    def accumulators(self) -> dict[str, Any]:
+        """What functions have added up, over all subtasks."""
+        return self._master.accumulators()
+
     def vertices(self) -> tuple[VertexProgress, ...]:
         return self._master.vertices()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Any, assert_never
 
 from tidegate.core.clock import Clock
 from tidegate.core.config import Settings
@@ -40,6 +40,7 @@ from tidegate.driver.checkpoints.store_thread import (
 from tidegate.driver.chronicle import Chronicle
 from tidegate.driver.closing import Closing
 from tidegate.driver.cluster import Cluster, ClusterEvent, FromSlot, LineEnded, SlotJobEnded
+from tidegate.driver.function_logs import log_again
 from tidegate.driver.pipeline_driver import (
     EnumerationFailed,
     PipelineDriver,
@@ -52,6 +53,7 @@ from tidegate.driver.poison_counts import PoisonCounts, warn_of_too_few_restarts
 from tidegate.driver.progress import (
     Progress,
     VertexProgress,
+    merged_accumulators,
     progress_of,
     vertex_progress,
 )
@@ -79,10 +81,12 @@ from tidegate.protocol.messages import (
     ConsoleLines,
     Deployed,
     DeployFailed,
+    FunctionLog,
     Register,
     SlotHeartbeat,
     StateRead,
     Undeployed,
+    UserCounts,
     Wake,
 )
 from tidegate.protocol.region import Region, RegionFails, RegionState, RunStep
@@ -259,6 +263,10 @@ class JobMaster:
         seconds = max(0.0, restart.at - self._clock.monotonic())
         return replace(progress, restart=f"{restart} in {seconds:.0f} s")
 
+    def accumulators(self) -> dict[str, Any]:
+        """What functions have added up, over all subtasks; may be read by any thread."""
+        return merged_accumulators(self._drivers.values())
+
     def vertices(self) -> tuple[VertexProgress, ...]:
         """In the order of the graph; may be read by any thread."""
         return vertex_progress(self._drivers.values())
@@ -386,6 +394,10 @@ class JobMaster:
                     self._outputs.console(line)
             case Collected():
                 self._outputs.collect(message)
+            case FunctionLog():
+                log_again(message)
+            case UserCounts(pipeline):
+                self._drivers[pipeline].counted(slot, message)
             case SlotHeartbeat(number):
                 self._slots.beat(incarnation, number)
             case _:

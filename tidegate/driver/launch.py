@@ -28,6 +28,7 @@ from tidegate.driver.checkpoints.home import CheckpointHome
 from tidegate.driver.checkpoints.lifecycle import JobCheckpoints
 from tidegate.driver.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
 from tidegate.driver.collectors import Collectors
+from tidegate.driver.function_logs import level_for_slots
 from tidegate.driver.job_handle import JobHandle, Replan
 from tidegate.driver.job_master import JobMaster
 from tidegate.driver.live_line import Console
@@ -192,6 +193,7 @@ class SparkCluster:
             directory=str(self._directory) if self._is_local else None,
             heartbeat_seconds=self._engine.heartbeat_interval.total_seconds(),
             closing_seconds=self._engine.cancellation_timeout.total_seconds(),
+            log_level=level_for_slots(),
         )
         thread = SlotThread(
             f"tidegate-slot-{slot}",

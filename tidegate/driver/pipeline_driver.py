@@ -34,6 +34,7 @@ from tidegate.protocol.messages import (
     SnapshotSettings,
     StepOutcome,
     StepRequest,
+    UserCounts,
 )
 from tidegate.protocol.pacing import NextStep, SliceSize, room_of
 from tidegate.protocol.packet import FailureMark, SlotOutOfReach
@@ -113,6 +114,8 @@ class PipelineDriver:
         self.deploy_at = 0.0
         """Not before is it deployed again, by the monotonic clock."""
         self.reports: dict[SlotIndex, SlotReport] = {}
+        self.counts: dict[SlotIndex, UserCounts] = {}
+        """What functions have counted in this attempt."""
         self.step_seconds: float | None = None
         self.restored_from: CheckpointId | None = None
         """The checkpoint that the present attempt resumes from."""
@@ -144,6 +147,7 @@ class PipelineDriver:
             self.restoring = Restoring(self.restored_from, sizes)
         self._position.restarted(self.restored_from, self.records_in)
         self.reports.clear()
+        self.counts.clear()
         self._close_assigner()
         self._assigner = SplitAssigner(self.pipeline, enumerators, self._job)
         attempt = self.region.deploy()
@@ -161,6 +165,11 @@ class PipelineDriver:
         self._slice = self._fresh_slice()
         self._request = None
         self.next_step.deployed()
+
+    def counted(self, slot: SlotIndex, counts: UserCounts) -> None:
+        """A slot says what its functions have counted so far."""
+        if self.region.is_current(counts.attempt):
+            self.counts[slot] = counts
 
     def state_read(self, slot: SlotIndex, attempt: Attempt, size: int) -> None:
         """A slot that opens its subtasks has read so much more."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import pickle
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from tidegate.checkpoint.statistics import CheckpointRecord
+from tidegate.core.errors import UserError
 from tidegate.core.ids import Attempt, SlotIndex
 from tidegate.driver.checkpoints.restoring import RestoreProgress, together
 from tidegate.driver.pipeline_driver import PipelineDriver
 from tidegate.graph.job_graph import Vertex
+from tidegate.operators.accumulators import FunctionAccumulator
 from tidegate.protocol.region import RegionState
 
 
@@ -89,6 +93,8 @@ class SubtaskProgress:
     """How far event time has come, in milliseconds since the epoch; None: there is none yet."""
     idle_channels: int = 0
     """Channels that hold no watermark back."""
+    user_metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What functions have counted, by operator and name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +134,29 @@ def vertex_progress(drivers: Iterable[PipelineDriver]) -> tuple[VertexProgress, 
     return tuple(sorted(found, key=lambda each: each.vertex.id))
 
 
+def merged_accumulators(drivers: Iterable[PipelineDriver]) -> dict[str, Any]:
+    """What functions have added up, over all subtasks."""
+    merged: dict[str, FunctionAccumulator] = {}
+    for driver in drivers:
+        for counts in list(driver.counts.values()):
+            for name, pickled in counts.accumulators:
+                found: FunctionAccumulator = pickle.loads(pickled)
+                if name not in merged:
+                    merged[name] = found
+                elif type(merged[name]) is type(found):
+                    merged[name].merge(found)
+                else:
+                    kinds = f"{type(merged[name]).__name__} and {type(found).__name__}"
+                    raise UserError(f"accumulator {name!r} is both {kinds}: use two names")
+    return {name: accumulator.get_local_value() for name, accumulator in merged.items()}
+
+
 def _subtask_progress(driver: PipelineDriver, vertex: Vertex, slot: SlotIndex) -> SubtaskProgress:
     report = driver.reports.get(slot)
     if report is None:
         return SubtaskProgress()
     source = report.sources.get(vertex.id)
+    counts = driver.counts.get(slot)
     return SubtaskProgress(
         records_in=report.records_in.get(vertex.id, 0),
         records_out=report.records_out.get(vertex.id, 0),
@@ -140,4 +164,5 @@ def _subtask_progress(driver: PipelineDriver, vertex: Vertex, slot: SlotIndex) -
         is_finished=vertex.id in report.finished,
         watermark=report.watermarks.get(vertex.id),
         idle_channels=report.idle_channels.get(vertex.id, 0),
+        user_metrics={} if counts is None else counts.metrics.get(vertex.id, {}),
     )

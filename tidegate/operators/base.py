@@ -13,6 +13,8 @@ from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
 from tidegate.core.permit import Permit
 from tidegate.core.poison import PoisonOrders
+from tidegate.operators.accumulators import FunctionAccumulator
+from tidegate.operators.metrics import MetricGroup
 from tidegate.state.backend import KeyedStateImage
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.operator_state import OperatorStateStore
@@ -74,6 +76,10 @@ class OperatorContext:
     the job's last checkpoint. None: checkpoints end with the driver."""
     origin_directory: str | None = None
     """The same of another job, or its copy in a savepoint, if this one is restored from there."""
+    metrics: MetricGroup = field(default_factory=MetricGroup)
+    """Of the operator's function."""
+    accumulators: dict[str, FunctionAccumulator] = field(default_factory=dict)
+    """Of the operator's function, by name."""
     poison: PoisonOrders | None = None
     """Which records to skip; None: nobody watches for poison records."""
     permit: Permit = Permit()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 from tidegate.core.clock import Clock, SystemClock
@@ -113,7 +114,8 @@ class MetricGroup:
                         yield f"{name}.min", metric.min
                         yield f"{name}.max", metric.max
                 case _:
-                    yield name, metric()
+                    with suppress(Exception):  # a gauge that cannot tell has no value
+                        yield name, float(metric())
         for name, group in self._groups.items():
             yield from ((f"{name}.{inner}", value) for inner, value in group.readings())
 

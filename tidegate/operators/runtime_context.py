@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, TypeVar
 
 from tidegate.core.errors import GraphError
+from tidegate.operators.accumulators import (
+    DoubleCounter,
+    FunctionAccumulator,
+    Histogram,
+    IntCounter,
+    LongCounter,
+)
 from tidegate.operators.base import OperatorContext
 from tidegate.operators.metrics import MetricGroup
 from tidegate.state.descriptors import (
@@ -23,6 +30,8 @@ from tidegate.state.handles import (
     ReducingState,
     ValueState,
 )
+
+_Kind = TypeVar("_Kind", bound=FunctionAccumulator)
 
 
 class KeyedStateStore(ABC):
@@ -56,7 +65,6 @@ class RuntimeContext(KeyedStateStore):
     ) -> None:
         self._context = context
         self._keyed_state = keyed_state
-        self._metrics = MetricGroup(context.clock)
 
     def get_task_name(self) -> str:
         return self._context.name
@@ -84,7 +92,34 @@ class RuntimeContext(KeyedStateStore):
         return self._context.settings.get(key, default_value)
 
     def get_metrics_group(self) -> MetricGroup:
-        return self._metrics
+        return self._context.metrics
+
+    def add_accumulator(self, name: str, accumulator: FunctionAccumulator) -> None:
+        """Add a value up over all subtasks; `JobClient.get_accumulators` returns the result."""
+        if name in self._context.accumulators:
+            raise ValueError(f"the function has an accumulator {name!r} already")
+        self._context.accumulators[name] = accumulator
+
+    def get_accumulator(self, name: str) -> FunctionAccumulator | None:
+        return self._context.accumulators.get(name)
+
+    def get_int_counter(self, name: str) -> IntCounter:
+        return self._accumulator(name, IntCounter)
+
+    def get_long_counter(self, name: str) -> LongCounter:
+        return self._accumulator(name, LongCounter)
+
+    def get_double_counter(self, name: str) -> DoubleCounter:
+        return self._accumulator(name, DoubleCounter)
+
+    def get_histogram(self, name: str) -> Histogram:
+        return self._accumulator(name, Histogram)
+
+    def _accumulator(self, name: str, kind: type[_Kind]) -> _Kind:
+        found = self._context.accumulators.setdefault(name, kind())
+        if not isinstance(found, kind):
+            raise ValueError(f"accumulator {name!r} is a {type(found).__name__} already")
+        return found
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         return self._keyed(state_descriptor).get_state(state_descriptor)

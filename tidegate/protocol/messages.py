@@ -94,6 +94,30 @@ class ConsoleLines:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionLog:
+    """Something that was logged in a slot."""
+
+    logger: str
+    level: int
+    task: str
+    """The subtask, like "Map (1/2)", or the thread."""
+    text: str
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class UserCounts:
+    """What the functions of a pipeline in one slot have counted since they were deployed."""
+
+    pipeline: PipelineId
+    attempt: Attempt
+    metrics: dict[VertexId, dict[str, dict[str, float]]]
+    """By vertex, operator and name."""
+    accumulators: tuple[tuple[str, bytes], ...] = ()
+    """By name, pickled; a name appears once for every operator that has it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Collected:
     """Records for a collector in the driver, encoded like on a channel."""
 
@@ -153,6 +177,8 @@ SlotMessage = (
     | Undeployed
     | Wake
     | ConsoleLines
+    | FunctionLog
+    | UserCounts
     | Collected
     | SlotHeartbeat
     | CheckpointAcknowledged

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +32,7 @@ from tidegate.exchange.codec import decode
 from tidegate.exchange.spill import SpillStore, loaded
 from tidegate.graph.job_graph import ChainedOperator, Edge, JobGraph, Vertex
 from tidegate.operators.base import OperatorContext, OperatorSnapshot
+from tidegate.operators.metrics import MetricGroup
 from tidegate.operators.poison import DEAD_LETTERS
 from tidegate.protocol.input_gate import REQUESTS, InputGate
 from tidegate.protocol.messages import (
@@ -41,10 +44,12 @@ from tidegate.protocol.messages import (
     StateRead,
     StepRequest,
     SubtaskFailure,
+    UserCounts,
 )
 from tidegate.protocol.pacing import StepCaller
 from tidegate.protocol.packet import Channel, FailureMark, Packet
 from tidegate.protocol.restore import SubtaskRestore
+from tidegate.slot.function_logs import thread_named
 from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into
 from tidegate.slot.restored_state import RestoredState
 from tidegate.slot.snapshotter import Snapshotter
@@ -56,6 +61,10 @@ from tidegate.storage.locations import below
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import NO_WATERMARK, StreamElement
 from tidegate.transport.shipping import JobPackage
+
+_log = logging.getLogger("tidegate.job")
+_COUNTING_SECONDS = 1.0
+"""How often the driver learns what functions have counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,9 @@ class PipelineHost:
         poison: PoisonOrders | None = None,
     ) -> None:
         self.attempt = attempt
+        self._pipeline = pipeline
+        self._counted_at = 0.0
+        self._has_uncounted = False
         self._poison = poison
         self._slot = slot
         self._clock = services.clock
@@ -158,6 +170,7 @@ class PipelineHost:
                 job_name=graph.name,
                 job_id=package.job_id,
                 is_checkpointed=self._snapshots.is_regular,
+                metrics=MetricGroup(services.clock),
                 settings=package.settings,
                 clock=services.clock,
                 console=services.console,
@@ -225,7 +238,9 @@ class PipelineHost:
                 # Sinks commit and abort what they find: perhaps what the other driver prepares.
                 self._check_owned()
                 self._permit.require()
-                self._subtasks[vertex.id].open(snapshots)
+                subtask = self._subtasks[vertex.id]
+                with thread_named(subtask.name):
+                    subtask.open(snapshots)
                 self._in_flight[vertex.id] = self._in_flight_to(vertex)
         except Exception as error:
             self.close()
@@ -297,24 +312,58 @@ class PipelineHost:
             if vertex.level != level:
                 continue
             subtask = self._subtasks[vertex.id]
-            subtask.announce()
-            for channel, overtaken in self._in_flight.pop(vertex.id, ()):
-                subtask.feed(channel, overtaken)
-            if subtask.source is not None and request is not None:
-                self._sources[vertex.id] = subtask.run_slice(
-                    request.slice_records,
-                    request.slice_bytes,
-                    request.barriers,
-                    request.assignments.get((vertex.id, SubtaskIndex(self._slot))),
-                    request.group_watermarks,
-                )
-            for channel, elements in self._inputs_of(vertex.id, arrived.get(vertex.id, {})):
-                subtask.feed(channel, elements)
-            subtask.end_slice(now)
+            with thread_named(subtask.name):
+                self._run_subtask(subtask, request, arrived.get(vertex.id, {}), now)
         self.caller.ran()
+        self._has_uncounted = True
+        self.send_counts_when_due()
         packets = tuple(self._outbox.take_packets())
         self._busy_seconds += time.monotonic() - started
         return UnitAnswer(packets, tuple(self._marks.values()), self._report())
+
+    def _run_subtask(
+        self,
+        subtask: Subtask,
+        request: StepRequest | None,
+        arrived: Mapping[Channel, list[Packet]],
+        now: float,
+    ) -> None:
+        vertex = subtask.vertex.id
+        subtask.announce()
+        for channel, overtaken in self._in_flight.pop(vertex, ()):
+            subtask.feed(channel, overtaken)
+        if subtask.source is not None and request is not None:
+            self._sources[vertex] = subtask.run_slice(
+                request.slice_records,
+                request.slice_bytes,
+                request.barriers,
+                request.assignments.get((vertex, SubtaskIndex(self._slot))),
+                request.group_watermarks,
+            )
+        for channel, elements in self._inputs_of(vertex, arrived):
+            subtask.feed(channel, elements)
+        subtask.end_slice(now)
+
+    def send_counts_when_due(self) -> None:
+        """Send what functions have counted: about once a second, and when they rest."""
+        if self._has_uncounted and time.monotonic() - self._counted_at >= _COUNTING_SECONDS:
+            self._send_counts()
+
+    def _send_counts(self) -> None:
+        self._has_uncounted = False
+        self._counted_at = time.monotonic()
+        subtasks = self._subtasks.items()
+        metrics = {id: found for id, subtask in subtasks if (found := subtask.metrics())}
+        accumulators: list[tuple[str, bytes]] = []
+        for _, subtask in subtasks:
+            for name, accumulator in subtask.accumulators():
+                try:
+                    accumulators.append((name, pickle.dumps(accumulator, protocol=5)))
+                except Exception as error:
+                    _log.warning("accumulator %r of %s is lost: %s", name, subtask.name, error)
+        if metrics or accumulators:
+            counts = UserCounts(self._pipeline, self.attempt, metrics, tuple(accumulators))
+            self._services.send(counts)
 
     def _begin(self, step: StepNumber) -> None:
         self._step = step
@@ -371,7 +420,11 @@ class PipelineHost:
         self._snapshotter.close()
         if not self._permit.is_valid():
             return None
-        failures = [subtask.close() for subtask in self._subtasks.values()]
+        failures: list[TidegateError | None] = []
+        for subtask in self._subtasks.values():
+            with thread_named(subtask.name):
+                failures.append(subtask.close())
+        self._send_counts()
         return next((failure for failure in failures if failure is not None), None)
 
     def _inputs_of(

@@ -21,6 +21,7 @@ from tidegate.core.errors import LineClosed
 from tidegate.core.ids import Address, SlotIndex
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import Register, SlotHeartbeat, SlotMessage
+from tidegate.slot.function_logs import forward_logs
 from tidegate.slot.slot_host import SlotHost
 from tidegate.slot.step_server import StepServer
 from tidegate.transport.control import ControlLine
@@ -52,6 +53,8 @@ class SlotTask:
     """Where the slot may put its files, and who made it removes them; None to find a directory."""
     heartbeat_seconds: float
     closing_seconds: float
+    log_level: int
+    """From which level on the driver gets what is logged here."""
 
     def __call__(self, partition: Iterable[object]) -> Iterator[object]:
         """Serve until the driver says goodbye.
@@ -96,6 +99,7 @@ class _SlotProcess:
         task = self._task
         _collect_garbage_rarely()
         _give_memory_back()
+        forward_logs(self._send, task.log_level)
         self._send(Register(self._incarnation, self._listener.address, versions(), os.getpid()))
         self._listener.serve(task.secret, StepServer(self._host).serve)
         threading.Thread(target=self._listen, name="tidegate-control", daemon=True).start()

@@ -329,6 +329,7 @@ class _Hosted:
         host = self._host
         if host is None or not self._may_act(host.attempt):
             return
+        host.send_counts_when_due()
         if host.caller.calls(host.is_available):
             self._send(Wake(self._pipeline))
 

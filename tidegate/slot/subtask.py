@@ -20,6 +20,7 @@ from tidegate.core.fault_points import FaultPoint, Victim, during, passing
 from tidegate.core.ids import CheckpointId, OperatorId, SubtaskId
 from tidegate.exchange.codec import encode
 from tidegate.graph.job_graph import Vertex
+from tidegate.operators.accumulators import FunctionAccumulator
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot
 from tidegate.operators.endpoints.operators import SourceOperator
 from tidegate.operators.poison import guarded
@@ -324,6 +325,21 @@ class Subtask:
             timer for operator in self._operators if (timer := operator.next_timer()) is not None
         ]
         return min(due, default=None)
+
+    @property
+    def name(self) -> str:
+        """Like "Map -> Filter (1/2)"."""
+        context = self._contexts[0]
+        return f"{self.vertex.name} ({context.subtask + 1}/{context.parallelism})"
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """What functions have counted, by operator and name."""
+        found = {context.name: dict(context.metrics.readings()) for context in self._contexts}
+        return {operator: readings for operator, readings in found.items() if readings}
+
+    def accumulators(self) -> list[tuple[str, FunctionAccumulator]]:
+        """What functions have added up, by name."""
+        return [pair for context in self._contexts for pair in context.accumulators.items()]
 
     def room(self) -> int | None:
         """How many records the next step should bring; None: as many as there are."""

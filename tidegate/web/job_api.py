@@ -113,6 +113,22 @@ class JobApi:
         progress = self._vertex(request, self._job(request))
         return Document(job_documents.watermarks(progress))
 
+    @endpoint(
+        "/jobs/{jobid}/vertices/{vertexid}/metrics",
+        schemas.METRICS,
+        query={"get": {"type": "string"}},
+    )
+    async def vertex_metrics(self, request: Request) -> Response:
+        """The names of a vertex' metrics, or with `get` the values of some of them."""
+        progress = self._vertex(request, self._job(request))
+        wanted = request.query_params.get("get")
+        return Document(job_documents.vertex_metrics(progress, wanted))
+
+    @endpoint("/jobs/{jobid}/accumulators", schemas.ACCUMULATORS)
+    async def accumulators(self, request: Request) -> Response:
+        """What functions have added up, over all subtasks."""
+        return Document(job_documents.accumulators(self._job(request)))
+
     @endpoint("/jobs/{jobid}/checkpoints", schemas.CHECKPOINTS)
     async def checkpoints(self, request: Request) -> Response:
         """Counts, summary, the latest and the history of checkpoints."""

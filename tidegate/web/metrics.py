@@ -6,6 +6,7 @@ here begins with `tidegate_`.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -24,6 +25,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _JOB = ("job_id", "job_name")
 _TASK = (*_JOB, "task_id", "task_name", "subtask_index")
 _NANOSECONDS = 1e9
+_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_:]")
 Value = Callable[[JobHandle], float | None]
 
 
@@ -45,6 +47,7 @@ class _Jobs(Collector):
         )
         yield from self._of_jobs()
         yield from self._of_subtasks()
+        yield from self._of_functions()
 
     def _of_jobs(self) -> Iterator[GaugeMetricFamily]:
         for name, text, value in _OF_JOB:
@@ -90,6 +93,28 @@ class _Jobs(Collector):
                     aligned.add_metric(names, _NANOSECONDS * done.alignment)
                     delayed.add_metric(names, _NANOSECONDS * done.start_delay)
         yield from (read, sent, waiting, aligned, delayed, time_, lag, idle)
+
+    def _of_functions(self) -> Iterator[GaugeMetricFamily]:
+        """What functions count, under Flink's names for it."""
+        families: dict[str, GaugeMetricFamily] = {}
+        for job in self._jobs:
+            for progress in job.vertices():
+                vertex = progress.vertex
+                for index, subtask in enumerate(progress.subtasks):
+                    for operator, readings in subtask.user_metrics.items():
+                        names = [*_names(job), vertex_id(vertex), vertex.name, str(index), operator]
+                        for metric, value in readings.items():
+                            name = _NOT_IN_A_NAME.sub("_", metric)
+                            family = families.setdefault(
+                                name,
+                                GaugeMetricFamily(
+                                    f"flink_taskmanager_job_task_operator_{name}",
+                                    f"{metric} of a function.",
+                                    labels=[*_TASK, "operator_name"],
+                                ),
+                            )
+                            family.add_metric(names, value)
+        yield from families.values()
 
 
 _OF_SUBTASK = {

@@ -3,7 +3,14 @@ from datetime import timedelta
 
 import pytest
 
-from tidegate.core.config import GROUPS, OPTIONS, WITHOUT_EFFECT, Settings, find_option
+from tidegate.core.config import (
+    GROUPS,
+    OPTIONS,
+    Settings,
+    find_option,
+    flink_keys,
+    why_without_effect,
+)
 from tidegate.core.errors import ConfigError
 from tidegate.core.modes import (
     CheckpointingMode,
@@ -139,6 +146,28 @@ def test_settings_of_flink_without_meaning_here_are_accepted_with_a_word(caplog)
     assert Settings.of({"pipeline.jars": "file:///a.jar"}) == Settings()
 
 
+def test_every_documented_key_of_flink_is_accepted_with_a_reason_or_a_meaning():
+    assert len(flink_keys()) > 950
+    for key in flink_keys():
+        filled = key.replace("<", "").replace(">", "")
+        option = find_option(filled)
+        assert option is not None or why_without_effect(filled)
+
+
+def test_one_line_of_the_log_says_that_a_setting_has_no_effect(caplog):
+    Settings.of({"yarn.application.name": "mine"})
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "yarn.application.name has no effect in Tidegate: "
+        "Spark's master decides where processes run"
+    )
+
+
+def test_a_key_that_nobody_knows_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"did you mean parallelism\.default"):
+        Settings.of({"paralelism.default": 3})
+
+
 def test_sparks_own_settings_pass_through_as_text():
     assert Settings.of({"spark.executor.cores": 2}).spark_conf == {"spark.executor.cores": "2"}
 
@@ -176,4 +205,3 @@ def test_no_key_is_known_twice_and_each_has_a_description():
     ]
     assert len(keys) == len(set(keys))
     assert all(option.description.endswith(".") for option in OPTIONS.values())
-    assert not any(key.startswith(tuple(WITHOUT_EFFECT)) for key in keys)

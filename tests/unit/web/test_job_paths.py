@@ -52,6 +52,19 @@ def test_a_vertex_tells_its_subtasks(served):
     assert served.of_job(f"/vertices/{vertex['id']}/watermarks").document == []
 
 
+def test_a_vertex_tells_its_metrics_by_name(served):
+    served.let(59)
+    wait_until(lambda: served.job.progress().records_out == 59)
+    path = f"/vertices/{served.of_job().document['vertices'][0]['id']}/metrics"
+    assert {"id": "0.numRecordsOut"} in served.of_job(path).document
+    found = served.of_job(f"{path}?get=0.numRecordsOut,1.numRecordsOut,unknown").document
+    assert sum(float(each["value"]) for each in found) == 59
+
+
+def test_a_job_without_accumulators_says_so(served):
+    assert served.of_job("/accumulators").document["user-task-accumulators"] == []
+
+
 def test_the_plan_is_also_there_by_itself(served):
     assert served.of_job("/plan").document["plan"] == served.of_job().document["plan"]
 
@@ -152,7 +165,7 @@ def test_the_document_describes_every_path(served):
     document = served.ask("/openapi.json").document
     assert document["openapi"] == "3.1.0"
     assert set(document["paths"]["/jobs/{jobid}"]) == {"get", "patch"}
-    assert len(document["paths"]) == 23
+    assert len(document["paths"]) == 25
 
 
 @pytest.mark.parametrize(

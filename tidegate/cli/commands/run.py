@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -71,6 +72,15 @@ def run(
             help="What Ctrl-C and SIGTERM do: cancel the job, or stop it with a savepoint."
         ),
     ] = None,
+    conf_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--conf-dir",
+            file_okay=False,
+            exists=True,
+            help="Where config.yaml or flink-conf.yaml is. The program's settings win over it.",
+        ),
+    ] = None,
     set_: SettingOptions = None,
 ) -> None:
     """Run a program to its end; options here win over what the program sets.
@@ -80,6 +90,11 @@ def run(
 
     Example: tidegate run -p 4 -D execution.checkpointing.interval=10s job.py --input words.txt
     """
+    if conf_dir is not None:
+        from tidegate.datastream.execution.config_file import CONF_DIR_VARIABLES
+
+        # In the environment, so that a detached or supervised driver finds it, too.
+        os.environ[CONF_DIR_VARIABLES[0]] = str(conf_dir.resolve())
     chosen: dict[str, object] = {
         _PATH: from_,
         "execution.state-recovery.claim-mode": "CLAIM" if claim else None,

@@ -11,6 +11,7 @@ from tidegate.common.restart_strategy import RestartStrategies, RestartStrategyC
 from tidegate.core.durations import DurationLike
 from tidegate.core.modes import CheckpointingMode, RuntimeExecutionMode, StateBackendType
 from tidegate.datastream.checkpoint_config import CheckpointConfig
+from tidegate.datastream.execution.config_file import file_settings
 from tidegate.datastream.execution.executor import JobExecutor
 from tidegate.datastream.execution.hosting import hosting
 from tidegate.datastream.execution.job_configuration import JobConfiguration
@@ -30,7 +31,8 @@ class EnvironmentSettings:
     def __init__(self, executor: JobExecutor) -> None:
         self._executor = hosting().executor or executor
         hosted = hosting()
-        self._configuration = JobConfiguration(hosted.defaults, hosted.settings)
+        defaults = {**file_settings(), **hosted.defaults}
+        self._configuration = JobConfiguration(defaults, hosted.settings)
         self._restart_strategy = RestartStrategies.fall_back_restart()
         self._buffer_timeout = 100
         self._dead_letters: SinkLike | None = None

@@ -23,7 +23,7 @@ from tidegate.operators.poison import DeadLetters
 from tidegate.operators.user_code import FunctionOperator
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Barrier, Watermark
+from tidegate.stream.elements import Barrier, Watermark, WatermarkStatus
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.typeinfo import Types
 
@@ -125,6 +125,12 @@ class AsyncWaitOperator(FunctionOperator):
         else:
             super().on_watermark(watermark)
 
+    def on_watermark_status(self, status: WatermarkStatus) -> None:
+        if len(self._held):
+            self._held.add(status)
+        else:
+            super().on_watermark_status(status)
+
     def next_timer(self) -> float | None:
         return _NOW if self._held.is_ready() else None
 
@@ -143,10 +149,13 @@ class AsyncWaitOperator(FunctionOperator):
                 continue
             self._emit(records, stamps)
             records, stamps = [], []
-            if isinstance(element, Watermark):
-                self.output.emit_watermark(element)
-            else:
-                self._fail(element)
+            match element:
+                case Watermark():
+                    self.output.emit_watermark(element)
+                case WatermarkStatus():
+                    self.output.emit_watermark_status(element)
+                case Request():
+                    self._fail(element)
         self._emit(records, stamps)
         if held:
             taken = held - len(self._held)
@@ -186,6 +195,7 @@ class AsyncWaitOperator(FunctionOperator):
             if isinstance(held, Request)
             else StoredWatermark(held.timestamp, parallelism)
             for held in self._held.in_flight()
+            if not isinstance(held, WatermarkStatus)
         )
         return snapshot
 

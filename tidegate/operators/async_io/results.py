@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.core.errors import TidegateError
-from tidegate.stream.elements import Watermark
+from tidegate.stream.elements import Watermark, WatermarkStatus
 
 
 @dataclass(eq=False, slots=True)
@@ -28,11 +28,13 @@ class Request:
     segment: _BetweenWatermarks | None = None
 
 
-Held = Request | Watermark
+Mark = Watermark | WatermarkStatus
+"""What results must not pass."""
+Held = Request | Mark
 
 
 class HeldResults(ABC):
-    """All requests of a subtask whose results are not emitted, and the watermarks among them."""
+    """All requests of a subtask whose results are not emitted, and the marks among them."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -80,7 +82,7 @@ class ResultsInOrder(HeldResults):
         if not self._queue:
             return False
         first = self._queue[0]
-        return isinstance(first, Watermark) or first.is_done
+        return not isinstance(first, Request) or first.is_done
 
     def take(self) -> Iterator[Held]:
         while self.is_ready():
@@ -98,7 +100,7 @@ class _BetweenWatermarks:
 
     requests: dict[Request, None] = field(default_factory=dict)
     done: deque[Request] = field(default_factory=deque)
-    watermark: Watermark | None = None
+    mark: Mark | None = None
     """The one behind it; None: more requests may follow."""
 
 
@@ -116,8 +118,8 @@ class ResultsAsTheyCome(HeldResults):
 
     def add(self, element: Held) -> None:
         last = self._segments[-1]
-        if isinstance(element, Watermark):
-            last.watermark = element
+        if not isinstance(element, Request):
+            last.mark = element
             self._segments.append(_BetweenWatermarks())
         else:
             element.segment = last
@@ -130,7 +132,7 @@ class ResultsAsTheyCome(HeldResults):
     def is_ready(self) -> bool:
         self._sort()
         first = self._segments[0]
-        return bool(first.done) or (first.watermark is not None and not first.requests)
+        return bool(first.done) or (first.mark is not None and not first.requests)
 
     def take(self) -> Iterator[Held]:
         while self.is_ready():
@@ -140,16 +142,16 @@ class ResultsAsTheyCome(HeldResults):
                 del first.requests[request]
                 self._requests -= 1
                 yield request
-            if first.watermark is not None and not first.requests:
+            if first.mark is not None and not first.requests:
                 self._segments.popleft()
-                yield first.watermark
+                yield first.mark
 
     def in_flight(self) -> list[Held]:
         held: list[Held] = []
         for segment in self._segments:
             held.extend(segment.requests)
-            if segment.watermark is not None:
-                held.append(segment.watermark)
+            if segment.mark is not None:
+                held.append(segment.mark)
         return held
 
     def _sort(self) -> None:

@@ -206,6 +206,37 @@ def watermarks(progress: VertexProgress) -> list[dict[str, str]]:
     ]
 
 
+def vertex_metrics(progress: VertexProgress, wanted: str | None) -> list[dict[str, str]]:
+    """Their names, or with names, separated by commas, those with their values."""
+    values: dict[str, float] = {}
+    for index, subtask in enumerate(progress.subtasks):
+        values[f"{index}.numRecordsIn"] = subtask.records_in
+        values[f"{index}.numRecordsOut"] = subtask.records_out
+        if subtask.pending is not None:
+            values[f"{index}.pendingRecords"] = subtask.pending
+        if subtask.watermark is not None:
+            values[f"{index}.currentInputWatermark"] = subtask.watermark
+        for operator, readings in subtask.user_metrics.items():
+            for name, value in readings.items():
+                values[f"{index}.{operator}.{name}"] = value
+    if wanted is None:
+        return [{"id": name} for name in values]
+    asked = [name for name in wanted.split(",") if name in values]
+    return [{"id": name, "value": f"{values[name]:.15g}"} for name in asked]
+
+
+def accumulators(job: JobHandle) -> dict[str, Any]:
+    found = job.accumulators()
+    return {
+        "job-accumulators": [],
+        "user-task-accumulators": [
+            {"name": name, "type": type(value).__name__, "value": str(value)}
+            for name, value in found.items()
+        ],
+        "serialized-user-task-accumulators": {},
+    }
+
+
 def plan(job: JobHandle) -> dict[str, Any]:
     graph = job.graph
     return {

@@ -187,6 +187,14 @@ VERTEX = object_of(
         ),
     }
 )
+METRICS = array_of(object_of({"id": TEXT, "value": TEXT}, optional=("value",)))
+ACCUMULATORS = object_of(
+    {
+        "job-accumulators": array_of(mapping_of({})),
+        "user-task-accumulators": array_of(object_of(fields(TEXT, "name", "type", "value"))),
+        "serialized-user-task-accumulators": mapping_of({}),
+    }
+)
 EXCEPTIONS = object_of(
     {
         "root-exception": or_null(TEXT),

@@ -19,7 +19,7 @@ from tidegate.operators.async_io.retries import (
 )
 from tidegate.operators.poison import DEAD_LETTERS
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import Watermark
+from tidegate.stream.elements import Watermark, WatermarkStatus
 from tidegate.testing.harness import OperatorHarness
 
 sent = []
@@ -116,6 +116,16 @@ def test_a_watermark_waits_for_the_results_before_it():
         gates[1] = True
         assert drained(harness) == [10, 20]
         assert harness.watermarks == [Watermark(5), Watermark(7)]
+
+
+def test_a_stream_becomes_idle_after_its_last_result():
+    with OperatorHarness(operator(Gated(), order="unordered")) as harness:
+        harness.process([1])
+        harness.operator.on_watermark_status(WatermarkStatus.IDLE)
+        assert harness.statuses == []
+        gates[1] = True
+        assert drained(harness) == [10]
+        assert harness.statuses == [WatermarkStatus.IDLE]
 
 
 def test_results_have_the_timestamp_of_their_record():
