@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord
@@ -180,20 +180,24 @@ def _restore_operator(
         parts=parts,
         source_splits=splits,
         owned=tuple([file for handle in found for file in handle.owned][subtask::parallelism]),
-        time=_time_of(record, subtask, feeding),
+        time=_time_of(record, vertex.parallelism, subtask, feeding),
     )
 
 
-def _time_of(record: OperatorRecord, subtask: SubtaskIndex, feeding: Feeding) -> TimeHandle:
-    """Its own time; with other senders, or another parallelism, the lowest one of all subtasks.
+def _time_of(
+    record: OperatorRecord, parallelism: int, subtask: SubtaskIndex, feeding: Feeding
+) -> TimeHandle:
+    """Its own time, with that of its channels if these are the same.
 
-    Those behind a hash exchange have the same one: every sender sends its watermarks to all, and
-    aligned barriers stand at the same place between them.
+    With another parallelism, the lowest one of all subtasks. Those behind a hash exchange have the
+    same one: every sender sends its watermarks to all, and aligned barriers stand at the same place
+    between them.
     """
     nothing = TimeHandle()
-    if feeding is Feeding.SAME:
-        own = record.subtasks.get(subtask)
-        return own.time or nothing if own is not None else nothing
+    if record.parallelism == parallelism:
+        handle = record.subtasks.get(subtask)
+        own = handle.time or nothing if handle is not None else nothing
+        return own if feeding is Feeding.SAME else replace(own, channels=())
     found = [handle.time or nothing for handle in record.subtasks.values()] or [nothing]
     inputs: dict[int, list[int]] = {}
     for each in found:
