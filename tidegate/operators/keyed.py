@@ -308,6 +308,7 @@ class KeyedProcessOperator(KeyedOperator):
         function = self._functions[input_index]
         rest = iter(records)
         if stamps is None:
+            context.current = None
             turns = zip(places, keys, rest, strict=True)
             calls = (
                 function(record, context) for backend.place, backend.current_key, record in turns

@@ -217,6 +217,7 @@ class UserCode:
         """Like `flat_map_until_failure`, with a context that knows the record's timestamp."""
         rest = iter(records)
         if timestamps is None:
+            context.current = None
             calls = (function(record, context) for record in rest)
         else:
             timed = zip(rest, timestamps.tolist(), strict=False)

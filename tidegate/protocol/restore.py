@@ -198,7 +198,11 @@ def _time_of(
         handle = record.subtasks.get(subtask)
         own = handle.time or nothing if handle is not None else nothing
         return own if feeding is Feeding.SAME else replace(own, channels=())
-    found = [handle.time or nothing for handle in record.subtasks.values()] or [nothing]
+    found = [
+        handle.time or nothing
+        for index, handle in record.subtasks.items()
+        if index not in record.finished
+    ] or [nothing]
     inputs: dict[int, list[int]] = {}
     for each in found:
         for index, watermark in each.inputs:

@@ -44,6 +44,10 @@ class WatermarkValve:
         """The last one emitted."""
         self.is_idle = False
 
+    @property
+    def idle_channels(self) -> int:
+        return sum(time.is_idle for time in self._channels.values())
+
     def times(self) -> list[ChannelTime]:
         """What is known of each channel."""
         return [
@@ -142,17 +146,26 @@ class SubtaskTime:
     @property
     def idle_channels(self) -> int:
         """How many channels hold nothing back."""
-        return sum(time.is_idle for valve in self._valves.values() for time in valve.times())
+        return sum(valve.idle_channels for valve in self._valves.values())
 
     def handle(self) -> TimeHandle | None:
-        """What a checkpoint holds of it; None: no watermark has come yet."""
+        """What a checkpoint holds of it; None: no watermark has come yet, or the last one has.
+
+        The final watermark is not kept: a changed program may feed again what had ended.
+        """
+        if self.watermark >= FINAL_WATERMARK:
+            return None
         channels = [time for valve in self._valves.values() for time in valve.times()]
         has_news = any(time.watermark != NO_WATERMARK or time.is_idle for time in channels)
         if not has_news and self.watermark == NO_WATERMARK:
             return None
         return TimeHandle(
             received=self.watermark,
-            inputs=tuple((index, valve.watermark) for index, valve in self._valves.items()),
+            inputs=tuple(
+                (index, valve.watermark)
+                for index, valve in self._valves.items()
+                if valve.watermark < FINAL_WATERMARK
+            ),
             channels=tuple(channels),
         )
 

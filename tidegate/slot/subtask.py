@@ -502,6 +502,8 @@ class Subtask:
 
 
 def _time(emitted: int, received: TimeHandle | None) -> TimeHandle | None:
+    if emitted >= FINAL_WATERMARK:
+        emitted = NO_WATERMARK  # a changed program may feed again what had ended
     if emitted == NO_WATERMARK and received is None:
         return None
     return replace(received or TimeHandle(), emitted=emitted)

@@ -236,6 +236,13 @@ def test_process_sees_the_clock_and_the_watermark():
     assert harness.output == [(1500, -(2**63), None), (1500, 99, None)]
 
 
+def test_a_record_without_a_timestamp_has_not_that_of_the_record_before():
+    with OperatorHarness(ProcessOperator(TimeOfDay())) as harness:
+        harness.process(["x"], timestamps=[7])
+        harness.process(["x"])
+    assert [timestamp for _, _, timestamp in harness.output] == [7, None]
+
+
 class TimerWithoutKey(ProcessFunction):
     def process_element(self, value, ctx):
         ctx.timer_service().register_processing_time_timer(1)

@@ -269,7 +269,10 @@ def test_a_watermark_behind_a_barrier_waits_with_the_records(gate):
     gate.feed(B, Watermark(5), 0.0)
     gate.feed(A, barrier(1), 0.0)
     assert gate.feed(A, Watermark(4), 0.0) == []
-    assert gate.feed(B, barrier(1), 0.0) == [snapshot(1), AdvanceWatermark(Watermark(4))]
+    taken, advanced = gate.feed(B, barrier(1), 0.0)
+    assert advanced == AdvanceWatermark(Watermark(4))
+    assert taken.time.received == 1
+    assert {(c.source, c.watermark) for c in taken.time.channels} == {(0, 1), (1, 5)}
 
 
 def test_what_is_logged_stays_as_it_came_while_it_is_processed(gate):

@@ -427,6 +427,7 @@ def invoke_for_each(
 ) -> None:
     """Give every record to a sink function; the one it fails on is named."""
     stamps = batch.timestamps
+    context.current = None
     record, position = None, 0
     try:
         for position, record in enumerate(batch.records):
