@@ -8,7 +8,7 @@ Steps as Spark jobs: a step task asks for a unit, gets its answer, and asks for 
 Steps over an endless Spark job: the driver asks for a step, pumps carry cargo between the slots,
 and the slots report when their last level is through.
 
-    driver ▶ ATTEND(attendance) · STEP(unit)*          slot ▶ READY · REPORT*
+    driver ▶ ATTEND(attendance) · STEP(unit)*          slot ▶ READY{1,2} · REPORT* · BROKEN
     pump   ▶ PUMP(epoch, pipeline, level) · CARGO*     slot ▶ CARGO(target, cargo)* · END
 """
 
@@ -37,6 +37,7 @@ class Frame(IntEnum):
     ATTEND = 10
     READY = 11
     STEP = 12
+    BROKEN = 13
 
 
 class UnitRefused(Exception):

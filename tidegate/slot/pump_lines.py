@@ -82,11 +82,11 @@ class _LinesOfJob:
         self._driver = driver
         self._run_unit = run_unit
         self._pumps: dict[Level, Connection] = {}
+        self._has_ended = False
         self._lock = threading.Lock()
 
     def serve_driver(self) -> None:
-        if not self._is_pumped:
-            self._driver.send(Frame.READY)
+        self._driver.send(Frame.READY)  # for pumps; when these are here, it is ready for steps
         while True:
             kind, payload = self._driver.receive()
             if kind != Frame.STEP:
@@ -100,8 +100,12 @@ class _LinesOfJob:
 
     def serve_pump(self, connection: Connection, level: Level) -> None:
         with self._lock:
-            self._pumps[level] = connection
-            is_complete = len(self._pumps) == self._levels
+            is_second = self._pumps.setdefault(level, connection) is not connection
+            is_complete = not is_second and len(self._pumps) == self._levels
+        if is_second:
+            # Spark has repeated the task: what the first one carried may be lost.
+            self._break()
+            return
         if is_complete:
             self._driver.send(Frame.READY)
         arrivals = Arrivals(self._slots)
@@ -115,15 +119,23 @@ class _LinesOfJob:
                     key = UnitKey(found.attempt, found.step, level)
                     self._run(key, found.packets, found.marks, None)
         finally:
+            self._break()
             _end(connection)
 
     def end(self) -> None:
         """Let the job run dry: what its first pumps do not get, the others wait for in vain."""
         self._driver.close()
         with self._lock:
+            self._has_ended = True
             first = self._pumps.get(Level(0))
         if first is not None:
             _end(first)
+
+    def _break(self) -> None:
+        """A pump has left: unless that was wanted, the driver needs another job."""
+        if not self._has_ended:
+            with suppress(LineClosed):
+                self._driver.send(Frame.BROKEN)
 
     @property
     def _is_pumped(self) -> bool:

@@ -27,6 +27,7 @@ class EndlessJob:
         width = len(self.lines)
         for line in self.lines:
             line.send(Frame.ATTEND, pickle.dumps(Attendance(0, epoch, width, self.levels)))
+        self.is_attended = self.are_ready()
         self.pumps = {}
         self.ends = {}
         for level in range(self.levels):
@@ -38,6 +39,9 @@ class EndlessJob:
             threading.Thread(target=self.carry, args=place, daemon=True).start()
 
     def is_ready(self):
+        return self.is_attended and self.are_ready()
+
+    def are_ready(self):
         return [line.receive()[0] for line in self.lines] == [Frame.READY] * len(self.lines)
 
     def carry(self, level, slot):
@@ -117,8 +121,8 @@ def is_closed(line):
 
 def test_a_job_of_a_lower_epoch_is_let_in_no_more(slots):
     assert EndlessJob(slots, epoch=2).is_ready()
-    late = EndlessJob(slots, epoch=1)
-    assert all(is_closed(line) for line in late.lines)
+    with pytest.raises(LineClosed):
+        EndlessJob(slots, epoch=1)
 
 
 def test_a_pump_of_a_job_that_nobody_announced_is_let_in_by_no_slot(slots):
@@ -141,6 +145,23 @@ def test_pumps_run_dry_when_the_driver_leaves(slots):
     for line in job.lines:
         line.close()
     assert all(job.ends[0, slot].wait(60) for slot in range(2))
+
+
+def test_the_driver_hears_of_a_pump_that_leaves(slots):
+    job = EndlessJob(slots)
+    assert job.is_ready()
+    job.pumps[1, 0].close()
+    assert job.lines[0].receive()[0] == Frame.BROKEN
+
+
+def test_a_task_that_spark_repeats_breaks_its_job(slots):
+    """What the first one carried when it ended may be lost, so the second one is of no use."""
+    job = EndlessJob(slots)
+    assert job.is_ready()
+    again = dial(slots.addresses[1], SECRET)
+    again.send(Frame.PUMP, struct.pack(">QII", job.epoch, 0, 1))
+    assert job.lines[1].receive()[0] == Frame.BROKEN
+    assert is_closed(again)
 
 
 def test_a_slot_that_refuses_a_unit_marks_the_step_in_all_slots(slots):

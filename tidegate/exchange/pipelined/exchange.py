@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import logging
 import pickle
+import queue
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from pyspark import InheritableThread
 
-from tidegate.core.errors import LineClosed, NotAuthorized, ProtocolViolation
+from tidegate.core.errors import LineClosed, NotAuthorized
 from tidegate.core.ids import Address, JobId, Level, PipelineId, SlotIndex
 from tidegate.exchange.contract import StepAnswer, StepBroken, StepCanceled
 from tidegate.exchange.pipelined.requirements import is_pumped
@@ -115,6 +117,8 @@ class _EndlessJob:
         self._attendance = attendance
         self._addresses = addresses
         self._lines: list[Connection] = []
+        self._received: queue.SimpleQueue[tuple[int, int | None, bytearray]] = queue.SimpleQueue()
+        """By slot: kind and payload of a frame, or None for the end of its line."""
         self._is_at_rest = False
         self._broken: StepBroken | None = None
         self._lock = threading.Lock()
@@ -138,17 +142,20 @@ class _EndlessJob:
         if unreachable:
             self.give_up(StepBroken("a slot cannot be reached"))
             return unreachable
-        if self._is_pumped:
-            self._thread = InheritableThread(
-                target=self._run_pumps, args=(secret,), name=self._group, daemon=True
-            )
-            self._thread.start()
+        for slot, line in enumerate(self._lines):
+            threading.Thread(target=self._receive, args=(slot, line), daemon=True).start()
         late = StepBroken(f"its pumps were not up in {_START_SECONDS:.0f} s")
         limit = threading.Timer(_START_SECONDS, self.give_up, (late,))
         limit.daemon = True
         limit.start()
         try:
-            unreachable = list(self._await(Frame.READY))
+            unreachable = self._await(Frame.READY)
+            if self._is_pumped and not unreachable:
+                self._thread = InheritableThread(
+                    target=self._run_pumps, args=(secret,), name=self._group, daemon=True
+                )
+                self._thread.start()
+                unreachable = self._await(Frame.READY)
         finally:
             limit.cancel()
         self._is_at_rest = not unreachable
@@ -157,11 +164,9 @@ class _EndlessJob:
     def run(self, order: bytes) -> Sequence[StepOutcome]:
         """Run a step; a job that has not brought it to its end carries no other."""
         self._is_at_rest = False
-        for line in self._lines:
-            try:
+        with suppress(LineClosed):  # what is received tells which one, and why
+            for line in self._lines:
                 line.send(Frame.STEP, order)
-            except LineClosed:
-                break  # receiving tells which one it is
         outcomes = list(self._await(Frame.REPORT))
         self._is_at_rest = len(outcomes) == len(self._lines)
         return outcomes
@@ -191,30 +196,35 @@ class _EndlessJob:
                     self._context.cancelJobGroup(self._group)
 
     def _await(self, frame: Frame) -> list[StepOutcome]:
-        """One such frame of every slot; or, if slots have gone, who they are.
+        """One such frame of every slot; or, if one has gone, which.
 
         Raises:
             StepBroken: the job broke.
         """
-        outcomes: list[StepOutcome] = []
-        gone: list[StepOutcome] = []
-        for slot, line in enumerate(self._lines):
-            try:
-                kind, payload = line.receive()
-            except LineClosed as failure:
-                if line.is_other_end_gone:
-                    gone.append(SlotOutOfReach(SlotIndex(slot), str(failure)))
-                    self.give_up(StepBroken(f"slot {slot} has gone"))
+        payloads: dict[int, bytearray] = {}
+        while len(payloads) < len(self._lines):
+            slot, kind, payload = self._received.get()
+            if kind == frame:
+                payloads[slot] = payload
                 continue
-            if kind != frame:
-                raise ProtocolViolation(f"a slot sent a frame of kind {kind} to the driver")
-            if frame is Frame.REPORT:
-                outcomes.append(pickle.loads(payload))
-        if gone:
-            return gone
-        if self._broken is not None:
+            is_gone = kind is None and self._lines[slot].is_other_end_gone
+            reason = "has gone" if is_gone else "lost a pump"
+            self.give_up(StepBroken(f"slot {slot} {reason}"))
+            if is_gone:
+                return [SlotOutOfReach(SlotIndex(slot), "its line ended")]
+            assert self._broken is not None
             raise self._broken
-        return outcomes
+        if frame is not Frame.REPORT:
+            return []
+        return [pickle.loads(payloads[slot]) for slot in range(len(self._lines))]
+
+    def _receive(self, slot: int, line: Connection) -> None:
+        """Pass on what a slot sends, and at last that it sends no more."""
+        try:
+            while True:
+                self._received.put((slot, *line.receive()))
+        except LineClosed:
+            self._received.put((slot, None, bytearray()))
 
     def _run_pumps(self, secret: bytes) -> None:
         reason = "its pumps ended"
