@@ -8,6 +8,7 @@ from tidegate.state.backend import PayloadForm, StateMetadata
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.pointers import (
     ChannelHandle,
+    ChannelTime,
     ChunkHandle,
     FileScope,
     FileSegment,
@@ -18,6 +19,7 @@ from tidegate.state.pointers import (
     RowGroupHandle,
     StoredFile,
     TableHandle,
+    TimeHandle,
 )
 from tidegate.stream.elements import BarrierKind
 
@@ -71,6 +73,18 @@ KEYED = st.builds(
         max_size=2,
     ).map(tuple),
 )
+WATERMARKS = st.integers(-(2**63), 2**63 - 1)
+TIMES = st.builds(
+    TimeHandle,
+    emitted=WATERMARKS,
+    received=WATERMARKS,
+    inputs=st.lists(st.tuples(st.integers(0, 1), WATERMARKS), max_size=2).map(tuple),
+    channels=st.lists(
+        st.builds(ChannelTime, st.integers(0, 9), st.integers(0, 9), WATERMARKS, st.booleans()),
+        max_size=2,
+    ).map(tuple),
+    generator=st.none() | BLOBS,
+)
 HANDLES = st.builds(
     OperatorHandle,
     operator_id=st.text(max_size=8).map(OperatorId),
@@ -80,6 +94,7 @@ HANDLES = st.builds(
     in_flight=st.lists(
         st.builds(ChannelHandle, st.integers(0, 9), st.integers(0, 9), SEGMENTS), max_size=2
     ).map(tuple),
+    time=st.none() | TIMES,
 )
 SUBTASKS = st.integers(0, 9)
 RECORDS = st.builds(

@@ -17,6 +17,7 @@ from tidegate.stream.elements import (
     EndOfInput,
     StreamElement,
     Watermark,
+    WatermarkStatus,
 )
 from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.row import Row
@@ -131,6 +132,7 @@ def channels(draw: st.DrawFn) -> tuple[ArrowFormat | None, list[StreamElement]]:
     elements = st.one_of(
         batches(typed),
         st.builds(Watermark, LONG),
+        st.sampled_from(WatermarkStatus),
         barriers(),
         st.just(EndOfInput()),
     )

@@ -156,7 +156,7 @@ class TimeHandle:
     emitted: int = NO_WATERMARK
     """The last watermark that it emitted."""
     received: int = NO_WATERMARK
-    """The last one that it got, of the head of a chain; what it emitted is no lower otherwise."""
+    """Of the head of a chain: the last one that it got."""
     inputs: tuple[tuple[int, int], ...] = ()
     """(input, its watermark), of a head."""
     channels: tuple[ChannelTime, ...] = ()
