@@ -119,14 +119,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        for home in _HOMES:
-            found = getattr(import_module(home), name, None)
-            if found is not None:
-                globals()[name] = found
-                return found
-    raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker would take every name for an export
+
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            for home in _HOMES:
+                found = getattr(import_module(home), name, None)
+                if found is not None:
+                    globals()[name] = found
+                    return found
+        raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

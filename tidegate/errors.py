@@ -8,6 +8,7 @@ must change, after an `ExternalError` its environment; an `InternalError` is a b
 from tidegate.core.errors import *
 
 __all__ = [
+    "AlreadyRunning",
     "CheckpointFailed",
     "ConfigError",
     "CorruptCheckpoint",

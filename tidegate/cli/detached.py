@@ -1,4 +1,4 @@
-"""Starts a program in a process of its own and returns when its job runs."""
+"""Starts a program in a process of its own and returns when its job has started."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import typer
 
+from tidegate.cli.exit_codes import USER_ERROR
 from tidegate.cli.jobs import connect
 from tidegate.cli.log_files import remove_old
 from tidegate.cli.program import SETTINGS_VARIABLE
@@ -23,6 +24,7 @@ from tidegate.web.registry import LAUNCH_VARIABLE, LOG_VARIABLE, JobRecord, home
 
 _LOOK_SECONDS = 0.1
 _TAIL_LINES = 30
+_FINISHED = "FINISHED"
 
 
 def run_argv(
@@ -51,10 +53,10 @@ def record_of(launch: str) -> JobRecord | None:
 
 
 def start_detached(argv: Sequence[str], name: str) -> None:
-    """Print the id of the job once it runs.
+    """Print the id of the job once it has started: its first step is complete.
 
     Raises:
-        typer.Exit: the program ended before, with its exit code.
+        typer.Exit: the program ended before, with its exit code; or the job failed and restarts.
     """
     launch = secrets.token_hex(8)
     directory = home() / "logs"
@@ -74,13 +76,16 @@ def start_detached(argv: Sequence[str], name: str) -> None:
     with watching(name, quiet=False) as show:
         while (code := process.poll()) is None:
             record = record_of(launch)
-            if record is not None and _has_begun(record, show):
-                break
+            if record is not None and _has_started(record, show):
+                typer.echo(record.job_id)
+                return
             time.sleep(_LOOK_SECONDS)
     record = record_of(launch)
-    if record is not None:
+    if record is not None and record.state == _FINISHED:
         typer.echo(record.job_id)
-    elif code is not None:
+    elif record is not None and record.failure is not None:
+        typer.echo(f"tidegate: job {record.job_id} failed: {record.failure}", err=True)
+    else:
         tail = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
         typer.echo("\n".join(tail), err=True)
         typer.echo(f"tidegate: the program ended with exit code {code}", err=True)
@@ -88,15 +93,32 @@ def start_detached(argv: Sequence[str], name: str) -> None:
         raise typer.Exit(code)
 
 
-def _has_begun(record: JobRecord, show: Show) -> bool:
-    """Whether it runs, with all its state."""
+def _has_started(record: JobRecord, show: Show) -> bool:
+    """Whether its first step is complete, with all its state.
+
+    Raises:
+        typer.Exit: it fails before that, and restarts.
+    """
     if not record.is_running:
-        return True
+        # The process of a job that failed ends as well, or a supervisor starts it again.
+        return record.state == _FINISHED
     try:
         job = connect(record).get()
+        stand = restored(job)
+        if stand is not None:
+            show(stand)
+        facts = job["tidegate"]
+        if facts["started"]:
+            return stand is None
+        if not facts["restarts"]:
+            return False
+        failure = connect(record).get("/exceptions")["root-exception"]
     except TidegateError:
         return False
-    stand = restored(job)
-    if stand is not None:
-        show(stand)
-    return stand is None and str(job["state"]) != "CREATED"
+    typer.echo(record.job_id)
+    typer.echo(
+        f"tidegate: job {record.job_id} fails at its start, and restarts until its strategy gives "
+        f"up; `tidegate cancel {record.job_id}` ends it: {failure}",
+        err=True,
+    )
+    raise typer.Exit(USER_ERROR)

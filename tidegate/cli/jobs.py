@@ -38,7 +38,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document fo
 
 
 def find_job(asked: str, among: Sequence[JobRecord]) -> JobRecord:
-    """The job that is meant by an id, a name, or the beginning of an id.
+    """The job that is meant by an id, a name, or the beginning of an id; one that runs, first.
 
     Raises:
         UnknownJob: there is none, or more than one.
@@ -49,9 +49,14 @@ def find_job(asked: str, among: Sequence[JobRecord]) -> JobRecord:
         [record for record in among if asked and record.job_id.startswith(asked.lower())],
     )
     found = next((way for way in ways if way), [])
-    if len(found) == 1:
-        return found[0]
-    candidates = tuple(f"{each.job_id} ({each.name})" for each in found or among)
+    running = [record for record in found if record.is_running]
+    for choice in (found, running):
+        if len(choice) == 1:
+            return choice[0]
+    candidates = tuple(
+        f"{each.job_id}  {(each.state or 'running').lower():<9} {each.name}"
+        for each in found or among
+    )
     raise UnknownJob(asked, candidates, is_ambiguous=bool(found))
 
 

@@ -14,6 +14,7 @@ import typer
 
 from tidegate.cli.detached import record_of
 from tidegate.cli.exit_codes import USAGE, USER_ERROR
+from tidegate.core.checkpoint_settings import LATEST
 from tidegate.core.errors import NoCheckpoint
 from tidegate.web.registry import LAUNCH_VARIABLE, JobRecord
 
@@ -22,7 +23,6 @@ _LONGEST_WAIT_SECONDS = 60.0
 _FINAL = (0, USER_ERROR, USAGE)
 """After these the program would end in the same way again."""
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-LATEST = "latest"
 
 
 def supervise(argv: Callable[[str | None], Sequence[str]], start_from: str | None) -> int:

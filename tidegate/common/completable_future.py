@@ -15,6 +15,7 @@ class CompletableFuture(Future[T]):
 
     @classmethod
     def completed(cls, value: T) -> CompletableFuture[T]:
+        """A future that has its result already."""
         future = cls()
         future.set_result(value)
         return future

@@ -28,6 +28,7 @@ class ConfigOptions:
 
     @staticmethod
     def key(key: str) -> ConfigOptions.OptionBuilder:
+        """Begin the definition of an option with this key."""
         return ConfigOptions.OptionBuilder(key)
 
     @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class Configuration:
 
     @classmethod
     def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
+        """A configuration with the values of a dictionary."""
         return cls(map)
 
     @staticmethod
@@ -42,6 +43,7 @@ class Configuration:
         return [part.strip() for part in value.split(";") if part.strip()] if value else []
 
     def set(self, key: str | ConfigOption[Any], value: Any) -> Self:
+        """Set the value of a key."""
         self._values[key.key if isinstance(key, ConfigOption) else key] = value
         return self
 
@@ -56,47 +58,61 @@ class Configuration:
         return self._values.get(key, fallback)
 
     def set_string(self, key: str, value: str) -> Self:
+        """Set a key to text."""
         return self.set(key, value)
 
     def get_string(self, key: str, default_value: str | None = None) -> str | None:
+        """The value of a key as text."""
         value = self._values.get(key)
         return default_value if value is None else _as_text(value)
 
     def set_integer(self, key: str, value: int) -> Self:
+        """Set a key to an integer."""
         return self.set(key, value)
 
     def get_integer(self, key: str, default_value: int) -> int:
+        """The value of a key as an integer."""
         return self._converted(key, default_value, int, "a whole number")
 
     def set_float(self, key: str, value: float) -> Self:
+        """Set a key to a float."""
         return self.set(key, float(value))
 
     def get_float(self, key: str, default_value: float) -> float:
+        """The value of a key as a float."""
         return self._converted(key, default_value, float, "a number")
 
     def set_boolean(self, key: str, value: bool) -> Self:
+        """Set a key to a boolean."""
         return self.set(key, value)
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
+        """The value of a key as a boolean."""
         return self._converted(key, default_value, BOOLEAN.parse, "true or false")
 
     def set_bytearray(self, key: str, value: bytearray) -> Self:
+        """Set a key to bytes."""
         return self.set(key, value)
 
     def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
+        """The value of a key as bytes."""
         return self._converted(key, default_value, bytearray, "bytes")
 
     def key_set(self) -> AbstractSet[str]:
+        """All keys that have a value."""
         return frozenset(self._values)
 
     def contains_key(self, key: str) -> bool:
+        """Whether a value is set for this key."""
         return key in self._values
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Self:
+        """Take over all values of another configuration."""
         self._values.update({f"{prefix or ''}{key}": v for key, v in other._values.items()})
         return self
 
     def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
+        """Copy all values into a dictionary."""
         target_dict.update(self.to_dict())
 
     def to_dict(self) -> dict[str, str]:

@@ -22,24 +22,30 @@ class ExecutionConfig:
         self._environment = environment
 
     def set_parallelism(self, parallelism: int) -> Self:
+        """Set the default parallelism of operators."""
         self._environment.set_parallelism(parallelism)
         return self
 
     def get_parallelism(self) -> int:
+        """The default parallelism of operators."""
         return self._environment.get_parallelism()
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Set the number of key groups, the limit for rescaling."""
         self._environment.set_max_parallelism(max_parallelism)
         return self
 
     def get_max_parallelism(self) -> int:
+        """The number of key groups."""
         return self._environment.get_max_parallelism()
 
     def set_restart_strategy(self, strategy: RestartStrategyConfiguration) -> Self:
+        """Set what happens after a failure."""
         self._environment.set_restart_strategy(strategy)
         return self
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration:
+        """What happens after a failure."""
         return self._environment.get_restart_strategy()
 
     def set_global_job_parameters(self, global_job_parameters_dict: Mapping[str, Any]) -> Self:
@@ -50,6 +56,7 @@ class ExecutionConfig:
         return self
 
     def get_global_job_parameters(self) -> dict[str, str]:
+        """The parameters that all functions of the job can read."""
         return dict(self._environment._configuration.get("pipeline.global-job-parameters"))
 
     def set_auto_watermark_interval(self, interval: DurationLike) -> Self:
@@ -64,6 +71,7 @@ class ExecutionConfig:
         )
 
     def set_task_cancellation_timeout(self, timeout: DurationLike) -> Self:
+        """Set how long user code may take to end when it is cancelled."""
         self._environment._configuration.set("task.cancellation.timeout", timeout)
         return self
 
@@ -77,8 +85,10 @@ class ExecutionConfig:
         return self
 
     def disable_object_reuse(self) -> Self:
+        """Copy records between chained functions, the default."""
         self._environment._configuration.set("pipeline.object-reuse", False)
         return self
 
     def is_object_reuse_enabled(self) -> bool:
+        """Whether chained functions share records."""
         return bool(self._environment._configuration.get("pipeline.object-reuse"))

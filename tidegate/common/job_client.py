@@ -26,9 +26,11 @@ class JobClient:
         self._result: CompletableFuture[JobExecutionResult] | None = None
 
     def get_job_id(self) -> JobID:
+        """The id of the job."""
         return JobID(str(self._job.job_id))
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
+        """The present state of the job."""
         return CompletableFuture.completed(self._job.status())
 
     def get_progress(self) -> Progress:

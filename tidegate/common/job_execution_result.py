@@ -19,6 +19,7 @@ class JobExecutionResult:
     accumulators: dict[str, Any] = field(default_factory=dict)
 
     def get_job_id(self) -> JobID:
+        """The id of the job."""
         return self.job_id
 
     def get_net_runtime(self) -> int:
@@ -26,9 +27,11 @@ class JobExecutionResult:
         return as_milliseconds(self.runtime)
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
+        """What functions have added up under this name."""
         return self.accumulators.get(accumulator_name)
 
     def get_all_accumulator_results(self) -> dict[str, Any]:
+        """What functions have added up, by name."""
         return dict(self.accumulators)
 
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ class RestartStrategyConfiguration:
     """The settings of the strategy by their key."""
 
     def get_description(self) -> str:
+        """The strategy in words."""
         return self.description
 
 
@@ -27,16 +28,19 @@ class RestartStrategies:
 
     @staticmethod
     def no_restart() -> RestartStrategyConfiguration:
+        """Let the first failure end the job."""
         return RestartStrategyConfiguration(RestartStrategyType.NONE, "Restart deactivated.")
 
     @staticmethod
     def fall_back_restart() -> RestartStrategyConfiguration:
+        """Restart as the configuration says."""
         return RestartStrategyConfiguration(None, "Cluster level default restart strategy")
 
     @staticmethod
     def fixed_delay_restart(
         restart_attempts: int, delay_between_attempts: DurationLike
     ) -> RestartStrategyConfiguration:
+        """Restart a fixed number of times, each after the same delay."""
         delay = as_timedelta(delay_between_attempts)
         return RestartStrategyConfiguration(
             RestartStrategyType.FIXED_DELAY,
@@ -52,6 +56,7 @@ class RestartStrategies:
     def failure_rate_restart(
         failure_rate: int, failure_interval: DurationLike, delay_interval: DurationLike
     ) -> RestartStrategyConfiguration:
+        """Restart until more failures occur within an interval than allowed."""
         interval, delay = as_timedelta(failure_interval), as_timedelta(delay_interval)
         return RestartStrategyConfiguration(
             RestartStrategyType.FAILURE_RATE,
@@ -72,6 +77,7 @@ class RestartStrategies:
         reset_backoff_threshold: DurationLike,
         jitter_factor: float,
     ) -> RestartStrategyConfiguration:
+        """Restart with delays that grow up to a limit."""
         prefix = "restart-strategy.exponential-delay"
         return RestartStrategyConfiguration(
             RestartStrategyType.EXPONENTIAL_DELAY,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +28,28 @@ from tidegate.types.arrow import ArrowFormat
 from tidegate.types.typeinfo import TypeInformation
 
 _UNBOUNDED = 2**63 - 1
+_COLUMNAR_TURN = 1 << 20
+"""Records of one turn, so that whole batches are consecutive."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnsSplit(RangeSplit):
+    """One of several readers that take turns: its records from `start` on, counted by itself."""
+
+    turn: int = 1
+    """How many consecutive indices are the reader's before the others have their turns."""
+    reader: int = 0
+    readers: int = 1
+
+    def index(self, record: int) -> int:
+        """The index of a record that the reader counts as its own."""
+        turns, place = divmod(record, self.turn)
+        return (turns * self.readers + self.reader) * self.turn + place
+
+
+def _interleaved(turn: int, readers: int) -> list[TurnsSplit]:
+    stop = _UNBOUNDED // (turn * readers) * turn
+    return [TurnsSplit(0, stop, 1 / readers, turn, reader, readers) for reader in range(readers)]
 
 
 class DataGeneratorSource(Source):
@@ -37,7 +61,8 @@ class DataGeneratorSource(Source):
     asked for again.
 
     `rate` is in records per second over all readers together; what the job could not take in time
-    is made up for. Without `count` the source never ends.
+    is made up for. Without `count` the source never ends, and its readers take turns: record by
+    record, or a million records at a time if it is columnar.
     """
 
     def __init__(
@@ -65,7 +90,10 @@ class DataGeneratorSource(Source):
         )
 
     def create_enumerator(self) -> SplitEnumerator:
-        count = _UNBOUNDED if self._count is None else self._count
+        count = self._count
+        if count is None:
+            turn = _COLUMNAR_TURN if self._columnar else 1
+            return KnownSplits(partial(_interleaved, turn))
         return KnownSplits(
             lambda parallelism: [
                 RangeSplit(start, stop, share=1 / parallelism)
@@ -106,25 +134,38 @@ class _RecordCursor(_GeneratorCursor):
     def between(self, start: int, stop: int) -> Batch:
         records: list[Any] = []
         try:
-            records.extend(map(self._generator, range(start, stop)))
+            records.extend(map(self._generator, self._indices(start, stop)))
         except Exception:
             if not records:
                 raise
         if not records:
-            raise RuntimeError(f"the generator raised StopIteration for index {start}")
+            index = self._indices(start, stop)[0]
+            raise RuntimeError(f"the generator raised StopIteration for index {index}")
         return Batch.of_records(records, self._format)
+
+    def _indices(self, start: int, stop: int) -> range:
+        split = self._split
+        if not isinstance(split, TurnsSplit):
+            return range(start, stop)
+        return range(split.index(start), split.index(stop), split.readers)
 
 
 class _ColumnCursor(_GeneratorCursor):
     _format: ArrowFormat
 
     def between(self, start: int, stop: int) -> Batch:
-        columns = self._generator(start, stop - start)
-        if not isinstance(columns, pa.RecordBatch) or columns.num_rows != stop - start:
+        split = self._split
+        if isinstance(split, TurnsSplit):
+            count = min(stop - start, split.turn - start % split.turn)
+            start = split.index(start)
+        else:
+            count = stop - start
+        columns = self._generator(start, count)
+        if not isinstance(columns, pa.RecordBatch) or columns.num_rows != count:
             raise TypeMismatch(
                 str(self._format.type_info),
                 columns,
-                f"the generator was asked for a RecordBatch of {stop - start} rows from {start} on",
+                f"the generator was asked for a RecordBatch of {count} rows from {start} on",
             )
         return Batch.of_columns(self._format.conform(columns), self._format)
 

@@ -84,6 +84,8 @@ class _PrintWriter(SinkWriter):
     def write(self, batch: Batch) -> None:
         prefix = self._prefix
         show = str if batch.format is None else printed
+        if batch.format is not None:
+            batch.columns  # noqa: B018 - raises for a record that is not of the declared type
         self._console("\n".join([prefix + show(record) for record in batch.records]))
 
 

@@ -39,9 +39,11 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
+        """Begin a schema."""
         return JsonRowSerializationSchema.Builder()
 
     def serialize(self, value: Any) -> bytes:
+        """The bytes of a record."""
         return _encode(self._as_object(value)).encode()
 
     def serialize_batch(self, batch: Batch) -> Sequence[bytes | str | None]:

@@ -73,6 +73,7 @@ class JsonRowDeserializationSchema(RowDeserializationSchema):
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
+        """Begin a schema."""
         return JsonRowDeserializationSchema.Builder()
 
     def deserialize_all(self, messages: Sequence[bytes]) -> pa.RecordBatch:

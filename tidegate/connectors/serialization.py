@@ -15,7 +15,8 @@ class SerializationSchema(ABC):
     """How a record becomes the bytes of a message."""
 
     @abstractmethod
-    def serialize(self, value: Any) -> bytes: ...
+    def serialize(self, value: Any) -> bytes:
+        """The bytes of a record."""
 
     def serialize_batch(self, batch: Batch) -> Sequence[bytes | str | None]:
         """The messages of many records at once; text is encoded as UTF-8."""
@@ -43,9 +44,11 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 
     @property
     def is_utf8(self) -> bool:
+        """Whether the text is encoded as UTF-8."""
         return codecs.lookup(self._charset).name == "utf-8"
 
     def serialize(self, value: Any) -> bytes:
+        """The bytes of a text."""
         return str(value).encode(self._charset)
 
     def deserialize(self, message: bytes) -> str:
@@ -59,6 +62,7 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
     """Bytes as they are."""
 
     def serialize(self, value: Any) -> bytes:
+        """The bytes of a record: itself."""
         return bytes(value)
 
     def deserialize(self, message: bytes) -> bytes:

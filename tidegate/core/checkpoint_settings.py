@@ -17,6 +17,9 @@ from tidegate.core.options import BOOLEAN, MEMORY, TEXT, choice, duration, integ
 
 _MILLISECOND = timedelta(milliseconds=1)
 
+LATEST = "latest"
+"""In place of a path: where the last run of a job with this name came to."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSettings:
@@ -146,6 +149,12 @@ class CheckpointSettings:
         None,
         "The checkpoint or savepoint to start from.",
         ("execution.savepoint.path",),
+    )
+    take_over: bool = option(
+        "tidegate.recovery.take-over",
+        BOOLEAN,
+        False,
+        "Start from `latest` even if the job still runs on this machine; the running driver fails.",
     )
     restore_mode: RestoreMode = option(
         "execution.state-recovery.claim-mode",

@@ -27,22 +27,27 @@ class Duration(timedelta):
 
     @staticmethod
     def of_days(days: int) -> Duration:
+        """So many days."""
         return Duration(days=days)
 
     @staticmethod
     def of_hours(hours: int) -> Duration:
+        """So many hours."""
         return Duration(hours=hours)
 
     @staticmethod
     def of_minutes(minutes: int) -> Duration:
+        """So many minutes."""
         return Duration(minutes=minutes)
 
     @staticmethod
     def of_seconds(seconds: int) -> Duration:
+        """So many seconds."""
         return Duration(seconds=seconds)
 
     @staticmethod
     def of_millis(millis: int) -> Duration:
+        """So many milliseconds."""
         return Duration(milliseconds=millis)
 
     @staticmethod
@@ -58,26 +63,32 @@ class Time:
         self._milliseconds = milliseconds
 
     def to_milliseconds(self) -> int:
+        """The duration in milliseconds."""
         return self._milliseconds
 
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:
+        """So many milliseconds."""
         return Time(milliseconds)
 
     @staticmethod
     def seconds(seconds: int) -> Time:
+        """So many seconds."""
         return Time(seconds * 1000)
 
     @staticmethod
     def minutes(minutes: int) -> Time:
+        """So many minutes."""
         return Time.seconds(minutes * 60)
 
     @staticmethod
     def hours(hours: int) -> Time:
+        """So many hours."""
         return Time.minutes(hours * 60)
 
     @staticmethod
     def days(days: int) -> Time:
+        """So many days."""
         return Time.hours(days * 24)
 
     def __eq__(self, other: object) -> bool:

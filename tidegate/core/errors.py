@@ -17,6 +17,7 @@
     │   ├── NoCheckpoint         the checkpoint to start from does not exist
     │   ├── NotNow               the job is not in a state for what is asked of it
     │   ├── UnknownJob           a command names a job that there is not, or more than one
+    │   ├── AlreadyRunning       a job should resume while it still runs
     │   ├── OrderRefused         a job does not do what a command asks of it
     │   ├── UnreadableInput      a source found what it cannot read
     │   ├── UndecodableRecord    a source found a record that it cannot decode
@@ -278,11 +279,24 @@ class UnknownJob(UserError, LookupError):
 
     def said(self) -> str:
         asked, candidates, is_ambiguous = self.args
-        if is_ambiguous:
-            return f"{asked!r} may mean any of: {', '.join(candidates)}; give more of the id"
         if not candidates:
             return f"there is no job {asked!r}: no job of this user runs on this machine"
-        return f"there is no job {asked!r}; there are: {', '.join(candidates)}"
+        listed = "".join(f"\n  {each}" for each in candidates)
+        if is_ambiguous:
+            return f"{asked!r} may mean any of these jobs; give more of the id:{listed}"
+        return f"there is no job {asked!r}; there are:{listed}"
+
+
+class AlreadyRunning(UserError):
+    """A job should resume from its latest checkpoint while it still runs: its name, id, process."""
+
+    sentence = (
+        "job {0!r} still runs, with id {1} in process {2}: stop it (tidegate stop {1}), or start "
+        "with --take-over (tidegate.recovery.take-over), which makes the running driver fail"
+    )
+
+    def __init__(self, name: str, job_id: str, pid: int) -> None:
+        super().__init__(name, job_id, pid)
 
 
 class OrderRefused(UserError):

@@ -26,6 +26,7 @@ class MemorySize:
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
+        """So many mebibytes."""
         return MemorySize(mebi_bytes << 20)
 
     @staticmethod
@@ -45,18 +46,23 @@ class MemorySize:
         return MemorySize(int(float(amount[1]) * size))
 
     def get_bytes(self) -> int:
+        """The size in bytes."""
         return self._bytes
 
     def get_kibi_bytes(self) -> int:
+        """The size in whole kibibytes."""
         return self._bytes >> 10
 
     def get_mebi_bytes(self) -> int:
+        """The size in whole mebibytes."""
         return self._bytes >> 20
 
     def get_gibi_bytes(self) -> int:
+        """The size in whole gibibytes."""
         return self._bytes >> 30
 
     def get_tebi_bytes(self) -> int:
+        """The size in whole tebibytes."""
         return self._bytes >> 40
 
     def __eq__(self, other: object) -> bool:

@@ -27,9 +27,11 @@ class JobManagerCheckpointStorage(CheckpointStorage):
     max_state_size: int = DEFAULT_MAX_STATE_SIZE
 
     def get_checkpoint_path(self) -> str | None:
+        """The directory of checkpoints; None: they are in memory."""
         return self.checkpoint_path
 
     def get_max_state_size(self) -> int:
+        """The most state of a subtask, in bytes."""
         return self.max_state_size
 
     def settings(self) -> list[tuple[str, object]]:
@@ -51,13 +53,16 @@ class FileSystemCheckpointStorage(CheckpointStorage):
     write_buffer_size: int = -1
 
     def get_checkpoint_path(self) -> str:
+        """The directory of checkpoints."""
         return self.checkpoint_path
 
     def get_min_file_size_threshold(self) -> int:
+        """Smaller state is stored in the metadata."""
         threshold = self.file_state_size_threshold
         return 20 << 10 if threshold is None else threshold
 
     def get_write_buffer_size(self) -> int:
+        """The size of the buffer of files that are written."""
         return self.write_buffer_size
 
     def settings(self) -> list[tuple[str, object]]:

@@ -334,6 +334,7 @@ class DataStream(OperatorSettings):
         return self._sink("Unnamed", sink_operator(sink_func, arrow_format(self._type)))
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
+        """Write the records to a sink."""
         if not isinstance(sink, Sink):
             raise TypeError(
                 f"sink_to() needs a Sink, got {sink!r}: functions are added by add_sink()"
@@ -391,9 +392,11 @@ class DataStream(OperatorSettings):
         return Types.PICKLED_BYTE_ARRAY() if self._type is None else self._type
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment that the stream belongs to."""
         return self._environment
 
     def get_execution_config(self) -> ExecutionConfig:
+        """The configuration of the stream's environment."""
         return self._environment.get_config()
 
     def _operator(self, call: str) -> Transformation:
@@ -443,14 +446,16 @@ class DataStream(OperatorSettings):
         if other._environment is not self._environment:
             raise GraphError("both streams must come from the same StreamExecutionEnvironment")
 
-    def __getattr__(self, name: str) -> NoReturn:
-        reason = _NOT_THERE.get(name)
-        kind = type(self).__name__
-        raise AttributeError(
-            f"{kind!r} object has no attribute {name!r}{'' if reason is None else f': {reason}'}",
-            name=name,
-            obj=self,
-        )
+    if not TYPE_CHECKING:  # a type checker would take every name for a method
+
+        def __getattr__(self, name: str) -> NoReturn:
+            reason = _NOT_THERE.get(name)
+            said = "" if reason is None else f": {reason}"
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{said}",
+                name=name,
+                obj=self,
+            )
 
     def __repr__(self) -> str:
         names = ", ".join(repr(upstream.transformation.name) for upstream in self._upstreams)

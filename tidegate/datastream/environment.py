@@ -36,6 +36,7 @@ from tidegate.datastream.execution.declared_types import TypeLike, declared_type
 from tidegate.datastream.execution.environment_settings import EnvironmentSettings
 from tidegate.datastream.execution.execution_plan import execution_plan
 from tidegate.datastream.execution.executor import JobExecutor, SparkExecutor
+from tidegate.datastream.execution.hosting import building
 from tidegate.datastream.execution.program import Program, unbounded_sources
 from tidegate.datastream.execution.spark_session import active_session, refuse_spark_connect
 from tidegate.graph.guarantees import end_to_end
@@ -111,6 +112,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     ) -> None:
         super().__init__(SparkExecutor() if executor is None else executor)
         self._program = Program()
+        building(self, self._program)
         self._exchange = ExchangeDirectory()
         self._collectors = 0
         if configuration is not None:
@@ -290,6 +292,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
                 "stopping takes a savepoint: set execution.checkpointing.savepoint-dir, too",
             )
         program, self._program = self._program, Program()
+        building(self, self._program)
         dead_letters = self._dead_letters
         graph, settings = program.translate(settings, self.get_parallelism(), dead_letters)
         _say_guarantees(graph, settings)
@@ -339,14 +342,16 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             target = CatalogTable(table, self._executor.session, is_within_reach=has_session)
         return TableSink(target, stream._type, mode=TableMode.of(mode), partition_by=partition_by)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        reason = _NOT_THERE.get(name)
-        raise AttributeError(
-            f"{type(self).__name__!r} object has no attribute {name!r}"
-            f"{'' if reason is None else f': {reason}'}",
-            name=name,
-            obj=self,
-        )
+    if not TYPE_CHECKING:  # a type checker would take every name for a method
+
+        def __getattr__(self, name: str) -> NoReturn:
+            reason = _NOT_THERE.get(name)
+            said = "" if reason is None else f": {reason}"
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{said}",
+                name=name,
+                obj=self,
+            )
 
 
 def _say_guarantees(graph: JobGraph, settings: Settings) -> None:

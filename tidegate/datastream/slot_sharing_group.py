@@ -26,25 +26,32 @@ class SlotSharingGroup:
     external_resources: dict[str, float] = field(default_factory=dict, hash=False)
 
     def get_name(self) -> str:
+        """The name of the group."""
         return self.name
 
     def get_cpu_cores(self) -> float | None:
+        """The number of cores; accepted and not used."""
         return self.cpu_cores
 
     def get_task_heap_memory(self) -> MemorySize | None:
+        """The size of heap memory; accepted and not used."""
         return self.task_heap_memory
 
     def get_task_off_heap_memory(self) -> MemorySize | None:
+        """The size of other memory; accepted and not used."""
         return self.task_off_heap_memory
 
     def get_managed_memory(self) -> MemorySize | None:
+        """The size of managed memory; accepted and not used."""
         return self.managed_memory
 
     def get_external_resources(self) -> dict[str, float]:
+        """Other resources; accepted and not used."""
         return dict(self.external_resources)
 
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:
+        """Begin a group with this name."""
         return SlotSharingGroup.Builder(name=name)
 
     class Builder(FluentBuilder):

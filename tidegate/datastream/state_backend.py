@@ -50,18 +50,23 @@ class EmbeddedRocksDBStateBackend(StateBackend):
     )
 
     def set_db_storage_paths(self, *paths: str) -> None:
+        """Set the local directories of databases."""
         self._directories = paths
 
     def get_db_storage_paths(self) -> list[str]:
+        """The local directories of databases."""
         return list(self._directories)
 
     def is_incremental_checkpoints_enabled(self) -> bool:
+        """Whether checkpoints contain only new files."""
         return bool(self.enable_incremental_checkpointing)
 
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
+        """Set how many threads copy files of checkpoints."""
         self._transfer_threads = number_of_transfering_threads
 
     def get_number_of_transfer_threads(self) -> int:
+        """How many threads copy files of checkpoints."""
         return self._transfer_threads or 4
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
@@ -69,6 +74,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._predefined_options = options
 
     def get_predefined_options(self) -> PredefinedOptions:
+        """The set of options for databases."""
         return self._predefined_options
 
     def settings(self) -> list[tuple[str, object]]:

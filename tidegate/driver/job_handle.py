@@ -85,6 +85,7 @@ class JobHandle:
         self._changing = threading.Lock()
         """Held where it is decided which master hears what."""
         self._is_canceled = False
+        self._keeps_checkpoints = False
         try:
             self._attendance.prepare()
             self._master = start(graph, None)
@@ -125,7 +126,7 @@ class JobHandle:
         with self._changing:
             self._master = master
             if self._is_canceled:
-                master.cancel()
+                master.cancel(keeps_checkpoints=self._keeps_checkpoints)
         self._run()
 
     @property
@@ -134,6 +135,11 @@ class JobHandle:
 
     def status(self) -> JobStatus:
         return self._master.status
+
+    @property
+    def has_started(self) -> bool:
+        """Whether its slots are deployed and all its pipelines have completed a step."""
+        return self._master.has_started
 
     def progress(self) -> Progress:
         return self._master.progress()
@@ -186,11 +192,15 @@ class JobHandle:
         except FutureTimeout:
             raise UserError(f"job {self.name!r} still runs after {timeout} s") from None
 
-    def cancel(self) -> None:
-        """Ask for the end of the job; `result` tells when it has come."""
+    def cancel(self, *, keeps_checkpoints: bool = False) -> None:
+        """Ask for the end of the job; `result` tells when it has come.
+
+        With `keeps_checkpoints`, the last checkpoint stays whatever the settings say.
+        """
         with self._changing:
             self._is_canceled = True
-            self._master.cancel()
+            self._keeps_checkpoints = keeps_checkpoints
+            self._master.cancel(keeps_checkpoints=keeps_checkpoints)
 
     def terminate(self) -> None:
         """The program was interrupted: end the job as its settings say, and wait until it has.
@@ -207,9 +217,26 @@ class JobHandle:
                 _log.warning("interrupted again: the job is cancelled")
             except TidegateError as error:
                 _log.warning("the job cannot be stopped, so it is cancelled: %s", error)
-        self.cancel()
+        self.cancel(keeps_checkpoints=True)
         with suppress(TidegateError):
             self.result()
+        if self.status() is JobStatus.CANCELED and self.settings.checkpointing.is_enabled:
+            _log.warning("%s", self._way_back())
+
+    def _way_back(self) -> str:
+        """How to resume the job that was interrupted."""
+        latest = self.checkpoints.latest_completed
+        if self.checkpoint_directory is None:
+            return (
+                "interrupted: the checkpoints were in the memory of the driver and are lost; set "
+                "execution.checkpointing.dir to keep them"
+            )
+        if latest is None:
+            return "interrupted before the first checkpoint: the next run starts fresh"
+        return (
+            f"interrupted: checkpoint {latest.checkpoint_id} is kept; resume with --from latest, "
+            f"or with --from {latest.path}"
+        )
 
     def take_checkpoint(self) -> Future[str]:
         """Ask for a checkpoint now, beside those that are due; its path."""

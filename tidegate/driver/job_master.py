@@ -110,6 +110,9 @@ _ROOM_SECONDS = 0.02
 class CancelRequested:
     """The user wants the job to end."""
 
+    keeps_checkpoints: bool = False
+    """Whether the last one stays, whatever the settings say of jobs that are cancelled."""
+
 
 Event = ClusterEvent | StepEvent | CheckpointEvent | SnapshotOrder | CancelRequested
 
@@ -221,9 +224,9 @@ class JobMaster:
     def start(self) -> None:
         self._thread.start()
 
-    def cancel(self) -> None:
+    def cancel(self, *, keeps_checkpoints: bool = False) -> None:
         """Ask for the end of the job; `result` tells when it has come."""
-        self._inbox.put(CancelRequested())
+        self._inbox.put(CancelRequested(keeps_checkpoints))
 
     def order(self, order: SnapshotOrder) -> Future[str]:
         """Ask for a checkpoint, a savepoint, or the end with one; returns the order's answer."""
@@ -253,6 +256,11 @@ class JobMaster:
     def _is_handed_over(self) -> bool:
         """Whether another master will continue the job from where it stops here."""
         return self.checkpoints.successor is not None and not self._is_canceled
+
+    @property
+    def has_started(self) -> bool:
+        """Whether all pipelines have completed a step; may be read by any thread."""
+        return all(map(self._has_run, self._regions.values()))
 
     def progress(self) -> Progress:
         """May be read by any thread."""
@@ -358,7 +366,8 @@ class JobMaster:
                 self._apply(self.checkpoints.handle(event))
             case SnapshotOrder():
                 self._ordered(event)
-            case CancelRequested():
+            case CancelRequested(keeps_checkpoints):
+                self.checkpoints.keep(keeps_checkpoints)
                 self._cancel()
             case _:
                 assert_never(event)

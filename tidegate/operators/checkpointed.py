@@ -53,6 +53,7 @@ class FunctionSnapshotContext:
         self._barrier = barrier
 
     def get_checkpoint_id(self) -> int:
+        """The id of the checkpoint."""
         return self._barrier.checkpoint_id
 
     def get_checkpoint_timestamp(self) -> int:

@@ -18,24 +18,28 @@ class TimerService(ABC):
     """Time as the operator sees it, and timers of the current key. Milliseconds since the epoch."""
 
     @abstractmethod
-    def current_processing_time(self) -> int: ...
+    def current_processing_time(self) -> int:
+        """The time of the subtask's machine, in milliseconds."""
 
     @abstractmethod
-    def current_watermark(self) -> int: ...
+    def current_watermark(self) -> int:
+        """The event time that the operator has reached, in milliseconds."""
 
     @abstractmethod
     def register_processing_time_timer(self, timestamp: int) -> None:
         """Call `on_timer` once at this time; a key has at most one timer for one time."""
 
     @abstractmethod
-    def register_event_time_timer(self, timestamp: int) -> None: ...
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Call `on_timer` when event time reaches this timestamp."""
 
     @abstractmethod
     def delete_processing_time_timer(self, timestamp: int) -> None:
         """Forget the timer of the current key at exactly this time, if there is one."""
 
     @abstractmethod
-    def delete_event_time_timer(self, timestamp: int) -> None: ...
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Delete the timer of the current key for this event time."""
 
 
 class ContextBase(ABC):

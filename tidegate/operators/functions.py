@@ -70,42 +70,48 @@ class MapFunction(Function):
     """One result for every record."""
 
     @abstractmethod
-    def map(self, value: Any) -> Any: ...
+    def map(self, value: Any) -> Any:
+        """The result for a record."""
 
 
 class FlatMapFunction(Function):
     """Any number of results for every record."""
 
     @abstractmethod
-    def flat_map(self, value: Any) -> Any: ...
+    def flat_map(self, value: Any) -> Any:
+        """The results for a record, as an iterable."""
 
 
 class FilterFunction(Function):
     """Keeps the records for which it returns something true."""
 
     @abstractmethod
-    def filter(self, value: Any) -> bool: ...
+    def filter(self, value: Any) -> bool:
+        """Whether the record stays in the stream."""
 
 
 class ReduceFunction(Function):
     """Combines two values of the same type into one."""
 
     @abstractmethod
-    def reduce(self, value1: Any, value2: Any) -> Any: ...
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        """Two values of a key combined into one."""
 
 
 class AggregateFunction(Function):
     """Folds values into an accumulator, from which the result is read."""
 
     @abstractmethod
-    def create_accumulator(self) -> Any: ...
+    def create_accumulator(self) -> Any:
+        """A new accumulator, for a key that has none."""
 
     @abstractmethod
     def add(self, value: Any, accumulator: Any) -> Any:
         """The accumulator with the value in it; it may be the same object, changed."""
 
     @abstractmethod
-    def get_result(self, accumulator: Any) -> Any: ...
+    def get_result(self, accumulator: Any) -> Any:
+        """The result for what an accumulator holds."""
 
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
         """Both accumulators as one; asked for by merging windows only."""
@@ -116,14 +122,16 @@ class KeySelector(Function):
     """The key of a record; the same record must give the same key in every process."""
 
     @abstractmethod
-    def get_key(self, value: Any) -> Any: ...
+    def get_key(self, value: Any) -> Any:
+        """The key of a record."""
 
 
 class Partitioner(Function):
     """Chooses the target subtask, from 0 up to `num_partitions` - 1."""
 
     @abstractmethod
-    def partition(self, key: Any, num_partitions: int) -> int: ...
+    def partition(self, key: Any, num_partitions: int) -> int:
+        """The partition of a key, below the number of partitions."""
 
 
 class ProcessFunction(Function):
@@ -133,7 +141,8 @@ class ProcessFunction(Function):
         """Valid only during the call it is given to."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any: ...
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+        """Process a record."""
 
 
 class KeyedProcessFunction(Function):
@@ -146,7 +155,8 @@ class KeyedProcessFunction(Function):
         """Valid only during the call it is given to."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any: ...
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        """Process a record; its key is the current one."""
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
         """A timer of the current key is due; results as in `process_element`."""
@@ -156,20 +166,24 @@ class CoMapFunction(Function):
     """One result for every record of either stream."""
 
     @abstractmethod
-    def map1(self, value: Any) -> Any: ...
+    def map1(self, value: Any) -> Any:
+        """The result for a record of the first stream."""
 
     @abstractmethod
-    def map2(self, value: Any) -> Any: ...
+    def map2(self, value: Any) -> Any:
+        """The result for a record of the second stream."""
 
 
 class CoFlatMapFunction(Function):
     """Any number of results for every record of either stream."""
 
     @abstractmethod
-    def flat_map1(self, value: Any) -> Any: ...
+    def flat_map1(self, value: Any) -> Any:
+        """The results for a record of the first stream."""
 
     @abstractmethod
-    def flat_map2(self, value: Any) -> Any: ...
+    def flat_map2(self, value: Any) -> Any:
+        """The results for a record of the second stream."""
 
 
 class CoProcessFunction(Function):
@@ -179,10 +193,12 @@ class CoProcessFunction(Function):
         """Valid only during the call it is given to."""
 
     @abstractmethod
-    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Any: ...
+    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Any:
+        """Process a record of the first stream."""
 
     @abstractmethod
-    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Any: ...
+    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Any:
+        """Process a record of the second stream."""
 
 
 class KeyedCoProcessFunction(Function):
@@ -195,10 +211,12 @@ class KeyedCoProcessFunction(Function):
         """Valid only during the call it is given to."""
 
     @abstractmethod
-    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any: ...
+    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
+        """Process a record of the first stream."""
 
     @abstractmethod
-    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any: ...
+    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
+        """Process a record of the second stream."""
 
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Any:
         """A timer of the current key is due; results as in `process_element1`."""
@@ -243,9 +261,8 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction):
     """
 
     @abstractmethod
-    def process_element(
-        self, value: Any, ctx: BaseBroadcastProcessFunction.ReadOnlyContext
-    ) -> Any: ...
+    def process_element(self, value: Any, ctx: BaseBroadcastProcessFunction.ReadOnlyContext) -> Any:
+        """Process a record of the stream that is not broadcast."""
 
     @abstractmethod
     def process_broadcast_element(
@@ -261,7 +278,8 @@ class KeyedStateFunction(Function):
     """What `apply_to_keyed_state` does to the state of each key."""
 
     @abstractmethod
-    def process(self, key: Any, state: Any) -> None: ...
+    def process(self, key: Any, state: Any) -> None:
+        """Process the state of one key."""
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
@@ -290,7 +308,8 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
     @abstractmethod
     def process_element(
         self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
-    ) -> Any: ...
+    ) -> Any:
+        """Process a record of the keyed stream."""
 
     @abstractmethod
     def process_broadcast_element(
@@ -352,7 +371,8 @@ class SinkFunction(Function):
         def timestamp(self) -> int | None: ...
 
     @abstractmethod
-    def invoke(self, value: Any, context: SinkFunction.Context) -> None: ...
+    def invoke(self, value: Any, context: SinkFunction.Context) -> None:
+        """Write a record."""
 
 
 def bound_method(function: Any, contract: type[Function], method: str) -> Callable[..., Any]:

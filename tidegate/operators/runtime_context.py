@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from typing import Any, TypeVar
 
@@ -32,29 +33,33 @@ from tidegate.state.handles import (
 )
 
 _Kind = TypeVar("_Kind", bound=FunctionAccumulator)
+_log = logging.getLogger("tidegate.state")
 
 
 class KeyedStateStore(ABC):
     """Handles to the state of whatever key is current when they are used."""
 
     @abstractmethod
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]: ...
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """The value state of this name."""
 
     @abstractmethod
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]: ...
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """The list state of this name."""
 
     @abstractmethod
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]: ...
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """The map state of this name."""
 
     @abstractmethod
-    def get_reducing_state(
-        self, state_descriptor: ReducingStateDescriptor
-    ) -> ReducingState[Any]: ...
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """The reducing state of this name."""
 
     @abstractmethod
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor
-    ) -> AggregatingState[Any, Any]: ...
+    ) -> AggregatingState[Any, Any]:
+        """The aggregating state of this name."""
 
 
 class RuntimeContext(KeyedStateStore):
@@ -65,14 +70,19 @@ class RuntimeContext(KeyedStateStore):
     ) -> None:
         self._context = context
         self._keyed_state = keyed_state
+        self._asked: dict[str, StateDescriptor] = {}
+        self._has_warned = False
 
     def get_task_name(self) -> str:
+        """The name of the operator."""
         return self._context.name
 
     def get_number_of_parallel_subtasks(self) -> int:
+        """The parallelism of the operator."""
         return self._context.parallelism
 
     def get_max_number_of_parallel_subtasks(self) -> int:
+        """The number of key groups."""
         return self._context.max_parallelism
 
     def get_index_of_this_subtask(self) -> int:
@@ -89,9 +99,11 @@ class RuntimeContext(KeyedStateStore):
         return f"{context.name} ({context.subtask + 1}/{context.parallelism})"
 
     def get_job_parameter(self, key: str, default_value: Any = None) -> Any:
+        """A parameter of the job, or the default."""
         return self._context.settings.get(key, default_value)
 
     def get_metrics_group(self) -> MetricGroup:
+        """The metrics of the operator."""
         return self._context.metrics
 
     def add_accumulator(self, name: str, accumulator: FunctionAccumulator) -> None:
@@ -143,5 +155,14 @@ class RuntimeContext(KeyedStateStore):
             raise GraphError(
                 f"operator {self._context.name!r} asks for the state "
                 f"{state_descriptor.name!r}, but its stream has no key: call key_by() before it"
+            )
+        first = self._asked.setdefault(state_descriptor.name, state_descriptor)
+        if first is not state_descriptor and self._context.subtask == 0 and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "operator %r asks for the state %r with two descriptors: both are one state; give "
+                "them different names if they should not share it",
+                self._context.name,
+                state_descriptor.name,
             )
         return self._keyed_state

@@ -75,6 +75,7 @@ class StateReader:
 
     @property
     def path(self) -> str:
+        """Where the savepoint or checkpoint is."""
         return self.found.path
 
     @property

@@ -44,6 +44,7 @@ class StateDescriptor(ABC):
         self.ttl_config: StateTtlConfig | None = None
 
     def get_name(self) -> str:
+        """The name of the state."""
         return self.name
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig | DurationLike) -> None:
@@ -132,6 +133,7 @@ class ReducingStateDescriptor(StateDescriptor):
         self._reduce_function = reduce_function
 
     def get_reduce_function(self) -> Any:
+        """The function that reduces."""
         return self._reduce_function
 
 
@@ -154,4 +156,5 @@ class AggregatingStateDescriptor(StateDescriptor):
         self._agg_function = agg_function
 
     def get_agg_function(self) -> Any:
+        """The function that aggregates."""
         return self._agg_function

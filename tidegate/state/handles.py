@@ -60,7 +60,8 @@ class AppendingState(State, Generic[IN, OUT]):
         """What has become of the added elements; None where there are none."""
 
     @abstractmethod
-    def add(self, value: IN) -> None: ...
+    def add(self, value: IN) -> None:
+        """Add a value."""
 
 
 class MergingState(AppendingState[IN, OUT]):
@@ -94,7 +95,8 @@ class ListState(MergingState[T, Iterable[T]]):
         """Replace the whole list."""
 
     @abstractmethod
-    def add_all(self, values: Iterable[T]) -> None: ...
+    def add_all(self, values: Iterable[T]) -> None:
+        """Add several values."""
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.get())
@@ -104,22 +106,28 @@ class _MapView(State, Generic[K, V]):
     __slots__ = ()
 
     @abstractmethod
-    def get(self, key: K) -> V | None: ...
+    def get(self, key: K) -> V | None:
+        """The value of a key of the map; None if it has none."""
 
     @abstractmethod
-    def contains(self, key: K) -> bool: ...
+    def contains(self, key: K) -> bool:
+        """Whether the map has this key."""
 
     @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]: ...
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All entries."""
 
     @abstractmethod
-    def keys(self) -> Iterable[K]: ...
+    def keys(self) -> Iterable[K]:
+        """All keys."""
 
     @abstractmethod
-    def values(self) -> Iterable[V]: ...
+    def values(self) -> Iterable[V]:
+        """All values."""
 
     @abstractmethod
-    def is_empty(self) -> bool: ...
+    def is_empty(self) -> bool:
+        """Whether the map has no entries."""
 
     def __getitem__(self, key: K) -> V | None:
         return self.get(key)
@@ -135,10 +143,12 @@ class _ChangeableMap(_MapView[K, V]):
     __slots__ = ()
 
     @abstractmethod
-    def put(self, key: K, value: V) -> None: ...
+    def put(self, key: K, value: V) -> None:
+        """Set the value of a key of the map."""
 
     @abstractmethod
-    def put_all(self, dict_value: Mapping[K, V]) -> None: ...
+    def put_all(self, dict_value: Mapping[K, V]) -> None:
+        """Set several entries."""
 
     @abstractmethod
     def remove(self, key: K) -> None:

@@ -112,24 +112,31 @@ class StateTtlConfig:
 
     @staticmethod
     def new_builder(ttl: DurationLike) -> Builder:
+        """Begin a configuration with this time to live."""
         return Builder(ttl)
 
     def get_ttl(self) -> timedelta:
+        """How long state lives."""
         return self.ttl
 
     def get_update_type(self) -> UpdateType:
+        """What prolongs the life of state."""
         return self.update_type
 
     def get_state_visibility(self) -> StateVisibility:
+        """Whether expired state that is not yet removed can be read."""
         return self.state_visibility
 
     def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
+        """Which time counts: processing time."""
         return self.ttl_time_characteristic
 
     def get_cleanup_strategies(self) -> CleanupStrategies:
+        """How expired state is removed."""
         return self.cleanup_strategies
 
     def is_enabled(self) -> bool:
+        """Whether state expires."""
         return self.update_type is not UpdateType.Disabled
 
 

@@ -154,7 +154,16 @@ def _make_directory(directory: Path) -> None:
     if directory.is_dir():
         return
     _make_directory(directory.parent)
-    directory.mkdir(exist_ok=True)
+    try:
+        directory.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        if not directory.parent.is_dir():  # another has deleted it
+            raise
+        raise StorageError(
+            str(directory),
+            f"no directory can be created in {directory.parent}",
+            "it is no file system for files: choose another directory",
+        ) from None
     sync_directory(directory.parent)
 
 

@@ -87,6 +87,7 @@ class Watermark:
 
     @property
     def is_final(self) -> bool:
+        """Whether no record follows at all: the input has ended."""
         return self.timestamp >= FINAL_WATERMARK
 
 

@@ -16,10 +16,12 @@ class Instant:
 
     @staticmethod
     def of_epoch_milli(epoch_milli: int) -> Instant:
+        """The instant so many milliseconds after the epoch."""
         seconds, millis = divmod(epoch_milli, 1000)
         return Instant(seconds, millis * 1_000_000)
 
     def to_epoch_milli(self) -> int:
+        """Milliseconds since the epoch."""
         return self.seconds * 1000 + self.nanos // 1_000_000
 
     def __repr__(self) -> str:

@@ -62,17 +62,21 @@ class Row:
 
     @staticmethod
     def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
+        """A row of this kind."""
         row = Row(*args, **kwargs)
         row.set_row_kind(row_kind)
         return row
 
     def get_row_kind(self) -> RowKind:
+        """The kind of change that the row stands for."""
         return self._row_kind
 
     def set_row_kind(self, row_kind: RowKind) -> None:
+        """Set the kind of change that the row stands for."""
         self.__class__ = row_class(self._fields, row_kind, self._base())
 
     def set_field_names(self, field_names: Sequence[str]) -> None:
+        """Name the fields."""
         if len(field_names) != len(self._values):
             raise ValueError(f"{len(field_names)} names for {len(self._values)} fields: {self!r}")
         self.__class__ = row_class(tuple(field_names), self._row_kind, self._base())

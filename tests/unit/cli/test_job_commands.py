@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.jobs import fail_once, on_disk
 from tests.programs import wait_until
 from tests.served_jobs import restarting
 from tidegate.cli.main import app
+from tidegate.core.errors import NotEnoughTaskSlots
 from tidegate.protocol.job_status import JobStatus
 from tidegate.web.registry import JobRecord, Registration, known_jobs
 
@@ -144,8 +146,9 @@ def test_a_job_is_found_by_the_beginning_of_its_id_and_by_its_name(served):
 
 
 def test_a_job_that_is_not_there_is_told_the_others(served):
-    assert f"there is no job 'x'; there are: {served.id} (sums of numbers)" in refused(
-        3, "savepoint", "x"
+    assert (
+        f"there is no job 'x'; there are:\n  {served.id}  running   sums of numbers\n"
+        in refused(3, "savepoint", "x")
     )
 
 
@@ -156,9 +159,24 @@ def test_without_any_job_that_is_said():
 def test_a_name_of_two_jobs_is_ambiguous(serve):
     first, second = serve(), serve()
     output = refused(3, "cancel", "sums of numbers")
-    assert "may mean any of" in output
+    assert "may mean any of these jobs" in output
     assert first.id in output and second.id in output
     assert first.job.status() is second.job.status() is JobStatus.RUNNING
+
+
+def test_a_name_means_the_job_that_runs(served):
+    for number, state in enumerate(["FINISHED", "FAILED"]):
+        record = JobRecord(
+            job_id=f"{number:032}", name=served.job.name, pid=os.getpid(), started_at=1.0
+        )
+        Registration(record).end(replace(record, state=state))
+    assert json.loads(done("info", served.job.name, "--json"))["jid"] == served.id
+    served.job.cancel()
+    wait_until(lambda: not known_jobs()[0].is_running)
+    listed = refused(3, "info", served.job.name).splitlines()
+    assert f"  {0:032}  finished  {served.job.name}" in listed
+    assert f"  {1:032}  failed    {served.job.name}" in listed
+    assert f"  {served.id}  canceled  {served.job.name}" in listed
 
 
 def test_a_beginning_of_two_ids_is_ambiguous(served):
@@ -166,7 +184,7 @@ def test_a_beginning_of_two_ids_is_ambiguous(served):
     for each in others:
         Registration(JobRecord(job_id=each, name=each, pid=os.getpid(), started_at=1.0))
     output = refused(3, "savepoint", "abc")
-    assert "may mean any of" in output
+    assert "may mean any of these jobs" in output
     assert all(each in output for each in others)
     assert served.id not in output
 
@@ -299,6 +317,19 @@ def test_words_that_are_both_jobs_are_refused(serve):
 def test_a_directory_without_a_savepoint_is_refused(served):
     assert "give one job" in refused(1, "cancel", served.id, "/somewhere")
     assert served.job.status() is JobStatus.RUNNING
+
+
+def test_rescaling_beyond_the_cores_is_refused_with_the_documented_code(serve, monkeypatch):
+    def too_many(parallelism):
+        raise NotEnoughTaskSlots("local[4]", 4, parallelism)
+
+    served = serve()
+    monkeypatch.setattr(served.job, "_replan", too_many)
+    assert "lower the parallelism" in refused(5, "rescale", served.id, "50")
+    assert served.job.status() is JobStatus.RUNNING
+    page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith("| 5 |")]
+    assert "`rescale`" in row
 
 
 def test_a_job_is_rescaled_and_runs_on(serve, tmp_path):

@@ -137,3 +137,18 @@ def test_run_runs_the_program_with_its_arguments(tmp_path):
 def test_the_exit_code_of_the_program_is_that_of_the_command(tmp_path):
     (tmp_path / "job.py").write_text("raise SystemExit(7)\n")
     assert invoke("run", str(tmp_path / "job.py")).exit_code == 7
+
+
+def test_a_program_that_never_executes_what_it_built_is_an_error(program, tmp_path):
+    file = program()
+    text = (tmp_path / "job.py").read_text()
+    (tmp_path / "job.py").write_text(text.replace('env.execute("words")', ""))
+    done = invoke("run", file, str(tmp_path / "results"))
+    assert done.exit_code == 1, done.output
+    assert "ended without running what it has built: call env.execute() at its end" in done.output
+
+
+def test_a_program_that_builds_nothing_is_none(tmp_path):
+    (tmp_path / "job.py").write_text("print('nothing to do')")
+    done = invoke("run", str(tmp_path / "job.py"))
+    assert (done.exit_code, done.output) == (0, "nothing to do\n")

@@ -26,9 +26,10 @@ from tests.programs import graph_of, read, collected, mapped, settings_of
 from tidegate.testing.mini_cluster import run
 from tidegate.web.server import rest_server
 
-settings = settings_of({"tidegate.console.live-line": "off"})
+settings = settings_of({"tidegate.console.live-line": "off", "tidegate.step.max-records": 1})
 server = rest_server(settings.rest)
-job = run(graph_of(collected(mapped(lambda n: time.sleep(float(sys.argv[1])) or n, read([1])))))
+wait = lambda n: time.sleep(float(sys.argv[1]) * n) or n
+job = run(graph_of(collected(mapped(wait, read([0, 1])))), settings)
 server.publish(job)
 print("begun")
 job.result()
@@ -149,6 +150,46 @@ def test_a_detached_job_that_has_ended_already_is_named_all_the_same(detached, t
     assert started.exit_code == 0, started.output
     wait_until(lambda: [record.state for record in known_jobs()] == ["FINISHED"])
     assert started.stdout.strip() == known_jobs()[0].job_id
+
+
+FAILING = """
+import sys
+from tests.jobs import RESTARTS
+from tests.programs import graph_of, read, collected, mapped, settings_of
+from tidegate.testing.mini_cluster import run
+from tidegate.web.server import rest_server
+
+settings = settings_of({"tidegate.console.live-line": "off", **(RESTARTS if SLOWLY else {}),
+                        "restart-strategy.fixed-delay.delay": "1 h"})
+server = rest_server(settings.rest)
+job = run(graph_of(collected(mapped(lambda n: {}["missing"], read([0])))), settings)
+server.publish(job)
+try:
+    job.result()
+except Exception:
+    import time; time.sleep(1)
+    sys.exit(7)
+"""
+
+
+@pytest.mark.slow
+def test_a_detached_job_that_fails_at_its_start_is_no_success(detached, tmp_path):
+    (tmp_path / "job.py").write_text(FAILING.replace("SLOWLY", "False"))
+    started = detached(str(tmp_path / "job.py"))
+    assert started.exit_code == 7, started.output
+    assert started.stdout == ""
+    assert "failed: Traceback" in started.stderr
+    assert "KeyError: 'missing'" in started.stderr
+
+
+@pytest.mark.slow
+def test_a_detached_job_that_restarts_at_its_start_is_no_success_either(detached, tmp_path):
+    (tmp_path / "job.py").write_text(FAILING.replace("SLOWLY", "True"))
+    started = detached(str(tmp_path / "job.py"))
+    assert started.exit_code == 1, started.output
+    assert "fails at its start" in started.stderr
+    assert "KeyError: 'missing'" in started.stderr
+    assert invoke("cancel", started.stdout.strip()).exit_code == 0
 
 
 @pytest.mark.slow

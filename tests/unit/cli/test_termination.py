@@ -35,8 +35,13 @@ def tell(job):
         (directory / "state").write_text(job.status().name)
 JobHandle.terminate = tell
 env = mini_environment({"tidegate.console.live-line": "off"})
-env.from_source(DataGeneratorSource(lambda n: n, rate=100), None, "numbers").map(Tell()).print()
-env.execute()
+told = env.from_source(DataGeneratorSource(lambda n: n, rate=100), None, "numbers").map(Tell())
+if "collect" in sys.argv:
+    for each in told.execute_and_collect():
+        pass
+else:
+    told.print()
+    env.execute()
 """
 
 
@@ -47,9 +52,10 @@ def start(tmp_path):
     program.write_text(PROGRAM)
     started = []
 
-    def create(*options):
+    def create(*options, words=()):
+        command = [sys.executable, "-m", "tidegate", "run", *options, str(program), str(tmp_path)]
         process = subprocess.Popen(
-            [sys.executable, "-m", "tidegate", "run", *options, str(program), str(tmp_path)],
+            [*command, *words],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stderr=subprocess.PIPE,
             text=True,
@@ -84,6 +90,43 @@ def test_a_terminated_driver_ends_its_job_as_it_should(start, tmp_path, number, 
     assert (tmp_path / "closed").exists()
     taken = list(tmp_path.glob("savepoints/*"))
     assert [f"--from {path}" in errors for path in taken] == [True] * (how == "stop")
+
+
+def test_ctrl_c_cancels_a_job_whose_results_are_collected(start, tmp_path):
+    driver = start(words=["collect"])
+    driver.send_signal(signal.SIGINT)
+    _, errors = driver.communicate(timeout=120)
+    assert driver.returncode == 130, errors
+    assert (tmp_path / "state").read_text() == "CANCELED"
+    assert (tmp_path / "closed").exists()
+
+
+CHECKPOINTED = ("-D", "execution.checkpointing.interval=20ms")
+
+
+def interrupted(driver, tmp_path):
+    wait_until(lambda: list(tmp_path.glob("checkpoints/*/chk-*/_metadata")))
+    driver.send_signal(signal.SIGINT)
+    _, errors = driver.communicate(timeout=120)
+    assert driver.returncode == 130, errors
+    return errors
+
+
+def test_ctrl_c_keeps_the_last_checkpoint_and_says_how_to_resume(start, tmp_path):
+    place = ("-D", f"execution.checkpointing.dir={tmp_path / 'checkpoints'}")
+    errors = interrupted(start(*CHECKPOINTED, *place), tmp_path)
+    (kept,) = tmp_path.glob("checkpoints/*/chk-*")
+    assert f"is kept; resume with --from latest, or with --from {kept}\n" in errors
+    (tmp_path / "begun").unlink()
+    resumed = interrupted(start(*CHECKPOINTED, *place, "--from", "latest"), tmp_path)
+    assert "starts fresh" not in resumed
+    assert len(list(tmp_path.glob("checkpoints/*/chk-*"))) == 1
+
+
+def test_latest_says_when_there_is_nothing_to_resume(start, tmp_path):
+    place = ("-D", f"execution.checkpointing.dir={tmp_path / 'checkpoints'}")
+    errors = interrupted(start(*CHECKPOINTED, *place, "--from", "latest"), tmp_path)
+    assert f"in {tmp_path / 'checkpoints'}: it starts fresh" in errors
 
 
 def test_stopping_needs_a_place_for_the_savepoint(start):

@@ -3,6 +3,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.connectors.reading import read_all, reader_of, records_of
+from tidegate.connectors import datagen
 from tidegate.connectors.datagen import DataGeneratorSource
 from tidegate.connectors.source import Boundedness, InputStatus
 from tidegate.core.clock import ManualClock
@@ -33,6 +34,37 @@ def test_without_a_count_it_never_ends():
     assert source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
     poll = reader_of(source).poll(2)
     assert (poll.batch.records, poll.status) == (["0", "1"], InputStatus.MORE_AVAILABLE)
+
+
+def test_without_a_count_readers_take_turns():
+    source = DataGeneratorSource(lambda i: i)
+    readers = [reader_of(source, subtask=i, parallelism=3) for i in range(3)]
+    first = [reader.poll(2).batch.records for reader in readers]
+    assert first == [[0, 3], [1, 4], [2, 5]]
+    assert [reader.poll(1).batch.records for reader in readers] == [[6], [7], [8]]
+
+
+@pytest.mark.parametrize("columnar", [False, True])
+def test_a_turn_goes_on_where_a_checkpoint_left_it(monkeypatch, columnar):
+    monkeypatch.setattr(datagen, "_COLUMNAR_TURN", 4)
+    generator = squares if columnar else (lambda i: (i, i * i))
+    source = DataGeneratorSource(generator, type_info=PAIRS, columnar=columnar)
+    seen = []
+    for subtask in range(2):
+        reader = reader_of(source, subtask=subtask, parallelism=2)
+        for most in (3, 3, 2, 2):
+            seen += reader.poll(most).batch.records
+            reader = reader_of(source, splits=reader.snapshot())
+    assert len(seen) == len(set(seen))
+    assert {root for root, square in seen if square == root * root} >= set(range(16))
+
+
+def test_a_columnar_batch_ends_with_its_turn(monkeypatch):
+    monkeypatch.setattr(datagen, "_COLUMNAR_TURN", 4)
+    source = DataGeneratorSource(squares, type_info=PAIRS, columnar=True)
+    reader = reader_of(source, subtask=1, parallelism=2)
+    roots = [[root for root, _ in reader.poll(6).batch.records] for _ in range(2)]
+    assert roots == [[4, 5, 6, 7], [12, 13, 14, 15]]
 
 
 def test_the_rate_is_kept_by_the_clock():

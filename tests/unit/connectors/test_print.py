@@ -3,8 +3,9 @@ from typing import NamedTuple
 import pytest
 
 from tidegate.connectors.driver_side import CollectSink, PrintSink, flink_text
-from tidegate.core.errors import InternalError
+from tidegate.core.errors import InternalError, UserError
 from tidegate.operators.endpoints.operators import SinkOperator
+from tidegate.testing.environments import mini_environment
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.row import Row
 from tidegate.types.typeinfo import Types
@@ -33,6 +34,13 @@ def test_records_of_typed_streams_look_as_in_flink_and_others_as_in_python():
         harness.process([("a", 1)], type_info=Types.TUPLE([Types.STRING(), Types.LONG()]))
         harness.process([("a", 1)])
     assert harness.console == ["(a,1)", "('a', 1)"]
+
+
+def test_a_record_of_another_type_than_declared_is_an_error():
+    env = mini_environment({"tidegate.console.live-line": "off"})
+    env.from_collection([1]).map(lambda n: "one", output_type=Types.LONG()).print()
+    with pytest.raises(UserError, match="record 'one' does not fit the declared type"):
+        env.execute()
 
 
 class Point(NamedTuple):

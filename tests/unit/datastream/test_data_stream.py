@@ -1,5 +1,9 @@
+import ast
+import inspect
+
 import pytest
 
+import tidegate
 from tidegate.common import Types
 from tidegate.core.errors import ConfigError, GraphError, MissingField
 from tidegate.datastream import (
@@ -8,6 +12,8 @@ from tidegate.datastream import (
     OutputTag,
     ProcessFunction,
     SlotSharingGroup,
+    data_stream,
+    environment,
 )
 from tidegate.graph.logical import ChainingStrategy
 from tidegate.graph.partitioning import (
@@ -218,3 +224,19 @@ def test_windows_by_key_need_a_key(pairs):
 def test_a_stream_shows_its_type_and_where_it_comes_from(pairs):
     assert repr(pairs.map(str)) == "<DataStream of PickledByteArrayTypeInfo from 'Map'>"
     assert repr(pairs.print().name("Out")) == "<DataStreamSink 'Out'>"
+
+
+@pytest.mark.parametrize("module", [tidegate, data_stream, environment])
+def test_type_checkers_see_no_attribute_that_is_made_up(module):
+    """A `__getattr__` that they see makes them accept every misspelled method."""
+    tree = ast.parse(inspect.getsource(module))
+    seen = [
+        each
+        for owner in [tree, *[each for each in tree.body if isinstance(each, ast.ClassDef)]]
+        for each in owner.body
+        if isinstance(each, ast.FunctionDef) and each.name == "__getattr__"
+    ]
+    assert seen == []
+    assert "__getattr__" in vars(module) or any(
+        "__getattr__" in vars(each) for each in vars(module).values() if inspect.isclass(each)
+    )

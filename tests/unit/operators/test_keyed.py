@@ -408,3 +408,26 @@ def test_results_have_the_timestamps_of_their_records():
         harness.process_batch(batch)
         assert harness.output == [10, 10, 30]
         assert harness.batches[0].timestamps.tolist() == [10, 10, 30]
+
+
+class AsksTwice(MapFunction):
+    """Copies a declaration and forgets to give it another name."""
+
+    def __init__(self, *names):
+        self.names = names
+
+    def open(self, runtime_context):
+        for name in self.names:
+            runtime_context.get_state(ValueStateDescriptor(name, Types.LONG()))
+
+    def map(self, value):
+        return value
+
+
+@pytest.mark.parametrize(("names", "warnings"), [(("a", "b"), 0), (("a", "a", "a"), 1)])
+def test_two_descriptors_of_one_name_are_warned_of_once(caplog, names, warnings):
+    operator = KeyedMapOperator(AsksTwice(*names), [select_key(lambda value: value)])
+    with OperatorHarness(operator):
+        pass
+    found = [each for each in caplog.messages if "with two descriptors: both are one state" in each]
+    assert len(found) == warnings

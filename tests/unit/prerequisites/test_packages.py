@@ -49,6 +49,13 @@ def test_versions_are_admitted_as_the_project_declares(requirement, version):
     assert requirement.admits(version) == declared[requirement.name].specifier.contains(version)
 
 
+def test_the_installation_page_lists_all_extras():
+    page = (Path(__file__).parents[3] / "docs" / "install.md").read_text()
+    declared = PROJECT["optional-dependencies"]
+    missing = [extra for extra in declared if f"| `{extra}` |" not in page]
+    assert missing == []
+
+
 def test_the_extras_are_those_of_the_project():
     declared = PROJECT["optional-dependencies"]
     assert set(EXTRAS) == set(declared)

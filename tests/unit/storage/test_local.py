@@ -107,7 +107,7 @@ def test_a_directory_that_cannot_be_written_is_named_with_the_way_out(code, prob
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system without writes")
 def test_a_place_where_nothing_can_be_created_is_named():
     store = open_store("/proc/tidegate")
-    with pytest.raises(StorageError, match="/proc/tidegate/chk-1/_metadata: "):
+    with pytest.raises(StorageError, match="no directory can be created in /proc; "):
         store.create_if_absent("chk-1/_metadata", b"x")
 
 

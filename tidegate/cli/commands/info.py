@@ -118,6 +118,8 @@ def _print_head(record: JobRecord, state: str, lasted: str) -> None:
 
 def _print_work(work: dict[str, Any]) -> None:
     behind = "" if work["lag"] is None else f", {work['lag']:,} behind"
+    if work["restart"] is not None:
+        typer.echo(f"waits for    {work['restart']}")
     typer.echo(
         f"records      {work['records-in']:,} in, {work['records-out']:,} out{behind}; "
         f"{work['steps']:,} steps, {work['restarts']} restarts"

@@ -15,6 +15,7 @@ from tidegate.cli.program import (
     run_program,
     settings_of,
 )
+from tidegate.core.errors import UserError
 from tidegate.core.modes import OnTerminate
 
 _PATH = "execution.state-recovery.path"
@@ -31,6 +32,13 @@ def run(
             help="Resume from this checkpoint, or from the latest of this job.",
         ),
     ] = None,
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over",
+            help="With --from latest: start even if the job still runs; the running driver fails.",
+        ),
+    ] = False,
     claim: Annotated[
         bool,
         typer.Option(
@@ -85,8 +93,8 @@ def run(
 ) -> None:
     """Run a program to its end; options here win over what the program sets.
 
-    With --detached the command returns once the job runs. With --supervise it continues until the
-    program ends well, is cancelled, or fails for a reason of its own.
+    With --detached the command returns once the job has completed its first step. With --supervise
+    it continues until the program ends well, is cancelled, or fails for a reason of its own.
 
     Example: tidegate run -p 4 -D execution.checkpointing.interval=10s job.py --input words.txt
     """
@@ -97,6 +105,7 @@ def run(
         os.environ[CONF_DIR_VARIABLES[0]] = str(conf_dir.resolve())
     chosen: dict[str, object] = {
         _PATH: from_,
+        "tidegate.recovery.take-over": take_over or None,
         "execution.state-recovery.claim-mode": "CLAIM" if claim else None,
         "execution.state-recovery.ignore-unclaimed-state": allow_non_restored or None,
         "parallelism.default": parallelism,
@@ -119,7 +128,12 @@ def run(
     else:
         from tidegate.datastream.execution.hosting import Hosting
 
-        run_program(job, program, Hosting(settings=settings))
+        hosting = Hosting(settings=settings)
+        run_program(job, program, hosting)
+        if any(not built.is_empty for built in hosting.programs.values()):
+            raise UserError(
+                f"{job} ended without running what it has built: call env.execute() at its end"
+            )
 
 
 def _supervise(job: Path, arguments: list[str], settings: dict[str, object]) -> None:

@@ -60,6 +60,7 @@ class StreamFormat(FileFormat):
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> TextLineFormat:
+        """Lines of text."""
         return TextLineFormat(charset_name)
 
     def splits(self, files: Sequence[FoundFile], parallelism: int) -> Sequence[LineSplit]:

@@ -1,7 +1,9 @@
 """Part files below a directory: written hidden, committed by a rename.
 
-    .part-0-5c81-3.csv.<job>.<operator>   in progress, and from the barrier on pending
-    part-0-5c81-3.csv                     finished: the checkpoint that holds it is durable
+    .part-0-7f025c81d3e6-3.csv.<job>.<operator>   in progress, and from the barrier on pending
+    part-0-7f025c81d3e6-3.csv                     finished: the checkpoint that holds it is durable
+
+The name says subtask, writer and number; a writer is the beginning of its operator's id and chance.
 
 On object stores a rename is a copy and a deletion. The copy appears at once, and a commit that was
 interrupted between the two is repeated: it copies the same bytes to the same name again.
@@ -33,6 +35,8 @@ from tidegate.stream.batch import Batch
 
 _MOST_OPEN_FILES = 256
 """Of one subtask: with more buckets than this the one that has waited longest is ended."""
+_OWN_DIGITS = 4
+"""Of the operator's id, in the names of its files."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -45,20 +49,25 @@ class OutputFileConfig:
     """None: what the encoding has, like ".csv"."""
 
     def name_of(self, subtask: int, unique: str, encoding: FileEncoding) -> str:
+        """The name of a part file."""
         suffix = encoding.suffix if self.part_suffix is None else self.part_suffix
         return f"{self.part_prefix}-{subtask}-{unique}{suffix}"
 
     @staticmethod
     def builder() -> OutputFileConfig:
+        """A configuration with the default names."""
         return OutputFileConfig()
 
     def with_part_prefix(self, prefix: str) -> OutputFileConfig:
+        """The same with another beginning of the names."""
         return replace(self, part_prefix=prefix)
 
     def with_part_suffix(self, suffix: str) -> OutputFileConfig:
+        """The same with another end of the names."""
         return replace(self, part_suffix=suffix)
 
     def build(self) -> OutputFileConfig:
+        """The finished configuration."""
         return self
 
 
@@ -118,11 +127,18 @@ class PartDirectory:
         finished = [p for p in self._all() if self._is_finished(PurePosixPath(p), any_name)]
         # What a later attempt finds is its own: sinks without checkpoints commit one by one.
         if finished and not overwrite and self._context.attempt == 1:
+            own = [path for path in finished if self._is_own(PurePosixPath(path).name)]
+            problem = (
+                f"it holds files of an earlier run of this job, such as {own[0]}, but this run "
+                "starts fresh: resume that run from its last checkpoint (--from latest), "
+                if own
+                else f"it holds files of another job, such as {finished[0]}: "
+            )
+            way = 'mode="overwrite"' if any_name else "FileSink(overwrite=True)"
             raise ConfigError(
                 "directory",
                 shown(self._path),
-                f"it holds files of another job, such as {finished[0]}: give another one, or let "
-                "them be overwritten",
+                f"{problem}give another directory, or replace them with {way}",
             )
         with _writing(self._path):
             for path in finished:
@@ -143,6 +159,15 @@ class PartDirectory:
                 ):
                     context.permit.require()
                     self.file_system.delete_file(self.inner(path))
+
+    def unique(self) -> str:
+        """For the names of one writer: it tells the files of this operator from others."""
+        return f"{self._context.operator_id[:_OWN_DIGITS]}{secrets.token_hex(4)}"
+
+    def _is_own(self, name: str) -> bool:
+        """Whether this operator, most likely, has written the file in an earlier run."""
+        own = re.escape(self._context.operator_id[:_OWN_DIGITS])
+        return re.match(rf"{re.escape(self._prefix)}-\d+-{own}[0-9a-f]{{8}}-\d+", name) is not None
 
     def _is_finished(self, path: PurePosixPath, any_name: bool) -> bool:
         if any_name:
@@ -209,7 +234,7 @@ class PartWriter(CommittingWriter):
         self._directory = PartDirectory(path, settings.names.part_prefix, context)
         self._context = context
         self._settings = settings
-        self._unique = secrets.token_hex(4)
+        self._unique = self._directory.unique()
         self._count = 0
         self._parts: dict[str, _OpenPart] = {}
         self._pending: list[PendingFile] = []

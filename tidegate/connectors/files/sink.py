@@ -53,10 +53,12 @@ class FileSink(SupportsCommitter):
 
     @staticmethod
     def for_row_format(base_path: str, encoder: FileEncoding) -> FileSinkBuilder:
+        """Begin a sink whose records are encoded one by one."""
         return FileSinkBuilder(directory=base_path, encoding=encoder)
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: FileEncoding) -> FileSinkBuilder:
+        """Begin a sink whose files are encoded as a whole, such as Parquet."""
         return FileSinkBuilder(directory=base_path, encoding=writer_factory)
 
     def create_writer(self, context: WriterContext) -> CommittingWriter:
@@ -70,12 +72,15 @@ class FileSinkBuilder(FluentBuilder):
     """Settings of a FileSink, under PyFlink's names."""
 
     def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
+        """Set how part files are named."""
         return self._with(names=output_file_config)
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
+        """Set when a file is full."""
         return self._with(rolling=rolling_policy)
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
+        """Choose the directory of each record."""
         return self._with(buckets=bucket_assigner)
 
     def with_bucket_check_interval(self, interval: int) -> Self:
@@ -83,4 +88,5 @@ class FileSinkBuilder(FluentBuilder):
         return self
 
     def build(self) -> FileSink:
+        """The finished sink."""
         return FileSink(**self._chosen)

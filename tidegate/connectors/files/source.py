@@ -44,10 +44,12 @@ class FileSource(Source):
 
     @staticmethod
     def for_record_stream_format(stream_format: FileFormat, *paths: str) -> FileSourceBuilder:
+        """Begin a source for files that are read record by record."""
         return FileSourceBuilder(paths=paths, format=stream_format)
 
     @staticmethod
     def for_bulk_file_format(bulk_format: FileFormat, *paths: str) -> FileSourceBuilder:
+        """Begin a source for files that are decoded as a whole, such as Parquet."""
         return FileSourceBuilder(paths=paths, format=bulk_format)
 
     def create_enumerator(self) -> SplitEnumerator:
@@ -87,9 +89,11 @@ class FileSourceBuilder(FluentBuilder):
         return self._with(watch_every=discovery_interval)
 
     def process_static_file_set(self) -> Self:
+        """Read the files that are there, and end; the default."""
         return self._with(watch_every=None)
 
     def build(self) -> FileSource:
+        """The finished source."""
         return FileSource(**self._chosen)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from tidegate.connectors.kafka.client_settings import librdkafka_settings
 from tidegate.connectors.kafka.failures import bad_properties
 from tidegate.connectors.kafka.offsets import KafkaOffsetResetStrategy
 from tidegate.core.errors import ConfigError, ExternalError
+from tidegate.core.foreign_logs import foreign_logger
 
 DISCOVERY_INTERVAL = "partition.discovery.interval.ms"
 OLD_DISCOVERY_INTERVAL = "flink.partition-discovery.interval-millis"
@@ -40,7 +40,6 @@ _QUICK = {
     "fetch.queue.backoff.ms": 10,
     "fetch.message.max.bytes": 4 << 20,
 }
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +136,6 @@ def create_consumer(settings: ConsumerSettings, name: str, **callbacks: Any) -> 
         ) from None
     configuration = settings.for_client(name) | callbacks
     try:
-        return Consumer(configuration, logger=_log)
+        return Consumer(configuration, logger=foreign_logger("librdkafka"))
     except KafkaException as error:
         raise bad_properties("source", settings.brokers, error) from None

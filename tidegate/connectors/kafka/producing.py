@@ -15,6 +15,7 @@ from tidegate.connectors.kafka.producer_settings import DELIVERY_TIMEOUT, Produc
 from tidegate.connectors.kafka.record_serialization import KafkaRecordSerializationSchema, Message
 from tidegate.connectors.sink import CommittingWriter
 from tidegate.core.errors import ConfigError, KafkaFailed, TidegateError, UnknownTopic
+from tidegate.core.foreign_logs import foreign_logger
 from tidegate.stream.batch import Batch
 
 DELIVERY_TIMEOUT_MS = 120_000
@@ -51,7 +52,7 @@ class RecordProducer:
                     "on_delivery": self._reports.on_delivery,
                     "error_cb": self._reports.on_error,
                 },
-                logger=_log,
+                logger=foreign_logger("librdkafka"),
             )
         except KafkaException as error:
             raise bad_properties("sink", self._brokers, error) from None

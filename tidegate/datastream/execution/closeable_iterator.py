@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import islice
 from typing import Any, Self
 
 from tidegate.common.job_client import JobClient
+from tidegate.driver.job_handle import plain_interrupts
 
 
 class CloseableIterator:
@@ -18,14 +22,27 @@ class CloseableIterator:
     def __init__(self, job: JobClient, records: Iterator[Any]) -> None:
         self._job = job
         self._records = records
+        # Ctrl-C ends the job in an orderly way also while the program looks at a record.
+        self._until_closed = ExitStack()
+        self._until_closed.enter_context(plain_interrupts())
+        atexit.register(self.close)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        return next(self._records)
+        try:
+            return next(self._records)
+        except KeyboardInterrupt:
+            self._job.terminate()
+            self._release()
+            raise
+        except BaseException:
+            self._release()
+            raise
 
     def next(self) -> Any:
+        """The next record, as PyFlink's method of this name returns it."""
         return next(self)
 
     def take(self, limit: int) -> list[Any]:
@@ -33,7 +50,14 @@ class CloseableIterator:
         return list(islice(self, limit))
 
     def close(self) -> None:
+        """Cancel the job if it still runs, and wait until it has ended."""
         self._job.cancel_and_wait()
+        self._release()
+
+    def _release(self) -> None:
+        atexit.unregister(self.close)
+        if threading.current_thread() is threading.main_thread():
+            self._until_closed.close()
 
     def __enter__(self) -> Self:
         return self

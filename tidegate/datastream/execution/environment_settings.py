@@ -46,6 +46,7 @@ class EnvironmentSettings:
         self._configuration.update(configuration.items())
 
     def get_config(self) -> ExecutionConfig:
+        """The execution settings of the environment."""
         return ExecutionConfig(self)
 
     def set_parallelism(self, parallelism: int) -> Self:
@@ -54,6 +55,7 @@ class EnvironmentSettings:
         return self
 
     def get_parallelism(self) -> int:
+        """The default parallelism of operators."""
         parallelism: int | None = self._configuration.get("parallelism.default")
         return self._executor.default_parallelism() if parallelism is None else parallelism
 
@@ -68,14 +70,17 @@ class EnvironmentSettings:
         return -1 if max_parallelism is None else max_parallelism
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode | str) -> Self:
+        """Choose streaming, batch, or by the sources of the program."""
         self._configuration.set("execution.runtime-mode", execution_mode)
         return self
 
     def disable_operator_chaining(self) -> Self:
+        """Give every operator a vertex of its own."""
         self._configuration.set("pipeline.operator-chaining.enabled", False)
         return self
 
     def is_chaining_enabled(self) -> bool:
+        """Whether operators share a vertex where they can."""
         return bool(self._configuration.get("pipeline.operator-chaining.enabled"))
 
     def set_buffer_timeout(self, timeout_millis: DurationLike) -> Self:
@@ -88,9 +93,11 @@ class EnvironmentSettings:
         return self._buffer_timeout
 
     def get_default_local_parallelism(self) -> int:
+        """The parallelism of jobs that do not set one."""
         return self._executor.default_parallelism()
 
     def set_restart_strategy(self, strategy: RestartStrategyConfiguration) -> Self:
+        """Set what happens after a failure."""
         self._restart_strategy = strategy
         if strategy.strategy is None:
             self._configuration.unset("restart-strategy.type")
@@ -100,6 +107,7 @@ class EnvironmentSettings:
         return self
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration:
+        """What happens after a failure."""
         return self._restart_strategy
 
     def on_poison_record(self, choice: PoisonRecords) -> Self:
@@ -116,10 +124,12 @@ class EnvironmentSettings:
         return self
 
     def set_state_backend(self, state_backend: StateBackend) -> Self:
+        """Choose where the state of running operators is kept."""
         self._configuration.update(state_backend.settings())
         return self
 
     def get_state_backend(self) -> StateBackend:
+        """Where the state of running operators is kept."""
         if self._configuration.get("state.backend.type") is StateBackendType.HASHMAP:
             return HashMapStateBackend()
         configuration = self._configuration
@@ -139,6 +149,7 @@ class EnvironmentSettings:
         return self
 
     def get_checkpoint_config(self) -> CheckpointConfig:
+        """The checkpoint settings of the environment."""
         return CheckpointConfig(self._configuration)
 
     def get_checkpoint_interval(self) -> int:
@@ -146,21 +157,26 @@ class EnvironmentSettings:
         return self.get_checkpoint_config().get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
+        """Exactly once, or at least once."""
         return self.get_checkpoint_config().get_checkpointing_mode()
 
     get_checkpointing_consistency_mode = get_checkpointing_mode
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Whether barriers overtake records."""
         return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
 
     def is_force_unaligned_checkpoints(self) -> bool:
+        """Whether checkpoints are unaligned even where Flink would refuse it."""
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
+        """Set where savepoints are written by default."""
         self._configuration.set("execution.checkpointing.savepoint-dir", directory)
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
+        """Where savepoints are written by default."""
         directory: str | None = self._configuration.get("execution.checkpointing.savepoint-dir")
         return directory
 

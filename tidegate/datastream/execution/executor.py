@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol
 
+from tidegate.core.checkpoint_settings import LATEST, CheckpointSettings
 from tidegate.core.config import Settings
+from tidegate.core.errors import AlreadyRunning
 from tidegate.datastream.execution.spark_session import (
     active_session,
     is_active,
@@ -18,11 +21,14 @@ from tidegate.datastream.execution.spark_session import (
 from tidegate.exchange.pipelined.requirements import task_slots_for
 from tidegate.graph.job_graph import JobGraph
 from tidegate.prerequisites.machine import usable_cores
+from tidegate.storage.locations import below, parent_and_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidegate.driver.job_handle import JobHandle, Replan
+
+_log = logging.getLogger(__name__)
 
 
 class JobExecutor(Protocol):
@@ -65,6 +71,7 @@ class SparkExecutor:
         from tidegate.driver.launch import submit
         from tidegate.web.server import rest_server
 
+        look_at_running_jobs(graph.name, settings.checkpointing)
         spark = self._given or active_session()
         is_narrow = self._given is None and spark is not None and _is_narrow(spark, graph.slots)
         if spark is None or is_narrow:
@@ -89,6 +96,41 @@ class SparkExecutor:
             return False
         made.stop()
         return True
+
+
+def look_at_running_jobs(name: str, settings: CheckpointSettings) -> None:
+    """Look whether a job of this name runs on this machine already.
+
+    Raises:
+        AlreadyRunning: it does, and this one would take its checkpoints away.
+    """
+    from tidegate.web.registry import running_jobs
+
+    for other in running_jobs():
+        if other.name != name:
+            continue
+        if settings.restore_path != LATEST or not _writes_to(other.checkpoint_directory, settings):
+            _log.warning(
+                "another job %r runs already, with id %s: commands need the id, and checkpoints "
+                "of both are latest to either; give one of them another name",
+                name,
+                other.job_id,
+            )
+        elif settings.take_over:
+            _log.warning(
+                "this driver takes job %s over from process %d, which fails",
+                other.job_id,
+                other.pid,
+            )
+        else:
+            raise AlreadyRunning(name, other.job_id, other.pid)
+
+
+def _writes_to(directory: str | None, settings: CheckpointSettings) -> bool:
+    """Whether the directory of a job is one of those below the directory of checkpoints."""
+    if directory is None or settings.directory is None:
+        return False
+    return parent_and_name(directory)[0] == parent_and_name(below(settings.directory, "job"))[0]
 
 
 def _is_narrow(spark: SparkSession, parallelism: int) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.datastream.execution.executor import JobExecutor
+from tidegate.datastream.execution.program import Program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,8 @@ class Hosting:
     """The program's own win over them."""
     executor: JobExecutor | None = None
     """Takes the jobs in place of Spark."""
+    programs: dict[int, Program] = field(default_factory=dict)
+    """What every environment has built since it last ran a job."""
 
 
 _in_force = [Hosting()]
@@ -29,6 +32,12 @@ _in_force = [Hosting()]
 def hosting() -> Hosting:
     """What is in force in this process."""
     return _in_force[-1]
+
+
+def building(environment: object, program: Program) -> None:
+    """Note what an environment builds from now on, for a program that is hosted."""
+    if len(_in_force) > 1:
+        hosting().programs[id(environment)] = program
 
 
 @contextmanager

@@ -26,6 +26,7 @@ class OperatorSettings:
         raise NotImplementedError
 
     def get_name(self) -> str:
+        """The name of the operator."""
         return self._operator("get_name").name
 
     def name(self, name: str) -> Self:
@@ -44,6 +45,7 @@ class OperatorSettings:
         return self
 
     def set_parallelism(self, parallelism: int) -> Self:
+        """Set the number of subtasks of the operator."""
         operator = self._operator("set_parallelism")
         _checked("parallelism", _PARALLELISM, parallelism)
         if operator.max_parallelism == 1 and parallelism != 1:

@@ -25,6 +25,10 @@ class Program:
     def add(self, transformation: Transformation) -> None:
         self._transformations.append(transformation)
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._transformations
+
     def leaves(self) -> list[Transformation]:
         """Operators that no other reads: sinks, and functions that are run for their effect.
 

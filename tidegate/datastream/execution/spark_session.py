@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core.config import Settings
 from tidegate.core.errors import ConfigError, UnsuitableSpark
+from tidegate.core.foreign_logs import FOREIGN_LOG_VARIABLE
 from tidegate.core.modes import ExchangeMode
 from tidegate.exchange.pipelined.requirements import JAR, SHUFFLE_SETTINGS
 from tidegate.prerequisites.java import require_java
@@ -84,8 +87,10 @@ def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkS
     master = chosen or f"local[{max(2 * parallelism, tasks)}]"
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    log = _foreign_log(settings.pipeline.name)
+    os.environ[FOREIGN_LOG_VARIABLE] = str(log)
     builder = SparkSession.builder.master(master).appName(settings.pipeline.name)
-    for key, value in session_conf(settings, master, 2 * parallelism).items():
+    for key, value in session_conf(settings, master, 2 * parallelism, log).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(settings.spark.log_level)
@@ -113,13 +118,30 @@ def ship_python_files(spark: SparkSession, paths: Sequence[str]) -> None:
         spark.sparkContext.addPyFile(path)
 
 
-def session_conf(settings: Settings, master: str, parallelism: int) -> dict[str, str]:
+def _foreign_log(job_name: str) -> Path:
+    """The file for what Spark and other libraries log: the job's log file, or one beside those."""
+    from tidegate.web.registry import LOG_VARIABLE, home
+
+    given = os.environ.get(FOREIGN_LOG_VARIABLE) or os.environ.get(LOG_VARIABLE)
+    if given is not None:
+        return Path(given)
+    directory = home() / "logs"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return Path("/dev/stderr")
+    name = re.sub(r"\W+", "-", job_name)
+    return directory / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.spark.log"
+
+
+def session_conf(settings: Settings, master: str, parallelism: int, log: Path) -> dict[str, str]:
     """Spark's settings for a session of our own; the user's `spark.*` keys win."""
     conf = {
         _OURS: "true",
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} "
-            f"-Dtidegate.log.level={settings.spark.log_level}"
+            f"-Dtidegate.log.level={settings.spark.log_level} "
+            f'"-Dtidegate.log.file={log}"'
         ),
         "spark.driver.memory": f"{settings.spark.driver_memory.get_kibi_bytes()}k",
         "spark.python.task.killTimeout": "100ms",

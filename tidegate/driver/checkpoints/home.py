@@ -11,7 +11,7 @@ from tidegate.checkpoint.layout import directory_of
 from tidegate.checkpoint.locate import candidates, find_begun, find_latest, open_checkpoint
 from tidegate.checkpoint.memory_store import MemoryCheckpointStore
 from tidegate.checkpoint.store import CheckpointStore, Unreadable
-from tidegate.core.checkpoint_settings import CheckpointSettings
+from tidegate.core.checkpoint_settings import LATEST, CheckpointSettings
 from tidegate.core.errors import (
     ConfigError,
     CorruptCheckpoint,
@@ -27,8 +27,6 @@ from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below, parent_and_name, shown
 
 _log = logging.getLogger("tidegate.checkpoint")
-LATEST = "latest"
-"""In directory of a path: where the last run of a job with this name came to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +73,11 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
         base = open_store(settings.directory)
         found = find_latest(base, job_name=job_name)
         if found is None:
-            _log.info("no checkpoint of %r in %s: it starts fresh", job_name, settings.directory)
+            _log.warning(
+                "there is no checkpoint of a job %r in %s: it starts fresh",
+                job_name,
+                shown(settings.directory),
+            )
             job_id = find_begun(base, job_name) or job_id
         elif directory is None:
             origins, damaged = _origins(below(settings.directory, found.metadata.job_id))

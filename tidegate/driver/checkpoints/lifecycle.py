@@ -129,6 +129,7 @@ class JobCheckpoints:
         self._regions: Mapping[PipelineId, Region] = {}
         self._store = StoreThread(home.store, settings.timeout.total_seconds())
         self._is_hurried = False
+        self._keeps = False
         guarantees = end_to_end(graph, settings)
         self._commits = settings.is_enabled and any(each.commits for each in guarantees)
         self._committing = tuple(
@@ -377,8 +378,14 @@ class JobCheckpoints:
             self._store.remove(each.checkpoint_id for each in self.retained.own)
         self._store.close()
 
+    def keep(self, is_kept: bool) -> None:
+        """Whether a job that is cancelled leaves its last checkpoint, whatever the settings say."""
+        self._keeps = is_kept
+
     def _is_kept(self, status: JobStatus) -> bool:
         retention = self._settings.retention
+        if status is JobStatus.CANCELED and self._keeps:
+            return True
         if status is JobStatus.CANCELED:
             return retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
         if status is JobStatus.FAILED:

@@ -57,10 +57,12 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         """The pause after so many attempts."""
 
     @abstractmethod
-    def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]: ...
+    def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
+        """Which results and exceptions are tried again."""
 
     @staticmethod
     def no_restart() -> AsyncRetryStrategy[Any]:
+        """Never try again."""
         from tidegate.operators.async_io.retries import NO_RETRY_STRATEGY
 
         return NO_RETRY_STRATEGY
@@ -72,6 +74,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: ResultPredicate | None,
         exception_predicate: ExceptionPredicate | None,
     ) -> AsyncRetryStrategy[Any]:
+        """Try again after the same pause, up to a number of attempts."""
         from tidegate.operators.async_io.retries import FixedDelayRetryStrategy
 
         return FixedDelayRetryStrategy(
@@ -87,6 +90,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: ResultPredicate | None,
         exception_predicate: ExceptionPredicate | None,
     ) -> AsyncRetryStrategy[Any]:
+        """Try again after pauses that grow up to a limit."""
         from tidegate.operators.async_io.retries import ExponentialBackoffDelayRetryStrategy
 
         return ExponentialBackoffDelayRetryStrategy(

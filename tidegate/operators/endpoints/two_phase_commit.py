@@ -81,6 +81,7 @@ class TwoPhaseCommitSinkFunction(Function):
         self.transaction_timeout = as_timedelta(transaction_timeout)
 
     def enable_transaction_timeout_warnings(self, warning_ratio: float) -> None:
+        """Warn when a transaction has used this part of its time."""
         if not 0 <= warning_ratio <= 1:
             raise ValueError(f"give a ratio from 0 to 1, not {warning_ratio}")
         self.warning_ratio = warning_ratio

@@ -131,6 +131,8 @@ def job_details(job: JobHandle) -> dict[str, Any]:
         "status-counts": _counts(vertex["status"] for vertex in vertices),
         "plan": plan(job)["plan"],
         "tidegate": {
+            "started": job.has_started,
+            "restart": progress.restart,
             "records-in": progress.records_in,
             "records-out": progress.records_out,
             "lag": progress.lag,

@@ -136,6 +136,11 @@ JOB = object_of(
         "plan": _PLAN,
         "tidegate": object_of(
             {
+                "started": described("All pipelines have completed a step.", BOOLEAN),
+                "restart": described(
+                    "Which restart the job waits for, after a failure; null: it waits for none.",
+                    or_null(TEXT),
+                ),
                 "records-in": described("Read by sources since they were deployed.", INTEGER),
                 "records-out": described("Taken by sinks since they were deployed.", INTEGER),
                 "lag": described(

@@ -187,7 +187,12 @@ def test_a_directory_that_cannot_be_created_is_found_before_the_first_record(tmp
 
 def test_files_of_an_earlier_job_are_not_mixed_with_new_ones_unasked(tmp_path):
     write(FileSink(str(tmp_path), Encoder()), ["a"])
-    with pytest.raises(ConfigError, match="it holds files of another job"):
+    with pytest.raises(
+        ConfigError, match=r"earlier run of this job.*--from latest.*overwrite=True"
+    ):
+        write(FileSink(str(tmp_path), Encoder()), ["b"])
+    only_file(tmp_path).rename(tmp_path / "part-0-5c81-0")
+    with pytest.raises(ConfigError, match=r"it holds files of another job.*overwrite=True"):
         write(FileSink(str(tmp_path), Encoder()), ["b"])
     write(FileSink(str(tmp_path), Encoder(), overwrite=True), ["b"])
     assert lines_in(tmp_path) == [["b"]]
