@@ -114,9 +114,11 @@ class WindowedStream(WindowOptions):
         self._keyed_stream = keyed_stream
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment that the stream belongs to."""
         return self._keyed_stream.get_execution_environment()
 
     def get_input_type(self) -> TypeInformation:
+        """The type of the records that go into windows."""
         return self._keyed_stream.get_type()
 
     def reduce(

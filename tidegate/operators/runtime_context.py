@@ -113,18 +113,23 @@ class RuntimeContext(KeyedStateStore):
         self._context.accumulators[name] = accumulator
 
     def get_accumulator(self, name: str) -> FunctionAccumulator | None:
+        """The accumulator of this name; None: there is none."""
         return self._context.accumulators.get(name)
 
     def get_int_counter(self, name: str) -> IntCounter:
+        """The counter of this name, which is added if there is none."""
         return self._accumulator(name, IntCounter)
 
     def get_long_counter(self, name: str) -> LongCounter:
+        """The counter of this name, which is added if there is none."""
         return self._accumulator(name, LongCounter)
 
     def get_double_counter(self, name: str) -> DoubleCounter:
+        """The counter of floats of this name, which is added if there is none."""
         return self._accumulator(name, DoubleCounter)
 
     def get_histogram(self, name: str) -> Histogram:
+        """The histogram of this name, which is added if there is none."""
         return self._accumulator(name, Histogram)
 
     def _accumulator(self, name: str, kind: type[_Kind]) -> _Kind:

@@ -19,21 +19,24 @@ class JoinFunction(Function, Generic[IN1, IN2, OUT]):
     """One result for every pair of records."""
 
     @abstractmethod
-    def join(self, first: IN1, second: IN2) -> OUT: ...
+    def join(self, first: IN1, second: IN2) -> OUT:
+        """The result for a pair of records."""
 
 
 class FlatJoinFunction(Function, Generic[IN1, IN2, OUT]):
     """Any number of results for every pair of records."""
 
     @abstractmethod
-    def join(self, first: IN1, second: IN2) -> Iterable[OUT] | None: ...
+    def join(self, first: IN1, second: IN2) -> Iterable[OUT] | None:
+        """The results for a pair of records, as an iterable."""
 
 
 class CoGroupFunction(Function, Generic[IN1, IN2, OUT]):
     """Any number of results for all records of a key and window, of both streams."""
 
     @abstractmethod
-    def co_group(self, first: Sequence[IN1], second: Sequence[IN2]) -> Iterable[OUT] | None: ...
+    def co_group(self, first: Sequence[IN1], second: Sequence[IN2]) -> Iterable[OUT] | None:
+        """The results for all records of both streams in a window, for one key."""
 
 
 class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
@@ -55,7 +58,8 @@ class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
     @abstractmethod
     def process_element(
         self, left: IN1, right: IN2, ctx: ProcessJoinFunction.Context
-    ) -> Iterable[OUT] | None: ...
+    ) -> Iterable[OUT] | None:
+        """Process a pair of records."""
 
 
 class TwoSided(WindowFunction[Any, Any, Any, Any]):

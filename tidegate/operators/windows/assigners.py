@@ -46,14 +46,16 @@ class WindowAssigner(ABC, Generic[T, W]):
     @abstractmethod
     def assign_windows(
         self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[W]: ...
+    ) -> Collection[W]:
+        """The windows that a record belongs to."""
 
     @abstractmethod
     def get_default_trigger(self, env: Any) -> Trigger[T, W]:
         """What fires the windows unless the program says otherwise."""
 
     @abstractmethod
-    def is_event_time(self) -> bool: ...
+    def is_event_time(self) -> bool:
+        """Whether windows are over when event time has passed them."""
 
     def get_window_serializer(self) -> Any:
         """PyFlink asks for it; windows are stored as what `Window.parts` says."""
@@ -125,6 +127,7 @@ class TumblingEventTimeWindows(_TumblingWindows):
 
     @staticmethod
     def of(size: DurationLike, offset: DurationLike | None = None) -> TumblingEventTimeWindows:
+        """Windows of this size, one after the other."""
         return TumblingEventTimeWindows(size, offset or 0)
 
     def is_event_time(self) -> bool:
@@ -136,6 +139,7 @@ class TumblingProcessingTimeWindows(_TumblingWindows):
 
     @staticmethod
     def of(size: DurationLike, offset: DurationLike | None = None) -> TumblingProcessingTimeWindows:
+        """Windows of this size, one after the other."""
         return TumblingProcessingTimeWindows(size, offset or 0)
 
     def is_event_time(self) -> bool:
@@ -149,6 +153,7 @@ class SlidingEventTimeWindows(SlicedWindows):
     def of(
         size: DurationLike, slide: DurationLike, offset: DurationLike | None = None
     ) -> SlidingEventTimeWindows:
+        """Windows of this size, one every `slide`."""
         return SlidingEventTimeWindows(size, slide, offset or 0)
 
     def is_event_time(self) -> bool:
@@ -162,6 +167,7 @@ class SlidingProcessingTimeWindows(SlicedWindows):
     def of(
         size: DurationLike, slide: DurationLike, offset: DurationLike | None = None
     ) -> SlidingProcessingTimeWindows:
+        """Windows of this size, one every `slide`."""
         return SlidingProcessingTimeWindows(size, slide, offset or 0)
 
     def is_event_time(self) -> bool:
@@ -238,12 +244,14 @@ class EventTimeSessionWindows(_FixedGap):
 
     @staticmethod
     def with_gap(size: DurationLike) -> EventTimeSessionWindows:
+        """Windows that end after a pause of this length."""
         return EventTimeSessionWindows(size)
 
     @staticmethod
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
     ) -> DynamicEventTimeSessionWindows:
+        """Windows that end after a pause whose length each record decides."""
         return DynamicEventTimeSessionWindows(extractor)
 
     def is_event_time(self) -> bool:
@@ -255,12 +263,14 @@ class ProcessingTimeSessionWindows(_FixedGap):
 
     @staticmethod
     def with_gap(size: DurationLike) -> ProcessingTimeSessionWindows:
+        """Windows that end after a pause of this length."""
         return ProcessingTimeSessionWindows(size)
 
     @staticmethod
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
     ) -> DynamicProcessingTimeSessionWindows:
+        """Windows that end after a pause whose length each record decides."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
     def is_event_time(self) -> bool:
@@ -274,6 +284,7 @@ class DynamicEventTimeSessionWindows(_DynamicGap):
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
     ) -> DynamicEventTimeSessionWindows:
+        """Windows that end after a pause whose length each record decides."""
         return DynamicEventTimeSessionWindows(extractor)
 
     def is_event_time(self) -> bool:
@@ -287,6 +298,7 @@ class DynamicProcessingTimeSessionWindows(_DynamicGap):
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
     ) -> DynamicProcessingTimeSessionWindows:
+        """Windows that end after a pause whose length each record decides."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
     def is_event_time(self) -> bool:
@@ -298,6 +310,7 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
 
     @staticmethod
     def create() -> GlobalWindows:
+        """One window for all records of a key."""
         return GlobalWindows()
 
     def assign_windows(
@@ -350,6 +363,7 @@ class CountTumblingWindowAssigner(_CountWindows):
 
     @staticmethod
     def of(window_size: int) -> CountTumblingWindowAssigner:
+        """Windows of so many records."""
         return CountTumblingWindowAssigner(window_size)
 
     def __repr__(self) -> str:
@@ -364,6 +378,7 @@ class CountSlidingWindowAssigner(_CountWindows):
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
+        """Windows of so many records, one every so many records."""
         return CountSlidingWindowAssigner(window_size, window_slide)
 
     def __repr__(self) -> str:

@@ -22,12 +22,15 @@ class TimestampedValue(NamedTuple):
     """None on a stream without event time."""
 
     def get_value(self) -> Any:
+        """The record."""
         return self.value
 
     def get_timestamp(self) -> int | None:
+        """The timestamp of the record, in milliseconds since the epoch."""
         return self.timestamp
 
     def has_timestamp(self) -> bool:
+        """Whether the record has a timestamp."""
         return self.timestamp is not None
 
 
@@ -109,6 +112,7 @@ class CountEvictor(_OneTimeEvictor):
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
+        """Keep so many of the last records."""
         return CountEvictor(max_count, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
@@ -127,6 +131,7 @@ class TimeEvictor(_OneTimeEvictor):
 
     @staticmethod
     def of(window_size: DurationLike, do_evict_after: bool = False) -> TimeEvictor:
+        """Keep the records of the last stretch of this length."""
         return TimeEvictor(window_size, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
@@ -161,6 +166,7 @@ class DeltaEvictor(_OneTimeEvictor):
         delta_function: Callable[[Any, Any], float],
         do_evict_after: bool = False,
     ) -> DeltaEvictor:
+        """Keep the records whose delta to the last one is below the threshold."""
         return DeltaEvictor(threshold, delta_function, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:

@@ -20,14 +20,16 @@ class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
     """Any number of results for each firing of a window of a key."""
 
     @abstractmethod
-    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]: ...
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+        """The results for the records of a window of one key, as an iterable."""
 
 
 class AllWindowFunction(Function, Generic[IN, OUT, W]):
     """The same on a stream without keys."""
 
     @abstractmethod
-    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]: ...
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+        """The results for the records of a window, as an iterable."""
 
 
 class WindowContext(ABC, Generic[W2]):
@@ -60,7 +62,8 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     @abstractmethod
     def process(
         self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]
-    ) -> Iterable[OUT]: ...
+    ) -> Iterable[OUT]:
+        """The results for the records of a window of one key, as an iterable."""
 
     def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
         """The window goes: clear what `window_state` holds of it."""
@@ -75,7 +78,8 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
     @abstractmethod
     def process(
         self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN]
-    ) -> Iterable[OUT]: ...
+    ) -> Iterable[OUT]:
+        """The results for the records of a window, as an iterable."""
 
     def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
         """The window goes: clear what `window_state` holds of it."""

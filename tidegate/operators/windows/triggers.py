@@ -135,6 +135,7 @@ class EventTimeTrigger(_QuietTrigger):
 
     @staticmethod
     def create() -> EventTimeTrigger:
+        """Fire when the watermark has passed the end of the window."""
         return EventTimeTrigger()
 
     def on_element(
@@ -169,6 +170,7 @@ class ProcessingTimeTrigger(_QuietTrigger):
 
     @staticmethod
     def create() -> ProcessingTimeTrigger:
+        """Fire when the clock has passed the end of the window."""
         return ProcessingTimeTrigger()
 
     def on_element(
@@ -252,6 +254,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
 
     @staticmethod
     def of(interval: DurationLike) -> ContinuousEventTimeTrigger:
+        """Fire every so often in event time."""
         return ContinuousEventTimeTrigger(interval)
 
     def on_element(
@@ -280,6 +283,7 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
 
     @staticmethod
     def of(interval: DurationLike) -> ContinuousProcessingTimeTrigger:
+        """Fire every so often in processing time."""
         return ContinuousProcessingTimeTrigger(interval)
 
     def on_element(
@@ -311,6 +315,7 @@ class CountTrigger(_QuietTrigger):
 
     @staticmethod
     def of(window_size: int) -> CountTrigger:
+        """Fire after every so many records."""
         return CountTrigger(window_size)
 
     def on_element(
@@ -357,6 +362,7 @@ class DeltaTrigger(_QuietTrigger):
         delta_function: Callable[[Any, Any], float],
         element_type: TypeInformation | None = None,
     ) -> DeltaTrigger:
+        """Fire when the delta to the record that fired last exceeds the threshold."""
         return DeltaTrigger(threshold, delta_function, element_type)
 
     def on_element(
@@ -386,6 +392,7 @@ class PurgingTrigger(Trigger[Any, Any]):
 
     @staticmethod
     def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger:
+        """Fire as the given trigger does, and forget the records of the window then."""
         return PurgingTrigger(nested_trigger)
 
     def on_element(

@@ -126,6 +126,7 @@ class GlobalWindow(Window):
 
     @staticmethod
     def get() -> GlobalWindow:
+        """The only window of this kind."""
         return _GLOBAL
 
     def max_timestamp(self) -> int:

@@ -1,0 +1,40 @@
+"""Every public class and method that a program can import says what it does."""
+
+import inspect
+from importlib import import_module
+
+MODULES = (
+    "tidegate",
+    "tidegate.common",
+    "tidegate.datastream",
+    "tidegate.datastream.connectors",
+    "tidegate.datastream.functions",
+    "tidegate.datastream.state",
+    "tidegate.errors",
+)
+
+
+def public_classes():
+    for module in map(import_module, MODULES):
+        for name in getattr(module, "__all__", dir(module)):
+            found = getattr(module, name)
+            if inspect.isclass(found) and found.__module__.startswith("tidegate"):
+                yield found
+
+
+def public_methods(owner):
+    for name in dir(owner):
+        found = inspect.getattr_static(owner, name)
+        function = getattr(found, "__func__", getattr(found, "fget", found))
+        if not name.startswith("_") and inspect.isfunction(function):
+            yield name, found if isinstance(found, property) else getattr(owner, name)
+
+
+def test_every_public_class_and_method_has_a_docstring():
+    silent = {
+        f"{owner.__module__}.{owner.__qualname__}.{name}"
+        for owner in public_classes()
+        for name, found in [("", owner), *public_methods(owner)]
+        if not inspect.getdoc(found)
+    }
+    assert sorted(silent) == []
