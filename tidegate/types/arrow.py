@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from tidegate.core.errors import MissingField, TypeMismatch
-from tidegate.core.garbage import collector_paused
 from tidegate.types.columns import (
     ArrowValueCodec,
     BigDecimalCodec,
@@ -189,6 +190,19 @@ class ArrowFormat:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return arrow_format, (self.type_info,)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without cyclic garbage collection: it runs every 700 objects, and costs more than they do."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _plain_class(codec: ColumnCodec) -> type | None:

@@ -15,9 +15,9 @@ from tidegate.connectors.kafka.offsets import KafkaOffsetResetStrategy
 from tidegate.connectors.kafka.partitions import EARLIEST, KafkaSplit
 from tidegate.connectors.source import InputStatus, Poll, SourceReader, Undecodable
 from tidegate.core.errors import UndecodableRecord, UnreadableInput
-from tidegate.core.garbage import collector_paused
 from tidegate.core.ids import CheckpointId
 from tidegate.stream.batch import Batch
+from tidegate.types.arrow import collector_paused
 
 _log = logging.getLogger(__name__)
 _MOST_MESSAGES = 8192
