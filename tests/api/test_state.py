@@ -177,3 +177,19 @@ def test_processing_time_timers_fire_once_for_their_key(env):
     stream = keyed.process(Remind(), PAIR)
     assert in_any_order(stream.get_side_output(late)) == ["a", "b"]
     assert in_any_order(stream) == [("a", 6), ("b", 30)]
+
+
+def test_a_value_state_has_the_default_value_of_its_descriptor(env):
+    class Collect(KeyedProcessFunction):
+        def open(self, runtime_context):
+            self.seen = runtime_context.get_state(ValueStateDescriptor("seen", default_value=[]))
+
+        def process_element(self, value, ctx):
+            seen = self.seen.value()
+            seen.append(value[1])
+            self.seen.update(seen)
+            yield value[0], tuple(seen)
+
+    pairs = [("a", 1), ("b", 2), ("a", 3)]
+    results = env.from_collection(pairs).key_by(lambda pair: pair[0]).process(Collect())
+    assert in_any_order(results) == [("a", (1,)), ("a", (1, 3)), ("b", (2,))]

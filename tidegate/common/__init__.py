@@ -5,30 +5,35 @@ from tidegate.common.completable_future import CompletableFuture
 from tidegate.common.config_options import ConfigOption, ConfigOptions
 from tidegate.common.configuration import Configuration
 from tidegate.common.execution_config import ExecutionConfig
+from tidegate.common.input_dependency_constraint import InputDependencyConstraint
 from tidegate.common.job_client import JobClient
 from tidegate.common.job_execution_result import JobExecutionResult
 from tidegate.common.job_id import JobID
+from tidegate.common.job_status import JobStatus
 from tidegate.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from tidegate.common.serialization import *  # noqa: F403
-from tidegate.common.time import Duration, Instant, Time
+from tidegate.common.serializer import TypeSerializer
+from tidegate.common.time import Duration, Instant, Time, TimeUnit
 from tidegate.common.typeinfo import TypeInformation, Types
 from tidegate.common.types import Row, RowKind
 from tidegate.common.watermark_strategy import (
+    AssignerWithPeriodicWatermarksWrapper,
     TimestampAssigner,
     Watermark,
     WatermarkGenerator,
     WatermarkOutput,
     WatermarkStrategy,
 )
-from tidegate.protocol.job_status import JobStatus
 
 __all__ = [
+    "AssignerWithPeriodicWatermarksWrapper",
     "CompletableFuture",
     "ConfigOption",
     "ConfigOptions",
     "Configuration",
     "Duration",
     "ExecutionConfig",
+    "InputDependencyConstraint",
     "Instant",
     "JobClient",
     "JobExecutionResult",
@@ -39,8 +44,10 @@ __all__ = [
     "Row",
     "RowKind",
     "Time",
+    "TimeUnit",
     "TimestampAssigner",
     "TypeInformation",
+    "TypeSerializer",
     "Types",
     "Watermark",
     "WatermarkGenerator",

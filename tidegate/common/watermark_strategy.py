@@ -1,5 +1,6 @@
 """Watermark strategies, and what programs of their own are made of."""
 
+from tidegate.common.java_only import java_only
 from tidegate.operators.event_time.strategy import (
     TimestampAssigner,
     WatermarkGenerator,
@@ -9,9 +10,15 @@ from tidegate.operators.event_time.strategy import (
 from tidegate.stream.elements import Watermark
 
 __all__ = [
+    "AssignerWithPeriodicWatermarksWrapper",
     "TimestampAssigner",
     "Watermark",
     "WatermarkGenerator",
     "WatermarkOutput",
     "WatermarkStrategy",
 ]
+
+
+AssignerWithPeriodicWatermarksWrapper = java_only(
+    "AssignerWithPeriodicWatermarksWrapper", "Use WatermarkStrategy.for_generator()."
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from enum import Enum
 from typing import TypeAlias
 
 _MICROSECONDS = {
@@ -56,6 +57,18 @@ class Duration(timedelta):
         return Duration(microseconds=nanos / 1000)
 
 
+class TimeUnit(Enum):
+    """Units of `Time.of`, under Java's names."""
+
+    NANOSECONDS = 1e-6
+    MICROSECONDS = 1e-3
+    MILLISECONDS = 1
+    SECONDS = 1000
+    MINUTES = 60_000
+    HOURS = 3_600_000
+    DAYS = 86_400_000
+
+
 class Time:
     """A length of time in milliseconds, PyFlink's older way to write one."""
 
@@ -65,6 +78,11 @@ class Time:
     def to_milliseconds(self) -> int:
         """The duration in milliseconds."""
         return self._milliseconds
+
+    @staticmethod
+    def of(size: int, unit: TimeUnit) -> Time:
+        """Like `Time.of(5, TimeUnit.SECONDS)`."""
+        return Time(int(size * unit.value))
 
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:

@@ -6,6 +6,7 @@ from tidegate.datastream.broadcast_stream import BroadcastConnectedStream, Broad
 from tidegate.datastream.checkpoint_config import CheckpointConfig, ExternalizedCheckpointCleanup
 from tidegate.datastream.checkpoint_storage import (
     CheckpointStorage,
+    CustomCheckpointStorage,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
@@ -24,6 +25,7 @@ from tidegate.datastream.keyed_stream import KeyedStream
 from tidegate.datastream.output_tag import OutputTag
 from tidegate.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from tidegate.datastream.state_backend import (
+    CustomStateBackend,
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
     PredefinedOptions,
@@ -44,6 +46,8 @@ __all__ = [
     "CloseableIterator",
     "CoGroupedStreams",
     "ConnectedStreams",
+    "CustomCheckpointStorage",
+    "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tidegate.common.java_only import java_only
 from tidegate.core.modes import CheckpointStorageType
 
 
@@ -71,3 +72,9 @@ class FileSystemCheckpointStorage(CheckpointStorage):
             ("execution.checkpointing.dir", self.checkpoint_path),
             ("execution.checkpointing.data-inline-threshold", self.get_min_file_size_threshold()),
         ]
+
+
+CustomCheckpointStorage = java_only(
+    "CustomCheckpointStorage",
+    "Use FileSystemCheckpointStorage, with a directory on a file system, S3 or HDFS.",
+)

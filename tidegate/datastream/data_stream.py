@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
@@ -288,12 +289,13 @@ class DataStream(OperatorSettings):
     def broadcast(
         self,
         broadcast_state_descriptor: MapStateDescriptor,
-        /,
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> BroadcastStream: ...
 
     def broadcast(
-        self, *broadcast_state_descriptors: MapStateDescriptor
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> DataStream | BroadcastStream:
         """Send every record to all subtasks of the next operator.
 
@@ -303,9 +305,10 @@ class DataStream(OperatorSettings):
         from tidegate.datastream.broadcast_stream import BroadcastStream
 
         stream = self._with(Broadcast())
-        if not broadcast_state_descriptors:
+        if broadcast_state_descriptor is None:
             return stream
-        return BroadcastStream(stream, broadcast_state_descriptors)
+        descriptors = (broadcast_state_descriptor, *other_broadcast_state_descriptors)
+        return BroadcastStream(stream, descriptors)
 
     def global_(self) -> DataStream:
         """Send all records to the first subtask of the next operator."""
@@ -460,3 +463,22 @@ class DataStream(OperatorSettings):
     def __repr__(self) -> str:
         names = ", ".join(repr(upstream.transformation.name) for upstream in self._upstreams)
         return f"<{type(self).__name__} of {self.get_type()} from {names}>"
+
+
+_ELSEWHERE = {
+    "AllWindowedStream": "windowed_stream",
+    "BroadcastConnectedStream": "broadcast_stream",
+    "BroadcastStream": "broadcast_stream",
+    "CloseableIterator": "execution.closeable_iterator",
+    "ConnectedStreams": "connected_streams",
+    "KeyedStream": "keyed_stream",
+    "WindowedStream": "windowed_stream",
+}
+"""Classes that PyFlink has in this module, and where they are."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"tidegate.datastream.{_ELSEWHERE[name]}")
+    return getattr(module, name)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from tidegate.common.java_only import java_only
 from tidegate.core.modes import StateBackendType
 
 
@@ -88,3 +89,8 @@ class EmbeddedRocksDBStateBackend(StateBackend):
             key = "state.backend.rocksdb.checkpoint.transfer.thread.num"
             chosen.append((key, self._transfer_threads))
         return chosen
+
+
+CustomStateBackend = java_only(
+    "CustomStateBackend", "Use HashMapStateBackend or EmbeddedRocksDBStateBackend."
+)

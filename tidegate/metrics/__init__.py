@@ -1,5 +1,5 @@
 """The metrics of functions: `runtime_context.get_metrics_group()`."""
 
-from tidegate.operators.metrics import Counter, Distribution, Meter, MetricGroup
+from tidegate.operators.metrics import Counter, Distribution, Meter, Metric, MetricGroup
 
-__all__ = ["Counter", "Distribution", "Meter", "MetricGroup"]
+__all__ = ["Counter", "Distribution", "Meter", "Metric", "MetricGroup"]

@@ -59,6 +59,10 @@ __all__ = [
 class Function(ABC):  # noqa: B024 - a base for contracts; open and close are optional
     """Base of the functions of the user."""
 
+    def __class_getitem__(cls, parameters: Any) -> type[Function]:
+        """PyFlink's functions are generic: `KeyedProcessFunction[str, int, int]` is the class."""
+        return cls
+
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called once in the life of a subtask, before the first record: connect, get state."""
 

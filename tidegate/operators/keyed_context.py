@@ -28,6 +28,7 @@ from tidegate.state.handles import (
     ReducingState,
     State,
     ValueState,
+    ValueStateWithDefault,
 )
 from tidegate.state.keys.key_bytes import with_one_nan
 from tidegate.stream.elements import NO_WATERMARK
@@ -56,7 +57,9 @@ class KeyedStates(KeyedStateStore):
         raise TypeError(f"expected the descriptor of a state by key, got {state_descriptor!r}")
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        return self._backend.value_state(state_descriptor, self._holder)
+        state = self._backend.value_state(state_descriptor, self._holder)
+        default = state_descriptor.default_value
+        return state if default is None else ValueStateWithDefault(state, default)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         return self._backend.list_state(state_descriptor, self._holder)

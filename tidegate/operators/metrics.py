@@ -10,7 +10,11 @@ from typing import TypeVar
 from tidegate.core.clock import Clock, SystemClock
 
 
-class Counter:
+class Metric:
+    """Base of the metrics."""
+
+
+class Counter(Metric):
     """A number that goes up and down."""
 
     def __init__(self) -> None:
@@ -26,7 +30,7 @@ class Counter:
         return self._count
 
 
-class Meter:
+class Meter(Metric):
     """Events, in total and per second over the last time span."""
 
     def __init__(self, time_span_in_seconds: int, clock: Clock) -> None:
@@ -55,7 +59,7 @@ class Meter:
             self._seconds.popleft()
 
 
-class Distribution:
+class Distribution(Metric):
     """Count, sum, minimum and maximum of the values it was updated with."""
 
     def __init__(self) -> None:

@@ -75,8 +75,15 @@ class ValueStateDescriptor(StateDescriptor):
 
     kind = "value"
 
-    def __init__(self, name: str, value_type_info: TypeInformation | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        value_type_info: TypeInformation | None = None,
+        default_value: Any = None,
+    ) -> None:
         super().__init__(name, value_type_info)
+        self.default_value = default_value
+        """What `value()` returns for a key without a value; a copy of it if it can change."""
 
 
 class ListStateDescriptor(StateDescriptor):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from tidegate.types.privacy import private_copy
 
 __all__ = [
     "AggregatingState",
@@ -48,6 +50,29 @@ class ValueState(State, Generic[T]):
     @abstractmethod
     def update(self, value: T | None) -> None:
         """Replace the value; None forgets it."""
+
+
+class ValueStateWithDefault(ValueState[T]):
+    """One value, and another one where there is none."""
+
+    __slots__ = ("_default", "_state")
+
+    def __init__(self, state: ValueState[T], default: T) -> None:
+        self._state = state
+        self._default = default
+
+    def value(self) -> T | None:
+        value = self._state.value()
+        if value is None:
+            default: Any = private_copy(self._default)
+            return default  # type: ignore[no-any-return]
+        return value
+
+    def update(self, value: T | None) -> None:
+        self._state.update(value)
+
+    def clear(self) -> None:
+        self._state.clear()
 
 
 class AppendingState(State, Generic[IN, OUT]):

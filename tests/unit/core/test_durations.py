@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.durations import Duration, Time, as_milliseconds, as_timedelta, format_duration
+from tidegate.core.durations import (
+    Duration,
+    Time,
+    TimeUnit,
+    as_milliseconds,
+    as_timedelta,
+    format_duration,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,3 +63,9 @@ def test_a_duration_is_a_timedelta_and_a_time_prints_its_milliseconds():
     assert str(Time.minutes(1)) == "60000 ms"
     assert Time.hours(24) == Time.days(1)
     assert as_milliseconds("1 min") == 60_000
+
+
+def test_a_time_of_a_number_and_a_unit():
+    assert Time.of(5, TimeUnit.SECONDS) == Time.seconds(5)
+    assert Time.of(3, TimeUnit.DAYS) == Time.days(3)
+    assert Time.of(2_000, TimeUnit.MICROSECONDS) == Time.milliseconds(2)

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
 from tidegate.core.durations import DurationLike, as_timedelta
+from tidegate.core.errors import ConfigError
 from tidegate.core.memory_size import MemorySize
 from tidegate.stream.batch import Batch
 
@@ -70,9 +72,14 @@ class BucketAssigner(ABC):
         return _OneBucket(_the_base_path)
 
     @staticmethod
-    def date_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH") -> BucketAssigner:
-        """By the local time of writing; the format is Java's, or `strftime`'s if it has a %."""
-        return _OneBucket(_TimeName(format_str))
+    def date_time_bucket_assigner(
+        format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None
+    ) -> BucketAssigner:
+        """By the time of writing, local or in a zone like "Europe/Berlin".
+
+        The format is Java's, or `strftime`'s if it has a %.
+        """
+        return _OneBucket(_TimeName(format_str, timezone_id))
 
     @staticmethod
     def by(bucket_of: Callable[[Any], str]) -> BucketAssigner:
@@ -87,14 +94,23 @@ def _the_base_path(now: float) -> str:
 class _TimeName:
     _JAVA = (("yyyy", "%Y"), ("MM", "%m"), ("dd", "%d"), ("HH", "%H"), ("mm", "%M"), ("ss", "%S"))
 
-    def __init__(self, format_str: str) -> None:
+    def __init__(self, format_str: str, timezone_id: str | None = None) -> None:
+        if timezone_id is not None:
+            try:
+                ZoneInfo(timezone_id)
+            except (ZoneInfoNotFoundError, ValueError):
+                raise ConfigError(
+                    "timezone_id", timezone_id, "give a zone like 'UTC' or 'Europe/Berlin'"
+                ) from None
+        self._zone = timezone_id
         if "%" not in format_str:
             for java, python in self._JAVA:
                 format_str = format_str.replace(java, python)
         self._format = format_str
 
     def __call__(self, now: float) -> str:
-        return datetime.fromtimestamp(now, UTC).astimezone().strftime(self._format)
+        zone = None if self._zone is None else ZoneInfo(self._zone)
+        return datetime.fromtimestamp(now, UTC).astimezone(zone).strftime(self._format)
 
 
 class _OneBucket(BucketAssigner):

@@ -1,6 +1,6 @@
 """Sources and sinks, and the contracts to write others."""
 
-from tidegate.datastream.connectors.base import Boundedness, Sink, Source
+from tidegate.datastream.connectors.base import Boundedness, DeliveryGuarantee, Sink, Source
 from tidegate.datastream.connectors.datagen import DataGeneratorSource
 from tidegate.datastream.connectors.durable_sources import CallbackSource, durable
 from tidegate.datastream.connectors.file_system import (
@@ -19,6 +19,7 @@ __all__ = [
     "Boundedness",
     "CallbackSource",
     "DataGeneratorSource",
+    "DeliveryGuarantee",
     "FileSink",
     "FileSinkBuilder",
     "FileSource",

@@ -1,5 +1,6 @@
 """The contracts of sources and sinks, and what helps to implement them."""
 
+from tidegate.common.java_only import java_only
 from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee, Replay
 from tidegate.connectors.sink import (
     Committer,
@@ -23,6 +24,10 @@ from tidegate.core.permit import Permit
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
 
+_ADVICE = "Sinks here may change their input by themselves: write a Sink of your own."
+StreamTransformer = java_only("StreamTransformer", _ADVICE)
+SupportsPreprocessing = java_only("SupportsPreprocessing", _ADVICE)
+
 __all__ = [
     "ArrowFormat",
     "Batch",
@@ -44,6 +49,8 @@ __all__ = [
     "Source",
     "SourceReader",
     "SplitEnumerator",
+    "StreamTransformer",
     "SupportsCommitter",
+    "SupportsPreprocessing",
     "WriterContext",
 ]

@@ -1,0 +1,7 @@
+"""Flink's input formats: PyFlink's names, which only wrap Java classes."""
+
+from tidegate.common.java_only import java_only
+
+InputFormat = java_only("InputFormat", "Write a Source of your own, or use FileSource.")
+
+__all__ = ["InputFormat"]
