@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.effort import examples
 from tests.savepoints import restored, stored, use
 from tidegate import state_reader
-from tidegate.core.errors import CorruptCheckpoint, UnsupportedFormat
+from tidegate.core.errors import CorruptCheckpoint, NoCheckpoint, UnsupportedFormat
 from tidegate.core.modes import SavepointFormat
 from tidegate.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from tidegate.state.operator_state import OperatorStateStore
@@ -106,6 +106,16 @@ def test_a_cut_is_found(savepoint, tmp_path, data):
     with pytest.raises(CorruptCheckpoint) as failure:
         read_all(copy)
     assert failure.value.args[0] == str(path)
+
+
+def test_a_file_that_is_gone_is_named(savepoint, tmp_path):
+    for file in files_of(savepoint):
+        copy, path = damaged(savepoint, tmp_path, file, bytes)
+        path.unlink()
+        with pytest.raises((CorruptCheckpoint, NoCheckpoint)) as failure:
+            read_all(copy)
+        place = path.parent if file == "_metadata" else path
+        assert failure.value.args[0] == str(place)
 
 
 def test_what_is_not_changed_is_read(savepoint):

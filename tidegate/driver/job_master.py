@@ -504,7 +504,8 @@ class JobMaster:
             self._act(pipeline, region.fail(attempt, error))
 
     def _has_run(self, region: Region) -> bool:
-        return region.has_run or self._is_successor
+        goes_on = self._is_successor or bool(self.checkpoints.home.retained)
+        return region.has_run or goes_on
 
     def _start_due_steps(self) -> None:
         if not self._outputs.has_room():

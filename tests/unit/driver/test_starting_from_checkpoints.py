@@ -374,3 +374,12 @@ def test_an_operator_that_is_new_begins_without_state(ended, start, watch, setti
     )
     job.result()
     assert sorted(watch.values("more", "map")) == sorted(RECORDS[30:])
+
+
+def test_a_driver_that_goes_on_with_its_job_tries_again_when_user_code_does_not_open(
+    ended, go_on, watch
+):
+    fail_once(watch, "sums", "open", RuntimeError("the database is away"))
+    job = go_on("latest", more=RESTARTS)
+    job.result()
+    assert dict(job.records()) == totals(RECORDS)

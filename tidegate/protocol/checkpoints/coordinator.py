@@ -187,6 +187,8 @@ class CheckpointCoordinator:
                 is_any_running = True
             elif region.state is not RegionState.FINISHED:
                 return False
+            if region.all_ended and self._saves_ends and self._under_way:
+                return False  # its end is saved by the last one: let that come
         return is_any_running and not self._is_stopping()
 
     def _is_stopping(self) -> bool:
@@ -320,6 +322,8 @@ class CheckpointCoordinator:
         """Whether a checkpoint says that the pipeline has ended."""
         if barrier.kind is not BarrierKind.CHECKPOINT:
             return barrier.kind is BarrierKind.STOP
+        if checkpoint.checkpoint_id + 1 < self._next_id:
+            return False  # what its sinks have prepared for a later one is not committed by this
         operators = checkpoint.metadata.operators
         return region.all_ended and all(
             len(operators[vertex.chain[0].operator_id].finished) == vertex.parallelism

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -389,6 +390,41 @@ def test_the_end_of_an_older_attempt_is_forgotten():
         subject.heard(0, 1, number, slot)
     (again,), _ = subject.look(9.0, 0.0, regions)
     assert isinstance(again, TriggerCheckpoint)
+
+
+def ended_acks(subject, number):
+    results = [
+        subject.acknowledged(replace(ack(number, each), is_finished=True), 2000.0)
+        for each in EVERYBODY
+    ]
+    return [instruction for found in results for instruction in found]
+
+
+def test_an_end_is_not_saved_while_sinks_have_prepared_for_a_later_checkpoint():
+    subject, regions = coordinator(max_concurrent=2), {0: region()}
+    earlier, later = trigger(subject, 10.0).barrier, trigger(subject, 20.0).barrier
+    regions[0].some_ended = regions[0].all_ended = True
+    (publish,) = ended_acks(subject, earlier.checkpoint_id)
+    subject.published(publish.checkpoint, 21.0, regions)
+    for slot in (0, 1):
+        subject.heard(0, 1, earlier.checkpoint_id, slot)
+    (publish,) = ended_acks(subject, later.checkpoint_id)
+    assert subject.look(21.0, 0.0, regions)[0] == []
+    subject.published(publish.checkpoint, 22.0, regions)
+    for slot in (0, 1):
+        subject.heard(0, 1, later.checkpoint_id, slot)
+    assert subject.look(22.0, 0.0, regions)[0] == [Finish(0)]
+
+
+def test_what_a_later_checkpoint_that_is_aborted_has_prepared_is_saved_by_one_more():
+    subject, regions = coordinator(max_concurrent=2, tolerable_failures=9), {0: region()}
+    earlier, later = trigger(subject, 10.0).barrier, trigger(subject, 20.0).barrier
+    regions[0].some_ended = regions[0].all_ended = True
+    subject.declined(decline(later.checkpoint_id, EVERYBODY[0]), 20.5)
+    (publish,) = ended_acks(subject, earlier.checkpoint_id)
+    subject.published(publish.checkpoint, 21.0, regions)
+    (final,), _ = subject.look(21.0, 0.0, regions)
+    assert isinstance(final, Trigger)
 
 
 def test_the_final_checkpoint_is_asked_for_again_after_a_pause():

@@ -1,0 +1,263 @@
+"""Simulated time: a queue of events, the processes they happen in, and chance from one seed."""
+
+from __future__ import annotations
+
+import heapq
+import random
+import secrets
+import time
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from tidegate.core.workers import Action
+
+EPOCH = 1_000_000.0
+LAST_EVENT = 60_000
+DEEPEST = 3
+"""How many processes are in the middle of something at most."""
+
+
+class Killed(BaseException):
+    """The process ends here; what it was doing stays half done."""
+
+
+class Wrong(BaseException):
+    """Something happened that must not, or did not happen that must. Nobody may catch it."""
+
+
+@dataclass(eq=False, slots=True)
+class Event:
+    at: float
+    process: Process | None
+    what: str
+    act: Callable[[], None] | None
+
+    def cancel(self) -> None:
+        self.act = None
+
+
+class Process:
+    """What dies, sleeps and has clocks of its own."""
+
+    def __init__(self, sim: Simulation, name: str) -> None:
+        self.sim, self.name = sim, name
+        self.is_alive = True
+        self.asleep_until = 0.0
+        self.wall_error = sim.rnd.choice([0.0, 0.0, -1.0, 1.0])
+        self.speed = 1 + sim.rnd.uniform(-0.02, 0.02)
+        self.workers = SimulatedWorkers(self)
+
+    def monotonic(self) -> float:
+        return self.sim.now * self.speed + 1000.0
+
+    def time(self) -> float:
+        return EPOCH + self.sim.now + self.wall_error
+
+    def later(self, seconds: float, what: str, act: Callable[[], None]) -> Event:
+        return self.sim.later(seconds, what, act, self)
+
+    def die(self) -> None:
+        """Whatever it had planned never happens."""
+        self.is_alive = False
+
+    def look(self) -> None:
+        """Called after each of its events."""
+
+
+class Simulation:
+    """Everything that will happen, in the order in which it does."""
+
+    def __init__(self, seed: object, *, traces: bool = False) -> None:
+        self.rnd = random.Random(f"{seed}/run")
+        self.now = 0.0
+        self.current: Process | None = None
+        self.number = 0
+        self.trace: list[str] | None = [] if traces else None
+        self.happened: Counter[str] = Counter()
+        self.slowness = self.rnd.choice([0.3, 1.0, 1.0, 3.0])
+        self._queue: list[tuple[float, int, Event]] = []
+        self._count = 0
+        self._depth = 0
+
+    def later(
+        self, seconds: float, what: str, act: Callable[[], None], process: Process | None = None
+    ) -> Event:
+        event = Event(self.now + seconds, process, what, act)
+        self._push(event)
+        return event
+
+    def _push(self, event: Event) -> None:
+        self._count += 1
+        heapq.heappush(self._queue, (event.at, self._count, event))
+
+    def delay(self, typical: float = 0.01) -> float:
+        """Mostly short, now and then ten times as long."""
+        stretch = 10.0 if self.rnd.random() < 0.05 else 1.0
+        return self.rnd.random() * 2 * typical * stretch * self.slowness
+
+    def chance(self, probability: float) -> bool:
+        return probability > 0 and self.rnd.random() < probability
+
+    def note(self, text: str) -> None:
+        if self.trace is not None:
+            who = "" if self.current is None else self.current.name
+            self.trace.append(f"{self.now:9.3f} {who:12} {text}")
+
+    def run_while(self, condition: Callable[[], bool]) -> None:
+        while condition():
+            if not self._queue:
+                raise Wrong("nothing will ever happen again")
+            if self.number >= LAST_EVENT:
+                raise Wrong(f"no end after {self.number} events")
+            self._step()
+
+    def _step(self) -> None:
+        at, _, event = heapq.heappop(self._queue)
+        self.now = max(self.now, at)
+        process, act = event.process, event.act
+        if act is None or (process is not None and not process.is_alive):
+            return
+        if process is not None and process.asleep_until > self.now:
+            event.at = process.asleep_until + self.delay(0.001)
+            self._push(event)
+            return
+        self.number += 1
+        self.current = process
+        if self.trace is not None:
+            self.note(event.what)
+        try:
+            act()
+            if process is not None and process.is_alive:
+                process.look()
+        except Killed:
+            assert process is not None
+            process.die()
+        finally:
+            self.current = None
+
+    def meanwhile(self, seconds: float) -> None:
+        """Others act while the current process is in the middle of something."""
+        process, until = self.current, self.now + seconds
+        assert process is not None
+        if self._depth < DEEPEST:
+            process.asleep_until = max(process.asleep_until, until)
+            self._depth += 1
+            try:
+                while self._queue and self._queue[0][0] <= until:
+                    self._step()
+            finally:
+                self._depth -= 1
+        self.current = process
+        self.now = max(self.now, until)
+        if not process.is_alive:
+            raise Killed
+
+    # --- what the machine offers, for whoever asks it directly ----------------------------------
+
+    def time(self) -> float:
+        return EPOCH + self.now if self.current is None else self.current.time()
+
+    def monotonic(self) -> float:
+        return self.now + 1000.0 if self.current is None else self.current.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def token(self, size: int | None = None) -> str:
+        return f"{self.rnd.getrandbits(8 * (size or 16)):0{2 * (size or 16)}x}"
+
+    @contextmanager
+    def in_place_of_the_machine(self) -> Iterator[None]:
+        with ExitStack() as patches:
+            for place, name, played in (
+                (time, "time", self.time),
+                (time, "monotonic", self.monotonic),
+                (time, "sleep", self.sleep),
+                (secrets, "token_hex", self.token),
+                (secrets, "randbits", self.rnd.getrandbits),
+                (uuid, "uuid4", lambda: uuid.UUID(self.token(16))),
+            ):
+                patches.enter_context(patch.object(place, name, played))
+            yield
+
+
+class SimulatedWorkers:
+    """The threads of one process; each of their actions is an event."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def start(
+        self, name: str, on_idle: Callable[[], None] | None = None, idle_seconds: float = 0.0
+    ) -> SimulatedWorker:
+        return SimulatedWorker(self._process, name.removeprefix("tidegate-"), on_idle)
+
+    def later(self, seconds: float, action: Callable[[], None]) -> Event:
+        return self._process.later(seconds, "alarm", action)
+
+
+class SimulatedWorker:
+    IDLE_SECONDS = 0.5
+
+    def __init__(
+        self, process: Process, name: str, on_idle: Callable[[], None] | None = None
+    ) -> None:
+        self._process, self._name, self._on_idle = process, name, on_idle
+        self._actions: deque[Action] = deque()
+        self._next: Event | None = None
+        self._is_stopped = False
+        if on_idle is not None:
+            self._look_later()
+
+    def post(self, action: Action) -> None:
+        if not self._is_stopped:
+            self._actions.append(action)
+            if self._next is None:
+                self._go_on(self._process.sim.delay(0.003))
+
+    def hurry(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            self._go_on(0.0)
+
+    def stop(self, timeout: float) -> bool:
+        """The one place where something happens within something else."""
+        self._is_stopped = True
+        if self._next is not None:
+            self._next.cancel()
+        while self._actions:
+            action = self._actions.popleft()
+            while action() is not None:
+                pass
+        return True
+
+    def _go_on(self, seconds: float) -> None:
+        self._next = self._process.later(seconds, self._name, self._run)
+
+    def _run(self) -> None:
+        action = self._actions.popleft()
+        again = action()
+        self._next = None
+        if again is not None:
+            self._actions.appendleft(action)
+            self._go_on(again + 0.001)
+        elif self._actions:
+            self._go_on(self._process.sim.delay(0.003))
+
+    def _look_later(self) -> None:
+        self._process.later(self.IDLE_SECONDS, f"{self._name} looks around", self._look)
+
+    def _look(self) -> None:
+        if not self._is_stopped:
+            if not self._actions and self._on_idle is not None:
+                self._on_idle()
+            self._look_later()
+
+
+SIMULATION: Any = None
+"""The one that runs: programs find the world outside by it."""

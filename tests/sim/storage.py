@@ -1,0 +1,92 @@
+"""An object store that can be slow, refuse, answer too late, or die under whoever uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.memory_store import MemoryStore
+from tidegate.core.errors import StorageError
+from tidegate.storage.blob_store import BlobWriter
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+
+class Bucket:
+    """All blobs that there are, by their absolute paths."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.blobs: dict[str, bytes] = {}
+
+    def open(self, path: Path) -> SimulatedStore:
+        return SimulatedStore(self, str(path))
+
+
+class SimulatedStore(MemoryStore):
+    """A directory of the bucket. What fails may have happened."""
+
+    def __init__(self, bucket: Bucket, url: str) -> None:
+        super().__init__(url)
+        self._bucket = bucket
+        self._blobs = _Below(bucket.blobs, url)  # type: ignore[assignment]
+
+    def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
+        return self._ask("read", path, lambda: super(SimulatedStore, self).read(path, offset, size))
+
+    def exists(self, path: str) -> bool:
+        return self._ask("exists", path, lambda: super(SimulatedStore, self).exists(path))
+
+    def list(self, path: str = "") -> Iterator[str]:
+        return self._ask("list", path, lambda: super(SimulatedStore, self).list(path))
+
+    @contextmanager
+    def writer(self, path: str) -> Iterator[BlobWriter]:
+        with super().writer(path) as blob:
+            yield blob
+
+    def put(self, path: str, data: bytes) -> None:
+        self._ask("put", path, lambda: super(SimulatedStore, self).put(path, data))
+
+    def create_if_absent(self, path: str, data: bytes) -> bool:
+        return self._ask(
+            "create", path, lambda: super(SimulatedStore, self).create_if_absent(path, data)
+        )
+
+    def delete(self, path: str) -> None:
+        self._ask("delete", path, lambda: super(SimulatedStore, self).delete(path))
+
+    def _ask(self, what: str, path: str, act: Callable[[], Any]) -> Any:
+        world = self._bucket.world
+        where = f"{self.url}/{path}"
+        with world.outside(f"{what} {where}", "storage", StorageError(where, "no answer", "wait")):
+            done = act()
+            world.stored(what, where, done)
+        return done
+
+
+class _Below(dict[str, bytes]):
+    """The blobs below a directory, by their paths there."""
+
+    def __init__(self, blobs: dict[str, bytes], url: str) -> None:
+        super().__init__()
+        self._all, self._prefix = blobs, f"{url}/"
+
+    def __setitem__(self, path: str, data: bytes) -> None:
+        self._all[self._prefix + path] = data
+
+    def __delitem__(self, path: str) -> None:
+        del self._all[self._prefix + path]
+
+    def __contains__(self, path: object) -> bool:
+        return f"{self._prefix}{path}" in self._all
+
+    def __iter__(self) -> Iterator[str]:
+        cut = len(self._prefix)
+        return iter([path[cut:] for path in self._all if path.startswith(self._prefix)])
+
+    def get(self, path: str, default: Any = None) -> Any:
+        return self._all.get(self._prefix + path, default)
