@@ -1,12 +1,15 @@
 """Schedules of the simulator; see `docs/proof.md`."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.effort import seed, times
+from tests.effort import times
 
 ROOT = Path(__file__).parents[2]
+FIRST_SEED = int(os.environ.get("TIDEGATE_SEED", "0"))
+"""Fresh ones are for `make prove`."""
 
 
 def simulate(*arguments):
@@ -16,7 +19,7 @@ def simulate(*arguments):
 
 
 def test_every_schedule_goes_well():
-    done = simulate("--first", seed(), "--seeds", times(30))
+    done = simulate("--first", FIRST_SEED, "--seeds", times(30))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
