@@ -14,7 +14,7 @@ from tidegate.core.errors import LineClosed, TidegateError
 from tidegate.core.ids import Address, PipelineId, SlotIndex
 from tidegate.driver.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
 from tidegate.exchange import step_task
-from tidegate.exchange.contract import StepAnswer, StepBroken
+from tidegate.exchange.contract import StepAnswer, StepBroken, StepCanceled
 from tidegate.exchange.shuffle import _stages
 from tidegate.exchange.step_task import StageTask
 from tidegate.exchange.unit_protocol import Cargo, Frame
@@ -24,7 +24,7 @@ from tidegate.protocol.messages import DriverMessage, Register, SlotMessage, Ste
 from tidegate.protocol.units import Stale, UnitKey
 from tidegate.slot.pipeline_host import UnitAnswer
 from tidegate.slot.slot_host import SlotHost
-from tidegate.slot.step_server import _receive_unit, _send_answer
+from tidegate.slot.step_server import _receive_input, _send_answer
 from tidegate.transport.versions import versions
 
 if TYPE_CHECKING:
@@ -239,7 +239,10 @@ class SimulatedCluster:
 
     def cancel_step(self, pipeline: Pipeline) -> None:
         if pipeline.id in self._steps:
-            self._steps[pipeline.id].end(StepBroken("it was cancelled"))
+            self._steps[pipeline.id].end(StepCanceled("it was canceled"))
+
+    def end_steps(self) -> None:
+        """Nothing is held for them."""
 
 
 class StepJob:
@@ -371,7 +374,8 @@ class Task:
                 self._answered(_encoded(answer))
 
         def serve() -> None:
-            order, packets, marks = _receive_unit(_Sent(self._disturbed(frames)))
+            (_, opened), *cargo = self._disturbed(frames)
+            order, (packets, marks) = pickle.loads(opened), _receive_input(_Sent(cargo))
             key = UnitKey(order.attempt, order.step, order.level)
             process.host.run_unit(order.pipeline, key, packets, marks, order.request, answered)
 

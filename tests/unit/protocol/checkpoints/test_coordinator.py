@@ -424,7 +424,7 @@ def test_what_a_later_checkpoint_that_is_aborted_has_prepared_is_saved_by_one_mo
     (publish,) = ended_acks(subject, earlier.checkpoint_id)
     subject.published(publish.checkpoint, 21.0, regions)
     (final,), _ = subject.look(21.0, 0.0, regions)
-    assert isinstance(final, Trigger)
+    assert isinstance(final, TriggerCheckpoint)
 
 
 def test_the_final_checkpoint_is_asked_for_again_after_a_pause():
