@@ -52,6 +52,8 @@ class KafkaReader(SourceReader):
         self._splits: dict[tuple[str, int], KafkaSplit] = {}
         self._topics: set[str] = set()
         self._ahead: list[Any] = []
+        self._ended: list[tuple[str, int]] = []
+        """Partitions read to their end, since the last poll."""
         self._no_more = False
         self._client: Any = None
 
@@ -64,6 +66,7 @@ class KafkaReader(SourceReader):
     def add_splits(self, splits: Sequence[KafkaSplit]) -> None:
         self._splits.update({_key(split): split for split in splits})
         self._topics.update(split.partition.topic for split in splits)
+        self._ended += [_key(split) for split in splits if split.is_done]
         new = [_assigned(split) for split in splits if not split.is_done]
         if new:
             self._client.incremental_assign(new)
@@ -82,7 +85,7 @@ class KafkaReader(SourceReader):
     def _poll(self, max_records: int) -> Poll:
         messages = self._next_records(max_records)
         if not messages:
-            return Poll(None, self._status())
+            return Poll(None, self._status(), ended=self._ended_since())
         split = self._only_one_split(messages) if self._has_event_time else None
         positions = self._positions(messages)
         ends = self._ends_passed(positions) if self._settings.has_end else {}
@@ -91,9 +94,12 @@ class KafkaReader(SourceReader):
             unfinished = {key: end for key, end in ends.items() if not self._splits[key].is_done}
             positions = self._positions(messages) | unfinished
         batch = self._decoded(messages, positions)
-        is_done = split is not None and self._splits[split].is_done
-        ended = (split,) if is_done else ()
-        return Poll(batch if len(batch) else None, InputStatus.MORE_AVAILABLE, split, ended)
+        found = batch if len(batch) else None
+        return Poll(found, InputStatus.MORE_AVAILABLE, split, self._ended_since())
+
+    def _ended_since(self) -> tuple[tuple[str, int], ...]:
+        ended, self._ended = tuple(self._ended), []
+        return ended
 
     def _only_one_split(self, messages: list[Any]) -> tuple[str, int]:
         """Leave the records of the first partition alone; the others come with the next poll."""
@@ -224,6 +230,7 @@ class KafkaReader(SourceReader):
             split = replace(self._splits[key], position=position)
             self._splits[key] = split
             if split.is_done:
+                self._ended.append(key)
                 self._client.incremental_unassign([_assigned(split)])
 
     reads_all_at_once = True
