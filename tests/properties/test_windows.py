@@ -1,0 +1,259 @@
+"""Windows against a naive interpreter, whatever is late, merged, restarted or rescaled."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.effort import examples
+from tests.unit.operators.windows.windowed import BACKENDS, WindowHarness, aggregated, windows
+from tidegate.datastream.functions import AggregateFunction, WindowFunction
+from tidegate.datastream.window import (
+    ContinuousEventTimeTrigger,
+    CountTrigger,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    PurgingTrigger,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from tidegate.state.keys.hash_columns import hash_values
+from tidegate.state.keys.key_groups import key_groups_of, subtasks_of
+from tidegate.stream.batch import Batch
+
+GROUPS = 8
+END = 2**63 - 1
+INTERVAL = 4
+COUNT = 3
+ASSIGNERS = {
+    "tumbling": TumblingEventTimeWindows.of(10, 3),
+    "sliding": SlidingEventTimeWindows.of(12, 4),
+    "ragged": SlidingEventTimeWindows.of(10, 4, 1),
+    "gaps": SlidingEventTimeWindows.of(4, 10),
+    "sessions": EventTimeSessionWindows.with_gap(5),
+}
+TRIGGERS = {
+    "end": EventTimeTrigger(),
+    "end, purging": PurgingTrigger.of(EventTimeTrigger()),
+    "count": CountTrigger.of(COUNT),
+    "count, purging": PurgingTrigger.of(CountTrigger.of(COUNT)),
+    "continuous": ContinuousEventTimeTrigger.of(INTERVAL),
+}
+
+
+class Sorted(AggregateFunction):
+    """The values in order, so that nothing depends on the order of merges."""
+
+    def create_accumulator(self):
+        return ()
+
+    def add(self, value, accumulator):
+        return (*accumulator, value[1])
+
+    def get_result(self, accumulator):
+        return tuple(sorted(accumulator))
+
+    def merge(self, one, other):
+        return one + other
+
+
+class WithKey(WindowFunction):
+    def apply(self, key, window, inputs):
+        return [(key, value) for value in inputs]
+
+
+@dataclass
+class Pane:
+    """A window of a key."""
+
+    values: list = field(default_factory=list)
+    count: int = 0
+    next_fire: int | None = None
+    timers: set = field(default_factory=set)
+
+
+class Naive:
+    """All windows of all keys in a dict, record by record and timer by timer."""
+
+    def __init__(self, assigner, trigger, lateness):
+        self.assigner, self.trigger, self.lateness = assigner, trigger, lateness
+        self.panes = {}
+        self.watermark = -(2**63)
+        self.results, self.late = [], []
+
+    def add(self, key, value, time):
+        is_skipped = True
+        for found in self.assigner.assign_windows(None, time, None):
+            window = found.start, found.end
+            if isinstance(self.assigner, EventTimeSessionWindows):
+                window = self.merge(key, window)
+            if window[1] - 1 + self.lateness <= self.watermark:
+                continue
+            is_skipped = False
+            pane = self.panes.setdefault((key, window), Pane())
+            pane.values.append(value)
+            self.on_element(key, window, pane, time)
+            pane.timers.add(window[1] - 1 + self.lateness)
+        if is_skipped and time + self.lateness <= self.watermark:
+            self.late.append((key, value))
+
+    def merge(self, key, new):
+        """The session that a new one becomes part of."""
+        old = [w for k, w in self.panes if k == key and w[0] <= new[1] and new[0] <= w[1]]
+        new = min([new[0], *(w[0] for w in old)]), max([new[1], *(w[1] for w in old)])
+        if not old or old == [new]:
+            return new
+        merged = [self.panes.pop((key, window)) for window in old]
+        pane = self.panes[key, new] = Pane()
+        pane.values = [value for part in merged for value in part.values]
+        pane.count = sum(part.count for part in merged)
+        fires = [part.next_fire for part in merged if part.next_fire is not None]
+        pane.next_fire = min(fires, default=None)
+        if pane.next_fire is not None:
+            pane.timers.add(pane.next_fire)
+        if self.trigger.startswith("end") and new[1] - 1 > self.watermark:
+            pane.timers.add(new[1] - 1)
+        return new
+
+    def on_element(self, key, window, pane, time):
+        last = window[1] - 1
+        if self.trigger.startswith("count"):
+            pane.count += 1
+            if pane.count == COUNT:
+                pane.count = 0
+                self.fire(key, window, pane)
+        elif last <= self.watermark:
+            self.fire(key, window, pane)
+        else:
+            pane.timers.add(last)
+            if self.trigger == "continuous" and pane.next_fire is None:
+                self.plan(time - time % INTERVAL, pane, last)
+
+    @staticmethod
+    def plan(time, pane, last):
+        pane.next_fire = min(time + INTERVAL, last)
+        pane.timers.add(pane.next_fire)
+
+    def fire(self, key, window, pane):
+        if pane.values:
+            self.results.append((key, tuple(sorted(pane.values)), window[1] - 1))
+        if self.trigger.endswith("purging"):
+            pane.values = []
+
+    def advance(self, watermark):
+        self.watermark = watermark
+        while due := [
+            (time, key, window)
+            for (key, window), pane in self.panes.items()
+            for time in pane.timers
+            if time <= watermark
+        ]:
+            time, key, window = min(due)
+            pane, last = self.panes[key, window], window[1] - 1
+            pane.timers.remove(time)
+            if time == last and not self.trigger.startswith("count"):
+                self.fire(key, window, pane)
+            elif self.trigger == "continuous" and pane.next_fire == time:
+                self.plan(time, pane, last)
+                self.fire(key, window, pane)
+            if time == last + self.lateness:
+                del self.panes[key, window]
+
+
+class Job:
+    """The operator in some subtasks, to which records go by key."""
+
+    def __init__(self, operator, settings):
+        self.operator, self.settings = operator, settings
+        self.results, self.late = [], []
+        self.parts = []
+        self.start(1)
+
+    def start(self, parallelism, watermark=None):
+        old = self.parts
+        self.take()
+        self.parts = [
+            WindowHarness(
+                self.operator,
+                settings=self.settings,
+                max_parallelism=GROUPS,
+                parallelism=parallelism,
+                subtask=subtask,
+                restore_from=[part.snapshot() for part in old],
+            )
+            for subtask in range(parallelism)
+        ]
+        for part in self.parts if watermark is not None else ():
+            part.operator._time.watermark = watermark
+        for part in old:
+            part.close()
+
+    def add(self, records):
+        groups = key_groups_of(hash_values([key for key, *_ in records]), GROUPS)
+        owners = subtasks_of(groups, len(self.parts), GROUPS).tolist()
+        for number, part in enumerate(self.parts):
+            own = [r for r, owner in zip(records, owners, strict=True) if owner == number]
+            if own:
+                stamps = np.array([time for *_, time in own], np.int64)
+                part.process_batch(Batch(records=[(k, v) for k, v, _ in own], timestamps=stamps))
+
+    def take(self):
+        for part in self.parts:
+            self.results += [(*result, at) for result, at in part.take_timed()]
+            self.late += part.side_output("late")
+            part.side_batches.clear()
+
+
+RECORD = st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 60))
+STEPS = st.lists(
+    st.lists(RECORD, min_size=1, max_size=8)
+    | st.integers(0, 20)
+    | st.sampled_from(["restart", "rescale"]),
+    max_size=12,
+)
+
+
+@pytest.mark.parametrize("backend", sorted(BACKENDS))
+@pytest.mark.parametrize("assigner", sorted(ASSIGNERS))
+@examples(12)
+@given(
+    steps=STEPS,
+    trigger=st.sampled_from(sorted(TRIGGERS)),
+    lateness=st.sampled_from([0, 0, 3, 15]),
+)
+def test_windows_fire_as_a_naive_interpreter_says(backend, assigner, steps, trigger, lateness):
+    operator = windows(
+        ASSIGNERS[assigner],
+        trigger=TRIGGERS[trigger],
+        lateness=lateness,
+        late_tag="late",
+        contents=aggregated(Sorted()),
+        function=WithKey(),
+    )
+    naive = Naive(ASSIGNERS[assigner], trigger, lateness)
+    job = Job(operator, BACKENDS[backend])
+    watermark = None
+    for step in [*steps, END]:
+        match step:
+            case list():
+                for record in step:
+                    naive.add(*record)
+                job.add(step)
+            case int():
+                watermark = step if watermark is None or step == END else watermark + step
+                naive.advance(watermark)
+                for part in job.parts:
+                    part.watermark(watermark)
+            case "restart":
+                job.start(len(job.parts), watermark)
+            case _:
+                job.start(1 + len(job.parts) % 3, watermark)
+    job.take()
+    for part in job.parts:
+        assert not part.operator.backend.event_timers.timers()
+        assert not any(part.operator.contents.table.values)
+        part.close()
+    assert sorted(job.results) == sorted(naive.results)
+    assert sorted(job.late) == sorted(naive.late)
