@@ -65,3 +65,18 @@ def test_a_restart_strategy_with_the_settings_of_checkpoints(run_ported):
     lines = run_ported("restarting_word_count")
     assert lines[-5:] == ["(a,1)", "(b,1)", "(a,2)", "(ERROR,1)", "(c,1)"]
     assert lines == ["(a,1)", "(b,1)", "(a,2)"] * 2 + lines[-5:]
+
+
+def test_windows_with_functions_triggers_and_late_data(run_ported):
+    assert sorted(run_ported("sensor_windows")) == [
+        "average> (t1,0,10000,21.0)",
+        "average> (t1,10000,20000,30.0)",
+        "average> (t2,0,10000,5.0)",
+        "each> (t1,20.0,1000)",
+        "each> (t1,22.0,4000)",
+        "each> (t1,30.0,11000)",
+        "each> (t2,5.0,2000)",
+        "session> (t1,1000,2)",
+        "session> (t1,11000,1)",
+        "session> (t2,2000,1)",
+    ]
