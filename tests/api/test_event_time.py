@@ -22,6 +22,7 @@ from tidegate.datastream import (
     ProcessFunction,
 )
 from tidegate.operators.endpoints.operators import SourceOperator
+from tidegate.operators.event_time.assigning import assign_timestamps
 from tidegate.state.descriptors import MapStateDescriptor
 from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK, Watermark, WatermarkStatus
 from tidegate.testing.harness import OperatorHarness
@@ -367,3 +368,18 @@ def test_an_aligned_source_waits_for_the_slowest_of_its_group(env):
     read_before = found[: found.index(("s", 1_000_000))]
     assert len(read_before) < len(fast) / 2  # a few steps, until all have reported
     assert len(found) == len(fast) + 3
+
+
+def test_what_was_idle_before_a_restore_says_so_and_becomes_active_with_a_record():
+    strategy = ASCENDING.with_timestamp_assigner(ByField()).with_idleness("5 s")
+    with OperatorHarness(assign_timestamps(strategy, None)) as harness:
+        harness.process([("a", 5)])
+        harness.advance(6)
+        snapshot = harness.snapshot()
+    with harness.restore(snapshot) as restored:
+        restored.advance(0)
+        assert restored.statuses == [WatermarkStatus.IDLE]
+        restored.process([("a", 3)])
+        restored.advance(1)
+        assert restored.statuses == [WatermarkStatus.IDLE, WatermarkStatus.ACTIVE]
+        assert restored.watermarks == []

@@ -172,21 +172,17 @@ class EventTime:
         if self._interval > 0 and self._next_emission <= now:
             self._emit_periodically(now)
         timeout = self._idle_timeout
-        if timeout is None:
-            if self._owes_status:
-                self._combine()
-        else:
-            silent = [
-                track
-                for track in self._tracks.values()
-                if not track.is_idle and track.active_at + timeout <= now
-            ]
-            for track in silent:
-                for element in track.emit():
-                    self._apply(track, element)
-                track.is_idle = True
-            if silent or self._owes_status:
-                self._combine()
+        silent = [
+            track
+            for track in self._tracks.values()
+            if timeout is not None and not track.is_idle and track.active_at + timeout <= now
+        ]
+        for track in silent:
+            for element in track.emit():
+                self._apply(track, element)
+            track.is_idle = True
+        if silent or self._owes_status:
+            self._combine()
 
     def _emit_periodically(self, now: float) -> None:
         for track in self._tracks.values():
