@@ -24,22 +24,22 @@ from tidegate.types.arrow import ArrowFormat
 
 @dataclass(frozen=True, slots=True)
 class WriterContext:
-    """Who the writer is, and what it may use."""
+    """Identity of the writer, and what it may use."""
 
     subtask: int
     parallelism: int
     operator_name: str
     console: Callable[[str], None]
-    """Prints a line where the user of the job sees it."""
+    """Prints a line on the console of the job."""
     deliver: Callable[[str, Batch], None] | None = None
     """Hands a batch to the collector of this name in the driver."""
     job_id: str = ""
-    """The same over all restarts of the job."""
+    """Stays the same when the job restarts."""
     attempt: int = 1
-    """How often the region of the sink was deployed."""
+    """Number of deployments of the sink's region."""
     clock: Clock = field(default_factory=SystemClock)
     is_checkpointed: bool = False
-    """Whether checkpoints are taken: otherwise everything is committed at the end of the input."""
+    """Whether checkpoints are taken; otherwise everything is committed at the end of the input."""
     operator_state: OperatorStateStore = field(default_factory=OperatorStateStore)
     """What the writer remembers over failures, restored already. At a barrier it is stored as it
     is when `SinkWriter.snapshot` returns."""
@@ -47,7 +47,7 @@ class WriterContext:
     """For sinks with a committer: what the restored checkpoint holds to be committed, of *all*
     subtasks. What is found prepared outside and is not among it belongs to a lost attempt."""
     operator_id: str = ""
-    """Which operator of the job it is, stable over restarts; unlike its name it is unique."""
+    """The id of the operator: unique in the job, and stable when it restarts."""
     format: ArrowFormat | None = None
     """How the records of the stream travel; None for pickled Python objects."""
     permit: Permit = Permit()
@@ -64,7 +64,7 @@ class SinkWriter(ABC):
     """
 
     def open(self) -> None:
-        """Called once before anything else."""
+        """Called once, before all other methods."""
 
     @abstractmethod
     def write(self, batch: Batch) -> None:
@@ -75,10 +75,10 @@ class SinkWriter(ABC):
         """
 
     def flush(self, end_of_input: bool = False) -> None:
-        """Make everything written so far arrive: a barrier, or the end, is here."""
+        """Deliver everything written so far. Called at a barrier and at the end of the input."""
 
     def snapshot(self, checkpoint_id: CheckpointId) -> None:
-        """Put into the operator state what a successor needs; right after `flush`."""
+        """Store in the operator state what a successor needs. Called right after `flush`."""
 
     def notify_complete(self, checkpoint_id: CheckpointId) -> None:
         """The checkpoint, and so each one before it, is durable. May be repeated."""
@@ -87,25 +87,25 @@ class SinkWriter(ABC):
         """The checkpoint will never complete; its records belong to the next one that does."""
 
     def close(self) -> None:
-        """Release everything, also after an `open` that raised; what is not flushed may be lost."""
+        """Release everything, even if `open` has raised. Unflushed records may be lost."""
 
 
 class Sink(ABC):
-    """A sink as the user names it in a program. Travels pickled."""
+    """A sink as a program declares it. It is pickled on its way to the slots."""
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> SinkWriter:
         """A new writer, in a slot."""
 
     def delivery(self) -> Delivery:
-        """How often what it is given arrives, if the job is exactly-once up to here."""
+        """How often a record arrives if it reaches the sink exactly once."""
         return Delivery(
             DeliveryGuarantee.AT_LEAST_ONCE, "writes again what it is given again after a failure"
         )
 
 
 class CommittingWriter(SinkWriter):
-    """A writer whose results become visible by a commit, which another process can make."""
+    """A writer whose results become visible by a commit, which any process can do."""
 
     @abstractmethod
     def prepare_commit(self) -> Sequence[Any]:

@@ -116,7 +116,7 @@ class SourceReader(ABC):
     """Reads splits in one subtask. All methods are called by one thread."""
 
     def open(self) -> None:
-        """Called once before anything else."""
+        """Called once, before all other methods."""
 
     @abstractmethod
     def add_splits(self, splits: Sequence[Any]) -> None:
@@ -144,7 +144,7 @@ class SourceReader(ABC):
     """Whether records of all splits come in turn, rather than split by split."""
 
     def is_available(self) -> bool:
-        """Cheap: would `poll` return records, or the end, now? Asked while the job is idle."""
+        """Whether `poll` would return records, or the end, now. Must be cheap: asked while idle."""
         return True
 
     @abstractmethod
@@ -167,14 +167,14 @@ class SourceReader(ABC):
         """The job ends with the snapshot that follows: take in nothing after it."""
 
     def go_on(self) -> None:
-        """That has failed, and the job does not end."""
+        """The stop has failed: the job continues."""
 
     def pending_records(self) -> int | None:
-        """How many records wait to be read, where that is known: the lag."""
+        """The lag: the number of records that wait to be read, if known."""
         return None
 
     def notify_logged(self) -> None:
-        """Behind `durable()`: everything that was returned so far is in the log."""
+        """After `durable()`: everything returned so far is in the log."""
 
     def notify_complete(self, checkpoint_id: CheckpointId, splits: Sequence[Any]) -> None:
         """The checkpoint with this snapshot is durable."""
@@ -183,7 +183,7 @@ class SourceReader(ABC):
         """The checkpoint will never complete."""
 
     def close(self) -> None:
-        """Release everything; called once, also after an `open` that raised."""
+        """Release everything. Called once, even if `open` has raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +208,7 @@ class SplitEnumerator(ABC):
     """Set before `open`."""
 
     def open(self) -> None:
-        """Called once before anything else."""
+        """Called once, before all other methods."""
 
     @abstractmethod
     def next_splits(self, parallelism: int) -> dict[int, list[Any]]:
@@ -230,7 +230,7 @@ class SplitEnumerator(ABC):
         """Splits that were assigned after the checkpoint a failed region went back to."""
 
     def snapshot(self) -> Any:
-        """What is known, picklable, such that `restore` finds no split twice and none lost."""
+        """A picklable value from which `restore` finds every split exactly once."""
         return None
 
     def restore(self, state: Any) -> None:
@@ -254,19 +254,19 @@ class Source(ABC):
         """A new reader, in a slot."""
 
     def produced_type(self) -> TypeInformation | None:
-        """The type of the records, where the source knows it; the user's declaration wins."""
+        """The type of the records, if the source knows it; a declared type takes precedence."""
         return None
 
     def replay(self) -> Replay:
-        """Whether it gives the same records again when its readers are given older splits."""
+        """Whether readers return the same records again when they get older splits."""
         return Replay(True, "goes back to its positions")
 
     def max_readers(self) -> int | None:
-        """How many readers make sense at most (1 for a socket); None for any number."""
+        """The largest useful number of readers (1 for a socket); None: any number."""
         return None
 
     def durable(self) -> Source:
-        """This source, with a log of what it brings beside the checkpoints of the job."""
+        """This source with a log of its records, kept with the checkpoints of the job."""
         from tidegate.connectors.durable.source import DurableSource
 
         return DurableSource(self)

@@ -18,7 +18,7 @@ from tidegate.types.arrow import arrow_format
 
 
 class BroadcastStream:
-    """Made by `DataStream.broadcast(descriptor, ...)`; all that can be done is to connect it."""
+    """The result of `DataStream.broadcast(descriptor, ...)`; it can only be connected."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class BroadcastStream:
 
 
 class BroadcastConnectedStream:
-    """A stream, keyed or not, beside a BroadcastStream."""
+    """A stream, keyed or not, connected with a BroadcastStream."""
 
     def __init__(self, non_broadcast_stream: DataStream, broadcast_stream: BroadcastStream) -> None:
         self.non_broadcast_stream = non_broadcast_stream

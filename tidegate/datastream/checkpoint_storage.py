@@ -20,7 +20,7 @@ class CheckpointStorage(ABC):
 
 @dataclass(frozen=True, slots=True)
 class JobManagerCheckpointStorage(CheckpointStorage):
-    """Checkpoints in the memory of the driver: they are gone when it ends."""
+    """Checkpoints in the memory of the driver; they are lost when it ends."""
 
     DEFAULT_MAX_STATE_SIZE: ClassVar[int] = 5 << 20
 

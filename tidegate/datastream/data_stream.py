@@ -117,7 +117,7 @@ class DataStream(OperatorSettings):
         return self._transform("FlatMap", FlatMapOperator(func, arrow_format(declared)), declared)
 
     def filter(self, func: FilterFunction | Callable[[Any], bool]) -> DataStream:
-        """Only the records for which the function returns something true."""
+        """Only the records for which the function returns a true value."""
         return self._transform("Filter", FilterOperator(func), self._type)
 
     def process(self, func: ProcessFunction, output_type: TypeLike | None = None) -> DataStream:
@@ -206,7 +206,7 @@ class DataStream(OperatorSettings):
     def connect(
         self, ds: DataStream | BroadcastStream
     ) -> ConnectedStreams | BroadcastConnectedStream:
-        """This stream and another one, of any types, for functions that see both."""
+        """This stream and another one of any type, for functions that see both."""
         from tidegate.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
         from tidegate.datastream.connected_streams import ConnectedStreams
 
@@ -235,7 +235,7 @@ class DataStream(OperatorSettings):
         return CoGroupedStreams(self, other)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """What the operator sends to this tag."""
+        """The side output of the operator for this tag."""
         operator = self._operator("get_side_output")
         tag, declared = output_tag.tag_id, output_tag.type_info
         known = operator.side_types.setdefault(tag, declared)
@@ -267,11 +267,11 @@ class DataStream(OperatorSettings):
         return KeyedStream(self._environment, upstreams, self._type, key, declared_type(key_type))
 
     def rebalance(self) -> DataStream:
-        """Deal the records out in turn to all subtasks of the next operator."""
+        """Distribute the records in turn over all subtasks of the next operator."""
         return self._with(Rebalance())
 
     def rescale(self) -> DataStream:
-        """Deal the records out in turn, each subtask to its own share of the next ones."""
+        """Distribute the records in turn; each subtask uses its own share of the next subtasks."""
         return self._with(Rescale())
 
     def shuffle(self) -> DataStream:
@@ -279,7 +279,7 @@ class DataStream(OperatorSettings):
         return self._with(Shuffle())
 
     def forward(self) -> DataStream:
-        """Send the records to the subtask of the same number."""
+        """Send the records to the subtask with the same index."""
         return self._with(Forward())
 
     @overload
@@ -327,7 +327,7 @@ class DataStream(OperatorSettings):
     # --- sinks ----------------------------------------------------------------------------------
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print every record where the program was started, after an identifier if one is given."""
+        """Print every record on the driver's standard output, after the identifier, if given."""
         return self._sink("Print to Std. Out", SinkOperator(PrintSink(sink_identifier)))
 
     def add_sink(self, sink_func: SinkLike) -> DataStreamSink:
@@ -391,7 +391,7 @@ class DataStream(OperatorSettings):
     # --- what the stream is ---------------------------------------------------------------------
 
     def get_type(self) -> TypeInformation:
-        """The declared type; that of pickled objects where none was."""
+        """The declared type, or that of pickled objects."""
         return Types.PICKLED_BYTE_ARRAY() if self._type is None else self._type
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
@@ -429,7 +429,7 @@ class DataStream(OperatorSettings):
         return DataStreamSink(transformation)
 
     def _run_beside(self, sink: DataStreamSink) -> None:
-        """Let a sink take the records where they are made, in the order in which they are made."""
+        """Chain a sink to the operator, so that it gets the records in their order."""
         upstream = self._upstreams[0]
         if len(self._upstreams) == 1 and upstream.partitioning is None:
             sink._transformation.parallelism = upstream.transformation.parallelism

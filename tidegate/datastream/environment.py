@@ -123,7 +123,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         configuration: Configuration | Mapping[str, Any] | None = None,
         spark: SparkSession | None = None,
     ) -> StreamExecutionEnvironment:
-        """An environment on the given Spark session, or on one that it makes when it is needed."""
+        """An environment on the given Spark session, or on one that is created when needed."""
         return StreamExecutionEnvironment(configuration, SparkExecutor(spark))
 
     # --- sources --------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return execution_plan(self._program.leaves(), self.get_parallelism())
 
     def close(self) -> None:
-        """Stop the Spark session, and with it its DataFrames, if the environment has made one."""
+        """Stop the Spark session, if the environment has created one."""
         if self._executor.close():
             self._exchange.remove()
 
@@ -375,7 +375,7 @@ def without_uid(graph: JobGraph) -> tuple[str, ...]:
 
 
 def uid_warning(graph: JobGraph) -> str | None:
-    """What to do about them; None: there are none."""
+    """Advice about them; None if there are none."""
     names = without_uid(graph)
     if not names:
         return None

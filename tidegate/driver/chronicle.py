@@ -1,4 +1,4 @@
-"""When a job came into which state, and what failed: for whoever asks while or after it runs.
+"""The history of a job: when it entered which state, and what failed.
 
 Written by the job master's thread; what is returned never changes, so any thread may read it.
 """

@@ -1,4 +1,4 @@
-"""What slots deliver to the driver, kept until somebody iterates over it."""
+"""Records that slots deliver to the driver, kept until they are read."""
 
 from __future__ import annotations
 

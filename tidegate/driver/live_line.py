@@ -63,7 +63,7 @@ class Console:
                 try:
                     self._write(line)
                 except (OSError, ValueError):
-                    _log.debug("nobody reads the job's output any more: %s", line)
+                    _log.debug("the output of the job is closed: %s", line)
 
     def _write(self, line: str) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What a running job has done so far, for the live line and for whoever asks."""
+"""Progress of a running job, for the live line and the REST API."""
 
 from __future__ import annotations
 

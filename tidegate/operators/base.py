@@ -81,7 +81,7 @@ class OperatorContext:
     accumulators: dict[str, FunctionAccumulator] = field(default_factory=dict)
     """Of the operator's function, by name."""
     poison: PoisonOrders | None = None
-    """Which records to skip; None: nobody watches for poison records."""
+    """Which records to skip; None: poison records are not watched for."""
     permit: Permit = Permit()
     """To be asked right before anything outside is committed, aborted, fenced or deleted."""
 
@@ -183,7 +183,7 @@ class NeededFiles:
     urls: Mapping[str, str]
     """Where they are, by their path in `OperatorContext.owned_directory`."""
     release: Callable[[], None]
-    """To be called, by any thread, when they are copied or nobody will copy them."""
+    """Called by any thread when they are copied, or no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,12 +42,12 @@ class FunctionInitializationContext:
         return self._operator_state
 
     def get_keyed_state_store(self) -> KeyedStateStore:
-        """State by key; a stream without keys has none, and says so when it is asked for one."""
+        """State by key. Raises an error on a stream without keys."""
         return self._keyed_state
 
 
 class FunctionSnapshotContext:
-    """Which checkpoint is being taken."""
+    """The checkpoint that is being taken."""
 
     def __init__(self, barrier: Barrier) -> None:
         self._barrier = barrier
@@ -81,7 +81,7 @@ class CheckpointedFunction(ABC):
 
 
 class CheckpointListener(ABC):
-    """Is told what became of checkpoints; for effects outside that must wait for them."""
+    """Is notified of the outcome of checkpoints, for external effects that must wait for them."""
 
     @abstractmethod
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
@@ -92,4 +92,4 @@ class CheckpointListener(ABC):
         """
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint will never complete; what it holds belongs to the next one as well."""
+        """The checkpoint will never complete. The next one includes its contents."""

@@ -57,17 +57,17 @@ __all__ = [
 
 
 class Function(ABC):  # noqa: B024 - a base for contracts; open and close are optional
-    """Base of the functions of the user."""
+    """Base class of all user functions."""
 
     def __class_getitem__(cls, parameters: Any) -> type[Function]:
         """PyFlink's functions are generic: `KeyedProcessFunction[str, int, int]` is the class."""
         return cls
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Called once in the life of a subtask, before the first record: connect, get state."""
+        """Called once per subtask, before the first record. Connect and get state here."""
 
     def close(self) -> None:
-        """Called once when the subtask ends, after a failure too."""
+        """Called once when the subtask ends, even after a failure."""
 
 
 class MapFunction(Function):
@@ -87,7 +87,7 @@ class FlatMapFunction(Function):
 
 
 class FilterFunction(Function):
-    """Keeps the records for which it returns something true."""
+    """Keeps the records for which it returns a true value."""
 
     @abstractmethod
     def filter(self, value: Any) -> bool:
@@ -111,14 +111,14 @@ class AggregateFunction(Function):
 
     @abstractmethod
     def add(self, value: Any, accumulator: Any) -> Any:
-        """The accumulator with the value in it; it may be the same object, changed."""
+        """Returns the accumulator with the value added; may change and return the same object."""
 
     @abstractmethod
     def get_result(self, accumulator: Any) -> Any:
         """The result for what an accumulator holds."""
 
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        """Both accumulators as one; asked for by merging windows only."""
+        """Merges two accumulators; only called for merging windows."""
         raise NotImplementedError(f"{type(self).__name__} does not define merge()")
 
 
@@ -206,7 +206,7 @@ class CoProcessFunction(Function):
 
 
 class KeyedCoProcessFunction(Function):
-    """KeyedProcessFunction on two streams that are keyed alike and share state."""
+    """KeyedProcessFunction on two streams with the same key and shared state."""
 
     class Context(KeyedContextBase):
         """Valid only during the call it is given to."""
@@ -242,7 +242,7 @@ class BaseBroadcastProcessFunction(Function):
         def current_watermark(self) -> int: ...
 
     class Context(BaseContext):
-        """Given to broadcast records: the state may be changed, alike in every subtask."""
+        """For broadcast records: may change the state, in the same way in every subtask."""
 
         @abstractmethod
         def get_broadcast_state(
@@ -250,7 +250,7 @@ class BaseBroadcastProcessFunction(Function):
         ) -> BroadcastState[Any, Any]: ...
 
     class ReadOnlyContext(BaseContext):
-        """Given to the other records: the state may be read."""
+        """For all other records: may only read the state."""
 
         @abstractmethod
         def get_broadcast_state(
@@ -259,7 +259,7 @@ class BaseBroadcastProcessFunction(Function):
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction):
-    """A stream joined with one that every subtask sees whole.
+    """A stream joined with one that every subtask sees in full.
 
     Nothing says which of the two comes first: keep what must wait for a broadcast record.
     """
@@ -287,10 +287,10 @@ class KeyedStateFunction(Function):
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
-    """A keyed stream joined with one that every subtask sees whole."""
+    """A keyed stream joined with one that every subtask sees in full."""
 
     class Context(BaseBroadcastProcessFunction.Context):
-        """Given to broadcast records, which have no key."""
+        """For broadcast records, which have no key."""
 
         @abstractmethod
         def apply_to_keyed_state(
@@ -337,7 +337,7 @@ class SourceFunction(Function):
     """
 
     class SourceContext(ABC):
-        """Where the loop puts its records; may be used from the thread that calls `run` only."""
+        """Takes the records of the loop. Only the thread that calls `run` may use it."""
 
         @abstractmethod
         def get_checkpoint_lock(self) -> AbstractContextManager[None]:
@@ -352,11 +352,11 @@ class SourceFunction(Function):
 
     @abstractmethod
     def run(self, ctx: SourceFunction.SourceContext) -> None:
-        """Emit records until there are no more or `cancel` was called; on a thread of its own."""
+        """Emit records until there are no more, or `cancel` is called. Runs on its own thread."""
 
     @abstractmethod
     def cancel(self) -> None:
-        """Make `run` return soon; called from another thread."""
+        """Make `run` return soon. Called on another thread."""
 
 
 class SinkFunction(Function):

@@ -37,7 +37,7 @@ _log = logging.getLogger("tidegate.state")
 
 
 class KeyedStateStore(ABC):
-    """Handles to the state of whatever key is current when they are used."""
+    """Handles to the state of the current key."""
 
     @abstractmethod
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
@@ -63,7 +63,7 @@ class KeyedStateStore(ABC):
 
 
 class RuntimeContext(KeyedStateStore):
-    """Who the subtask is, its metrics, and on a keyed stream its state."""
+    """Identity of the subtask, its metrics and, on a keyed stream, its state."""
 
     def __init__(
         self, context: OperatorContext, keyed_state: KeyedStateStore | None = None
@@ -90,7 +90,7 @@ class RuntimeContext(KeyedStateStore):
         return self._context.subtask
 
     def get_attempt_number(self) -> int:
-        """How often the subtask was started again: 0 at first."""
+        """Number of restarts of the subtask, initially 0."""
         return self._context.attempt - 1
 
     def get_task_name_with_subtasks(self) -> str:

@@ -244,7 +244,7 @@ class Deploy:
     restore: RestoreOrder | None = None
     """What to resume from; None: from nothing."""
     poison: PoisonOrders | None = None
-    """Which records to skip; None: nobody watches for poison records."""
+    """Which records to skip; None: poison records are not watched for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ def _restore_operator(
     handles = [record.subtasks.get(i) for i in range(record.parallelism)]
     found = [handle for handle in handles if handle is not None]
     if any(handle.operator is not None and not handle.operator_states for handle in found):
-        raise InternalError(f"nobody knows what operator states {record.name!r} has stored")
+        raise InternalError(f"it is unknown which operator states {record.name!r} has stored")
     stored = [handle.keyed for handle in found if handle.keyed is not None]
     for keyed in stored:
         check_max_parallelism_unchanged(keyed.max_parallelism, vertex.max_parallelism)

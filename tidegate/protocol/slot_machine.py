@@ -130,7 +130,7 @@ class SlotMachine(Generic[A]):
         return is_open and self.has_lease(now)
 
     def may_run(self, pipeline: PipelineId, key: UnitKey, now: float) -> bool:
-        """Whether somebody still waits for this unit, and it may run now."""
+        """Whether this unit is still awaited and may run now."""
         may_act = self.may_act(pipeline, key.attempt, now)
         return may_act and isinstance(self.ask(pipeline, key), Pending)
 

@@ -223,7 +223,7 @@ class SlotPool:
         return min(times, default=None)
 
     def shut_down(self) -> list[PoolInstruction]:
-        """The job has ended: nobody is wanted any more."""
+        """The job has ended: stop all slots."""
         self._shut_down = True
         return [
             Dismiss(slot.current, "the job has ended")

@@ -1,4 +1,4 @@
-"""Units of work: what one slot does at one level of one step, once, whoever asks how often.
+"""Units of work: what one slot does at one level of one step, exactly once.
 
        a connection delivers           the set of one connection          the mailbox
        packets of its own              is complete                        has run it
@@ -57,7 +57,7 @@ class Sealed(Generic[A]):
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """The unit belongs to the past (or to no deployment); nobody will use an answer."""
+    """The unit is of an earlier step or deployment; its answer is not used."""
 
     key: UnitKey
     reason: str
@@ -113,7 +113,7 @@ class WorkUnits(Generic[A]):
         return RunNow(key, ordered)
 
     def ask(self, key: UnitKey) -> Pending | Sealed[A] | Stale:
-        """What has become of a unit that somebody runs."""
+        """The outcome of a unit that is being run."""
         stale = self._staleness(key)
         if stale is not None:
             return stale

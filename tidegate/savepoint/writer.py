@@ -135,7 +135,7 @@ class StateWriter:
             metadata = self._written(target)
             self._remove_strays(target, metadata)
             if not store.create_if_absent(f"{name}/{METADATA}", encode(metadata)):
-                raise StorageError(shown(where), "somebody else has written there", "try again")
+                raise StorageError(shown(where), "another process has written there", "try again")
         except BaseException:
             with suppress(StorageError):
                 store.delete(name)

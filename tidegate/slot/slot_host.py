@@ -1,4 +1,4 @@
-"""A slot without its surroundings: what it does with messages and units, whoever brings them.
+"""A slot without threads and sockets: how it handles messages and units.
 
 Control messages come by one thread, units by any number of them; operator code runs on the
 mailbox of its pipeline alone. What may be done is decided by the slot machine.
@@ -138,7 +138,7 @@ class SlotHost:
         request: StepRequest | None,
         answer: Answer,
     ) -> None:
-        """Run a unit unless somebody does; `answer` is called with its one and only answer.
+        """Run a unit unless it is running; `answer` is called once, with its answer.
 
         It must return at once: the slot waits for it.
         """
@@ -267,7 +267,7 @@ class _Hosted:
         self._slot.ask(lambda machine, now: machine.seal(self._pipeline, key, answer))
 
     def _as_answer(self, error: Exception) -> UnitAnswer:
-        """Whoever waits for a unit that came to nothing gets a mark that fails the region."""
+        """Answer those that wait for an abandoned unit with a mark that fails the region."""
         slot = self._slot.slot
         if not isinstance(error, TidegateError):
             error = InternalError(f"slot {slot}: {type(error).__name__}: {error}")

@@ -66,7 +66,7 @@ class FrozenOperator:
     time: TimeHandle | None = None
 
     def release(self) -> None:
-        """Nobody will read it any more."""
+        """It will not be read again."""
         if self.keyed is not None:
             self.keyed.release()
         if self.files is not None:
@@ -91,7 +91,7 @@ class FrozenSubtask:
     """Elements that came before the barrier on channels that were behind it, encoded."""
 
     def release(self) -> None:
-        """Nobody will read it any more."""
+        """It will not be read again."""
         for operator in self.operators:
             operator.release()
 

@@ -1,4 +1,4 @@
-"""State as the user's functions see it. Every call means the key of the current record."""
+"""State as user functions see it. Every call applies to the key of the current record."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ValueState(State, Generic[T]):
 
     @abstractmethod
     def value(self) -> T | None:
-        """The value, or None where there is none."""
+        """The value, or None."""
 
     @abstractmethod
     def update(self, value: T | None) -> None:
@@ -82,7 +82,7 @@ class AppendingState(State, Generic[IN, OUT]):
 
     @abstractmethod
     def get(self) -> OUT | None:
-        """What has become of the added elements; None where there are none."""
+        """The combined elements; None if there are none."""
 
     @abstractmethod
     def add(self, value: IN) -> None:
@@ -90,13 +90,13 @@ class AppendingState(State, Generic[IN, OUT]):
 
 
 class MergingState(AppendingState[IN, OUT]):
-    """Appending state of which two can become one."""
+    """Appending state that can be merged."""
 
     __slots__ = ()
 
 
 class ReducingState(MergingState[T, T]):
-    """One value, into which each added value is reduced."""
+    """One value that combines all added values."""
 
     __slots__ = ()
 
@@ -108,7 +108,7 @@ class AggregatingState(MergingState[IN, OUT]):
 
 
 class ListState(MergingState[T, Iterable[T]]):
-    """A list; `get` returns an empty one where nothing was added."""
+    """A list; `get` returns an empty one if nothing was added."""
 
     __slots__ = ()
 
@@ -177,7 +177,7 @@ class _ChangeableMap(_MapView[K, V]):
 
     @abstractmethod
     def remove(self, key: K) -> None:
-        """Forget the entry; nothing happens where there is none."""
+        """Remove the entry, if it exists."""
 
     def __setitem__(self, key: K, value: V) -> None:
         self.put(key, value)
@@ -193,12 +193,12 @@ class MapState(_ChangeableMap[K, V]):
 
 
 class ReadOnlyBroadcastState(_MapView[K, V]):
-    """A map that is the same in every subtask; what it returns must not be changed."""
+    """A read-only map with the same contents in every subtask."""
 
     __slots__ = ()
 
 
 class BroadcastState(ReadOnlyBroadcastState[K, V], _ChangeableMap[K, V]):
-    """The same map, to be changed alike in every subtask: by broadcast records only."""
+    """The same map for broadcast records, which must change it equally in every subtask."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""How long a value lives after it was last written, or read."""
+"""Time to live: how long a value is kept after the last write or read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.core.fluent import FluentBuilder
 
 
 class UpdateType(Enum):
-    """What prolongs the life of a value."""
+    """Which accesses extend the life of a value."""
 
     Disabled = 0
     OnCreateAndWrite = 1
@@ -34,7 +34,7 @@ class TtlTimeCharacteristic(Enum):
 
 
 class CleanupStrategies:
-    """When expired values are removed, beside the moment at which they are touched."""
+    """When expired values are removed, apart from when they are accessed."""
 
     class Strategies(Enum):
         """The ways Flink knows."""
@@ -45,7 +45,7 @@ class CleanupStrategies:
 
     @dataclass(frozen=True, slots=True)
     class IncrementalCleanupStrategy:
-        """A few keys are looked at as records flow."""
+        """A few keys are checked as records flow."""
 
         cleanup_size: int = 5
         run_cleanup_for_each_record: bool = False
@@ -58,7 +58,7 @@ class CleanupStrategies:
 
     @dataclass(frozen=True, slots=True)
     class RocksdbCompactFilterCleanupStrategy:
-        """Compaction drops what has expired."""
+        """Compaction drops expired values."""
 
         query_time_after_num_entries: int = 1000
         periodic_compaction_time: timedelta = timedelta(days=30)

@@ -125,7 +125,7 @@ def evolution(
             return evolution(was["type"], declared.type_info, path)
         case CompositeTypeInfo():
             raise Inconvertible(
-                f"the fields of {_shown(path)} have no names, so nobody can tell which are new: "
+                f"the fields of {_shown(path)} have no names, so it is unknown which are new: "
                 "use Types.ROW_NAMED, a dataclass or a NamedTuple for what may get fields"
             )
     element = None if declared is None else elements_of(declared)

@@ -66,7 +66,7 @@ class Guard:
         """Whether it is the owner.
 
         Raises:
-            Refusal: nobody is let in like this.
+            Refusal: the request is not accepted.
         """
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         given = credentials.strip() if scheme.lower() == "bearer" else ""

@@ -42,7 +42,7 @@ class Operation:
     """Where its progress is written down."""
     begun: float = field(default_factory=time.monotonic)
     is_told: bool = False
-    """Whether somebody has heard of its end."""
+    """Whether its outcome was reported."""
 
     def document(self) -> dict[str, Any]:
         """As it stands now."""
@@ -139,7 +139,7 @@ class Operations:
         }
 
     def are_told(self) -> bool:
-        """Whether nobody waits to hear of an end any more."""
+        """Whether all outcomes were reported."""
         return all(each.is_told or not each.result.done() for each in self._known.copy().values())
 
     def _make_room(self) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 _log = logging.getLogger("tidegate.registry")
 HOME_VARIABLE = "TIDEGATE_HOME"
 LAUNCH_VARIABLE = "TIDEGATE_LAUNCH"
-"""Set by whoever starts a driver and wants to know its job again."""
+"""Set by a process that starts a driver and has to recognise its job."""
 LOG_VARIABLE = "TIDEGATE_LOG"
 """Set to the file that the driver's output goes to."""
 LOST = "LOST"
@@ -44,7 +44,7 @@ class JobRecord:
     url: str | None = None
     """Of the REST API; None: it is not served."""
     token: str | None = None
-    """Whoever sends it is the owner of the job."""
+    """The token of the owner of the job."""
     log: str | None = None
     launch: str | None = None
     checkpoint_directory: str | None = None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tidegate.rest")
 _BACKLOG = 2048
 _LAST_WORDS_SECONDS = 3.0
-"""How long a driver stays to tell of savepoints that somebody has asked for."""
+"""How long a driver stays alive to report requested savepoints."""
 _LOOK_SECONDS = 0.05
 
 
@@ -134,7 +134,7 @@ class RestServer:
         self._server.run(sockets=[self._socket])
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         atexit.unregister(self._last_words)
         while self._server is None and self._thread.is_alive():
             time.sleep(_LOOK_SECONDS)

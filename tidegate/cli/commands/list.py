@@ -70,7 +70,7 @@ def _described(record: JobRecord) -> dict[str, Any]:
 
 
 def _lasted(record: JobRecord) -> str:
-    """Nobody has written down when a lost driver ended."""
+    """The time at which a lost driver ended is unknown."""
     return "-" if record.state == LOST else since(record.started_at, record.ended_at)
 
 

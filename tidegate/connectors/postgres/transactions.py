@@ -174,7 +174,7 @@ def _require_committed(session: Session, transaction: PreparedTransaction) -> No
     except psycopg.Error as error:
         raise failure(error, session.server, _COMMITTING) from None
     if fate == "aborted":
-        found = "somebody rolled it back"
+        found = "it was rolled back"
         raise TransactionLost(str(session.server), transaction.name, found)
     if fate not in ("committed", None):
         found = "the server does not know it: is it another one, or restored from a backup?"

@@ -1,4 +1,4 @@
-"""The contracts of sources and sinks, and what helps to implement them."""
+"""The contracts of sources and sinks, and helpers to implement them."""
 
 from tidegate.common.java_only import java_only
 from tidegate.connectors.guarantee import Delivery, DeliveryGuarantee, Replay

@@ -1,4 +1,4 @@
-"""Made-up records as a source."""
+"""Generated records as a source."""
 
 from tidegate.connectors.datagen import DataGeneratorSource
 

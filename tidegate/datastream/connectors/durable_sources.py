@@ -1,4 +1,4 @@
-"""Sources that cannot replay, with a log that can; and records that somebody pushes."""
+"""A log for sources that cannot replay, and a source for pushed records."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class EnvironmentSettings:
         return self._restart_strategy
 
     def on_poison_record(self, choice: PoisonRecords) -> Self:
-        """Choose what becomes of a record that user code fails on again and again."""
+        """Choose what happens to a record on which user code fails repeatedly."""
         if not isinstance(choice, PoisonRecords):
             raise TypeError(
                 f"expected PoisonRecords.fail() or PoisonRecords.skip(), got {choice!r}"

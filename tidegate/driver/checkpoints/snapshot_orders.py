@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints that somebody has asked for, until they are answered."""
+"""Requested checkpoints and savepoints, until they are answered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.stream.elements import BarrierKind, SavepointTarget, SnapshotReque
 
 @dataclass(frozen=True, slots=True)
 class SnapshotOrder:
-    """Somebody asks for a checkpoint, a savepoint, or the job's end with one."""
+    """A request for a checkpoint, a savepoint, or a stop with a savepoint."""
 
     request: SnapshotRequest
     cancels: bool = False

@@ -102,7 +102,7 @@ class StoreThread:
         while (left := self._busy_since + self._patience - time.monotonic()) > 0:
             if self._worker.stop(left):
                 return
-        _log.error("the storage of the checkpoints does not answer: nobody waits for it")
+        _log.error("the storage of the checkpoints does not answer: the job no longer waits for it")
 
     def _do(self, action: Action) -> None:
         self._worker.post(partial(self._run, action))

@@ -109,7 +109,7 @@ class CheckpointCoordinator:
         return any(each.state is PendingState.PUBLISHING for each in self._pending.values())
 
     def request(self, request: SnapshotRequest) -> bool:
-        """Somebody wants a checkpoint now; False if too many wait already."""
+        """Request a checkpoint now; False if too many requests wait."""
         return self._schedule.submit(request)
 
     def look(
