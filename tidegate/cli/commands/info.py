@@ -19,7 +19,6 @@ from tidegate.cli.jobs import (
     since,
 )
 from tidegate.core.amounts import byte_size, duration
-from tidegate.stream.elements import FINAL_WATERMARK
 from tidegate.web.registry import JobRecord, known_jobs
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -66,6 +65,8 @@ def info(job: JobArgument, as_json: AsJson = False) -> None:
 
 def _watermark(found: dict[str, Any]) -> str:
     """Event time of the slowest subtask, and how many channels do not hold it back."""
+    from tidegate.stream.elements import FINAL_WATERMARK  # needs numpy, which doctor may miss
+
     watermark, idle = found["watermark"], found["idle-channels"]
     if watermark is None:
         shown = ""
