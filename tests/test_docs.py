@@ -90,3 +90,11 @@ def test_the_program_of_the_readme_counts_words(tmp_path):
             *[(word, "2") for word in ("to", "be")],
         ]
     )
+
+
+def test_the_readme_begins_with_how_to_install_and_compares_honestly():
+    page = (ROOT / "README.md").read_text()
+    assert code_blocks(ROOT / "README.md", "sh")[0].startswith("pip install tidegate")
+    sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert re.search(r"^\| Event time[^|]*\|", sections["How it compares"], re.MULTILINE)
+    assert len(re.findall(r"^\|---", sections["Speed"], re.MULTILINE)) == 1
