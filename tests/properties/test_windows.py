@@ -121,7 +121,7 @@ class Naive:
         last = window[1] - 1
         if self.trigger.startswith("count"):
             pane.count += 1
-            if pane.count == COUNT:
+            if pane.count >= COUNT:
                 pane.count = 0
                 self.fire(key, window, pane)
         elif last <= self.watermark:

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidegate.operators.base import OperatorContext, Output
 from tidegate.operators.keyed import KeyedRecords
-from tidegate.operators.windows.assigners import MergingWindowAssigner
+from tidegate.operators.windows.assigners import EventTimeSessionWindows, MergingWindowAssigner
 from tidegate.operators.windows.contents import WindowContents
 from tidegate.operators.windows.contexts import WindowStates
 from tidegate.operators.windows.merging import Merge, MergingWindowSet
 from tidegate.operators.windows.operator import NO_TIMESTAMP, WindowOperator, WindowSettings
-from tidegate.operators.windows.triggers import TriggerResult
-from tidegate.operators.windows.windows import Window, state_key, window_of_parts
+from tidegate.operators.windows.triggers import EventTimeTrigger, PurgingTrigger, TriggerResult
+from tidegate.operators.windows.windows import TimeWindow, Window, state_key, window_of_parts
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys.selection import KeySelection
 from tidegate.types.arrow import ArrowFormat
 
 WINDOWS_STATE: Final = "merging-window-set"
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session while records are added to it."""
+
+    start: int
+    end: int
+    merged: list[Window] = field(default_factory=list)
+    """The sessions that it takes in, which may be itself as it was."""
+    rows: list[int] = field(default_factory=list)
+    """The places of its new records in the batch."""
 
 
 class MergingWindowOperator(WindowOperator):
@@ -33,6 +46,15 @@ class MergingWindowOperator(WindowOperator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._sets = self.backend.table(ValueStateDescriptor(WINDOWS_STATE))
+        trigger = self._trigger
+        if type(trigger) is PurgingTrigger:
+            trigger = trigger.nested_trigger
+        self._adds_together = (
+            type(self._assigner) is EventTimeSessionWindows
+            and type(trigger) is EventTimeTrigger
+            and not self.contents.takes_timestamps
+            and context.poison is None
+        )
 
     def _window_states(self) -> WindowStates | None:
         return None
@@ -45,6 +67,57 @@ class MergingWindowOperator(WindowOperator):
     def _keep(self, windows: MergingWindowSet) -> None:
         parts = tuple(window.parts() for window in windows.windows)
         self._sets.values[self._key.place] = parts or None
+
+    def _added(self, keyed: KeyedRecords) -> Iterator[Any]:
+        if self._adds_together and keyed.stamps is not None:
+            return self._add_by_key(keyed, keyed.stamps.tolist())
+        return super()._added(keyed)
+
+    def _add_by_key(self, keyed: KeyedRecords, times: list[int]) -> Iterator[Any]:
+        """Add the records of each key at once, unless one of them fires or is late by itself."""
+        assert isinstance(self._assigner, EventTimeSessionWindows)
+        gap, watermark = self._assigner.gap, self._time.watermark
+        rows_of: dict[Any, list[int]] = {}
+        for row, key in enumerate(keyed.keys):
+            rows_of.setdefault(key, []).append(row)
+        self.contents.failed = None
+        for key, rows in rows_of.items():
+            if min(times[row] for row in rows) + gap - 1 <= watermark:
+                yield from self._add_one_by_one(keyed, rows)
+                self._at = None
+            else:
+                self._key.enter(key)
+                self._add_sessions(key, [(times[row], row) for row in rows], keyed.records)
+
+    def _add_sessions(self, key: Any, added: list[tuple[int, int]], records: list[Any]) -> None:
+        """Add records at these times, none of which is late, and what they merge."""
+        assert isinstance(self._assigner, EventTimeSessionWindows)
+        gap = self._assigner.gap
+        stored: tuple[tuple[int, int], ...] = self._sets.values[self._key.place] or ()
+        spans = [(start, end, -1) for start, end in stored]
+        spans += [(time, time + gap, row) for time, row in added]
+        sessions: list[_Session] = []
+        for start, end, row in sorted(spans):
+            if not sessions or start > sessions[-1].end:
+                sessions.append(_Session(start, end))
+            session = sessions[-1]
+            session.end = max(session.end, end)
+            if row < 0:
+                session.merged.append(TimeWindow(start, end))
+            else:
+                session.rows.append(row)
+        for session in sessions:
+            if session.rows:
+                window = TimeWindow(session.start, session.end)
+                if session.merged and session.merged != [window]:
+                    self._merge(key, Merge(window, tuple(session.merged)))
+                self._enter(key, window)
+                self._timers.register_event_time_timer(window.max_timestamp())
+                self._register_cleanup(window)
+                self.contents.add_all(
+                    self._window.place, [records[row] for row in sorted(session.rows)]
+                )
+        self._sets.values[self._key.place] = tuple((s.start, s.end) for s in sessions)
 
     def _add_one_by_one(self, keyed: KeyedRecords, rows: Iterable[int]) -> Iterator[Any]:
         _, keys, records, stamps = keyed

@@ -42,7 +42,7 @@ from tidegate.state.timers import TimerQueue
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import NO_WATERMARK, Watermark
 from tidegate.types.arrow import ArrowFormat
-from tidegate.types.privacy import private_copy
+from tidegate.types.privacy import never_change, private_copy
 
 NO_TIMESTAMP: Final = NO_WATERMARK
 """The timestamp of a record that has none, as in Flink."""
@@ -249,7 +249,8 @@ class WindowOperator(KeyedOperator):
                 groups[key, start].append(record)
             except KeyError:
                 groups[key, start] = [record]
-        self._add_groups(groups, size, slide, watermark)
+        are_shared = slide == size or never_change(records)
+        self._add_groups(groups, size, slide, watermark, are_shared=are_shared)
         if watermark != NO_WATERMARK and stamps is not None:
             self._find_late(starts + (size - 1), stamps, watermark)
 
@@ -259,9 +260,18 @@ class WindowOperator(KeyedOperator):
         return bool(len(starts)) and int(starts.min()) + slide - 1 <= watermark
 
     def _add_groups(
-        self, groups: dict[Any, list[Any]], size: int, slide: int, watermark: int
+        self,
+        groups: dict[Any, list[Any]],
+        size: int,
+        slide: int,
+        watermark: int,
+        *,
+        are_shared: bool,
     ) -> None:
-        """Add the records of slices, by key and start, to the windows that have not ended."""
+        """Add the records of slices, by key and start, to the windows that have not ended.
+
+        Records that can change are copied for each window but the last.
+        """
         windows: list[WindowKey] = []
         added: list[list[Any]] = []
         for (given, last), records in groups.items():
@@ -270,7 +280,8 @@ class WindowOperator(KeyedOperator):
                 if start + size - 1 <= watermark:
                     break
                 windows.append((OF_WINDOW, key, start, start + size))
-                added.append(records if start == last else list(map(private_copy, records)))
+                is_own = are_shared or start == last
+                added.append(records if is_own else list(map(private_copy, records)))
         places = self.backend.places_of(windows)
         contents, values = self.contents, self.contents.table.values
         is_event_time, lateness = self._is_event_time, self._lateness
@@ -278,8 +289,8 @@ class WindowOperator(KeyedOperator):
         for window, place, records in zip(windows, places, added, strict=True):
             if values[place] is None:
                 timers.register(window[3] - 1, window, place)
-                if is_event_time and lateness:
-                    timers.register(min(window[3] - 1 + lateness, MAX_TIMESTAMP), window, place)
+                if lateness and is_event_time and window[3] - 1 + lateness < MAX_TIMESTAMP:
+                    timers.register(window[3] - 1 + lateness, window, place)
             contents.add_all(place, records)
 
     def _find_late(self, ends: Timestamps, stamps: Timestamps, watermark: int) -> None:
@@ -400,6 +411,9 @@ class WindowOperator(KeyedOperator):
 
     def _due(self, timers: TimerQueue, now: int, is_event_time: bool) -> Iterator[Any]:
         backend, scope, count = self.backend, self._window, 0
+        only_ends = self._slices is not None and is_event_time is self._is_event_time
+        purges = type(self._trigger) is PurgingTrigger
+        lateness = self._lateness if self._is_event_time else 0
         while (due := timers.next_due()) is not None and due <= now:
             ready = backend.ready_timers(timers, now)
             while (timer := timers.pop_due(ready)) is not None:
@@ -408,7 +422,22 @@ class WindowOperator(KeyedOperator):
                 self._key.enter(key_of_window(key))
                 window = window_of(key)
                 scope.enter(key, window, timer.place)
-                yield from self._on_timer(window, timer.timestamp, is_event_time)
+                if only_ends:
+                    # What `_on_timer` does, without asking a trigger whose answer is known.
+                    end = key[3] - 1
+                    if timer.timestamp == end:
+                        contents = self.contents.get(timer.place, window)
+                        if contents is not None:
+                            self._fired.append(end)
+                            yield self._evaluate(key[1], window, contents, self._context)
+                        if purges:
+                            self.contents.clear(timer.place)
+                    if timer.timestamp == end + lateness:
+                        self.contents.clear(timer.place)
+                        if self._clear_function is not None:
+                            self._clear_function(self._context)
+                else:
+                    yield from self._on_timer(window, timer.timestamp, is_event_time)
             self._key.leave()
             backend.clean_up(count)
 

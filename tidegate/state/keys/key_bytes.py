@@ -79,6 +79,8 @@ def with_one_nan(key: Any) -> Any:
     """The key with every NaN in it the same object: a dict finds it again by that alone."""
     if type(key) in NEVER_NAN:
         return key
+    if is_window_key(key) and type(key[1]) in NEVER_NAN:
+        return key
     if isinstance(key, tuple | Row):
         parts = tuple(map(with_one_nan, key))
         if all(map(is_, parts, key)):
