@@ -22,7 +22,13 @@ def list_(
     ] = False,
     application: Annotated[
         str | None,
-        typer.Option("--application", metavar="ID", help="Only those of a Spark application."),
+        typer.Option(
+            "--application",
+            "-yid",
+            "--yarnapplicationId",
+            metavar="ID",
+            help="Only those of a Spark application.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
