@@ -8,10 +8,27 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from tidegate.core.durations import DurationLike, as_milliseconds
 from tidegate.core.errors import ConfigError, GraphError
 from tidegate.datastream.execution.declared_types import TypeLike, declared_type
+from tidegate.operators.aggregations.aggregates import (
+    Aggregate,
+    AggregatePlan,
+    count,
+    plan_aggregates,
+)
+from tidegate.operators.aggregations.choice import aggregation_output_type
+from tidegate.operators.aggregations.kinds import Aggregation
+from tidegate.operators.aggregations.named_by_record import NamedAggregates
 from tidegate.operators.base import Operator
 from tidegate.operators.functions import AggregateFunction, Function, ReduceFunction
 from tidegate.operators.output_tag import OutputTag
+from tidegate.operators.windows.aggregates import (
+    AggregatedRecord,
+    AggregateRows,
+    AllAggregateRows,
+    AllCount,
+    CountWithKey,
+)
 from tidegate.operators.windows.assigners import MergingWindowAssigner, WindowAssigner
+from tidegate.operators.windows.columnar.choice import columnar_agg, columnar_aggregation
 from tidegate.operators.windows.contents import (
     AggregatedContents,
     EvictedContents,
@@ -29,8 +46,9 @@ from tidegate.operators.windows.functions import (
 from tidegate.operators.windows.merging_operator import window_operator
 from tidegate.operators.windows.operator import WindowSettings
 from tidegate.operators.windows.triggers import Trigger
+from tidegate.state.keys.selectors import field_position
 from tidegate.types.arrow import ArrowFormat, arrow_format
-from tidegate.types.typeinfo import TypeInformation
+from tidegate.types.typeinfo import TypeInformation, Types
 
 if TYPE_CHECKING:
     from tidegate.datastream.data_stream import DataStream
@@ -161,6 +179,86 @@ class WindowedStream(WindowOptions):
         """The same by a function that has the time, state and side outputs."""
         return self._listed(process_window_function, output_type)
 
+    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        """The first record of the window with the sum in this field."""
+        return self._aggregated(Aggregation.SUM, position_to_sum)
+
+    def min(self, position_to_min: int | str = 0) -> DataStream:
+        """The first record of the window with the least value in this field."""
+        return self._aggregated(Aggregation.MIN, position_to_min)
+
+    def max(self, position_to_max: int | str = 0) -> DataStream:
+        """The first record of the window with the greatest value in this field."""
+        return self._aggregated(Aggregation.MAX, position_to_max)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+        """The record with the least value in this field, the first of equal ones."""
+        return self._aggregated(Aggregation.MIN_BY, position_to_min_by)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+        """The record with the greatest value in this field, the first of equal ones."""
+        return self._aggregated(Aggregation.MAX_BY, position_to_max_by)
+
+    def count(self, field: int | str | None = None) -> DataStream:
+        """How many records the window has, as (key, count).
+
+        With a field only records in which it is not None are counted.
+        """
+        stream = self._keyed_stream
+        output = aggregation_output_type(Aggregation.COUNT, stream._key, stream._type)
+        operator = self._columnar_aggregation(Aggregation.COUNT, field)
+        if operator is not None:
+            return self._transform(operator, output)
+        function = NamedAggregates([count(self._position(field))])
+        return self.aggregate(function, CountWithKey(), output_type=output)
+
+    def agg(self, **aggregates: Aggregate) -> DataStream:
+        """Several aggregates of the window, as a row: the key's fields, then these.
+
+        `agg(bids=count(), total=sum_("price"), start=window_start())`: the functions are those of
+        `tidegate.datastream.aggregates`.
+        """
+        stream = self._keyed_stream
+        plan = plan_aggregates(
+            aggregates, stream._key, stream._type, stream._key_type, has_windows=True
+        )
+        if self._evictor is None:
+            operator = columnar_agg(self._settings(), plan, self._side_formats())
+            if operator is not None:
+                return self._transform(operator, plan.output_type)
+        return self._named(plan, AggregateRows(plan))
+
+    def _named(self, plan: AggregatePlan, rows: Any) -> DataStream:
+        function = NamedAggregates(list(plan.aggregates.values()))
+        return self.aggregate(function, rows, output_type=plan.output_type)
+
+    def _aggregated(self, aggregation: Aggregation, field: int | str) -> DataStream:
+        operator = self._columnar_aggregation(aggregation, field)
+        if operator is not None:
+            return self._transform(operator, self._keyed_stream._type)
+        position = self._position(field)
+        assert position is not None
+        return self.reduce(AggregatedRecord(aggregation, position))
+
+    def _columnar_aggregation(
+        self, aggregation: Aggregation, field: int | str | None
+    ) -> Operator | None:
+        stream = self._keyed_stream
+        if self._evictor is not None:
+            return None
+        return columnar_aggregation(
+            self._settings(),
+            aggregation,
+            self._position(field),
+            stream._key,
+            stream._type,
+            self._side_formats(),
+        )
+
+    def _position(self, field: int | str | None) -> int | str | None:
+        type_info = self._keyed_stream._type
+        return field if field is None or type_info is None else field_position(field, type_info)
+
     def _listed(self, function: Any, output_type: TypeLike | None) -> DataStream:
         if function is None:
             raise TypeError(f"expected a {self._expected()}, got None")
@@ -199,6 +297,16 @@ class AllWindowedStream(WindowedStream):
 
     def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
         super().__init__(data_stream.key_by(_no_key), window_assigner)
+
+    def count(self, field: int | str | None = None) -> DataStream:
+        """How many records the window has; with a field, in how many it is not None."""
+        function = NamedAggregates([count(self._position(field))])
+        return self.aggregate(function, AllCount(), output_type=Types.LONG())
+
+    def agg(self, **aggregates: Aggregate) -> DataStream:
+        """Several aggregates of the window, as a row."""
+        plan = plan_aggregates(aggregates, None, self._keyed_stream._type, None, has_windows=True)
+        return self._named(plan, AllAggregateRows(plan))
 
     def _transform(self, operator: Operator, type_info: TypeInformation | None) -> DataStream:
         return super()._transform(operator, type_info).force_non_parallel()

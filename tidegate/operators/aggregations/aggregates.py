@@ -142,13 +142,13 @@ class AggregatePlan:
 
 def plan_aggregates(
     aggregates: Mapping[str, Aggregate],
-    key: KeySelection,
+    key: KeySelection | None,
     type_info: TypeInformation | None,
     key_type: TypeInformation | None,
     *,
     has_windows: bool,
 ) -> AggregatePlan:
-    """What `agg` does on a stream of this type.
+    """What `agg` does on a stream of this type; without a key results have no field of it.
 
     Raises:
         MissingField: the type has no such field.
@@ -179,10 +179,10 @@ def plan_aggregates(
     )
     return AggregatePlan(
         key_names=tuple(key_names),
-        key_is_tuple=isinstance(key.columns, tuple),
+        key_is_tuple=key is None or isinstance(key.columns, tuple),
         aggregates=aggregates,
         output_type=output_type,
-        key_columns=key.columns,
+        key_columns=None if key is None else key.columns,
         format=format if is_columnar else None,
     )
 
@@ -204,8 +204,10 @@ def _check(aggregates: Mapping[str, Any], has_windows: bool) -> None:
 
 
 def _key_fields(
-    key: KeySelection, type_info: TypeInformation | None, key_type: TypeInformation | None
+    key: KeySelection | None, type_info: TypeInformation | None, key_type: TypeInformation | None
 ) -> tuple[list[str], list[TypeInformation | None]]:
+    if key is None:
+        return [], []
     if key.columns is None or type_info is None:
         return ["key"], [key_type]
     if not isinstance(type_info, CompositeTypeInfo):
@@ -278,11 +280,11 @@ def key_fits_columns(format: ArrowFormat, key: KeySelection) -> bool:
 
 def _fits_columns(
     format: ArrowFormat | None,
-    key: KeySelection,
+    key: KeySelection | None,
     aggregates: Mapping[str, Aggregate],
     has_windows: bool,
 ) -> bool:
-    if format is None or not key_fits_columns(format, key):
+    if format is None or key is None or not key_fits_columns(format, key):
         return False
     for aggregate in aggregates.values():
         if aggregate.field is None or aggregate.kind is AggregateKind.COUNT:

@@ -38,7 +38,7 @@ class RecordAggregation(KeyedOperator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        self._combine = _combining(self.aggregation, self.field)
+        self._combine = combining(self.aggregation, self.field)
         self._check = FieldOf(self.field)
         name = f"{self.aggregation.value} of field {self.field}"
         held = None if self.format is None else self.format.type_info
@@ -146,7 +146,8 @@ class FieldOf:
         return value
 
 
-def _combining(aggregation: Aggregation, field: int | str) -> Combine:
+def combining(aggregation: Aggregation, field: int | str) -> Combine:
+    """How the result of an aggregation that keeps a record takes another one in."""
     get = FieldOf(field)
     match aggregation:
         case Aggregation.SUM:

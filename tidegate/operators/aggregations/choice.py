@@ -18,7 +18,7 @@ from tidegate.operators.base import Operator
 from tidegate.state.keys.key_index import can_be_indexed
 from tidegate.state.keys.selection import KeySelection
 from tidegate.state.keys.selectors import field_position
-from tidegate.types.arrow import arrow_format
+from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.typeinfo import (
     CompositeTypeInfo,
     TupleTypeInfo,
@@ -47,11 +47,7 @@ def aggregation_operator(
     if format is not None and output_format is not None:
         position = 0 if field is None else format.column_of(field)
         kind = format.schema.field(position).type
-        if aggregation is Aggregation.SUM and _has_no_sum(kind):
-            raise GraphError(
-                f"sum() of field {format.field_names[position]!r} of {format.type_info}: values of "
-                f"this type cannot be added up; choose a field that holds numbers"
-            )
+        check_aggregation(aggregation, position, format)
         columns = key.columns
         positions = (columns,) if isinstance(columns, int) else columns or ()
         kinds = [format.schema.field(column).type for column in positions]
@@ -59,7 +55,7 @@ def aggregation_operator(
             if aggregation is Aggregation.COUNT:
                 counted = None if field is None else position
                 return CountAggregation(columns, counted, format, output_format)
-            if aggregation is Aggregation.SUM and _adds_up_in_columns(kind):
+            if aggregation is Aggregation.SUM and adds_up_in_columns(kind):
                 return SumAggregation(columns, position, format)
             if aggregation in _EXTREMES and not pa.types.is_nested(kind):
                 greatest, whole_record = _EXTREMES[aggregation]
@@ -96,6 +92,15 @@ def aggregation_output_type(
     return TupleTypeInfo([key_type, Types.LONG()])
 
 
+def check_aggregation(aggregation: Aggregation, place: int, format: ArrowFormat) -> None:
+    """Raise GraphError where a field cannot be aggregated so."""
+    if aggregation is Aggregation.SUM and _has_no_sum(format.schema.field(place).type):
+        raise GraphError(
+            f"sum() of field {format.field_names[place]!r} of {format.type_info}: values of "
+            f"this type cannot be added up; choose a field that holds numbers"
+        )
+
+
 def _has_no_sum(kind: pa.DataType) -> bool:
     return (
         pa.types.is_boolean(kind)
@@ -104,7 +109,7 @@ def _has_no_sum(kind: pa.DataType) -> bool:
     )
 
 
-def _adds_up_in_columns(kind: pa.DataType) -> bool:
+def adds_up_in_columns(kind: pa.DataType) -> bool:
     """Other sums, of text or decimals, are Python's."""
     return (
         pa.types.is_float32(kind)

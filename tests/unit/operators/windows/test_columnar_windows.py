@@ -1,0 +1,210 @@
+"""Windows on columns: what a property over short streams does not show."""
+
+import numpy as np
+import pytest
+
+from tests.savepoints import stored
+from tidegate import state_reader
+from tidegate.core.errors import StateMisuse, StateTypeChanged, TypeMismatch
+from tidegate.operators.aggregations.aggregates import (
+    count,
+    max_,
+    min_,
+    plan_aggregates,
+    sum_,
+    window_end,
+    window_start,
+)
+from tidegate.operators.aggregations.kinds import Aggregation
+from tidegate.operators.windows.assigners import (
+    DynamicEventTimeSessionWindows,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from tidegate.operators.windows.columnar.choice import (
+    columnar_agg,
+    columnar_aggregation,
+    columnar_windowing,
+)
+from tidegate.operators.windows.operator import WindowSettings
+from tidegate.operators.windows.triggers import CountTrigger
+from tidegate.state.keys.selection import select_key
+from tidegate.stream.batch import Batch
+from tidegate.testing.harness import OperatorHarness
+from tidegate.types.arrow import arrow_format
+from tidegate.types.row import Row
+from tidegate.types.typeinfo import Types
+
+BIDS = Types.ROW_NAMED(["item", "price"], [Types.STRING(), Types.LONG()])
+FORMAT = arrow_format(BIDS)
+KEY = select_key("item", BIDS)
+TUMBLING = TumblingEventTimeWindows.of(10)
+
+
+def settings_of(assigner, lateness=0):
+    return WindowSettings(assigner, assigner.get_default_trigger(None), lateness)
+
+
+def named(assigner, **aggregates):
+    plan = plan_aggregates(aggregates, KEY, BIDS, None, has_windows=True)
+    return columnar_agg(settings_of(assigner), plan, {})
+
+
+def bids(times, prices=None, items=None):
+    records = [
+        Row(item, price)
+        for item, price in zip(items or "a" * len(times), prices or times, strict=True)
+    ]
+    stamps = np.array(times, np.int64)
+    return Batch(columns=FORMAT.encode(records), format=FORMAT, timestamps=stamps)
+
+
+def test_a_row_has_the_key_the_aggregates_and_the_bounds_of_the_window_if_asked():
+    operator = named(
+        TUMBLING, start=window_start(), bids=count(), top=max_("price"), e=window_end()
+    )
+    with OperatorHarness(operator) as harness:
+        harness.process_batch(bids([3, 12, 5, 19]))
+        harness.watermark(9)
+        assert harness.output == [Row(item="a", start=0, bids=2, top=5, e=10)]
+        assert harness.batches[0].timestamps.tolist() == [9]
+        harness.watermark(2**63 - 1)
+        assert harness.output[1:] == [Row(item="a", start=10, bids=2, top=19, e=20)]
+
+
+def test_a_long_sliding_window_is_the_sum_of_its_slices():
+    """Far more slices than a block has, with keys that come and go, and a gap of years."""
+    rng = np.random.default_rng(7)
+    times = np.sort(rng.integers(0, 3000, 4000))
+    times[3000:] += 10**11
+    items = rng.integers(0, 40, 4000) + times // 1000
+    prices = rng.integers(-100, 100, 4000)
+    operator = named(
+        SlidingEventTimeWindows.of(500, 5), s=window_start(), n=count(), total=sum_("price")
+    )
+    expected = {}
+    for time, item, price in zip(times.tolist(), items.tolist(), prices.tolist(), strict=True):
+        for start in range(time - time % 5, time - 500, -5):
+            n, total = expected.get((str(item), start), (0, 0))
+            expected[str(item), start] = n + 1, total + price
+    with OperatorHarness(operator) as harness:
+        for first in range(0, 4000, 250):
+            part = slice(first, first + 250)
+            names = list(map(str, items[part].tolist()))
+            harness.process_batch(bids(times[part].tolist(), prices[part].tolist(), names))
+            harness.watermark(int(times[part][-1]) - 30)
+        harness.watermark(10**12)
+        found = {(row.item, row.s): (row.n, row.total) for row in harness.output}
+        assert len(harness.output) == len(found)
+        assert found == expected
+
+
+def test_keys_without_windows_are_forgotten():
+    with OperatorHarness(named(TUMBLING, n=count())) as harness:
+        for step in range(40):
+            names = [f"{step} {number}" for number in range(500)]
+            harness.process_batch(bids([10 * step] * 500, items=names))
+            harness.watermark(10 * step + 9)
+        assert len(harness.output) == 20_000
+        assert len(harness.operator._table.keys) < 3_000
+
+
+@pytest.mark.parametrize(
+    ("assigner", "end"),
+    [(TumblingProcessingTimeWindows.of(10_000), 10), (ProcessingTimeSessionWindows(7_000), 9)],
+)
+def test_windows_of_processing_time_fire_by_the_clock(assigner, end):
+    with OperatorHarness(named(assigner, n=count(), end=window_end())) as harness:
+        start = harness.clock.time()
+        assert harness.operator.next_timer() is None
+        harness.clock.advance(-start % 10)
+        harness.process_batch(bids([0]))
+        harness.advance(2)
+        harness.process_batch(bids([0]))
+        harness.advance(end - 2.5)
+        assert harness.output == []
+        harness.advance(1)
+        at = int((start - start % 10 + (10 if start % 10 else 0) + end) * 1000)
+        assert harness.output == [Row(item="a", n=2, end=at)]
+        assert harness.operator.next_timer() is None
+
+
+def test_records_without_timestamps_are_refused():
+    harness = OperatorHarness(named(TUMBLING, n=count()))
+    with pytest.raises(StateMisuse, match="assign_timestamps_and_watermarks"):
+        harness.process([Row("a", 1)], type_info=BIDS)
+    harness.close()
+
+
+@pytest.mark.parametrize("assigner", [TUMBLING, SlidingEventTimeWindows.of(30, 10)])
+@pytest.mark.parametrize("sizes", [[2], [1, 1]])
+def test_a_sum_beyond_64_bits_is_an_error(assigner, sizes):
+    harness = OperatorHarness(named(assigner, total=sum_("price")))
+
+    def run():
+        for size in sizes:
+            harness.process_batch(bids([1] * size, [2**62] * size))
+        harness.watermark(9)
+
+    with pytest.raises(TypeMismatch, match="leaves the range of 64-bit"):
+        run()
+    harness.close()
+
+
+def test_sums_that_come_near_64_bits_are_exact():
+    with OperatorHarness(named(TUMBLING, total=sum_("price"))) as harness:
+        for price in (2**62, 2**62 - 1, -(2**62), 5):
+            harness.process_batch(bids([1], [price]))
+        harness.watermark(9)
+        assert harness.output == [Row(item="a", total=2**62 + 4)]
+
+
+def test_a_sum_beyond_the_type_of_its_field_is_an_error():
+    small = Types.TUPLE([Types.STRING(), Types.BYTE()])
+    format = arrow_format(small)
+    settings = settings_of(TUMBLING)
+    key = select_key(0, small)
+    operator = columnar_aggregation(settings, Aggregation.SUM, 1, key, small, {})
+    columns = format.encode([("a", 100), ("a", 100)])
+    with OperatorHarness(operator) as harness:
+        harness.process_batch(
+            Batch(columns=columns, format=format, timestamps=np.zeros(2, np.int64))
+        )
+        with pytest.raises(TypeMismatch, match="sum of 200 leaves the range of int8"):
+            harness.watermark(9)
+
+
+def test_only_windows_that_wait_for_their_end_are_columnar():
+    dynamic = DynamicEventTimeSessionWindows.with_dynamic_gap(lambda record: 5)
+    for assigner in (dynamic, GlobalWindows.create()):
+        assert columnar_windowing(settings_of(assigner)) is None
+    assert columnar_windowing(WindowSettings(TUMBLING, CountTrigger.of(2))) is None
+    assert columnar_windowing(settings_of(EventTimeSessionWindows.with_gap(3))) is not None
+    assert named(TUMBLING, first=min_("item")) is None
+
+
+def test_the_state_reads_as_key_window_and_value(tmp_path):
+    harness = OperatorHarness(named(TUMBLING, total=sum_("price")), max_parallelism=128)
+    harness.process_batch(bids([3, 12, 5, 19], items="abaa"))
+    frozen = harness.snapshot().keyed
+    path = stored(tmp_path / "savepoint", {"windows": lambda backend: frozen}, parallelism=1)
+    reader = state_reader(path)
+    (state,) = reader.operators()[0].states
+    found = {
+        (key, value["window_start"], value["window_end"], value["total"])
+        for key, value in reader.entries("windows", state.name)
+    }
+    assert found == {("a", 0, 10, 8), ("b", 10, 20, 12), ("a", 10, 20, 19)}
+    harness.close()
+
+
+def test_windows_of_another_size_cannot_be_restored():
+    with OperatorHarness(named(TUMBLING, n=count())) as harness:
+        harness.process_batch(bids([3]))
+        other = named(TumblingEventTimeWindows.of(20), n=count())
+        with pytest.raises(StateTypeChanged, match="windows of 10 ms"):
+            OperatorHarness(other, restore_from=[harness.snapshot()])

@@ -1,0 +1,1 @@
+"""Windows of typed streams on whole columns."""

@@ -1,0 +1,243 @@
+"""Tumbling and sliding windows, kept as slices."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.operators.aggregations.accumulators import Accumulators, Arrays, Columns
+from tidegate.operators.aggregations.running import Segments
+from tidegate.operators.windows.columnar.slices import (
+    Slice,
+    SliceEntries,
+    SlidingRun,
+    entries_of,
+    reduced,
+)
+from tidegate.operators.windows.columnar.slicing import Slicing
+from tidegate.operators.windows.columnar.table import (
+    NO_RECORDS,
+    Added,
+    Fired,
+    Times,
+    WindowTable,
+)
+from tidegate.state.columnar.window_rows import WindowRows
+from tidegate.state.keys.key_index import KeyIndex
+from tidegate.state.keys.word_index import Places
+
+
+class SliceTable(WindowTable):
+    """Slices of time, each with the aggregates of its keys; windows are runs of them."""
+
+    def __init__(
+        self,
+        keys: KeyIndex,
+        accumulators: Accumulators,
+        lateness: int,
+        now: int,
+        slicing: Slicing,
+    ) -> None:
+        super().__init__(keys, accumulators, lateness, now)
+        self._slicing = slicing
+        self._slices: dict[int, Slice] = {}
+        self._run: SlidingRun | None = None
+
+    def add(self, keys: Columns, times: Times, columns: Columns) -> Added:
+        slicing = self._slicing
+        slices = slicing.slices_of(times)
+        late, wanted = self._sorted_out(slices, times)
+        if wanted is not None:
+            keys = [column.take(wanted) for column in keys]
+            columns = [column.take(wanted) for column in columns]
+            slices = slices[wanted]
+            if not len(slices):
+                return Added(late)
+        capacity = self._capacity
+        rows = self._numbers_of(keys)
+        if self._capacity != capacity:
+            self._run = None
+        values = self._accumulators.lift(columns)
+        fired = self._late_firings(slices, rows, values, columns)
+        first, last = int(slices.min()), int(slices.max())
+        if first == last:
+            self._add_to(first, rows, values, columns)
+        else:
+            parts = Segments((slices - first).astype(np.intp), last - first + 1)
+            rows = parts.ordered(rows)
+            values = [parts.ordered(array) for array in values]
+            bounds = zip(parts.starts, parts.starts + parts.lengths, strict=True)
+            for number, (start, stop) in zip(parts.places.tolist(), bounds, strict=True):
+                part = [array[start:stop] for array in values]
+                self._add_to(first + number, rows[start:stop], part, columns)
+        return Added(late, fired)
+
+    def _sorted_out(self, slices: Times, times: Times) -> tuple[Places, Places | None]:
+        """The records that are too late, and those that are not; None: all of them."""
+        slicing = self._slicing
+        gone = slicing.passed(self.now - self._lateness)
+        has_gaps = slicing.slide > slicing.size
+        if not has_gaps and slicing.last_window(int(slices.min())) > gone:
+            return NO_RECORDS, None
+        last = slicing.last_window(slices)
+        unwanted = last <= gone
+        if has_gaps:
+            unwanted |= slicing.first_window(slices) > last
+        late = unwanted & (times <= self.now - self._lateness)
+        return np.flatnonzero(late), np.flatnonzero(~unwanted)
+
+    def _add_to(self, number: int, rows: Places, values: Arrays, columns: Columns) -> None:
+        found = self._slices.get(number)
+        if found is None:
+            found = self._slices[number] = Slice(self._accumulators)
+        if self._run is not None and self._run.covers(number):
+            entries = reduced(self._accumulators, rows, values, columns)
+            self._run.late(number, entries)
+            found.merge(entries, self._capacity)
+        else:
+            found.add(rows, values, columns, self._capacity)
+
+    def _late_firings(
+        self, slices: Times, rows: Places, values: Arrays, columns: Columns
+    ) -> tuple[Fired, ...]:
+        slicing = self._slicing
+        passed = slicing.passed(self.now)
+        if slicing.first_window(int(slices.min())) > passed:
+            return ()
+        gone = slicing.passed(self.now - self._lateness)
+        last = np.minimum(slicing.last_window(slices), passed)
+        counts = last - np.maximum(slicing.first_window(slices), gone + 1) + 1
+        counts = np.maximum(counts, 0)
+        records = np.repeat(np.arange(len(rows)), counts)
+        if not len(records):
+            return ()
+        before = np.repeat(np.cumsum(counts) - counts, counts)
+        windows = last[records] - (np.arange(len(records)) - before)
+        kept = self._accumulators.keep([array[records] for array in values], columns)
+        return (self._running(rows[records], windows, kept),)
+
+    def _running(self, rows: Places, windows: Times, values: Arrays) -> Fired:
+        """The result of its window after each record, as these come one after the other."""
+        first = int(windows.min())
+        pairs = (windows - first) * self._capacity + rows
+        found, owners = np.unique(pairs, return_inverse=True)
+        running = self._accumulators.empty(len(found))
+        of_window = found // self._capacity + first
+        for window in np.unique(of_window).tolist():
+            places = np.flatnonzero(of_window == window)
+            start = self._slicing.first_slice(window)
+            for number in range(start, start + self._slicing.per_window):
+                if number in self._slices:
+                    held = self._slices[number].at(found[places] % self._capacity)
+                    self._accumulators.merge(running, places, held)
+        results = self._accumulators.empty(len(rows))
+        segments = Segments(owners, len(found))
+        turns = segments.restored(np.arange(len(rows)) - segments.spread(segments.starts))
+        order = Segments(turns, int(turns.max()) + 1)
+        for start, length in zip(order.starts, order.lengths, strict=True):
+            turn = order.ordered(np.arange(len(rows)))[start : start + length]
+            self._accumulators.merge(running, owners[turn], [array[turn] for array in values])
+            for result, array in zip(results, running, strict=True):
+                result[turn] = array[owners[turn]]
+        starts = self._slicing.window_start(windows)
+        return Fired(rows, starts, starts + self._slicing.size, results)
+
+    def advance(self, now: int) -> Iterator[Fired]:
+        if now <= self.now:
+            return
+        before, self.now = self._slicing.passed(self.now), now
+        yield from self._fire(before + 1, self._slicing.passed(now))
+        gone = self._slicing.passed(now - self._lateness)
+        for number in [n for n in self._slices if self._slicing.last_window(n) <= gone]:
+            del self._slices[number]
+
+    def _fire(self, window: int, last: int) -> Iterator[Fired]:
+        """The windows from one up to another that hold anything."""
+        slicing = self._slicing
+        numbers = sorted(self._slices)
+        while numbers:
+            start = slicing.first_slice(window)
+            place = bisect_left(numbers, start)
+            if place == len(numbers):
+                return
+            if numbers[place] >= start + slicing.per_window:
+                window = max(slicing.first_window(numbers[place]), window + 1)
+                continue
+            if window > last:
+                return
+            entries = self._entries(start)
+            starts = np.full(len(entries), slicing.window_start(window), np.int64)
+            yield Fired(entries.rows, starts, starts + slicing.size, entries.values)
+            window += 1
+
+    def _entries(self, first: int) -> SliceEntries:
+        if self._slicing.per_window == 1:
+            return self._slices[first].entries()
+        end = first + self._slicing.per_window
+        if end - 1 in self._slices:
+            self._slices[end - 1].close()
+        if self._run is None:
+            self._run = SlidingRun(self._accumulators, self._slices.get, self._capacity)
+        return entries_of(self._run.combined(first, end))
+
+    def next_end(self) -> int | None:
+        slicing = self._slicing
+        window = slicing.passed(self.now) + 1
+        first = min((n for n in self._slices if slicing.last_window(n) >= window), default=None)
+        if first is None:
+            return None
+        end: int = slicing.window_end(max(window, slicing.first_window(first)))
+        return end
+
+    def freeze(self) -> Callable[[], WindowRows]:
+        frozen = [(number, self._slices[number].freeze()) for number in sorted(self._slices)]
+        stored = self._accumulators.freeze()
+        slicing = self._slicing
+
+        def rows() -> WindowRows:
+            entries = [(number, read()) for number, read in frozen]
+            counts = [len(each) for _, each in entries]
+            starts = [slicing.slice_start(number) for number, _ in entries]
+            ends = [slicing.slice_end(number) for number, _ in entries]
+            values = [each.values for _, each in entries]
+            return WindowRows(
+                np.concatenate([NO_RECORDS, *(each.rows for _, each in entries)]),
+                np.repeat(np.array(starts, np.int64), counts),
+                np.repeat(np.array(ends, np.int64), counts),
+                stored([np.concatenate(arrays) for arrays in zip(*values, strict=True)])
+                if values
+                else [],
+            )
+
+        return rows
+
+    def _restore(self, keys: Places, starts: Times, ends: Times, values: Arrays) -> None:
+        slices = self._slicing.slices_of(starts)
+        for number in np.unique(slices).tolist():
+            places = np.flatnonzero(slices == number)
+            entries = reduced(self._accumulators, keys[places], [a[places] for a in values])
+            found = self._slices.setdefault(number, Slice(self._accumulators))
+            found.merge(entries, self._capacity)
+
+    def _occurring(self) -> npt.NDArray[np.bool_]:
+        occurring = np.zeros(self._capacity, np.bool_)
+        for each in self._slices.values():
+            occurring[each.entries().rows] = True
+        return occurring[: len(self._index)]
+
+    def _renumber(self, new: Places) -> None:
+        self._run = None
+        for each in self._slices.values():
+            rows, values = each.entries()
+            order = np.argsort(new[rows])
+            each.replace(SliceEntries(new[rows][order], [array[order] for array in values]))
+
+    def _on_moved(self) -> None:
+        self._run = None
+
+    @property
+    def _living(self) -> Sequence[Arrays]:
+        return [arrays for each in self._slices.values() for arrays in each.living]

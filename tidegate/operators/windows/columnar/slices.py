@@ -1,0 +1,242 @@
+"""The aggregates of one slice by key, and of runs of slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tidegate.operators.aggregations.accumulators import Accumulators, Arrays, Columns
+from tidegate.operators.aggregations.running import Segments
+from tidegate.state.keys.word_index import Places
+
+_DENSE_SHARE: Final = 8
+"""A slice in which more than one of so many keys occurs has a place for each key."""
+_MOST_RUNS: Final = 16
+
+
+class SliceEntries(NamedTuple):
+    """The keys, by row, that have anything, and what they have."""
+
+    rows: Places
+    values: Arrays
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class Slice:
+    """Aggregates by key: a place for every key, or runs of the keys that occur.
+
+    Of the runs each holds a key at most once.
+    """
+
+    __slots__ = ("_accumulators", "_dense", "_is_frozen", "_runs")
+
+    def __init__(self, accumulators: Accumulators) -> None:
+        self._accumulators = accumulators
+        self._dense: Arrays | None = None
+        self._runs: list[SliceEntries] = []
+        self._is_frozen = False
+        """Whether somebody else still reads the places."""
+
+    def add(self, rows: Places, values: Arrays, columns: Columns, capacity: int) -> None:
+        """Combine records into it."""
+        if self._dense is None and self._fits_runs(len(rows), capacity):
+            self.merge(reduced(self._accumulators, rows, values, columns), capacity)
+        else:
+            self._accumulators.scatter(self._places(capacity), rows, values, columns)
+
+    def merge(self, entries: SliceEntries, capacity: int) -> None:
+        """Combine entries into it; each key occurs once."""
+        if self._dense is None and self._fits_runs(len(entries), capacity):
+            self._runs.append(entries)
+            if len(self._runs) > _MOST_RUNS:
+                self._runs = [self._joined()]
+            return
+        self._accumulators.merge(self._places(capacity), entries.rows, entries.values)
+
+    def _fits_runs(self, more: int, capacity: int) -> bool:
+        return _DENSE_SHARE * (sum(map(len, self._runs)) + more) < capacity
+
+    def _places(self, capacity: int) -> Arrays:
+        """All places, to be changed."""
+        places = self._dense
+        if places is None:
+            places = self._accumulators.empty(capacity)
+            for run in self._runs:
+                self._accumulators.merge(places, run.rows, run.values)
+            self._runs = []
+        elif len(places[0]) < capacity:
+            room = self._accumulators.empty(capacity)
+            for array, held in zip(room, places, strict=True):
+                array[: len(held)] = held
+            places = room
+        elif self._is_frozen:
+            places = [array.copy() for array in places]
+        self._dense = places
+        self._is_frozen = False
+        return places
+
+    def _joined(self) -> SliceEntries:
+        if len(self._runs) == 1:
+            return self._runs[0]
+        rows = np.concatenate([run.rows for run in self._runs])
+        values = [
+            np.concatenate(arrays) for arrays in zip(*(r.values for r in self._runs), strict=True)
+        ]
+        return reduced(self._accumulators, rows, values)
+
+    def merge_into(self, places: Arrays) -> None:
+        """Combine all that it has into places of all keys."""
+        if self._dense is not None:
+            self._accumulators.merge(places, slice(0, len(self._dense[0])), self._dense)
+        for run in self._runs:
+            self._accumulators.merge(places, run.rows, run.values)
+
+    def entries(self) -> SliceEntries:
+        """What it has, by key in ascending order."""
+        if self._dense is None:
+            self._runs = [self._joined()]
+            return self._runs[0]
+        return entries_of(self._dense)
+
+    def at(self, rows: Places) -> Arrays:
+        """What keys have; where there is nothing, the initial values."""
+        found = self._accumulators.empty(len(rows))
+        if self._dense is not None:
+            within = np.flatnonzero(rows < len(self._dense[0]))
+            for array, held in zip(found, self._dense, strict=True):
+                array[within] = held[rows[within]]
+        for run in self._runs:
+            places = np.minimum(np.searchsorted(run.rows, rows), len(run) - 1)
+            hits = np.flatnonzero(run.rows[places] == rows)
+            taken = [array[places[hits]] for array in run.values]
+            self._accumulators.merge(found, hits, taken)
+        return found
+
+    def freeze(self) -> Callable[[], SliceEntries]:
+        """What it has now; may be called on another thread."""
+        if self._dense is None:
+            rows, values = self.entries()
+            joined = SliceEntries(rows, list(values))
+            return lambda: joined
+        self._is_frozen = True
+        dense = list(self._dense)
+        return lambda: entries_of(dense)
+
+    def close(self) -> None:
+        """No more is expected: give back room where few keys occur."""
+        if self._dense is not None and not self._is_frozen:
+            occurring = np.count_nonzero(self._dense[0])
+            if _DENSE_SHARE * occurring < len(self._dense[0]):
+                self._runs, self._dense = [entries_of(self._dense)], None
+
+    def replace(self, entries: SliceEntries) -> None:
+        """It has these entries alone, by key in ascending order."""
+        self._dense, self._runs, self._is_frozen = None, [entries], False
+
+    @property
+    def living(self) -> list[Arrays]:
+        """All arrays that it has."""
+        runs = [run.values for run in self._runs]
+        return runs if self._dense is None else [self._dense]
+
+
+def reduced(
+    accumulators: Accumulators, rows: Places, values: Arrays, columns: Columns | None = None
+) -> SliceEntries:
+    """What records, or entries of which several may be of one key, come to by key."""
+    segments = Segments(rows, int(rows.max(initial=0)) + 1)
+    return SliceEntries(segments.places, accumulators.reduce(segments, values, columns))
+
+
+def entries_of(places: Arrays) -> SliceEntries:
+    """The entries that are present among places of all keys."""
+    rows = np.flatnonzero(places[0])
+    if len(rows) == len(places[0]):
+        return SliceEntries(rows, [array.copy() for array in places])
+    return SliceEntries(rows, [array[rows] for array in places])
+
+
+class SlidingRun:
+    """Aggregates of runs of slices that move forward: each costs a few combinations, not all.
+
+    What lies before `middle` is kept as the aggregates from some slices up to `middle`, at first
+    from every beginning of a block, and within the block that is needed from each slice. What lies
+    behind is one aggregate, to which slices are added.
+
+        from here up to middle: ├──────┼──────┼──────┤ middle ┤ added up ├ end
+                                block
+    """
+
+    def __init__(
+        self, accumulators: Accumulators, find: Callable[[int], Slice | None], capacity: int
+    ) -> None:
+        self._accumulators = accumulators
+        self._find = find
+        self._capacity = capacity
+        self._middle = self._end = 0
+        self._block = 1
+        self._begins: dict[int, Arrays] = {}
+        self._within: dict[int, Arrays] = {}
+        self._added = accumulators.empty(0)
+
+    def combined(self, first: int, end: int) -> Arrays:
+        """Places of all keys with what the slices from `first` up to `end` have."""
+        if not self._begins or first < min(self._begins) or first >= self._middle:
+            self._turn(first, end)
+        for number in range(self._end, end):
+            self._merge(number, self._added)
+        self._end = max(self._end, end)
+        combined = [array.copy() for array in self._from(first)]
+        self._accumulators.merge(combined, slice(None), self._added)
+        return combined
+
+    def late(self, number: int, entries: SliceEntries) -> None:
+        """A slice that was combined already has got more."""
+        if self._middle <= number < self._end:
+            self._accumulators.merge(self._added, entries.rows, entries.values)
+        if number < self._middle:
+            for kept in (self._begins, self._within):
+                for first, values in kept.items():
+                    if first <= number:
+                        self._accumulators.merge(values, entries.rows, entries.values)
+
+    def covers(self, number: int) -> bool:
+        """Whether a slice was combined already."""
+        return bool(self._begins) and min(self._begins) <= number < self._end
+
+    def _merge(self, number: int, places: Arrays) -> None:
+        found = self._find(number)
+        if found is not None:
+            found.merge_into(places)
+
+    def _turn(self, first: int, end: int) -> None:
+        self._middle = self._end = end
+        self._added = self._accumulators.empty(self._capacity)
+        self._begins, self._within = {}, {}
+        self._block = max(int((end - first) ** 0.5), 1)
+        running = self._accumulators.empty(self._capacity)
+        for number in range(end - 1, first - 1, -1):
+            self._merge(number, running)
+            if (number - first) % self._block == 0:
+                self._begins[number] = [array.copy() for array in running]
+
+    def _from(self, first: int) -> Arrays:
+        if first in self._begins:
+            # Blocks that lie behind are no longer needed.
+            for number in [number for number in self._begins if number < first]:
+                del self._begins[number]
+            return self._begins[first]
+        if first not in self._within:
+            stop = min((n for n in self._begins if n > first), default=self._middle)
+            running = self._accumulators.empty(self._capacity)
+            if stop < self._middle:
+                running = [array.copy() for array in self._begins[stop]]
+            self._within = {}
+            for number in range(stop - 1, first - 1, -1):
+                self._merge(number, running)
+                self._within[number] = [array.copy() for array in running]
+        return self._within[first]
