@@ -26,6 +26,9 @@ class ScriptedJob:
     def __init__(self):
         self.ended = Future()
 
+    def accumulators(self):
+        return {}
+
     def status(self):
         if not self.ended.done():
             return runtime_status.JobStatus.RUNNING
