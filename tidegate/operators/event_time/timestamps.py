@@ -29,7 +29,7 @@ def stamping(
     """How batches get their timestamps."""
     assigner = strategy.assigner
     if field is not None:
-        return lambda batch: (_by_column(batch, field), None)
+        return lambda batch: _by_column(batch, field)
     if assigner is None:
         return lambda batch: (batch, None)
     assert callable(assigner) or isinstance(assigner, TimestampAssigner)
@@ -56,27 +56,33 @@ def _by_function(batch: Batch, extract: Callable[[Any, int], int], user_code: Us
     except USER_FAILURES as error:
         failure = user_code.failure(error, records[len(found)], len(found))
     stamps = np.array(found) if found else np.empty(0, np.int64)
-    if stamps.dtype.kind not in "iu":
-        place = next(i for i, each in enumerate(found) if not isinstance(each, int | np.integer))
-        wrong = TypeError(
-            "a timestamp is an integer, milliseconds since the epoch; extract_timestamp() "
-            f"returned {found[place]!r}"
-        )
-        failure = user_code.failure(wrong, records[place], place)
-        stamps = np.array(found[:place], np.int64)
-    return stamped_until(batch, stamps.astype(np.int64, copy=False)), failure
+    if stamps.dtype != np.int64:
+        place = next((i for i, each in enumerate(found) if not _is_timestamp(each)), len(found))
+        if place < len(found):
+            wrong = TypeError(
+                "a timestamp is an integer of 64 bits, milliseconds since the epoch; "
+                f"extract_timestamp() returned {found[place]!r}"
+            )
+            failure = user_code.failure(wrong, records[place], place)
+        stamps = np.array([int(each) for each in found[:place]], np.int64)
+    return stamped_until(batch, stamps), failure
 
 
-def _by_column(batch: Batch, field: int) -> Batch:
+def _is_timestamp(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and -(2**63) <= int(value) < 2**63
+
+
+def _by_column(batch: Batch, field: int) -> Stamped:
     column = batch.columns.column(field)
+    missing = None
     if column.null_count:
         assert batch.format is not None
         place = column.is_null().index(True).as_py()
         reason = f"{batch.format.field_names[field]!r} is its timestamp and must not be None"
         missing = TypeMismatch(str(batch.format.type_info), batch.records[place], reason)
         missing.suspects = range(place, place + 1)
-        raise missing
-    return batch.stamped(milliseconds(column))
+        column = column.slice(0, place)
+    return stamped_until(batch, milliseconds(column)), missing
 
 
 def milliseconds(column: Any) -> Timestamps:
