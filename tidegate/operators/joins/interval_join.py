@@ -68,6 +68,10 @@ class IntervalJoinOperator(KeyedOperator):
         self._watermark = context.watermark
         self._buffers = [self.backend.table(ListStateDescriptor(name)) for name in _BUFFERS]
         self._context = _PairContext()
+        self._late: list[int] = []
+        """The places of late records in the batch."""
+        self._pairs_before = 0
+        """How many pairs there were before the record that is being joined."""
 
     def keeps_state(self) -> bool:
         return True
@@ -78,18 +82,19 @@ class IntervalJoinOperator(KeyedOperator):
             return
         if stamps is None or int(stamps.min()) == NO_WATERMARK:
             place = 0 if stamps is None else int(stamps.argmin())
+            self.process(batch.slice(0, place), input_index)
             raise self.user_code.failure(_NO_TIMESTAMP, batch.records[place], place)
-        late = stamps < self._watermark
-        if late.any():
-            self._emit_late(batch.take(np.flatnonzero(late)), input_index)
-            batch = batch.take(np.flatnonzero(~late))
-        super().process(batch, input_index)
+        try:
+            super().process(batch, input_index)
+        finally:
+            self._emit_late(batch, input_index)
 
-    def _emit_late(self, late: Batch, input_index: int) -> None:
+    def _emit_late(self, batch: Batch, input_index: int) -> None:
+        late, self._late = self._late, []
         tag = self.settings.late_tags[input_index]
-        if tag is not None:
-            format = self.side_formats.get(tag)
-            side = Batch(records=late.records, format=format, timestamps=late.timestamps)
+        if tag is not None and late:
+            found, format = batch.take(np.array(late, np.intp)), self.side_formats.get(tag)
+            side = Batch(records=found.records, format=format, timestamps=found.timestamps)
             self.output.emit_side(tag, side)
 
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
@@ -104,6 +109,7 @@ class IntervalJoinOperator(KeyedOperator):
             place = position_of_last(keyed.records, rest)
             failure = self.user_code.failure(error, keyed.records[place], place)
             if self.user_code.drops_partial_results:
+                del ends[self._pairs_before :]
                 del results[ends[-1] if ends else 0 :]
         stamps: Timestamps = repeated(np.array(times, np.int64), ends, len(results))
         return Outcome(results, stamps, failure)
@@ -121,16 +127,12 @@ class IntervalJoinOperator(KeyedOperator):
         context, process = self._context, self.function.process_element
         rows = zip(keyed.places, keyed.keys, rest, keyed.stamps.tolist(), strict=False)
         for place, key, record, time in rows:
-            backend.place, backend.current_key = place, key
-            stored = own.owned(place, own.values[place])
-            if stored is None:
-                own.values[place] = [(time, record)]
-            else:
-                insort_right(stored, (time, record), key=_time)
-            timers.register(time + stays, with_one_nan(key), place)
-            found = other.owned(place, other.values[place])
-            if found is None:
+            if time < self._watermark:
+                self._late.append(position_of_last(keyed.records, rest))
                 continue
+            backend.place, backend.current_key = place, key
+            self._pairs_before = len(times)
+            found = other.owned(place, other.values[place]) or ()
             first = bisect_left(found, time + lower, key=_time)
             for theirs, match in found[first : bisect_right(found, time + upper, key=_time)]:
                 times.append(max(time, theirs))
@@ -140,6 +142,12 @@ class IntervalJoinOperator(KeyedOperator):
                 else:
                     context.times = theirs, time
                     yield process(match, record, context)
+            stored = own.owned(place, own.values[place])
+            if stored is None:
+                own.values[place] = [(time, record)]
+            else:
+                insort_right(stored, (time, record), key=_time)
+            timers.register(time + stays, with_one_nan(key), place)
 
     def emit(self, outcome: Outcome) -> None:
         emit_tagged_outcome(self.output, outcome, self.format, self.side_formats)

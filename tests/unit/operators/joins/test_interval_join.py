@@ -4,8 +4,11 @@ import pytest
 
 from tests.unit.operators.windows.windowed import BACKENDS, BY_FIRST, WindowHarness
 from tidegate.core.errors import UserFunctionError
+from tidegate.core.poison import PoisonOrders
 from tidegate.datastream.functions import ProcessJoinFunction
 from tidegate.operators.joins.interval_join import IntervalJoinOperator, IntervalSettings
+from tidegate.operators.poison import DEAD_LETTERS
+from tidegate.stream.elements import NO_WATERMARK
 
 ALL = [1, 2, 3, 4]
 PAIRS = {
@@ -126,3 +129,27 @@ def test_buffers_are_part_of_a_checkpoint(joined):
 def test_a_record_without_a_timestamp_is_refused(joined):
     with pytest.raises(UserFunctionError, match="assign_timestamps_and_watermarks"):
         joined(0, 1).process([("k", 1)])
+
+
+class Picky(Pairs):
+    def process_element(self, left, right, ctx):
+        if left[1] == 6 and right[1] == 5:
+            raise ValueError(left, right)
+        return super().process_element(left, right, ctx)
+
+
+def test_what_the_function_fails_on_is_skipped_alone_between_late_records():
+    operator = IntervalJoinOperator(
+        IntervalSettings(-9, 9, ("late", None)), Picky(), [BY_FIRST, BY_FIRST]
+    )
+    with WindowHarness(operator, poison=PoisonOrders(skips_at_once=True), inputs=2) as harness:
+        harness.watermark(2, 0)
+        harness.watermark(2, 1)
+        harness.add(*at(4, 5), input_index=1)
+        harness.add(*at(1, 7, 0, 6, 1, 8, NO_WATERMARK, 10))
+        assert pairs(harness) == [(7, 4), (7, 5), (8, 4), (8, 5), (10, 4), (10, 5)]
+        assert harness.side_output("late") == [("k", 1), ("k", 0), ("k", 1)]
+        skipped = [letter.record for letter in harness.side_output(DEAD_LETTERS)]
+        assert skipped == ["('k', 6)", f"('k', {NO_WATERMARK})"]
+        harness.add(*at(11), input_index=1)
+        assert pairs(harness) == [(7, 11), (8, 11), (10, 11)]
