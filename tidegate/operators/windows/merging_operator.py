@@ -12,7 +12,12 @@ from tidegate.operators.windows.assigners import EventTimeSessionWindows, Mergin
 from tidegate.operators.windows.contents import WindowContents
 from tidegate.operators.windows.contexts import WindowStates
 from tidegate.operators.windows.merging import Merge, MergingWindowSet
-from tidegate.operators.windows.operator import NO_TIMESTAMP, WindowOperator, WindowSettings
+from tidegate.operators.windows.operator import (
+    NO_TIMESTAMP,
+    WindowOperator,
+    WindowSettings,
+    held_by,
+)
 from tidegate.operators.windows.triggers import EventTimeTrigger, PurgingTrigger, TriggerResult
 from tidegate.operators.windows.windows import TimeWindow, Window, state_key, window_of_parts
 from tidegate.state.descriptors import ValueStateDescriptor
@@ -128,7 +133,8 @@ class MergingWindowOperator(WindowOperator):
             self._key.enter(key)
             is_skipped = True
             windows = self._windows()
-            for window in self._assigner.assign_windows(record, timestamp, self._time):
+            assigned = self._assigner.assign_windows(record, timestamp, self._time)
+            for window, held in held_by(assigned, record):
                 actual, merges = windows.add(window)
                 for merge in merges:
                     self._merge(key, merge)
@@ -143,7 +149,7 @@ class MergingWindowOperator(WindowOperator):
                     continue
                 is_skipped = False
                 place = self._window.place
-                self.contents.add(place, record, None if stamps is None else timestamp)
+                self.contents.add(place, held, None if stamps is None else timestamp)
                 result = self._trigger.on_element(record, timestamp, actual, self._timers)
                 if result is not TriggerResult.CONTINUE:
                     yield from self._act(result)

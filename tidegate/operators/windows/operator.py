@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -171,6 +171,7 @@ class WindowOperator(KeyedOperator):
         records, stamps = batch.records, batch.timestamps
         if self._is_event_time and (stamps is None or int(stamps.min()) == NO_TIMESTAMP):
             place = 0 if stamps is None else int(stamps.argmin())
+            self.process(batch.slice(0, place), input_index)
             raise self.user_code.failure(_no_timestamp(self._assigner), records[place], place)
         selection = self.keys[input_index]
         keys, no_key = self.user_code.call_until_failure(selection.function, records)
@@ -309,14 +310,14 @@ class WindowOperator(KeyedOperator):
             key, record, timestamp = keys[row], records[row], times[row]
             self._key.enter(key)
             is_skipped = True
-            for window in assign(record, timestamp, time):
+            for window, held in held_by(assign(record, timestamp, time), record):
                 if self._is_late(window):
                     continue
                 is_skipped = False
                 found = state_key(key, window)
                 [place] = self.backend.places_of([found])
                 scope.enter(found, window, place)
-                contents.add(place, record, None if stamps is None else timestamp)
+                contents.add(place, held, None if stamps is None else timestamp)
                 result = trigger.on_element(record, timestamp, window, timers)
                 if result is not TriggerResult.CONTINUE:
                     yield from self._act(result)
@@ -449,6 +450,13 @@ class WindowOperator(KeyedOperator):
             yield from self._act(result)
         if is_event_time is self._is_event_time and time == self._cleanup_time(window):
             self._clear(window)
+
+
+def held_by(windows: Collection[Any], record: Any) -> Iterator[tuple[Any, Any]]:
+    """Each window with the record that it holds: functions may change that of one alone."""
+    if len(windows) == 1:
+        return zip(windows, (record,), strict=True)
+    return ((window, private_copy(record)) for window in windows)
 
 
 def _no_timestamp(assigner: WindowAssigner[Any, Any]) -> GraphError:

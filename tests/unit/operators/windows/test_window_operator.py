@@ -11,6 +11,7 @@ from tests.unit.operators.windows.windowed import (
 )
 from tidegate.core.durations import Time
 from tidegate.core.errors import UserFunctionError
+from tidegate.core.poison import PoisonOrders
 from tidegate.datastream.functions import AggregateFunction, ProcessWindowFunction, WindowFunction
 from tidegate.datastream.window import (
     ContinuousEventTimeTrigger,
@@ -30,7 +31,7 @@ from tidegate.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from tidegate.operators.output_tag import OutputTag
-from tidegate.operators.windows.operator import LATE_RECORDS
+from tidegate.operators.windows.operator import LATE_RECORDS, NO_TIMESTAMP
 from tidegate.state.descriptors import ValueStateDescriptor
 
 END = 2**63 - 1
@@ -430,6 +431,25 @@ def test_a_record_without_a_timestamp_is_refused(harness):
     tested = harness(TumblingEventTimeWindows.of(10))
     with pytest.raises(UserFunctionError, match="assign_timestamps_and_watermarks"):
         tested.process([("a", 1)])
+
+
+def test_a_record_without_a_timestamp_is_skipped_alone():
+    operator = windows(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+    with WindowHarness(operator, poison=PoisonOrders(skips_at_once=True)) as harness:
+        harness.add(("a", 1, 1), ("a", 2, NO_TIMESTAMP), ("a", 3, 3))
+        assert harness.fired(END) == [(("a", [1, 3], 0, 10), 9)]
+
+
+def extended(one, other):
+    one[1].extend(other[1])
+    return one
+
+
+def test_windows_do_not_share_what_a_function_changes_in_place(harness):
+    sliding = SlidingEventTimeWindows.of(Time.milliseconds(20), Time.milliseconds(10))
+    found = harness(sliding, trigger=CountTrigger.of(2), contents=reduced(extended))
+    found.add(("a", [1], 11), ("a", [2], 12))
+    assert found.output == [("a", [1, 2])] * 2
 
 
 def test_a_failure_names_the_record(harness):
