@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from tidegate.core.config import Settings
 from tidegate.core.durations import DurationLike, as_timedelta
 from tidegate.core.errors import ConfigError, GraphError
 from tidegate.core.modes import LiveLine, OnTerminate
+from tidegate.core.private_directory import PrivateDirectory
 from tidegate.core.redaction import redacted
 from tidegate.core.setting_groups import SparkSettings
 from tidegate.datastream.data_stream import DataStream
@@ -79,10 +79,14 @@ class ExchangeDirectory:
 
     def __init__(self) -> None:
         self._path: str | None = None
+        self._own: PrivateDirectory | None = None
 
     def path(self, settings: SparkSettings) -> str:
         if self._path is None:
-            parent = settings.exchange_directory or tempfile.gettempdir()
+            parent = settings.exchange_directory
+            if parent is None:
+                self._own = PrivateDirectory("exchange")
+                parent = str(self._own.path)
             self._path = f"{parent.rstrip('/')}/tidegate-exchange-{uuid.uuid4().hex[:12]}"
             atexit.register(self.remove)
         return self._path
@@ -95,6 +99,9 @@ class ExchangeDirectory:
         file_system, inner = resolve(path)
         if file_system.get_file_info(inner).type is fs.FileType.Directory:
             file_system.delete_dir(inner)
+        if self._own is not None:
+            self._own.remove()
+            self._own = None
 
 
 class StreamExecutionEnvironment(EnvironmentSettings):

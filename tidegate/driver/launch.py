@@ -5,12 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-import shutil
-import tempfile
 import threading
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark import InheritableThread
@@ -24,6 +21,7 @@ from tidegate.core.errors import (
     UnsuitableSpark,
 )
 from tidegate.core.ids import JobId, SlotIndex
+from tidegate.core.private_directory import PrivateDirectory
 from tidegate.driver.checkpoints.home import CheckpointHome
 from tidegate.driver.checkpoints.lifecycle import JobCheckpoints
 from tidegate.driver.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tidegate.spark")
 _FAREWELL_SECONDS = 3.0
-_LONGEST_DIRECTORY = 50
 _reserving = threading.Lock()
 _reserved: weakref.WeakSet[SparkCluster] = weakref.WeakSet()
 """The jobs of this process that hold task slots: Spark itself knows only how many it has."""
@@ -146,14 +143,10 @@ class SparkCluster:
         self._secret = secret
         self._engine = settings.engine
         self._post: Callable[[ClusterEvent], None] = lambda event: None
-        self._directory = _work_directory()
-        # Also when the program ends without waiting for its job.
-        self._remove_directory = weakref.finalize(
-            self, shutil.rmtree, self._directory, ignore_errors=True
-        )
+        self._directory = PrivateDirectory("job")
         self._is_local = is_local(context)
         self._listener = Listener(
-            unix_path=str(self._directory / "control.sock"),
+            unix_path=str(self._directory.path / "control.sock"),
             host=None if self._is_local else context.getConf().get("spark.driver.host"),
         )
         self._lines: dict[Incarnation, ControlLine] = {}
@@ -190,7 +183,7 @@ class SparkCluster:
             is_local=self._is_local,
             host=self._engine.slot_host,
             ports=self._engine.slot_ports,
-            directory=str(self._directory) if self._is_local else None,
+            directory=str(self._directory.path) if self._is_local else None,
             heartbeat_seconds=self._engine.heartbeat_interval.total_seconds(),
             closing_seconds=self._engine.cancellation_timeout.total_seconds(),
             log_level=level_for_slots(),
@@ -229,7 +222,7 @@ class SparkCluster:
         self._listener.close()
         for line in list(self._lines.values()):
             line.close()
-        self._remove_directory()
+        self._directory.remove()
 
     def _is_alive(self) -> bool:
         return self._context._jsc is not None
@@ -262,16 +255,6 @@ def _tasks_of_others(context: SparkContext, job: SparkCluster | None = None) -> 
     """How many tasks the other jobs of this process keep running."""
     return sum(
         other._tasks for other in _reserved if other is not job and other._context is context
-    )
-
-
-def _work_directory() -> Path:
-    """A new directory; the path of a socket in it must stay below about 100 bytes."""
-    usual = tempfile.gettempdir()
-    return Path(
-        tempfile.mkdtemp(
-            prefix="tidegate-job-", dir=usual if len(usual) <= _LONGEST_DIRECTORY else "/tmp"
-        )
     )
 
 

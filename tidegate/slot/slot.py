@@ -19,6 +19,7 @@ from pyspark import TaskContext
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import LineClosed
 from tidegate.core.ids import Address, SlotIndex
+from tidegate.core.private_directory import PrivateDirectory
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import Register, SlotHeartbeat, SlotMessage
 from tidegate.slot.function_logs import forward_logs
@@ -65,12 +66,15 @@ class SlotTask:
         task = TaskContext.get()
         attempt = task.attemptNumber() if task is not None else 0
         incarnation = Incarnation.create(self.slot, self.launch, attempt)
-        prefix = "tidegate-slot-" if self.directory is None else f"slot-{self.slot}-"
-        directory = Path(tempfile.mkdtemp(prefix=prefix, dir=self.directory))
+        own = PrivateDirectory("slot") if self.directory is None else None
+        parent = self.directory if own is None else own.path
+        directory = Path(tempfile.mkdtemp(prefix=f"slot-{self.slot}-", dir=parent))
         try:
             _SlotProcess(self, incarnation, directory).run()
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+            if own is not None:
+                own.remove()
         return iter(())
 
 

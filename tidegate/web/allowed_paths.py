@@ -24,10 +24,13 @@ def allowed_path(wanted: str, directories: Iterable[str]) -> str | None:
     request may not choose the server it leads to.
     """
     for directory in directories:
-        if is_url(wanted) and local_path(wanted) is None:
-            found = _below_url(wanted, directory)
-        else:
-            found = _below_directory(wanted, directory)
+        try:
+            if is_url(wanted) and local_path(wanted) is None:
+                found = _below_url(wanted, directory)
+            else:
+                found = _below_directory(wanted, directory)
+        except ValueError:
+            continue  # it is no URL
         if found is not None:
             return found
     return None

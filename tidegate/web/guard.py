@@ -81,7 +81,7 @@ class Guard:
                 {"www-authenticate": "Bearer"},
             )
         host = headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname if _is_plain(host) else None
+        name = _name_of(host)
         # A page elsewhere may have a name that it lets point to this machine.
         if self._settings.is_loopback and name not in (*_LOCAL_NAMES, self._settings.address):
             raise Refusal(403, f"the host {host!r} is not this machine: ask for localhost")
@@ -89,6 +89,13 @@ class Guard:
         if origin is not None and origin.partition("://")[2] != host:
             raise Refusal(403, f"pages of {origin!r} may not use this API")
         return is_owner
+
+
+def _name_of(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname if _is_plain(host) else None
+    except ValueError:
+        return None
 
 
 def _is_plain(host: str) -> bool:

@@ -285,6 +285,8 @@ def test_the_token_of_the_owner_is_for_his_eyes_and_stays(home):
     "headers",
     [
         {"host": "evil.example"},
+        {"host": "[::1"},
+        {"host": "[]x[]"},
         {"host": "evil.example:80@localhost"},
         {"origin": "http://evil.example"},
         {"origin": "null"},

@@ -217,6 +217,7 @@ def test_the_owner_of_the_job_may_choose_any_directory(served, tmp_path):
         ("s3://other/save/x", None),
         ("gs://bucket/save/x", None),
         ("/save/x", None),
+        ("s3://[bucket/x", None),
     ],
 )
 def test_a_url_must_be_below_one_that_is_allowed(wanted, found):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import pickle
 import re
-import shutil
-import tempfile
 import threading
 import zlib
 from collections.abc import Callable, Sequence
@@ -24,6 +22,7 @@ from tidegate.connectors.source import SplitEnumerator
 from tidegate.connectors.spark.staging import StagedFile, StagedRows, Staging, for_spark
 from tidegate.connectors.splits import deal
 from tidegate.core.errors import ExternalError
+from tidegate.core.private_directory import PrivateDirectory
 from tidegate.storage.locations import below
 
 _log = logging.getLogger(__name__)
@@ -134,7 +133,8 @@ class StreamBatches(SplitEnumerator):
     # --- on the thread of the query -------------------------------------------------------------
 
     def _run(self) -> None:
-        directory = Path(tempfile.mkdtemp(prefix="tidegate-stream-"))
+        own = PrivateDirectory("stream")
+        directory = own.path
         try:
             self._clean_up()
             if self._state.log is not None:
@@ -152,7 +152,7 @@ class StreamBatches(SplitEnumerator):
                     "last checkpoint if the restart strategy allows"
                 )
         finally:
-            shutil.rmtree(directory, ignore_errors=True)
+            own.remove()
 
     def _follow(self, query: Any) -> None:
         """Wait until the query has ended, or should be stopped."""
