@@ -27,7 +27,6 @@ from tidegate.core.config import Settings
 from tidegate.core.durations import DurationLike, as_timedelta
 from tidegate.core.errors import ConfigError, GraphError
 from tidegate.core.modes import LiveLine, OnTerminate
-from tidegate.core.private_directory import PrivateDirectory
 from tidegate.core.redaction import redacted
 from tidegate.core.setting_groups import SparkSettings
 from tidegate.datastream.data_stream import DataStream
@@ -47,6 +46,7 @@ from tidegate.operators.endpoints.source_function import SourceFunctionSource
 from tidegate.operators.event_time.timestamps import timestamp_field
 from tidegate.operators.functions import SourceFunction
 from tidegate.storage.locations import resolve
+from tidegate.storage.private_directory import PrivateDirectory
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import TypeInformation
 

@@ -21,7 +21,6 @@ from tidegate.core.errors import (
     UnsuitableSpark,
 )
 from tidegate.core.ids import JobId, SlotIndex
-from tidegate.core.private_directory import PrivateDirectory
 from tidegate.driver.checkpoints.home import CheckpointHome
 from tidegate.driver.checkpoints.lifecycle import JobCheckpoints
 from tidegate.driver.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
@@ -35,6 +34,7 @@ from tidegate.graph.job_graph import JobGraph
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import DriverMessage, Register
 from tidegate.slot.slot import SlotTask
+from tidegate.storage.private_directory import PrivateDirectory
 from tidegate.transport.control import ControlLine
 from tidegate.transport.shipping import pack
 from tidegate.transport.spark_errors import reason_of, spark_may_be_gone

@@ -19,12 +19,12 @@ from pyspark import TaskContext
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import LineClosed
 from tidegate.core.ids import Address, SlotIndex
-from tidegate.core.private_directory import PrivateDirectory
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.messages import Register, SlotHeartbeat, SlotMessage
 from tidegate.slot.function_logs import forward_logs
 from tidegate.slot.slot_host import SlotHost
 from tidegate.slot.step_server import StepServer
+from tidegate.storage.private_directory import PrivateDirectory
 from tidegate.transport.control import ControlLine
 from tidegate.transport.versions import versions
 from tidegate.transport.wire import Listener, address_towards, dial

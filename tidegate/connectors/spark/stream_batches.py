@@ -22,8 +22,8 @@ from tidegate.connectors.source import SplitEnumerator
 from tidegate.connectors.spark.staging import StagedFile, StagedRows, Staging, for_spark
 from tidegate.connectors.splits import deal
 from tidegate.core.errors import ExternalError
-from tidegate.core.private_directory import PrivateDirectory
 from tidegate.storage.locations import below
+from tidegate.storage.private_directory import PrivateDirectory
 
 _log = logging.getLogger(__name__)
 _MOST_UNREAD = 2

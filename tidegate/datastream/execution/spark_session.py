@@ -15,9 +15,9 @@ from tidegate.core.config import Settings
 from tidegate.core.errors import ConfigError, UnsuitableSpark
 from tidegate.core.foreign_logs import FOREIGN_LOG_VARIABLE
 from tidegate.core.modes import ExchangeMode
-from tidegate.core.private_directory import PrivateDirectory
 from tidegate.exchange.pipelined.requirements import JAR, SHUFFLE_SETTINGS
 from tidegate.prerequisites.java import require_java
+from tidegate.storage.private_directory import PrivateDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

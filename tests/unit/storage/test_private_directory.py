@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tidegate.core.config import Settings
-from tidegate.core.private_directory import PrivateDirectory
 from tidegate.core.setting_groups import SparkSettings
 from tidegate.datastream.environment import ExchangeDirectory
 from tidegate.datastream.execution.spark_session import session_conf
+from tidegate.storage.private_directory import PrivateDirectory
 
 ROOT = Path(__file__).parents[3]
 
@@ -38,7 +38,7 @@ def test_only_its_user_enters_it_and_it_ends_with_its_owner(temporary):
 def test_what_a_killed_process_leaves_is_removed_by_the_next(temporary):
     command = (
         "import os, signal, socket\n"
-        "from tidegate.core.private_directory import PrivateDirectory\n"
+        "from tidegate.storage.private_directory import PrivateDirectory\n"
         "directory = PrivateDirectory('spark')\n"
         "socket.socket(socket.AF_UNIX).bind(str(directory.path / 'x.sock'))\n"
         "print(directory.path, flush=True)\n"
