@@ -1,11 +1,14 @@
 """Windows on columns: what a property over short streams does not show."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.savepoints import stored
 from tidegate import state_reader
 from tidegate.core.errors import StateMisuse, StateTypeChanged, TypeMismatch
+from tidegate.core.poison import PoisonOrders
 from tidegate.operators.aggregations.aggregates import (
     count,
     max_,
@@ -34,6 +37,7 @@ from tidegate.operators.windows.operator import WindowSettings
 from tidegate.operators.windows.triggers import CountTrigger
 from tidegate.state.keys.selection import select_key
 from tidegate.stream.batch import Batch
+from tidegate.stream.elements import NO_WATERMARK
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.arrow import arrow_format
 from tidegate.types.row import Row
@@ -208,3 +212,36 @@ def test_windows_of_another_size_cannot_be_restored():
         other = named(TumblingEventTimeWindows.of(20), n=count())
         with pytest.raises(StateTypeChanged, match="windows of 10 ms"):
             OperatorHarness(other, restore_from=[harness.snapshot()])
+
+
+def test_what_comes_after_a_job_that_had_ended_is_not_late():
+    """As after a savepoint with --drain, of a program that is fed by another source then."""
+    with OperatorHarness(named(TUMBLING, bids=count())) as harness:
+        harness.process_batch(bids([3]))
+        harness.finish()
+        ended = replace(harness.snapshot(), received=NO_WATERMARK, emitted=NO_WATERMARK)
+        with harness.restore(ended) as restored:
+            restored.process_batch(bids([5, 6]))
+            restored.watermark(9)
+            assert restored.output == [Row(item="a", bids=2)]
+
+
+def test_no_record_is_late_where_the_clock_goes_back():
+    """As on another machine, whose clock is a little behind."""
+    with OperatorHarness(named(TumblingProcessingTimeWindows.of(10), bids=count())) as harness:
+        harness.process_batch(bids([0]))
+        harness.advance(1)
+        assert harness.take_output() == [Row(item="a", bids=1)]
+        harness.clock.advance(-2)
+        harness.process_batch(bids([0]))
+        harness.advance(3)
+        assert harness.output == [Row(item="a", bids=1)]
+
+
+def test_a_record_without_a_timestamp_is_skipped_alone():
+    with OperatorHarness(
+        named(TUMBLING, bids=count()), poison=PoisonOrders(skips_at_once=True)
+    ) as harness:
+        harness.process_batch(bids([3, NO_WATERMARK, 5]))
+        harness.watermark(9)
+        assert harness.output == [Row(item="a", bids=2)]

@@ -23,7 +23,7 @@ from tidegate.state.columnar.window_rows import FrozenWindowRows, stored_rows
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.state.keys.key_index import KeyIndex
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import NO_WATERMARK, Barrier, Watermark
+from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK, Barrier, Watermark
 from tidegate.types.arrow import ArrowFormat
 
 _ROWS_AT_ONCE: Final = 1 << 16
@@ -137,9 +137,15 @@ class ColumnarWindowOperator(Operator):
         if self.is_event_time:
             times = batch.timestamps
             if times is None or int(times.min()) == NO_TIMESTAMP:
-                raise StateMisuse(_NO_TIMESTAMPS)
+                place = 0 if times is None else int(times.argmin())
+                self.process(batch.slice(0, place))
+                failure = StateMisuse(_NO_TIMESTAMPS)
+                failure.suspects = range(place, place + 1)
+                raise failure
         else:
-            times = np.full(len(batch), self._clock_time(), np.int64)
+            # The clock of another machine may be behind the one before a restore.
+            now = max(self._clock_time(), self._table.now + 1)
+            times = np.full(len(batch), now, np.int64)
         columns = batch.columns.columns
         keys = [columns[place] for place in self.key_columns]
         added = self._table.add(keys, times, columns)
@@ -191,7 +197,8 @@ class ColumnarWindowOperator(Operator):
             )
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
-        self._times.update([self._table.now])
+        now = self._table.now
+        self._times.update([now] if now < FINAL_WATERMARK else [])  # more may come after a restore
         return OperatorSnapshot(
             keyed=FrozenWindowRows(
                 self._metadata,
