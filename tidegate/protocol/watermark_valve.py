@@ -180,31 +180,36 @@ class SubtaskTime:
     def advance(self, channel: Channel, watermark: Watermark) -> list[TimeElement]:
         """A channel brings a watermark; returns what happens to the subtask, in order."""
         valve = self._valves[self._inputs[channel]]
-        return self._combined(valve.advance(channel, watermark.timestamp))
+        return self._combined(valve, valve.advance(channel, watermark.timestamp))
 
     def change(self, channel: Channel, status: WatermarkStatus) -> list[TimeElement]:
         """A channel becomes idle or active."""
-        return self._combined(self._valves[self._inputs[channel]].change(channel, status))
+        valve = self._valves[self._inputs[channel]]
+        return self._combined(valve, valve.change(channel, status))
 
     def end(self, channel: Channel) -> list[TimeElement]:
         """No record follows on a channel."""
-        return self._combined(self._valves[self._inputs[channel]].end(channel))
+        valve = self._valves[self._inputs[channel]]
+        return self._combined(valve, valve.end(channel))
 
-    def _combined(self, emitted: list[TimeElement]) -> list[TimeElement]:
-        if len(self._valves) == 1 or not emitted:
+    def _combined(self, valve: WatermarkValve, emitted: list[TimeElement]) -> list[TimeElement]:
+        if len(self._valves) == 1:
             for element in emitted:
                 self._note(element)
             return emitted
         found: list[TimeElement] = []
         lasting = [v for v in self._valves.values() if v.watermark < FINAL_WATERMARK]
-        active = [valve.watermark for valve in lasting if not valve.is_idle]
-        lowest = min(active, default=self.watermark if lasting else FINAL_WATERMARK)
-        if lowest > self.watermark:
-            found.append(Watermark(lowest))
-        if lasting and self.is_idle != (not active):
-            found.append(WatermarkStatus.ACTIVE if active else WatermarkStatus.IDLE)
-        for element in found:
-            self._note(element)
+        for element in emitted:
+            # What an input says right before it becomes idle counts.
+            speaks = isinstance(element, Watermark)
+            active = [v.watermark for v in lasting if not v.is_idle or (speaks and v is valve)]
+            lowest = min(active, default=self.watermark if lasting else FINAL_WATERMARK)
+            if lowest > self.watermark:
+                found.append(Watermark(lowest))
+                self.watermark = lowest
+            if lasting and self.is_idle != (not active):
+                found.append(WatermarkStatus.ACTIVE if active else WatermarkStatus.IDLE)
+                self.is_idle = not active
         return found
 
     def _note(self, element: TimeElement) -> None:

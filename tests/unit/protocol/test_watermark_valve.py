@@ -134,6 +134,16 @@ def test_the_slower_of_two_inputs_decides_unless_it_is_idle():
     assert time.advance(right, Watermark(12)) == [Watermark(12)]
 
 
+def test_what_an_input_says_before_it_is_idle_counts():
+    left, other, right = Channel(0, 0), Channel(0, 1), Channel(1, 0)
+    time = SubtaskTime({left: 0, other: 0, right: 1})
+    time.change(right, IDLE)
+    time.advance(left, Watermark(10))
+    time.advance(other, Watermark(20))
+    assert time.change(other, IDLE) == []
+    assert time.change(left, IDLE) == [Watermark(20), IDLE]
+
+
 def test_an_input_that_is_active_again_holds_the_other_back():
     """Unlike a channel of one input, as in Flink."""
     time, (left, right) = both(), (Channel(0, 0), Channel(1, 0))
