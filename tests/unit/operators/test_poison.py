@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.common import WatermarkStrategy
 from tidegate.connectors.sink import Sink, SinkWriter
 from tidegate.connectors.source import InputStatus, Poll, Source, SourceReader
 from tidegate.connectors.splits import KnownSplits
@@ -426,6 +427,21 @@ def test_without_a_choice_a_source_fails_on_what_it_cannot_decode():
         pytest.raises(UndecodableRecord, match=said),
     ):
         harness.run_slice()
+
+
+class Given(Numbered):
+    def poll(self, max_records):
+        return Poll(Batch.of_records([1, "two", 3]), InputStatus.END_OF_INPUT)
+
+
+def test_a_source_leaves_out_what_has_no_timestamp():
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    stamped = strategy.with_timestamp_assigner(lambda record, _: record + 0)
+    with OperatorHarness(SourceOperator(Given(), strategy=stamped), poison=AT_ONCE) as harness:
+        harness.assign_all_splits()
+        harness.run_slice()
+        assert harness.timed_output == [(1, 1), (3, 3)]
+        assert [letter.record for letter in letters(harness)] == ["'two'"]
 
 
 # --- guards behind guards -----------------------------------------------------------------------

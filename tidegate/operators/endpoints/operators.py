@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,10 +29,10 @@ from tidegate.operators.base import (
 )
 from tidegate.operators.endpoints.commits import Commits
 from tidegate.operators.endpoints.source_function import FunctionReader, FunctionSource
-from tidegate.operators.event_time.assigning import EventTime, TrackState
+from tidegate.operators.event_time.assigning import ALL, EventTime, TrackState
 from tidegate.operators.event_time.strategy import WatermarkStrategy
 from tidegate.operators.functions import SinkFunction, bound_method
-from tidegate.operators.poison import DeadLetters
+from tidegate.operators.poison import DeadLetters, guarded
 from tidegate.operators.unkeyed import UnkeyedContext
 from tidegate.operators.user_code import USER_FAILURES, FunctionOperator, UserCode
 from tidegate.stream.batch import Batch
@@ -79,6 +79,8 @@ class SourceOperator(Operator):
     _halted_by: CheckpointId | None = None
 
     _time: EventTime | None = None
+    _split: Hashable = ALL
+    """Of the records that are being given their timestamps."""
     _is_paused = False
 
     def __init__(
@@ -107,6 +109,7 @@ class SourceOperator(Operator):
         if self.strategy is not None:
             self._time = EventTime(self.strategy, self.field, context, output)
             self._time.add()
+            self._process_timed = guarded(self._stamp, context, output, self.position)
         with _as_user_code(self._user_code):
             self._reader = self._create_reader(context)
             self._reader.open()
@@ -163,11 +166,16 @@ class SourceOperator(Operator):
                 if self._time is None:
                     self.output.emit(batch)
                 else:
-                    self._time.process(batch, poll.split)
+                    self._split = poll.split
+                    self._process_timed(batch)
             if self._time is not None:
                 for split in poll.ended:
                     self._time.release(split)
         return SliceReport(records, size, status)
+
+    def _stamp(self, batch: Batch, input_index: int = 0) -> None:
+        assert self._time is not None
+        self._time.process(batch, self._split)
 
     def _owned(self, batch: Batch) -> Batch:
         """The batch with records that the reader cannot change any more."""
