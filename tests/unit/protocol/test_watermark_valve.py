@@ -192,6 +192,8 @@ def test_time_goes_on_after_a_restore_as_if_nothing_had_happened(course, cut):
     resumed = SubtaskTime(alive)
     if handle is not None:
         resumed.resume(handle)
+    for channel in ended & alive.keys():
+        assert resumed.end(channel) == []  # who had ended says so again
     for channel, what in steps[cut:]:
         if channel in alive:
             assert run(resumed, channel, what) == run(whole, channel, what)
