@@ -20,6 +20,8 @@ Numbers = npt.NDArray[Any]
 
 _RADIX_PLACES: Final = 1 << 16
 """NumPy sorts 16-bit numbers by radix, several times faster than wider ones."""
+_LARGEST_BITS: Final = 63
+"""Of a number that is not negative."""
 _LONG_SEGMENT: Final = 64
 
 
@@ -33,6 +35,9 @@ class Segments:
             self._order, ordered = None, places
         elif place_count <= _RADIX_PLACES:
             self._order = np.argsort(places.astype(np.uint16), kind="stable")
+            ordered = places.take(self._order)
+        elif place_count.bit_length() + self.length.bit_length() > _LARGEST_BITS:
+            self._order = np.argsort(places, kind="stable")
             ordered = places.take(self._order)
         else:
             # Numbers that hold place and position are all different: any sort of them is stable.

@@ -245,3 +245,12 @@ def test_a_record_without_a_timestamp_is_skipped_alone():
         harness.process_batch(bids([3, NO_WATERMARK, 5]))
         harness.watermark(9)
         assert harness.output == [Row(item="a", bids=2)]
+
+
+@pytest.mark.parametrize("assigner", [TUMBLING, EventTimeSessionWindows.with_gap(10)])
+def test_one_timestamp_in_nanoseconds_stays_in_its_window(assigner):
+    far = 1_700_000_000_000_000_000
+    with OperatorHarness(named(assigner, start=window_start(), bids=count())) as harness:
+        harness.process_batch(bids([0] * 9000 + [far] + [5] * 9000))
+        harness.watermark(2**63 - 1)
+        assert [(row.start, row.bids) for row in harness.output] == [(0, 18_000), (far, 1)]
