@@ -100,6 +100,9 @@ class _LinesOfJob:
 
     def serve_pump(self, connection: Connection, level: Level) -> None:
         with self._lock:
+            if self._has_ended:
+                _end(connection)
+                return
             is_second = self._pumps.setdefault(level, connection) is not connection
             is_complete = not is_second and len(self._pumps) == self._levels
         if is_second:

@@ -13,6 +13,7 @@ from tidegate.exchange.shuffle import unit_order
 from tidegate.exchange.unit_protocol import Frame
 from tidegate.protocol.messages import Attendance, SlotReport
 from tidegate.protocol.packet import SlotOutOfReach
+from tidegate.slot.pump_lines import PumpLines
 from tidegate.transport.wire import dial
 
 
@@ -145,6 +146,35 @@ def test_pumps_run_dry_when_the_driver_leaves(slots):
     for line in job.lines:
         line.close()
     assert all(job.ends[0, slot].wait(60) for slot in range(2))
+
+
+class LeftLine:
+    """A line whose other end has left after its greeting."""
+
+    def __init__(self):
+        self.sent = []
+
+    def send(self, kind, *parts):
+        self.sent.append(kind)
+
+    def receive(self):
+        raise LineClosed("it has left")
+
+    def close(self):
+        pass
+
+
+class AliveLine(LeftLine):
+    def receive(self):
+        raise AssertionError("nobody will ever send anything")
+
+
+def test_a_pump_that_comes_when_the_driver_has_left_runs_dry():
+    lines, pump = PumpLines(0, None), AliveLine()
+    with pytest.raises(LineClosed):
+        lines.attend(LeftLine(), pickle.dumps(Attendance(0, 1, 2, 2)))
+    lines.pump(pump, struct.pack(">QII", 1, 0, 0))
+    assert pump.sent == [Frame.END]
 
 
 def test_the_driver_hears_of_a_pump_that_leaves(slots):

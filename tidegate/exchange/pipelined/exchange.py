@@ -142,6 +142,12 @@ class _EndlessJob:
         if unreachable:
             self.give_up(StepBroken("a slot cannot be reached"))
             return unreachable
+        with self._lock:
+            broken = self._broken
+        if broken is not None:  # while the slots were dialed: whoever gave up knew not all lines
+            for line in self._lines:
+                line.close()
+            raise broken
         for slot, line in enumerate(self._lines):
             threading.Thread(target=self._receive, args=(slot, line), daemon=True).start()
         late = StepBroken(f"its pumps were not up in {_START_SECONDS:.0f} s")
