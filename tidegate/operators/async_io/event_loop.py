@@ -84,9 +84,17 @@ class RequestLoop:
         self._progress.wait()
         self._progress.clear()
 
-    async def cancel_requests(self) -> None:
-        """Start no more requests and cancel those under way; to be called by `call`."""
+    def cancel_requests(self) -> bool:
+        """Start no more requests and cancel those under way; false: a coroutine blocks the loop."""
         self._is_closing = True
+        running = asyncio.run_coroutine_threadsafe(self._cancel_requests(), self._loop)
+        try:
+            running.result(2 * _CLOSE_SECONDS)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _cancel_requests(self) -> None:
         for task in (cancelled := set(self._tasks)):
             task.cancel()
         if cancelled:

@@ -202,7 +202,12 @@ class AsyncWaitOperator(FunctionOperator):
     def close(self) -> None:
         if self._loop is not None:
             try:
-                self._loop.call(self._loop.cancel_requests)
-                super().close()
+                if self._loop.cancel_requests():
+                    super().close()
+                else:
+                    self._context.console(
+                        f"WARNING {self._context.name}: its event loop is blocked, so the function "
+                        "is not closed: use an asynchronous client, or asyncio.to_thread"
+                    )
             finally:
                 self._loop.close()

@@ -1,6 +1,7 @@
 """The operator by hand: what it sends, emits, stores and sends again."""
 
 import asyncio
+import threading
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.programs import wait_until
 from tidegate.core.errors import UserFunctionError
 from tidegate.core.poison import PoisonOrders
+from tidegate.operators.async_io import event_loop
 from tidegate.operators.async_io.contracts import AsyncFunction
 from tidegate.operators.async_io.operator import AsyncWaitOperator
 from tidegate.operators.async_io.retries import (
@@ -347,6 +349,28 @@ def test_requests_under_way_are_cancelled_before_close():
         harness.process([1])
         wait_until(lambda: sent == ["begun"])
     assert sent == ["begun", "cancelled", "closed"]
+
+
+class Blocking(AsyncFunction):
+    async def async_invoke(self, value):
+        note(value)
+        stuck.wait()
+        return []
+
+
+stuck = threading.Event()
+
+
+def test_a_function_that_blocks_the_event_loop_does_not_hold_up_the_end(monkeypatch):
+    monkeypatch.setattr(event_loop, "_CLOSE_SECONDS", 0.1)
+    harness = OperatorHarness(operator(Blocking()), copy=False)
+    harness.process([1])
+    wait_until(lambda: sent == [1])
+    try:
+        harness.close()
+        assert "its event loop is blocked" in harness.console[-1]
+    finally:
+        stuck.set()
 
 
 def test_there_is_no_room_while_too_many_results_are_owed():
