@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from tidegate.datastream import OutputTag
+from tidegate.datastream import OutputTag, TimeDomain
 from tidegate.datastream.functions import (
     AggregateFunction,
     BroadcastProcessFunction,
@@ -152,6 +152,8 @@ class _Keyed(_Named):
         yield value
 
     def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        if ctx.time_domain() is TimeDomain.EVENT_TIME:
+            return  # the end of the input fires it; nothing waits for it
         waiting = self.held.get(timestamp)
         assert waiting, f"{self.name} has a timer at {timestamp} and nothing that waits for it"
         self.held.remove(timestamp)

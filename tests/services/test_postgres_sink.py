@@ -464,17 +464,15 @@ def test_a_commit_that_fails_is_made_up_for_by_the_next_attempt(own_server):
             assert rows(dsn) == [1]
 
 
-def test_a_server_that_is_down_at_the_start_is_tried_again(own_server):
+def test_a_server_that_is_down_at_the_start_ends_the_job(own_server):
     dsn = with_table(own_server())
     own_server.stop()
     env = environment(1)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(10_000, 20))
     env.enable_checkpointing("10 ms")
     squares(env.from_sequence(1, LAST)).sink_to(PostgresSink(dsn, "numbers"))
-    job = env.execute_async()
-    own_server()
-    job.get_job_execution_result().result()
-    assert rows(dsn) == EXPECTED
+    with pytest.raises(DatabaseFailed):
+        env.execute()
 
 
 def test_a_server_that_is_not_there_is_named_without_the_password():

@@ -477,8 +477,10 @@ _ELSEWHERE = {
 """Classes that PyFlink has in this module, and where they are."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _ELSEWHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"tidegate.datastream.{_ELSEWHERE[name]}")
-    return getattr(module, name)
+if not TYPE_CHECKING:  # a type checker would take every name for one of this module
+
+    def __getattr__(name: str) -> Any:
+        if name not in _ELSEWHERE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module(f"tidegate.datastream.{_ELSEWHERE[name]}")
+        return getattr(module, name)

@@ -33,6 +33,7 @@ class Requirement:
 REQUIREMENTS = (
     Requirement(name="pyspark", at_least="4.3", below="4.4"),
     Requirement(name="pyarrow", at_least="18"),
+    Requirement(name="pyyaml", at_least="6"),
     Requirement(name="numpy", at_least="2"),
     # pandas 3 loads, but PySpark's conversions to and from it are not ready for it.
     Requirement(name="pandas", at_least="2.2", below="3", outside=Status.WARNING),

@@ -18,7 +18,9 @@ def public_classes():
     for module in map(import_module, MODULES):
         for name in getattr(module, "__all__", dir(module)):
             found = getattr(module, name)
-            if inspect.isclass(found) and found.__module__.startswith("tidegate"):
+            # What only wraps Java says so when it is used.
+            is_ours = getattr(found, "__module__", "").startswith("tidegate")
+            if inspect.isclass(found) and is_ours and "java_only" not in found.__module__:
                 yield found
 
 
