@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class RuntimeExecutionMode(Enum):
-    """Whether keyed aggregations emit a result for every record, or one for a key at the end."""
+    """Whether a bounded job emits results as they come, or only final ones at the end."""
 
     STREAMING = "STREAMING"
     BATCH = "BATCH"

@@ -71,8 +71,8 @@ class PipelineSettings:
         "execution.runtime-mode",
         choice(RuntimeExecutionMode),
         RuntimeExecutionMode.STREAMING,
-        "BATCH: keyed aggregations of bounded streams emit one result for a key, at the end. "
-        "AUTOMATIC: BATCH if all sources are bounded.",
+        "BATCH: only final results, at the end of bounded input. AUTOMATIC: BATCH if all sources "
+        "are bounded.",
     )
     auto_watermark_interval: timedelta = option(
         "pipeline.auto-watermark-interval",
@@ -353,8 +353,9 @@ class SparkSettings:
         "tidegate.spark.exchange-dir",
         TEXT,
         None,
-        "Where DataFrames are handed over to slots and back, as Parquet: a path or URL that the "
-        "driver and all executors reach. Default: a temporary directory of this machine.",
+        "Where DataFrames are handed over to slots and back, and cached streams kept: a path or "
+        "URL that the driver and all executors reach. Default: a temporary directory of this "
+        "machine.",
     )
     ui: bool = option("tidegate.spark.ui", BOOLEAN, False, "Run Spark's own web interface.")
     log_level: str = option(

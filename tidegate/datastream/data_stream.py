@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
     from tidegate.common.execution_config import ExecutionConfig
     from tidegate.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+    from tidegate.datastream.cached_data_stream import CachedDataStream
     from tidegate.datastream.connected_streams import ConnectedStreams
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.execution.closeable_iterator import CloseableIterator
@@ -77,7 +78,6 @@ if TYPE_CHECKING:
 
 _NO_KEY = "call key_by() before it, or window_all() for windows without keys"
 _NOT_THERE = {
-    "cache": "results are not cached: write them to files, or take to_dataframe().cache()",
     "count_window": _NO_KEY,
     "window": _NO_KEY,
 }
@@ -384,6 +384,12 @@ class DataStream(OperatorSettings):
         with records:
             return records.take(limit)
 
+    def cache(self) -> CachedDataStream:
+        """Compute this bounded stream in the first job that reads it, and only there."""
+        from tidegate.datastream.cached_data_stream import CachedDataStream
+
+        return CachedDataStream(self)
+
     def to_dataframe(self) -> pyspark.sql.DataFrame:
         """Run the program to its end and return this bounded, typed stream as a Spark DataFrame."""
         return self._environment._to_dataframe(self)
@@ -469,6 +475,7 @@ _ELSEWHERE = {
     "AllWindowedStream": "windowed_stream",
     "BroadcastConnectedStream": "broadcast_stream",
     "BroadcastStream": "broadcast_stream",
+    "CachedDataStream": "cached_data_stream",
     "CloseableIterator": "execution.closeable_iterator",
     "ConnectedStreams": "connected_streams",
     "KeyedStream": "keyed_stream",

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     import pyspark.sql
     from pyspark.sql import SparkSession
 
+    from tidegate.datastream.cached_data_stream import CachedDataStream
     from tidegate.driver.job_handle import JobHandle
 
 _log = logging.getLogger(__name__)
@@ -122,6 +123,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         building(self, self._program)
         self._exchange = ExchangeDirectory()
         self._collectors = 0
+        self._caches: list[CachedDataStream] = []
         if configuration is not None:
             self.configure(configuration)
 
@@ -298,6 +300,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
                 OnTerminate.STOP.value,
                 "stopping takes a savepoint: set execution.checkpointing.savepoint-dir, too",
             )
+        caches = [stream for stream in self._caches if self._program.reads(stream._upstreams[0])]
+        for stream in caches:
+            stream._prepare(self._exchange.path(settings.spark))
         program, self._program = self._program, Program()
         building(self, self._program)
         dead_letters = self._dead_letters
@@ -309,7 +314,10 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         def replan(parallelism: int) -> JobGraph:
             return program.translate(settings, parallelism, dead_letters)[0]
 
-        return self._executor.submit(graph, settings, replan)
+        job = self._executor.submit(graph, settings, replan)
+        for stream in caches:
+            stream._filled_by(job)
+        return job
 
     def _checkpoint_storage_is_open(self) -> bool:
         return self.get_checkpoint_config().get_checkpoint_storage() is None

@@ -177,6 +177,10 @@ class KeyedStream(DataStream):
             "not possible: partition the stream before key_by(), or the result of an operator"
         )
 
+    def cache(self) -> NoReturn:
+        """Not possible, as in Flink."""
+        self._operator("cache")
+
     def _operator(self, call: str) -> NoReturn:
         raise GraphError(
             f"{call}() is not possible on a KeyedStream, which is no operator: call it on the "

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from tidegate.connectors.guarantee import Delivery
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
+from tidegate.core.modes import RuntimeExecutionMode
 from tidegate.core.permit import Permit
 from tidegate.core.poison import PoisonOrders
 from tidegate.operators.accumulators import FunctionAccumulator
@@ -89,6 +90,11 @@ class OperatorContext:
     def reuses_objects(self) -> bool:
         """Whether functions share objects, and have agreed not to change what they share."""
         return bool(self.settings.get("pipeline.object-reuse", False))
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether only final results count: no watermark comes before the end of the input."""
+        return self.settings.get("execution.runtime-mode") is RuntimeExecutionMode.BATCH
 
 
 class Operator(ABC):

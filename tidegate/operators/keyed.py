@@ -63,6 +63,7 @@ class KeyedOperator(FunctionOperator):
     """Has a key for each input, and state by key."""
 
     backend: TableBackend
+    _is_batch: bool
     uses_key = True
     """Whether the function can tell which key a record has."""
 
@@ -81,6 +82,7 @@ class KeyedOperator(FunctionOperator):
             context.directory,
         )
         super().open(context, output)
+        self._is_batch = context.is_batch
         with self.user_code.guard():
             for key in self.keys:
                 key.open(RuntimeContext(context))
@@ -132,6 +134,11 @@ class KeyedOperator(FunctionOperator):
 
     def emit(self, outcome: Outcome) -> None:
         emit_outcome(self.output, outcome, self.format)
+
+    def last_of_batch(self, watermark: Watermark) -> int | None:
+        """When the last timer of processing time is due, if a batch job is not to wait for it."""
+        is_end = self._is_batch and watermark.is_final
+        return self.backend.processing_timers.last_due() if is_end else None
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
         super().snapshot(barrier)
@@ -335,6 +342,8 @@ class KeyedProcessOperator(KeyedOperator):
     def on_watermark(self, watermark: Watermark) -> None:
         self._timers.watermark = watermark.timestamp
         self._fire(self.backend.event_timers, watermark.timestamp, TimeDomain.EVENT_TIME)
+        if (last := self.last_of_batch(watermark)) is not None:
+            self._fire(self.backend.processing_timers, last, TimeDomain.PROCESSING_TIME)
         super().on_watermark(watermark)
 
     def _fire(self, timers: TimerQueue, now: int, domain: TimeDomain) -> None:

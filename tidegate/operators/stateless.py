@@ -52,6 +52,13 @@ class MapOperator(FunctionOperator):
         emit_outcome(self.output, outcome, self.format)
 
 
+class PassOperator(Operator):
+    """The records as they come."""
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        self.output.emit(batch)
+
+
 class FilterOperator(FunctionOperator):
     """The records that the predicate keeps; columns stay columns."""
 

@@ -61,6 +61,10 @@ class TimerQueue:
             heapq.heappop(heap)
         return None
 
+    def last_due(self) -> int | None:
+        """The time of the last timer; None where there is none."""
+        return max((timestamp for timestamp, _ in self._registered), default=None)
+
     def pop_due(self, now: int) -> Timer | None:
         """Take the first timer at or before `now`; ask again, for it may register another."""
         due = self.next_due()

@@ -12,7 +12,7 @@ from tidegate.core.modes import RuntimeExecutionMode
 from tidegate.datastream.execution.poison_records import dead_letter_sinks
 from tidegate.datastream.execution.sink_operators import SinkLike
 from tidegate.graph.job_graph import JobGraph
-from tidegate.graph.logical import Transformation
+from tidegate.graph.logical import Transformation, Upstream
 from tidegate.graph.translate import GraphSettings, reachable, translate
 
 
@@ -43,6 +43,10 @@ class Program:
                 "print(), sink_to(), add_sink() or execute_and_collect()"
             )
         return leaves
+
+    def reads(self, upstream: Upstream) -> bool:
+        """Whether an operator is part of the job."""
+        return upstream.transformation in reachable(self._transformations)
 
     def translate(
         self, settings: Settings, parallelism: int, dead_letters: SinkLike | None = None

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from tidegate.core.ids import CheckpointId
-from tidegate.core.modes import RuntimeExecutionMode
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
 from tidegate.state.keys.key_bytes import with_one_nan
 from tidegate.state.keys.selection import KeySelection
@@ -29,8 +28,7 @@ class Aggregating(Operator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._last: dict[Any, Any] = {}
-        mode = context.settings.get("execution.runtime-mode")
-        self._results = _Results(output) if mode is RuntimeExecutionMode.BATCH else None
+        self._results = _Results(output) if context.is_batch else None
         self.aggregation.open(context, self._results or output)
 
     def keeps_state(self) -> bool:

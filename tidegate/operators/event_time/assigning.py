@@ -43,6 +43,8 @@ class EventTime:
         context: OperatorContext,
         output: Output,
     ) -> None:
+        if context.is_batch:
+            strategy = WatermarkStrategy(assigner=strategy.assigner)  # nothing is ever late
         self._strategy = strategy
         self._user_code = UserCode(context)
         self._stamp = stamping(strategy, field, self._user_code)

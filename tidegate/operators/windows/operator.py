@@ -401,6 +401,8 @@ class WindowOperator(KeyedOperator):
     def on_watermark(self, watermark: Watermark) -> None:
         self._time.watermark = watermark.timestamp
         self._fire(self.backend.event_timers, watermark.timestamp, is_event_time=True)
+        if (last := self.last_of_batch(watermark)) is not None:
+            self._fire(self.backend.processing_timers, last, is_event_time=False)
         super().on_watermark(watermark)
 
     def _fire(self, timers: TimerQueue, now: int, *, is_event_time: bool) -> None:

@@ -164,7 +164,7 @@ class ColumnarWindowOperator(Operator):
         self.output.emit_side(self.late_tag, found)
 
     def on_watermark(self, watermark: Watermark) -> None:
-        if self.is_event_time:
+        if self.is_event_time or (watermark.is_final and self._context.is_batch):
             self._advance(watermark.timestamp)
         self.output.emit_watermark(watermark)
 
