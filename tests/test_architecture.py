@@ -49,7 +49,7 @@ TIERS = (
 # The same inside a room: its modules and the rooms in it, tier by tier.
 ROOMS = {
     "connectors": (
-        ("kafka",),
+        ("kafka", "row_serialization"),
         ("postgres", "spark", "datagen", "json_serialization", "row_schemas", "sequence"),
         ("durable", "files", "callback", "collection", "socket"),
         ("driver_side", "splits"),

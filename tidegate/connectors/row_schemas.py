@@ -10,7 +10,12 @@ from typing import Any, NoReturn, Self
 import numpy as np
 import pyarrow as pa
 
-from tidegate.connectors.files.formats import CsvParser, TypedJsonParser, require_columns
+from tidegate.connectors.files.formats import (
+    CsvParser,
+    CsvValues,
+    TypedJsonParser,
+    require_columns,
+)
 from tidegate.connectors.files.lines import LineParser, UnreadableLines
 from tidegate.connectors.serialization import DeserializationSchema
 from tidegate.core.errors import ConfigError
@@ -126,20 +131,21 @@ class CsvRowDeserializationSchema(RowDeserializationSchema):
         type_info: Any,
         *,
         delimiter: str = ",",
-        quote: str = '"',
+        quote: str | None = '"',
+        escape: str | None = None,
+        null_literal: str | None = None,
         ignore_parse_errors: bool = False,
     ) -> None:
         super().__init__(require_columns(as_type_info(type_info), "CSV"))
-        self._delimiter = delimiter
-        self._quote = quote
+        values = CsvValues(delimiter, quote, escape, null_literal)
+        self._parser = CsvParser(self.format, list(self.format.schema.names), values)
         self.skips_undecodable = ignore_parse_errors
 
     def deserialize_all(self, messages: Sequence[bytes]) -> pa.RecordBatch:
-        if any(b"\n" in message for message in messages):
+        lines = [message.rstrip(b"\r\n") for message in messages]
+        if any(b"\n" in line for line in lines):
             raise UnreadableMessages("more than one line")
-        names = list(self.format.schema.names)
-        parser = CsvParser(self.format, names, self._delimiter, self._quote)
-        return _parsed(parser, b"\n".join(messages), len(messages))
+        return _parsed(self._parser, b"\n".join(lines), len(lines))
 
     class Builder(FluentBuilder):
         """Settings of the schema, under PyFlink's names."""
@@ -152,6 +158,20 @@ class CsvRowDeserializationSchema(RowDeserializationSchema):
 
         def set_quote_character(self, c: str) -> Self:
             return self._with(quote=c)
+
+        def set_escape_character(self, c: str) -> Self:
+            return self._with(escape=c)
+
+        def set_null_literal(self, null_literal: str) -> Self:
+            return self._with(null_literal=null_literal)
+
+        def set_allow_comments(self, allow_comments: bool) -> Self:
+            if allow_comments:
+                raise ConfigError("allow_comments", True, "filter such messages before they come")
+            return self
+
+        def set_array_element_delimiter(self, delimiter: str) -> NoReturn:
+            raise ConfigError("array_element_delimiter", delimiter, "declare STRING and split it")
 
         def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> Self:
             return self._with(ignore_parse_errors=ignore_parse_errors)

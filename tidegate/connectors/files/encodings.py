@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import io
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import IO, Any
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet as pq
 
 from tidegate.stream.batch import Batch
+from tidegate.types.arrow import ArrowFormat
 from tidegate.types.row import Row
 
 _ROWS_PER_GROUP = 1 << 17
@@ -74,12 +77,58 @@ class CsvEncoding(FileEncoding):
 
     suffix = ".csv"
 
-    def __init__(self, *, header: bool = True, delimiter: str = ",") -> None:
+    def __init__(
+        self,
+        *,
+        header: bool = True,
+        delimiter: str = ",",
+        quote: str | None = '"',
+        escape: str | None = None,
+        null_value: str = "",
+        line_end: str = "\n",
+        names: Sequence[str] | None = None,
+    ) -> None:
+        """`names` are those of the fields; None: what the records, or their type, have."""
         self._header = header
-        self._delimiter = delimiter
+        self._names = names
+        self._lines = CsvLines(delimiter, quote, escape, null_value, line_end)
 
     def open(self, stream: IO[bytes]) -> FileEncoder:
-        return _CsvEncoder(stream, self._header, self._delimiter)
+        return _CsvEncoder(stream, self._header, self._names, self._lines)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CsvLines:
+    """How values are written in a line; values that need it are quoted, or else escaped."""
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    null_value: str = ""
+    line_end: str = "\n"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether Arrow writes such lines."""
+        return (self.quote, self.escape, self.null_value, self.line_end) == ('"', None, "", "\n")
+
+    def text(self, rows: Iterable[Sequence[Any]]) -> str:
+        """The lines of some rows."""
+        text = io.StringIO()
+        writer = csv.writer(
+            text,
+            delimiter=self.delimiter,
+            quotechar=self.quote,
+            escapechar=self.escape,
+            doublequote=self.escape is None,
+            quoting=csv.QUOTE_NONE if self.quote is None else csv.QUOTE_MINIMAL,
+            lineterminator=self.line_end,
+        )
+        writer.writerows(map(self._shown, rows))
+        return text.getvalue()
+
+    def _shown(self, row: Sequence[Any]) -> list[Any]:
+        return [self.null_value if value is None else _as_text(value) for value in row]
 
 
 class ParquetEncoding(FileEncoding):
@@ -87,9 +136,16 @@ class ParquetEncoding(FileEncoding):
 
     suffix = ".parquet"
 
-    def __init__(self, schema: pa.Schema, convert: Callable[[Batch], pa.RecordBatch] | None = None):
+    def __init__(
+        self, schema: pa.Schema, convert: Callable[[Batch], pa.RecordBatch] | None = None
+    ) -> None:
         self.schema = schema
         self._convert = convert or (lambda batch: batch.columns)
+
+    @staticmethod
+    def of(format: ArrowFormat) -> ParquetEncoding:
+        """For records of this type, also of streams that do not declare it."""
+        return ParquetEncoding(format.schema, columns_as(format))
 
     def open(self, stream: IO[bytes]) -> FileEncoder:
         return _ParquetEncoder(stream, self.schema, self._convert)
@@ -107,25 +163,28 @@ class _LineEncoder(FileEncoder):
 
 
 class _CsvEncoder(FileEncoder):
-    def __init__(self, stream: IO[bytes], header: bool, delimiter: str) -> None:
+    def __init__(
+        self, stream: IO[bytes], header: bool, names: Sequence[str] | None, lines: CsvLines
+    ) -> None:
         self._stream = stream
         self._header = header
-        self._delimiter = delimiter
+        self._names = names
+        self._lines = lines
 
     def write(self, batch: Batch) -> None:
         header, self._header = self._header, False
-        format = batch.format
-        if format is not None and not any(pa.types.is_nested(t) for t in format.schema.types):
-            options = arrow_csv.WriteOptions(include_header=header, delimiter=self._delimiter)
+        format, lines = batch.format, self._lines
+        is_flat = format is not None and not any(map(pa.types.is_nested, format.schema.types))
+        if is_flat and lines.is_plain and self._names is None:
+            options = arrow_csv.WriteOptions(include_header=header, delimiter=lines.delimiter)
             arrow_csv.write_csv(batch.columns, self._stream, options)
             return
-        text = io.StringIO()
-        rows = csv.writer(text, delimiter=self._delimiter, lineterminator="\n")
-        names = field_names(batch.records[0]) if format is None else format.field_names
-        if header and names:
-            rows.writerow(names)
-        rows.writerows(map(field_values, batch.records))
-        self._stream.write(text.getvalue().encode())
+        names = self._names
+        if names is None:
+            names = field_names(batch.records[0]) if format is None else format.field_names
+        heads = [names] if header and names else []
+        rows = chain(heads, map(field_values, batch.records))
+        self._stream.write(lines.text(rows).encode())
 
 
 class _ParquetEncoder(FileEncoder):
@@ -159,11 +218,24 @@ class _ParquetEncoder(FileEncoder):
             self._writer.close()
 
 
+def columns_as(format: ArrowFormat) -> Callable[[Batch], pa.RecordBatch]:
+    """How records become columns of a format: those of a stream that has it are so already."""
+    return functools.partial(_columns, format)
+
+
+def _columns(format: ArrowFormat, batch: Batch) -> pa.RecordBatch:
+    return batch.columns if batch.format == format else format.encode(batch.records)
+
+
 def field_names(record: Any) -> tuple[str, ...]:
     """The names of a record's fields; empty where it has none."""
     if dataclasses.is_dataclass(record):
         return tuple(field.name for field in dataclasses.fields(record))
     return getattr(record, "_fields", None) or ()  # of a Row or a named tuple
+
+
+def _as_text(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def field_values(record: Any) -> Sequence[Any]:

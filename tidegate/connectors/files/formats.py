@@ -7,6 +7,7 @@ import io
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -97,19 +98,28 @@ class CsvFormat(StreamFormat):
     """
 
     def __init__(
-        self, type_info: Any, *, header: bool = True, delimiter: str = ",", quote: str = '"'
+        self,
+        type_info: Any,
+        *,
+        header: bool = True,
+        delimiter: str = ",",
+        quote: str | None = '"',
+        escape: str | None = None,
+        null_value: str | None = None,
+        skip_lines: int = 0,
     ) -> None:
+        """`null_value` stands for None also where text is expected; `skip_lines` of each file."""
         self._type = as_type_info(type_info)
         require_columns(self._type, "CSV")
         self._header = header
-        self._delimiter = delimiter
-        self._quote = quote
+        self._skip_lines = skip_lines
+        self._values = CsvValues(delimiter, quote, escape, null_value)
 
     def cursor(self, split: LineSplit, format: ArrowFormat | None) -> Cursor:
         wanted = format or require_columns(self._type, "CSV")
         names = self._column_names(split.path, wanted)
-        parser = CsvParser(wanted, names, self._delimiter, self._quote)
-        return LineCursor(split, parser, header_lines=1 if self._header else 0)
+        parser = CsvParser(wanted, names, self._values)
+        return LineCursor(split, parser, header_lines=self._header + self._skip_lines)
 
     def _column_names(self, path: str, format: ArrowFormat) -> list[str]:
         if not self._header:
@@ -120,7 +130,7 @@ class CsvFormat(StreamFormat):
         header = header.removeprefix(codecs.BOM_UTF8).removesuffix(b"\r")
         if not header:
             return list(format.schema.names)
-        parse = arrow_csv.ParseOptions(delimiter=self._delimiter, quote_char=self._quote)
+        parse = self._values.parse_options()
         names = arrow_csv.read_csv(io.BytesIO(header + b"\n"), parse_options=parse).column_names
         for name in format.schema.names:
             if name not in names:
@@ -233,18 +243,42 @@ def _type_in_json(arrow_type: pa.DataType) -> pa.DataType:
     return pa.string() if in_text else arrow_type
 
 
+@dataclass(frozen=True, slots=True)
+class CsvValues:
+    """How values stand in a line of text."""
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    null_value: str | None = None
+    """What stands for None, in any column; else an empty value does, unless it may be text."""
+
+    def parse_options(self) -> arrow_csv.ParseOptions:
+        return arrow_csv.ParseOptions(
+            delimiter=self.delimiter,
+            quote_char=self.quote or False,
+            escape_char=self.escape or False,
+        )
+
+    def convert_options(self, schema: pa.Schema) -> arrow_csv.ConvertOptions:
+        options = arrow_csv.ConvertOptions(
+            column_types=schema, include_columns=schema.names, strings_can_be_null=False
+        )
+        if self.null_value is not None:
+            options.null_values = [self.null_value]
+            options.strings_can_be_null = True
+            options.quoted_strings_can_be_null = False
+        return options
+
+
 class CsvParser(LineParser):
     """Lines of values as rows."""
 
-    def __init__(self, format: ArrowFormat, names: list[str], delimiter: str, quote: str) -> None:
+    def __init__(self, format: ArrowFormat, names: list[str], values: CsvValues) -> None:
         self._format = format
         self._names = names
-        self._parse = arrow_csv.ParseOptions(delimiter=delimiter, quote_char=quote)
-        self._convert = arrow_csv.ConvertOptions(
-            column_types=format.schema,
-            include_columns=format.schema.names,
-            strings_can_be_null=False,
-        )
+        self._parse = values.parse_options()
+        self._convert = values.convert_options(format.schema)
 
     def parse(self, lines: bytes) -> Batch:
         def read() -> pa.Table:

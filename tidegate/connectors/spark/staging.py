@@ -22,7 +22,8 @@ from pyarrow import fs
 from xxhash import xxh3_64
 
 from tidegate.connectors.files.file_system import find_files
-from tidegate.connectors.files.parquet import RowGroupCursor, RowGroupSplit, open_parquet
+from tidegate.connectors.files.parquet import ParquetFormat, open_parquet
+from tidegate.connectors.files.row_groups import RowGroupSplit
 from tidegate.connectors.source import ReaderContext
 from tidegate.connectors.splits import Cursor, SequentialReader
 from tidegate.core.errors import CorruptCheckpoint, UnreadableInput
@@ -256,7 +257,7 @@ class _StagedCursor(Cursor):
         self._split = split
         self._reader = reader
         try:
-            self._rows = RowGroupCursor(split.rows, format)
+            self._rows = ParquetFormat().cursor(split.rows, format)
         except UnreadableInput:
             raise _gone(split.file.path) from None
 
@@ -270,7 +271,7 @@ class _StagedCursor(Cursor):
     def position(self) -> StagedRows:
         return replace(self._split, rows=self._rows.position())
 
-    def pending_records(self) -> int:
+    def pending_records(self) -> int | None:
         return self._rows.pending_records()
 
     def close(self) -> None:

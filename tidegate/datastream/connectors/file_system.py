@@ -1,6 +1,7 @@
 """Files as sources and sinks."""
 
 from tidegate.common.java_only import java_only
+from tidegate.connectors.files.avro import AvroEncoding, AvroFormat
 from tidegate.connectors.files.encodings import (
     CsvEncoding,
     Encoder,
@@ -15,6 +16,8 @@ from tidegate.connectors.files.formats import (
     StreamFormat,
     TextLineFormat,
 )
+from tidegate.connectors.files.formats import FileFormat as BulkFormat
+from tidegate.connectors.files.orc import OrcEncoding, OrcFormat
 from tidegate.connectors.files.parquet import ParquetFormat
 from tidegate.connectors.files.rolling import BucketAssigner, RollingPolicy
 from tidegate.connectors.files.sink import FileSink, FileSinkBuilder, OutputFileConfig
@@ -24,12 +27,13 @@ _WHOLE_FILES = "FileSink makes files of the size that its RollingPolicy says."
 FileCompactStrategy = java_only("FileCompactStrategy", _WHOLE_FILES)
 FileCompactor = java_only("FileCompactor", _WHOLE_FILES)
 StreamingFileSink = java_only("StreamingFileSink", "Use FileSink.")
-BulkFormat = java_only("BulkFormat", "Use ParquetFormat, CsvFormat or JsonFormat with FileSource.")
 _SPLITS = "FileSource finds and assigns files by itself."
 FileEnumeratorProvider = java_only("FileEnumeratorProvider", _SPLITS)
 FileSplitAssignerProvider = java_only("FileSplitAssignerProvider", _SPLITS)
 
 __all__ = [
+    "AvroEncoding",
+    "AvroFormat",
     "BucketAssigner",
     "BulkFormat",
     "CsvEncoding",
@@ -47,6 +51,8 @@ __all__ = [
     "FileSplitAssignerProvider",
     "JsonLinesEncoding",
     "JsonLinesFormat",
+    "OrcEncoding",
+    "OrcFormat",
     "OutputFileConfig",
     "ParquetEncoding",
     "ParquetFormat",

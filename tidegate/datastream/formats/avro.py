@@ -1,15 +1,21 @@
-"""Avro: PyFlink's names, which only wrap Java classes."""
+"""Avro: schemas, rows as messages, and files of records. Needs the extra `avro`."""
 
-from tidegate.common.java_only import java_only
+from tidegate.connectors.files.avro import AvroEncoding, AvroInputFormat
+from tidegate.connectors.files.avro_schema import AvroSchema, GenericRecordAvroTypeInfo
+from tidegate.connectors.row_serialization import (
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
+)
 
-_ADVICE = "Decode records with an Avro library in a map(), or use Parquet."
 
-AvroBulkWriters = java_only("AvroBulkWriters", _ADVICE)
-AvroInputFormat = java_only("AvroInputFormat", _ADVICE)
-AvroRowDeserializationSchema = java_only("AvroRowDeserializationSchema", _ADVICE)
-AvroRowSerializationSchema = java_only("AvroRowSerializationSchema", _ADVICE)
-AvroSchema = java_only("AvroSchema", _ADVICE)
-GenericRecordAvroTypeInfo = java_only("GenericRecordAvroTypeInfo", _ADVICE)
+class AvroBulkWriters:
+    """Writes records as Avro files: PyFlink's name for `AvroEncoding`."""
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> AvroEncoding:
+        """For `FileSink.for_bulk_format`; records are dicts, or rows."""
+        return AvroEncoding(schema)
+
 
 __all__ = [
     "AvroBulkWriters",
