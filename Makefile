@@ -8,7 +8,7 @@ QUICK := -m 'not (slow or spark)' tests/*.py tests/properties tests/unit --ignor
 TIMES := artifacts/tests.xml
 MINUTES ?= 60
 
-.PHONY: help install demo test check prove test-times lint format bench doctor services services-stop constraints clean
+.PHONY: help install browser demo test check prove test-times lint format bench doctor services services-stop constraints clean
 
 help:
 	@echo 'make demo           count words, fail, and recover from a checkpoint'
@@ -34,7 +34,12 @@ install:
 demo: install
 	@$(RUN) $(VENV) examples/word_count.py
 
-test: install
+browser:
+	@command -v chromium >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
+	  echo 'There is no chromium here (Debian: apt install chromium): tests of the dashboard are skipped.'
+
+test: install browser
 	@$(RUN) $(VENV) -m pytest $(AT_A_TIME) 2 --junitxml=$(TIMES)
 
 check: install

@@ -1,0 +1,50 @@
+// A document of the API that a view shows, asked for again while the view is open.
+import { isConnected } from "./live.js";
+import { get } from "./api.js";
+import { useEffect, useState } from "./html.js";
+
+/**
+ * `{data, error, refresh}` for a path; `every` gives the milliseconds between two requests.
+ * It is also asked for when `changes` does. For a list of paths, `data` is the list of their documents; for null, nothing is asked.
+ *
+ * A page in the background and a page without a driver do not ask. While the next answer is on
+ * its way the last one stays, so nothing flickers; with another path it goes.
+ */
+export function useResource(wanted, { every = null, changes = null } = {}) {
+  const path = Array.isArray(wanted) ? wanted.join(" ") : wanted;
+  const [state, setState] = useState({ path: null, data: undefined, error: null });
+  const [asked, setAsked] = useState(0);
+  const connected = isConnected.value;
+
+  useEffect(() => {
+    if (!path) return;
+    const abort = new AbortController();
+    let timer;
+    const ask = async () => {
+      if (!document.hidden) {
+        try {
+          const data = Array.isArray(wanted)
+            ? await Promise.all(wanted.map((each) => get(each, abort.signal)))
+            : await get(path, abort.signal);
+          setState({ path, data, error: null });
+        } catch (error) {
+          if (abort.signal.aborted) return;
+          setState((last) => ({ path, data: last.path === path ? last.data : undefined, error }));
+        }
+      }
+      if (every && !abort.signal.aborted) timer = setTimeout(ask, every);
+    };
+    ask();
+    return () => {
+      abort.abort();
+      clearTimeout(timer);
+    };
+  }, [path, every, changes, asked, connected]);
+
+  const isCurrent = state.path === path;
+  return {
+    data: isCurrent ? state.data : undefined,
+    error: isCurrent ? state.error : null,
+    refresh: () => setAsked((n) => n + 1),
+  };
+}

@@ -1,0 +1,23 @@
+// What this page may do, and how it looks.
+import { get } from "./api.js";
+import { signal } from "./html.js";
+
+/** `tidegate` of /config: version, server, read-only, may-act, may-look, ... */
+export const session = signal(null);
+
+export async function loadSession() {
+  try {
+    session.value = (await get("/config")).tidegate;
+  } catch {
+    // The banner shows that the driver is away; the next connection asks again.
+  }
+}
+
+/** "light" or "dark"; charts are drawn again when it changes. */
+export const theme = signal(document.documentElement.dataset.theme);
+addEventListener("tidegate-theme", () => (theme.value = document.documentElement.dataset.theme));
+
+export function toggleTheme() {
+  localStorage.setItem("tidegate.theme", theme.value === "dark" ? "light" : "dark");
+  dispatchEvent(new Event("storage"));
+}

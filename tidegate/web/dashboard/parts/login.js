@@ -1,0 +1,32 @@
+// Asks for the token that a request was refused for.
+import { html, useState } from "../core/html.js";
+import { logIn } from "../core/api.js";
+import { reconnect } from "../core/live.js";
+import { loadSession } from "../core/session.js";
+import { Command, Problem } from "./basics.js";
+
+export function Login() {
+  const [error, setError] = useState(null);
+  const submit = async (event) => {
+    event.preventDefault();
+    try {
+      await logIn(new FormData(event.currentTarget).get("token").trim());
+      await loadSession();
+      reconnect();
+    } catch (refusal) {
+      setError(refusal);
+    }
+  };
+  return html`<div class="page"><div class="card login">
+    <form class="body stack" onSubmit=${submit}>
+      <h1>Log in</h1>
+      <p class="soft">This needs the rights of whoever started the job. This command opens the page logged in:</p>
+      <${Command} text="tidegate ui" />
+      <label class="field">Or paste the link that it prints, or the token of the REST API
+        <input name="token" type="password" autocomplete="off" required />
+      </label>
+      ${error && html`<${Problem} error=${error} />`}
+      <div class="row"><button class="primary">Log in</button></div>
+    </form>
+  </div></div>`;
+}

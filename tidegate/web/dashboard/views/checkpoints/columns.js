@@ -1,0 +1,29 @@
+// One column for every checkpoint: how long, and on what.
+import { html } from "../../core/html.js";
+import { bytes, duration, percent } from "../../core/format.js";
+
+export function CheckpointColumns({ history, chosen, open }) {
+  const rows = [...history].reverse();
+  const longest = Math.max(1, ...rows.map((row) => row.end_to_end_duration));
+  return html`<div class="columns" role="group" aria-label="Duration of checkpoints">
+    ${rows.map((row) => html`<button key=${row.id} aria-pressed=${String(row.id) === chosen} title=${title(row)} aria-label=${title(row)} onClick=${() => open(row)}>
+      ${parts(row).map(([tone, share]) => html`<i key=${tone} class=${tone} style=${{ height: `${(100 * share * row.end_to_end_duration) / longest}%` }}></i>`)}
+    </button>`)}
+  </div>
+  <div class="row spread small soft"><span>${history.at(-1).id}</span><span>longest ${duration(longest)}</span><span>${history[0].id}</span></div>`;
+}
+
+/** Shares of the duration, from top to bottom. */
+function parts(row) {
+  if (row.status === "FAILED") return [["tone-bad", 1]];
+  const { alignment, sync, async: asynchronous } = row.tidegate ?? {};
+  if (alignment === undefined) return [["tone-3", 1]];
+  const total = Math.max(row.end_to_end_duration, alignment + sync + asynchronous, 1);
+  const waiting = total - alignment - sync - asynchronous;
+  return [["tone-3", asynchronous / total], ["tone-2", sync / total], ["tone-1", alignment / total], ["tone-4", waiting / total]];
+}
+
+function title(row) {
+  const written = row.state_size ? `, ${bytes(row.state_size)}, ${percent(row.checkpointed_size / row.state_size)} of it written` : "";
+  return `Checkpoint ${row.id}, ${row.status.toLowerCase().replace("_", " ")}: ${duration(row.end_to_end_duration)}${written}`;
+}

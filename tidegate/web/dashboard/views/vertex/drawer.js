@@ -1,0 +1,43 @@
+// All about one vertex, beside the graph.
+import { html, useEffect } from "../../core/html.js";
+import { percent } from "../../core/format.js";
+import { go } from "../../core/router.js";
+import { Load, State, Tabs } from "../../parts/basics.js";
+import { Icon } from "../../parts/icons.js";
+import { Accumulators } from "./accumulators.js";
+import { Flames } from "./flames.js";
+import { Metrics } from "./metrics.js";
+import { Subtasks } from "./subtasks.js";
+import { VertexLogs } from "./vertex_logs.js";
+import { VertexState } from "./vertex_state.js";
+
+const TABS = [
+  ["subtasks", "Subtasks", Subtasks],
+  ["metrics", "Metrics", Metrics],
+  ["state", "State", VertexState],
+  ["logs", "Logs", VertexLogs],
+  ["flames", "Flame graph", Flames],
+  ["accumulators", "Accumulators", Accumulators],
+];
+
+export function Drawer({ jid, vertex, tab = "subtasks", close }) {
+  useEffect(() => {
+    const onKey = (event) => event.key === "Escape" && !document.querySelector("dialog[open]") && close();
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, [close]);
+  const view = TABS.find(([id]) => id === tab)?.[2] ?? Subtasks;
+  return html`<aside class="card drawer" aria-label=${vertex.name}>
+    <header>
+      <h2 class="clip" title=${vertex.name}>${vertex.name.replaceAll(" -> ", " → ")}</h2>
+      <${State} of=${vertex.status} />
+      <button class="quiet icon" aria-label="Close" onClick=${close}><${Icon} name="close" /></button>
+    </header>
+    ${typeof vertex.busy === "number" && html`<div class="drawer-load">
+      <${Load} busy=${vertex.busy} held=${vertex["back-pressured"]} />
+      <span class="small soft">busy ${percent(vertex.busy)} · held back ${percent(vertex["back-pressured"])} · idle ${percent(vertex.idle)} · busiest subtask ${percent(vertex["busy-max"])}</span>
+    </div>`}
+    <${Tabs} label="About this vertex" items=${TABS} chosen=${tab} choose=${(id) => go(["jobs", jid, "graph", vertex.id, id])} />
+    <div class="scroll"><${view} jid=${jid} vertex=${vertex} /></div>
+  </aside>`;
+}
