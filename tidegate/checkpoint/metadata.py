@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from xxhash import xxh3_64_intdigest
 
+from tidegate.core.conformity import check_types
 from tidegate.core.errors import CorruptCheckpoint, UnsupportedFormat
 from tidegate.core.ids import CheckpointId, JobId, OperatorId
 from tidegate.state.backend import StateMetadata
@@ -43,6 +44,7 @@ from tidegate.state.pointers import (
     TableHandle,
     TimeHandle,
 )
+from tidegate.state.rocksdb.files import NATIVE_FORM
 from tidegate.stream.elements import BarrierKind
 
 FORMAT_VERSION: Final = 2
@@ -142,8 +144,10 @@ def decode(data: bytes, where: str) -> CheckpointMetadata:
         raise UnsupportedFormat(where, version, FORMAT_VERSION)
     end = _HEADER.size + document_size
     try:
-        return _Reader(frame[end:]).metadata(version, json.loads(frame[_HEADER.size : end]))
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+        found = _Reader(frame[end:]).metadata(version, json.loads(frame[_HEADER.size : end]))
+        check_types(found)
+        return found
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         problem = f"{type(error).__name__}: {error}"
         raise CorruptCheckpoint(where, f"a document of format {version}", problem) from None
 
@@ -325,7 +329,7 @@ class _Reader:
                 )
                 for each in found["chunks"]
             ),
-            native_form=found["native_form"],
+            native_form=_native_form(found),
             native_files=tuple(
                 NativeFileHandle(_file_name(each["name"]), self._segment(each["content"]))
                 for each in found["native_files"]
@@ -359,8 +363,15 @@ class _Reader:
 
     def _blob(self, offset: int, size: int) -> bytes:
         if not 0 <= offset <= offset + size <= len(self._binary):
-            raise ValueError(f"{size} bytes from {offset} on of {len(self._binary)}")
+            raise ValueError(f"{size} bytes from {offset} on, of {len(self._binary)}")
         return self._binary[offset : offset + size]
+
+
+def _native_form(found: Any) -> str | None:
+    form: str | None = found["native_form"]
+    if form is not None and (form != NATIVE_FORM or not found["native_files"]):
+        raise ValueError(f"{form!r} is no database, or it has no files")
+    return form
 
 
 def _file_name(name: str) -> str:

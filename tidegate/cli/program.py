@@ -9,15 +9,17 @@ import json
 import os
 import runpy
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegate.cli.exit_codes import USER_ERROR
 from tidegate.cli.log_files import keep_bounded
-from tidegate.core.errors import ConfigError
-from tidegate.core.redaction import is_secret
+from tidegate.core.errors import ConfigError, TidegateError
+from tidegate.core.redaction import is_secret, redacted
 from tidegate.web.registry import LOG_VARIABLE
 
 if TYPE_CHECKING:
@@ -48,9 +50,11 @@ AS_PROGRAM = {"allow_interspersed_args": False}
 
 
 def run_program(file: Path, arguments: Sequence[str], hosting: Hosting) -> None:
-    """Run it to its end; what it raises is raised.
+    """Run it to its end. SIGTERM interrupts it as Ctrl-C does.
 
-    SIGTERM interrupts it as Ctrl-C does.
+    Raises:
+        TidegateError: what Tidegate refused or could not do.
+        typer.Exit: the program failed by itself; its traceback has been printed.
     """
     from tidegate.datastream.execution.hosting import hosted
     from tidegate.driver.job_handle import plain_interrupts
@@ -68,8 +72,24 @@ def run_program(file: Path, arguments: Sequence[str], hosting: Hosting) -> None:
     try:
         with plain_interrupts(), hosted(hosting):
             runpy.run_path(str(file), run_name="__main__")
+    except TidegateError:
+        raise
+    except Exception as error:
+        typer.echo(_traceback_of(error, file), err=True, nl=False)
+        raise typer.Exit(USER_ERROR) from None
     finally:
         sys.argv, sys.path[:] = argv, path
+
+
+def _traceback_of(error: Exception, file: Path) -> str:
+    """What `python job.py` would print: the frames of the program, not those that run it."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != str(file):
+        frames = frames.tb_next
+    lines = traceback.format_exception(type(error), error, frames)
+    if isinstance(error, SyntaxError) and error.filename is None:
+        lines.insert(0, f'  File "{file}"\n')
+    return redacted("".join(lines))
 
 
 def settings_of(pairs: Sequence[str]) -> dict[str, str]:

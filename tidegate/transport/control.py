@@ -61,6 +61,7 @@ class ControlLine:
                 _, payload = self._connection.receive()
             except LineClosed:
                 self._end()
+                self._connection.close()
                 return
             yield pickle.loads(payload)
 
@@ -69,7 +70,7 @@ class ControlLine:
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting or self._is_closed, patience)
         self._end()
-        self._connection.close()
+        self._connection.hang_up()
 
     def _end(self) -> None:
         with self._changed:

@@ -149,12 +149,20 @@ class Connection:
 
     def close(self) -> None:
         """Close both directions; a thread that waits in `receive` gets LineClosed."""
+        self.hang_up()
+        self._socket.close()
+
+    def hang_up(self) -> None:
+        """End both directions, and leave the socket to the thread that reads it.
+
+        Were it closed while that thread is about to wait, the thread could wait for the connection
+        that gets the same number next.
+        """
         self._is_closed_here = True
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # the other end was faster
-        self._socket.close()
 
     def prove(self, secret: bytes, *, we_dialed: bool) -> None:
         """Prove the secret to the other end and have it prove its knowledge to us, in time."""
@@ -269,7 +277,7 @@ class Listener:
                 del self._strangers[crowded_out]
             self._strangers[connection] = None
         if crowded_out is not None:
-            crowded_out.close()
+            crowded_out.hang_up()
         try:
             threading.Thread(
                 target=self._meet,

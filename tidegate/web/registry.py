@@ -1,7 +1,7 @@
 """The jobs of this user on this machine: a file each, which its driver writes and locks.
 
 The kernel takes the lock from a driver that dies, so a file that says "running" and is not locked
-is that of a lost driver, even if its process number is in use again. Nothing is imported but the
+is that of a lost driver, even if its process number is in use again. Little is imported besides the
 standard library: commands that only look here start quickly.
 """
 
@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
+
+from tidegate.core.conformity import check_types
 
 _log = logging.getLogger("tidegate.registry")
 HOME_VARIABLE = "TIDEGATE_HOME"
@@ -175,7 +177,7 @@ def _records(directory: Path) -> Iterator[tuple[Path, JobRecord]]:
                     record = replace(
                         record, state=LOST, ended_at=os.fstat(file.fileno()).st_mtime, token=None
                     )
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             _log.debug("%s is skipped: %s", path, error)
             continue
         if record.host == socket.gethostname():
@@ -185,7 +187,9 @@ def _records(directory: Path) -> Iterator[tuple[Path, JobRecord]]:
 def _decoded(document: dict[str, Any]) -> JobRecord:
     """Fields that a newer version has added are ignored."""
     known = {each.name for each in fields(JobRecord)}
-    return JobRecord(**{key: value for key, value in document.items() if key in known})
+    record = JobRecord(**{key: value for key, value in document.items() if key in known})
+    check_types(record)
+    return record
 
 
 def _lock(file: int) -> None:

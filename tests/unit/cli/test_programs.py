@@ -152,3 +152,31 @@ def test_a_program_that_builds_nothing_is_none(tmp_path):
     (tmp_path / "job.py").write_text("print('nothing to do')")
     done = invoke("run", str(tmp_path / "job.py"))
     assert (done.exit_code, done.output) == (0, "nothing to do\n")
+
+
+MISTAKES = {
+    "x = (1\nprint(x)\n": "SyntaxError: '(' was never closed",
+    "x = 1\0\n": "SyntaxError: source code string cannot contain null bytes",
+    "import no_such_module\n": "ModuleNotFoundError: No module named 'no_such_module'",
+    "def f():\n    raise KeyError('mine')\nf()\n": "KeyError: 'mine'",
+}
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+@pytest.mark.parametrize("text", MISTAKES, ids=["syntax", "null", "import", "own"])
+def test_a_program_that_fails_by_itself_shows_what_python_would_show(tmp_path, command, text):
+    file = tmp_path / "job.py"
+    file.write_text(text)
+    done = invoke(command, str(file))
+    assert done.exit_code == 1
+    assert done.output.rstrip().endswith(MISTAKES[text])
+    assert f'File "{file}"' in done.output
+    assert len(done.output.splitlines()) < 7, "no frames of those that run it"
+
+
+def test_the_traceback_of_a_program_shows_no_secret(tmp_path):
+    file = tmp_path / "job.py"
+    file.write_text("connect = None\nconnect(password='planted')\n")
+    done = invoke("run", str(file))
+    assert "TypeError" in done.output
+    assert "planted" not in done.output

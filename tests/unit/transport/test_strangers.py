@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import seed, times
 from tests.programs import wait_until
+from tests.strangers import attack, connected, exactly
 from tidegate.core.errors import LineClosed
 from tidegate.core.ids import Address
 from tidegate.transport import wire
@@ -31,10 +33,6 @@ def elsewhere(listener):
 
 def say_hello(connection):
     connection.send(1, b"hello")
-
-
-def connected(address):
-    return socket.create_connection((address.host, address.port))
 
 
 def open_files():
@@ -106,6 +104,41 @@ def test_accepting_goes_on_when_files_have_run_out(listener, elsewhere, caplog):
         stranger.close()
 
 
+@pytest.fixture
+def local(tmp_path_factory):
+    listener = Listener(unix_path=str(tmp_path_factory.mktemp("s") / "line"))
+    yield listener
+    listener.close()
+
+
+@pytest.mark.parametrize("kind", ["TCP", "Unix"])
+def test_whatever_strangers_send_a_line_that_is_known_works_on(
+    listener, local, elsewhere, kind, tmp_path, monkeypatch
+):
+    unhandled = []
+    monkeypatch.setattr(threading, "excepthook", unhandled.append)
+    before, address = len(welcome_threads()), elsewhere if kind == "TCP" else local.address
+    welcome = []
+
+    def answer(connection):
+        welcome.append(connection)
+        while True:
+            connection.send(*connection.receive())
+
+    (listener if kind == "TCP" else local).serve(SECRET, answer)
+    line = dial(address, SECRET)
+    first = seed()
+    for number in range(times(4)):
+        attack(address, first + number, 100, tmp_path / "sprung")
+        line.send(3, b"still here")
+        assert line.receive() == (3, b"still here")
+    assert len(welcome) == 1
+    assert not (tmp_path / "sprung").exists()
+    assert not unhandled
+    line.close()
+    wait_until(lambda: len(welcome_threads()) <= before)
+
+
 class Tampering:
     """Sits between two ends and changes the frames from one to the other."""
 
@@ -145,16 +178,6 @@ class Tampering:
 
     def close(self):
         self._socket.close()
-
-
-def exactly(sock, length):
-    data = b""
-    while len(data) < length:
-        more = sock.recv(length - len(data))
-        if not more:
-            raise OSError("closed")
-        data += more
-    return data
 
 
 def flipped(frame, place):

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from tidegate.cli.jobs import AsJson, print_json
+from tidegate.cli.jobs import AsJson, print_json, print_table, printable
 from tidegate.cli.program import ProgramArguments, ProgramFile, SettingOptions, settings_of
 
 if TYPE_CHECKING:
@@ -88,31 +86,28 @@ def _shown(state: StatePlan) -> str:
 
 
 def _print(upgrade: UpgradePlan, path: str, *, fits: bool) -> None:
-    console = Console(highlight=False)
-    table = Table("operator", "uid", "becomes", "bytes", "states")
-    table.columns[3].justify = "right"
-    for operator in upgrade.operators:
-        states = [_shown(state) for state in operator.states]
-        table.add_row(
+    rows = [
+        (
             operator.name,
             operator.uid or "",
             operator.fate.value,
             f"{operator.bytes:,}",
-            "\n".join(states),
+            "\n".join(map(_shown, operator.states)),
         )
-    console.print(table)
+        for operator in upgrade.operators
+    ]
+    print_table(("operator", "uid", "becomes", "bytes", "states"), rows)
     for operator in upgrade.operators:
         for remark in operator.remarks:
-            console.print(f"{operator.name}: {remark}", markup=False, soft_wrap=True)
+            typer.echo(printable(f"{operator.name}: {remark}"))
     for obstacle in upgrade.obstacles:
-        console.print(obstacle, style="bold red", markup=False, soft_wrap=True)
+        typer.secho(printable(obstacle), fg="red", bold=True)
     if upgrade.dropped:
         names = ", ".join(repr(operator.name) for operator in upgrade.dropped)
-        console.print(
+        typer.echo(
             f"{upgrade.bytes_not_restored:,} bytes of state would not be restored, of {names}: "
-            "give the operators their old uid(), or start with --allow-non-restored",
-            markup=False,
-            soft_wrap=True,
+            "give the operators their old uid(), or start with --allow-non-restored"
         )
-    verdict = "[bold green]It fits.[/]" if fits else "[bold red]It does not fit.[/]"
-    console.print(f"{verdict} Savepoint: {path}", soft_wrap=True)
+    verdict, color = ("It fits.", "green") if fits else ("It does not fit.", "red")
+    typer.secho(verdict, fg=color, bold=True, nl=False)
+    typer.echo(printable(f" Savepoint: {path}"))

@@ -1,0 +1,70 @@
+"""Checks that what was decoded from a file has the types that its dataclasses declare."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any
+
+
+def check_types(value: Any, declared: Any = None) -> None:
+    """Check a dataclass and everything in it.
+
+    Raises:
+        TypeError: something in it has another type than its field declares.
+    """
+    declared = _plain(type(value) if declared is None else declared)
+    origin, parts = typing.get_origin(declared), typing.get_args(declared)
+    if origin in (types.UnionType, typing.Union):
+        _check_any(value, parts)
+    elif origin is tuple and parts[-1] is not Ellipsis:
+        _check(isinstance(value, tuple) and len(value) == len(parts), value, declared)
+        for each, part in zip(value, parts, strict=True):
+            check_types(each, part)
+    elif origin is not None and issubclass(origin, Mapping):
+        _check(isinstance(value, Mapping), value, declared)
+        for key, each in value.items():
+            check_types(key, parts[0])
+            check_types(each, parts[1])
+    elif origin is not None:
+        _check(isinstance(value, origin), value, declared)
+        for each in value:
+            check_types(each, parts[0])
+    elif declared is not Any:
+        # A truth value is an int for Python, and an int will do for a float.
+        is_number = declared in (int, float) and type(value) in (int, declared)
+        _check(is_number or (declared is not int and isinstance(value, declared)), value, declared)
+        if is_dataclass(declared) and not isinstance(value, Enum):
+            for name, part in _fields(declared).items():
+                check_types(getattr(value, name), part)
+
+
+def _check_any(value: Any, choices: tuple[Any, ...]) -> None:
+    for choice in choices[:-1]:
+        try:
+            check_types(value, choice)
+        except TypeError:
+            continue
+        return
+    check_types(value, choices[-1])
+
+
+def _check(is_met: bool, value: Any, declared: Any) -> None:
+    if not is_met:
+        name = getattr(declared, "__name__", str(declared))
+        raise TypeError(f"{type(value).__name__} where {name} is expected")
+
+
+def _plain(declared: Any) -> Any:
+    declared = types.NoneType if declared is None else declared
+    return getattr(declared, "__supertype__", declared)
+
+
+@cache
+def _fields(declared: type[Any]) -> dict[str, Any]:
+    hints = typing.get_type_hints(declared)
+    return {name: hints[name] for name in declared.__dataclass_fields__}
