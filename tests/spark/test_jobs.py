@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import seed, times
 from tests.programs import (
     PATIENCE,
     apply,
@@ -20,14 +21,22 @@ from tests.programs import (
     wait_until,
 )
 from tests.properties.random_programs import RunningTotal, remainder
+from tests.strangers import attack
 from tidegate.connectors.sequence import NumberSequenceSource
-from tidegate.core.errors import NotEnoughTaskSlots, NotSerializable, UserFunctionError
+from tidegate.core.errors import (
+    JobCanceled,
+    NotEnoughTaskSlots,
+    NotSerializable,
+    UserFunctionError,
+)
+from tidegate.core.ids import Address
 from tidegate.driver.launch import submit
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Broadcast, Rebalance
 from tidegate.operators.functions import MapFunction
 from tidegate.operators.stateless import FlatMapOperator
 from tidegate.state.keys.selection import select_key
+from tidegate.transport.wire import this_machine
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -221,3 +230,24 @@ def test_a_step_leaves_no_shuffle_files(run, temporary):
     assert handle.progress().steps >= 10
     # Spark deletes them on a thread of its own.
     wait_until(lambda: shuffle_files(temporary / "spark") <= before)
+
+
+def test_strangers_on_its_sockets_leave_a_running_job_alone(run, temporary, tmp_path):
+    before = set(temporary.rglob("*.sock"))
+    numbers = read(NumberSequenceSource(0, 10**12))
+    stream = mapped(lambda number: number, Upstream(numbers, Rebalance()))
+    handle = run(graph_of(collected(stream), parallelism=2), {"tidegate.step.max-records": 50})
+    results = handle.collected("results", None)
+    seen = [next(results)]
+    sockets = sorted(set(temporary.rglob("*.sock")) - before)
+    assert [path.name for path in sockets].count("steps.sock") == 2
+    first = seed()
+    for number, path in enumerate(sockets):
+        address = Address("", 0, str(path), this_machine())
+        attack(address, first + number, times(150), tmp_path / "sprung")
+        seen += [next(results) for _ in range(500)]
+    assert len(set(seen)) == len(seen)
+    assert not handle.chronicle.failures
+    assert not (tmp_path / "sprung").exists()
+    handle.cancel()
+    assert fails(handle, JobCanceled)

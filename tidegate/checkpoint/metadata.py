@@ -144,9 +144,9 @@ def decode(data: bytes, where: str) -> CheckpointMetadata:
         raise UnsupportedFormat(where, version, FORMAT_VERSION)
     end = _HEADER.size + document_size
     try:
-        found = _Reader(frame[end:]).metadata(version, json.loads(frame[_HEADER.size : end]))
-        check_types(found)
-        return found
+        metadata = _Reader(frame[end:]).metadata(version, json.loads(frame[_HEADER.size : end]))
+        check_types(metadata)
+        return metadata
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         problem = f"{type(error).__name__}: {error}"
         raise CorruptCheckpoint(where, f"a document of format {version}", problem) from None

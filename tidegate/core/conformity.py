@@ -5,8 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import is_dataclass
-from enum import Enum
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -38,7 +37,7 @@ def check_types(value: Any, declared: Any = None) -> None:
         # A truth value is an int for Python, and an int will do for a float.
         is_number = declared in (int, float) and type(value) in (int, declared)
         _check(is_number or (declared is not int and isinstance(value, declared)), value, declared)
-        if is_dataclass(declared) and not isinstance(value, Enum):
+        if isinstance(declared, type) and is_dataclass(declared):
             for name, part in _fields(declared).items():
                 check_types(getattr(value, name), part)
 
@@ -65,6 +64,6 @@ def _plain(declared: Any) -> Any:
 
 
 @cache
-def _fields(declared: type[Any]) -> dict[str, Any]:
+def _fields(declared: type) -> dict[str, Any]:
     hints = typing.get_type_hints(declared)
-    return {name: hints[name] for name in declared.__dataclass_fields__}
+    return {each.name: hints[each.name] for each in fields(declared)}
