@@ -22,7 +22,6 @@ from typing import Any, Final
 
 from xxhash import xxh3_64_intdigest
 
-from tidegate.core.conformity import check_types
 from tidegate.core.errors import CorruptCheckpoint, UnsupportedFormat
 from tidegate.core.ids import CheckpointId, JobId, OperatorId
 from tidegate.state.backend import StateMetadata
@@ -45,6 +44,7 @@ from tidegate.state.pointers import (
     TimeHandle,
 )
 from tidegate.state.rocksdb.files import NATIVE_FORM
+from tidegate.storage.conformity import check_types
 from tidegate.stream.elements import BarrierKind
 
 FORMAT_VERSION: Final = 2

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tidegate.core.conformity import check_types
+from tidegate.storage.conformity import check_types
 
 _log = logging.getLogger("tidegate.registry")
 HOME_VARIABLE = "TIDEGATE_HOME"

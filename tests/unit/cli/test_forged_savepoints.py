@@ -10,10 +10,10 @@ from xxhash import xxh3_64_intdigest
 from tests.savepoints import stored, use
 from tidegate.checkpoint.metadata import decode
 from tidegate.cli.main import app
-from tidegate.core.conformity import check_types
 from tidegate.core.errors import CorruptCheckpoint
 from tidegate.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from tidegate.state.operator_state import OperatorStateStore
+from tidegate.storage.conformity import check_types
 from tidegate.types.typeinfo import Types
 
 HEADER = struct.Struct("<8sIQQ")
