@@ -18,7 +18,7 @@ from tidegate.core.options import BOOLEAN, MEMORY, TEXT, choice, duration, integ
 _MILLISECOND = timedelta(milliseconds=1)
 
 LATEST = "latest"
-"""In place of a path: where the last run of a job with this name came to."""
+"""Used instead of a path: the latest checkpoint of the last run of a job with this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

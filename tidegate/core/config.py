@@ -1,7 +1,7 @@
-"""All settings of a job as one value, read from keys and values as users write them.
+"""All settings of a job as one value, read from the keys and values that users write.
 
-What is set later overrides what was set before: defaults, then the `Configuration` the environment
-was made with, then what the program calls (`set_parallelism`, `enable_checkpointing`, ...).
+Later settings override earlier ones: defaults, then the `Configuration` of the environment, then
+the program's calls (`set_parallelism`, `enable_checkpointing`, ...).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def find_option(key: str, value: object = None) -> Option | None:
     """The option of a key in its present or an older spelling; None for one without effect here.
 
     Raises:
-        ConfigError: nobody knows the key; the nearest known one is named.
+        ConfigError: the key is unknown; the message suggests the nearest known one.
     """
     lowered = key.strip().lower()
     if lowered in _SPELLINGS:
@@ -138,13 +138,13 @@ REASONS: dict[str, str] = {
     "web.": "the REST API is set by tidegate.rest.*",
     "yarn.": "Spark's master decides where processes run",
 }
-"""Why keys with this beginning have no effect; the longest beginning counts."""
+"""Why keys with this prefix have no effect; the longest matching prefix counts."""
 _ANY_REASON = "Tidegate has nothing that it could set"
 
 
 @cache
 def flink_keys() -> frozenset[str]:
-    """All of them, in lower case; parts in angle brackets stand for names that users choose."""
+    """All such keys, in lower case; parts in angle brackets stand for names that users choose."""
     text = files("tidegate.core").joinpath("flink_keys.txt").read_text(encoding="utf-8")
     return frozenset(text.lower().split())
 

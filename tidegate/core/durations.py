@@ -24,31 +24,31 @@ _ISO = re.compile(
 
 
 class Duration(timedelta):
-    """A `timedelta` under PyFlink's name; either is welcome wherever a duration is expected."""
+    """A `timedelta` under PyFlink's name; both are accepted wherever a duration is expected."""
 
     @staticmethod
     def of_days(days: int) -> Duration:
-        """So many days."""
+        """A duration of this many days."""
         return Duration(days=days)
 
     @staticmethod
     def of_hours(hours: int) -> Duration:
-        """So many hours."""
+        """A duration of this many hours."""
         return Duration(hours=hours)
 
     @staticmethod
     def of_minutes(minutes: int) -> Duration:
-        """So many minutes."""
+        """A duration of this many minutes."""
         return Duration(minutes=minutes)
 
     @staticmethod
     def of_seconds(seconds: int) -> Duration:
-        """So many seconds."""
+        """A duration of this many seconds."""
         return Duration(seconds=seconds)
 
     @staticmethod
     def of_millis(millis: int) -> Duration:
-        """So many milliseconds."""
+        """A duration of this many milliseconds."""
         return Duration(milliseconds=millis)
 
     @staticmethod
@@ -86,27 +86,27 @@ class Time:
 
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:
-        """So many milliseconds."""
+        """A duration of this many milliseconds."""
         return Time(milliseconds)
 
     @staticmethod
     def seconds(seconds: int) -> Time:
-        """So many seconds."""
+        """A duration of this many seconds."""
         return Time(seconds * 1000)
 
     @staticmethod
     def minutes(minutes: int) -> Time:
-        """So many minutes."""
+        """A duration of this many minutes."""
         return Time.seconds(minutes * 60)
 
     @staticmethod
     def hours(hours: int) -> Time:
-        """So many hours."""
+        """A duration of this many hours."""
         return Time.minutes(hours * 60)
 
     @staticmethod
     def days(days: int) -> Time:
-        """So many days."""
+        """A duration of this many days."""
         return Time.hours(days * 24)
 
     def __eq__(self, other: object) -> bool:
@@ -127,7 +127,7 @@ def as_timedelta(value: object) -> timedelta:
     """The length of time that a `DurationLike` means.
 
     Raises:
-        ValueError: with what to write instead, for anything that is none.
+        ValueError: the value is not a duration; the message says what to write instead.
     """
     if isinstance(value, timedelta):
         return value
@@ -141,7 +141,7 @@ def as_timedelta(value: object) -> timedelta:
 
 
 def as_milliseconds(value: DurationLike) -> int:
-    """The length of time that is meant, in whole milliseconds."""
+    """The duration in whole milliseconds."""
     return as_timedelta(value) // timedelta(milliseconds=1)
 
 

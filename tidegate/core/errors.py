@@ -1,4 +1,4 @@
-"""Everything Tidegate raises. Whose turn is it?
+"""Everything Tidegate raises, by who has to act.
 
     TidegateError
     ├── UserError            the program or its settings must change
@@ -10,50 +10,50 @@
     │   ├── UnsupportedKey       a key whose hash would not be the same in every process
     │   ├── StateTypeChanged     a state is declared with another type than it holds
     │   ├── StateNotClaimed      a checkpoint holds state that no operator takes over
-    │   ├── StateMisuse          state is used where or how it cannot be
+    │   ├── StateMisuse          state is used in the wrong place or way
     │   ├── UnknownState         a checkpoint has no operator or state of this name
     │   ├── UntrustedState       reading a savepoint would run what is in it
-    │   ├── StateTooLarge        more state than the driver's memory takes in a checkpoint
+    │   ├── StateTooLarge        more state than checkpoints in the driver's memory may hold
     │   ├── NoCheckpoint         the checkpoint to start from does not exist
-    │   ├── NotNow               the job is not in a state for what is asked of it
-    │   ├── UnknownJob           a command names a job that there is not, or more than one
-    │   ├── AlreadyRunning       a job should resume while it still runs
-    │   ├── OrderRefused         a job does not do what a command asks of it
-    │   ├── UnreadableInput      a source found what it cannot read
-    │   ├── UndecodableRecord    a source found a record that it cannot decode
-    │   ├── UnencodableRecord    a sink got a record that it cannot encode
+    │   ├── NotNow               the job cannot do this in its current state
+    │   ├── UnknownJob           no job matches what a command asks for, or several do
+    │   ├── AlreadyRunning       a job cannot resume because it still runs
+    │   ├── OrderRefused         a job refuses a command
+    │   ├── UnreadableInput      a source cannot read its input
+    │   ├── UndecodableRecord    a source cannot decode a record
+    │   ├── UnencodableRecord    a sink cannot encode a record
     │   ├── TableMismatch        a table is missing or has other columns than the stream
-    │   ├── RowRefused           a row that a table does not take
-    │   ├── UnsuitableServer     a setting of a server with which a connector cannot work
+    │   ├── RowRefused           a table refuses a row
+    │   ├── UnsuitableServer     a connector cannot work with a setting of its server
     │   ├── UnknownTopic         a Kafka topic that does not exist
-    │   ├── KafkaRefused         Kafka does not let the job in
+    │   ├── KafkaRefused         Kafka refuses the job
     │   ├── UserFunctionError    user code raised while processing a record
     │   └── JobCanceled          the result of a job was awaited, but it was cancelled
-    ├── ExternalError        the surroundings must change: Spark, disk, network
+    ├── ExternalError        the environment must change: Spark, disk, network
     │   ├── NotEnoughTaskSlots   the Spark master cannot run slots + 1 tasks
     │   ├── UnsuitableSpark      a Spark setting that would break slots
     │   ├── LocalStateFailed     the database of a state backend on local disk cannot be used
     │   ├── SlotLost             the process of a slot ended
-    │   ├── LeaseEnded           a slot may not act any more: another may act in its place
+    │   ├── LeaseEnded           a slot may not act any more: it may have been replaced
     │   ├── StepFailed           Spark could not run a step
     │   ├── CheckpointFailed     more checkpoints failed in a row than are tolerated
     │   ├── SavepointFailed      a savepoint, or a checkpoint asked for, could not be taken
     │   ├── StorageError         the storage of checkpoints fails
     │   │   └── BlobNotFound         there is nothing at this location
-    │   ├── CorruptCheckpoint    what a checkpoint stored is not what is found
+    │   ├── CorruptCheckpoint    files of a checkpoint are missing or have changed
     │   ├── RepeatsCommitted     the checkpoint that sinks committed with is damaged
     │   ├── UnsupportedFormat    a checkpoint of a newer Tidegate
     │   ├── SnapshotWriteAborted a checkpoint was aborted while a subtask still wrote
     │   ├── DirectoryTaken       another driver owns the job's directory
     │   ├── UnwritableOutput     a sink cannot write its files: the disk is full, or out of reach
-    │   ├── DatabaseFailed       a database does not answer, or gave up what it was doing
-    │   ├── KafkaFailed          Kafka does not answer, or gave up what it was doing
+    │   ├── DatabaseFailed       a database does not answer, or reports a failure
+    │   ├── KafkaFailed          Kafka does not answer, or reports a failure
     │   ├── TransactionLost      a transaction that a checkpoint holds cannot be committed
     │   ├── JobOutOfReach        the driver of a job does not answer
-    │   ├── NotAccepted          a record was pushed to a job that does not listen
+    │   ├── NotAccepted          a pushed record was not accepted by the job
     │   ├── LineClosed           the other end of a connection is gone
     │   └── NotAuthorized        the other end of a connection does not know the job's secret
-    └── InternalError        Tidegate is wrong: please report
+    └── InternalError        a bug in Tidegate: please report it
         └── ProtocolViolation    a message that the protocol does not allow
 
 The facts of an error are its `args`, so that it pickles and arrives whole in another process.
@@ -72,13 +72,13 @@ class TidegateError(Exception):
     """Base of all errors of Tidegate."""
 
     sentence: ClassVar[str | None] = None
-    """What it says, with `{}` for each of its facts. None: its only fact is what it says."""
+    """The message, with `{}` for each fact. None: the only fact is the message."""
 
     def __str__(self) -> str:
         return redacted(self.said())
 
     def said(self) -> str:
-        """The sentence with all it names, secrets included."""
+        """The complete message, secrets included."""
         return super().__str__() if self.sentence is None else self.sentence.format(*self.args)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -88,7 +88,7 @@ class TidegateError(Exception):
 def _rebuilt(
     cls: type[TidegateError], facts: tuple[object, ...], attributes: dict[str, object]
 ) -> TidegateError:
-    """The same error in another process: its facts are final, so `__init__` is not asked again."""
+    """Restore the error in another process, without calling `__init__` again."""
     error = cls.__new__(cls)
     error.args = facts
     error.__dict__.update(attributes)
@@ -99,20 +99,20 @@ class UserError(TidegateError):
     """The program or its settings must change."""
 
     suspects: range | None = None
-    """Which records of the batch in hand it may be about, where that is known: those before them
-    were processed, they and those after it were not."""
+    """Which records of the current batch may have caused it, if known: earlier records were
+    processed, these and later ones were not."""
 
 
 class ExternalError(TidegateError):
-    """The surroundings must change: Spark, disk, network."""
+    """The environment must change: Spark, disk, network."""
 
 
 class InternalError(TidegateError):
-    """Tidegate is wrong; please report it."""
+    """A bug in Tidegate; please report it."""
 
 
 class _AtLocation(TidegateError):
-    """Something is wrong at a location: where, what, and the way out."""
+    """Something is wrong at a location: where, what, and what to do."""
 
     sentence = "{}: {}; {}"
 
@@ -223,7 +223,7 @@ class StateMisuse(UserError, RuntimeError):
 
 
 class UnknownState(UserError, LookupError):
-    """An operator or a state that a checkpoint does not have; those that it has."""
+    """A checkpoint has no operator or state of this name; lists those that it has."""
 
     def __init__(self, where: str, kind: str, name: str, known: tuple[str, ...]) -> None:
         super().__init__(where, kind, name, known)
@@ -263,7 +263,7 @@ class NoCheckpoint(_AtLocation, UserError, LookupError):
 
 
 class NotNow(UserError):
-    """The job is not in a state for what is asked of it: what, its state, and what to do."""
+    """The job cannot do this in its current state: what was asked, the state, and what to do."""
 
     sentence = "no {} now: the job is {}; {}"
 
@@ -272,7 +272,7 @@ class NotNow(UserError):
 
 
 class UnknownJob(UserError, LookupError):
-    """What a command was given as a job, and the jobs that it may have meant."""
+    """No job, or more than one, matches the name or id; lists the candidates."""
 
     def __init__(self, asked: str, candidates: tuple[str, ...], is_ambiguous: bool) -> None:
         super().__init__(asked, candidates, is_ambiguous)
@@ -288,7 +288,7 @@ class UnknownJob(UserError, LookupError):
 
 
 class AlreadyRunning(UserError):
-    """A job should resume from its latest checkpoint while it still runs: its name, id, process."""
+    """A job cannot resume from its latest checkpoint because it still runs: name, id, process."""
 
     sentence = (
         "job {0!r} still runs, with id {1} in process {2}: stop it (tidegate stop {1}), or start "
@@ -300,11 +300,11 @@ class AlreadyRunning(UserError):
 
 
 class OrderRefused(UserError):
-    """A job does not do what is asked of it, and says why."""
+    """A job refuses a request, and says why."""
 
 
 class UnreadableInput(_AtLocation, UserError, ValueError):
-    """What a source found cannot be read: its location, what is wrong there, and the way out."""
+    """A source cannot read its input: the location, what is wrong there, and what to do."""
 
 
 class UndecodableRecord(UserError, ValueError):
@@ -380,7 +380,7 @@ class UnknownTopic(UserError, LookupError):
 
 
 class KafkaRefused(UserError):
-    """Kafka does not let the job in: its brokers, and what they said."""
+    """Kafka refuses the job: the brokers and their answer."""
 
     sentence = (
         "Kafka at {} refuses the job: {}; check security.protocol, sasl.mechanism and the user's "
@@ -396,7 +396,7 @@ class UserFunctionError(UserError):
 
     operator_id: OperatorId | None = None
     poison: PoisonRecord | None = None
-    """The record that it is about, where poison records are watched for."""
+    """The record that failed, if poison records are tracked."""
 
     def __init__(
         self, operator: str, uid: str | None, subtask: str, record: str | None, traceback: str
@@ -427,7 +427,7 @@ class JobCanceled(UserError):
 
 
 class NotEnoughTaskSlots(ExternalError):
-    """The Spark master runs fewer tasks at once than the job needs."""
+    """The Spark master cannot run as many concurrent tasks as the job needs."""
 
     def __init__(self, master: str, available: int, slots: int) -> None:
         super().__init__(master, available, slots)
@@ -442,7 +442,7 @@ class NotEnoughTaskSlots(ExternalError):
 
 
 class UnsuitableSpark(ExternalError):
-    """A Spark setting under which slots cannot live."""
+    """A Spark setting that slots cannot work with."""
 
     sentence = "Spark runs with {}={}: {}"
 
@@ -451,7 +451,7 @@ class UnsuitableSpark(ExternalError):
 
 
 class LocalStateFailed(_AtLocation, ExternalError):
-    """The local database of a state backend failed: its directory, the reason, and the way out."""
+    """The local database of a state backend failed: its directory, the reason, and what to do."""
 
     sentence = "state on local disk in {}: {}; {}"
 
@@ -466,7 +466,7 @@ class SlotLost(ExternalError):
 
 
 class LeaseEnded(ExternalError):
-    """A slot has not heard from its driver for its lease, so another may act in its place."""
+    """The lease of a slot has expired: another slot may act in its place."""
 
     sentence = (
         "the slot has lost its lease: the driver was not heard of for heartbeat.timeout; what is "
@@ -475,7 +475,7 @@ class LeaseEnded(ExternalError):
 
 
 class StepFailed(ExternalError):
-    """Spark could not run a step, however often it was tried."""
+    """Spark could not run a step, even after retries."""
 
     sentence = "step {1} of pipeline {0} failed {2} time(s) in Spark: {3}"
 
@@ -484,7 +484,7 @@ class StepFailed(ExternalError):
 
 
 class SavepointFailed(ExternalError):
-    """What was asked for could not be taken: what, and why; nothing of it is left."""
+    """A savepoint or checkpoint could not be taken: which, and why. It leaves no files behind."""
 
     sentence = "the {} was not taken: {}"
 
@@ -506,7 +506,7 @@ class CheckpointFailed(ExternalError):
 
 
 class StorageError(_AtLocation, ExternalError):
-    """The storage of checkpoints fails: where, why, and the way out."""
+    """The storage of checkpoints fails: where, why, and what to do."""
 
 
 class BlobNotFound(StorageError):
@@ -517,7 +517,7 @@ class BlobNotFound(StorageError):
 
 
 class CorruptCheckpoint(ExternalError):
-    """What was stored is not what is found."""
+    """Stored data is missing or has changed."""
 
     sentence = (
         "{} is corrupt: expected {}, found {}; another copy of it can be used in its place, or an "
@@ -573,13 +573,13 @@ class DirectoryTaken(ExternalError):
 
 
 class UnwritableOutput(_AtLocation, ExternalError):
-    """A file that a sink cannot write or give its name: the location, what is wrong, what to do."""
+    """A sink cannot write or rename a file: the location, what is wrong, and what to do."""
 
     sentence = "{} cannot be written: {}; {}"
 
 
 class DatabaseFailed(ExternalError):
-    """A database does not answer, or gave up: which, what was asked of it, and what it said."""
+    """A database does not answer or reports a failure: which one, the operation, its message."""
 
     sentence = "{} failed while {}: {}"
 
@@ -588,7 +588,7 @@ class DatabaseFailed(ExternalError):
 
 
 class KafkaFailed(ExternalError):
-    """Kafka does not answer, or gave up: its brokers, what was asked of them, what they said."""
+    """Kafka does not answer or reports a failure: the brokers, the operation, and their message."""
 
     sentence = "Kafka at {} failed while {}: {}"
 
@@ -597,7 +597,7 @@ class KafkaFailed(ExternalError):
 
 
 class TransactionLost(ExternalError):
-    """A prepared transaction that a checkpoint holds is gone, and was not committed."""
+    """A prepared transaction of a checkpoint is gone and was not committed."""
 
     sentence = (
         "transaction {1!r}, which a checkpoint holds, cannot be committed on {0}: {2}; its "
@@ -609,11 +609,11 @@ class TransactionLost(ExternalError):
 
 
 class NotAccepted(ExternalError):
-    """A record was pushed that the job has not taken: send it again later."""
+    """A pushed record was not accepted by the job: send it again later."""
 
 
 class JobOutOfReach(ExternalError):
-    """The driver of a job does not answer: the job, where it should, and what happens instead."""
+    """The driver of a job does not answer: the job, its address, and the failure."""
 
     sentence = "the driver of job {} does not answer at {}: {}"
 
@@ -634,7 +634,7 @@ class ProtocolViolation(InternalError):
 
 
 def shorten(value: object, limit: int = 200) -> str:
-    """Return the repr of a record, cut to what fits a message; a failing repr is named instead."""
+    """Return the repr of a record, shortened to fit a message; if repr fails, say so instead."""
     try:
         text = value if isinstance(value, str) and value.startswith("<") else repr(value)
     except Exception as failure:

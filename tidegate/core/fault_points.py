@@ -1,8 +1,8 @@
 """The moments of the checkpoint protocol at which `tidegate verify` kills a process.
 
-Nothing happens at them, and nothing is looked up, unless the environment names a directory of
-orders. An order is a file that says which process dies at which point; whoever gets there first
-takes the file away and is gone.
+Without a directory of orders in the environment they do nothing, and look nothing up. An order is a
+file that says which process dies at which point; the first process to reach the point removes the
+file and dies.
 
     driver   BARRIER ─▶ …               SNAPSHOT ─▶ ACKNOWLEDGED ─▶ PRE_COMMITTED ─▶ COMMIT
     slot          BARRIER ─▶ SNAPSHOT ─▶ ACKNOWLEDGED      …      PRE_COMMITTED ─▶ COMMIT
@@ -30,7 +30,7 @@ _LONGEST_DELAY_SECONDS = 0.05
 
 
 class FaultPoint(Enum):
-    """A moment of the protocol, as a sentence names it."""
+    """A moment of the protocol, as messages name it."""
 
     BARRIER = "before the barrier"
     SNAPSHOT = "during the snapshot"
@@ -49,7 +49,7 @@ class Victim(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Who should die where; each process passes the point `spared` times before."""
+    """Which process dies at which point, after it has passed the point `spared` times."""
 
     number: int
     point: FaultPoint
@@ -57,7 +57,7 @@ class Order:
     spared: int = 0
 
     def give(self, directory: Path) -> None:
-        """Put it where the processes look; the order before it is void."""
+        """Publish the order; it replaces the previous one."""
         fresh = directory / f"{_ORDER}.fresh"
         facts = {**asdict(self), "point": self.point.name, "victim": self.victim.name}
         fresh.write_text(json.dumps(facts))
@@ -80,7 +80,7 @@ class _Orders:
         self._lock = threading.Lock()
 
     def claim(self, point: FaultPoint, victim: Victim) -> bool:
-        """Whether it is this process, now."""
+        """Whether this process should die now."""
         with self._lock:
             try:
                 facts = json.loads((self._directory / _ORDER).read_text())
@@ -111,7 +111,7 @@ def passing(point: FaultPoint, victim: Victim) -> None:
 
 @contextmanager
 def during(point: FaultPoint, victim: Victim) -> Iterator[None]:
-    """The block is the point: who dies in it does so anywhere within, at the latest at its end."""
+    """Make a whole block the point: the process dies somewhere inside, at the latest at its end."""
     if _orders is None or not _orders.claim(point, victim):
         yield
         return

@@ -1,4 +1,4 @@
-"""What builders in PyFlink's style share."""
+"""The common base of builders in PyFlink's style."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Self
 
 
 class FluentBuilder:
-    """Remembers what is chosen, call by call: the arguments of what it builds, by name."""
+    """Collects the arguments of what it builds, by name, call by call."""
 
     def __init__(self, **chosen: Any) -> None:
         self._chosen = chosen

@@ -15,7 +15,7 @@ _SECONDS = 10.0
 
 
 class RateLimit(logging.Filter):
-    """Lets so many records pass in every interval, and counts those that did not."""
+    """Lets a limited number of records pass per interval, and counts the others."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class RateLimit(logging.Filter):
 
 
 def foreign_logger(name: str) -> logging.Logger:
-    """A logger for the lines of another library, of this process and the jobs in it."""
+    """A logger for the lines that another library writes in this process."""
     logger = logging.getLogger(f"tidegate.foreign.{name}")
     if not logger.handlers:
         path = os.environ.get(FOREIGN_LOG_VARIABLE)

@@ -18,10 +18,10 @@ SlotIndex = NewType("SlotIndex", int)
 SubtaskIndex = NewType("SubtaskIndex", int)
 CheckpointId = NewType("CheckpointId", int)
 Attempt = NewType("Attempt", int)
-"""How often a region was deployed; everything of an older attempt is stale."""
+"""How often a region was deployed; messages of older attempts are stale."""
 StepNumber = NewType("StepNumber", int)
 Level = NewType("Level", int)
-"""How many exchanges a vertex is away from the sources, by the longest path."""
+"""The number of exchanges between the sources and a vertex, on the longest path."""
 KeyGroup = NewType("KeyGroup", int)
 
 

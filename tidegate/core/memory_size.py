@@ -26,7 +26,7 @@ class MemorySize:
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
-        """So many mebibytes."""
+        """A size of this many mebibytes."""
         return MemorySize(mebi_bytes << 20)
 
     @staticmethod
@@ -34,7 +34,7 @@ class MemorySize:
         """Read "64 mb", "1g" or a number of bytes.
 
         Raises:
-            ValueError: with what to write instead, for anything that is none.
+            ValueError: the text is not a size; the message says what to write instead.
         """
         if isinstance(value, MemorySize):
             return value

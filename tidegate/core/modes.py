@@ -21,7 +21,7 @@ class CheckpointingMode(Enum):
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """What becomes of the last checkpoint when a job is cancelled."""
+    """What happens to the last checkpoint when a job is cancelled."""
 
     RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
     DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
@@ -34,7 +34,7 @@ class SavepointFormat(Enum):
     CANONICAL = "canonical"
     """As Parquet by operator and state: any backend restores it, and Spark reads it."""
     NATIVE = "native"
-    """As the state backend stores it in checkpoints: quick, and for that backend."""
+    """As the state backend stores it in checkpoints: fast, and only for that backend."""
 
 
 class RestoreMode(Enum):
@@ -47,7 +47,7 @@ class RestoreMode(Enum):
 
 
 class OnTerminate(Enum):
-    """What becomes of a job when its driver is interrupted or terminated."""
+    """What happens to a job when its driver is interrupted or terminated."""
 
     CANCEL = "cancel"
     STOP = "stop"

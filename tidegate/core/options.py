@@ -1,11 +1,11 @@
-"""Settings as typed fields: key, kind, default and description stand in one place.
+"""Settings as typed fields: key, kind, default and description in one place.
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class RestartSettings:
         attempts: int = option("restart-strategy.fixed-delay.attempts", integer(1), 1, "How often.")
 
-A kind turns what a user wrote (text from a file, a number, a timedelta) into the field's type, and
-raises ValueError with advice where it cannot.
+A kind converts what the user wrote (text from a file, a number, a timedelta) to the field's type.
+If it cannot, it raises ValueError with advice.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def number(minimum: float, maximum: float | None = None) -> Kind[float]:
 
 
 def duration(minimum: timedelta = timedelta(0)) -> Kind[timedelta]:
-    """A length of time of at least `minimum`."""
+    """A duration of at least `minimum`."""
 
     def parse(value: Any) -> timedelta:
         parsed = as_timedelta(value)
@@ -178,7 +178,7 @@ def duration(minimum: timedelta = timedelta(0)) -> Kind[timedelta]:
 
 
 def choice(members: type[E], spellings: Mapping[str, E] | None = None) -> Kind[E]:
-    """A member of an enum, by its value or name in any case, or by another spelling."""
+    """A member of an enum, by value or name in any case, or by an alias."""
     known = {str(member.value): member for member in members}
 
     def plain(text: str) -> str:
@@ -194,7 +194,7 @@ def choice(members: type[E], spellings: Mapping[str, E] | None = None) -> Kind[E
         if isinstance(value, members):
             return value
         found = accepted.get(plain(value)) if isinstance(value, str) else None
-        # Enums of the same members from another layer are welcome too.
+        # Enums of another layer with the same members are accepted, too.
         if found is None and isinstance(value, Enum):
             found = accepted.get(plain(value.name))
         if found is None:

@@ -1,4 +1,4 @@
-"""The right of a slot to change the world outside."""
+"""The right of a slot to act outside the job."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tidegate.core.errors import LeaseEnded
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """Asked right before what cannot be undone: a commit, an abort, a fence, a deletion.
+    """Checked right before an action that cannot be undone: a commit, abort, fence or deletion.
 
-    A slot that has not heard from its driver for its lease may have been replaced already. What
-    it leaves undone its successor does.
+    A slot whose lease has expired may have been replaced already. Its successor does what it leaves
+    undone.
     """
 
     is_valid: Callable[[], bool] = lambda: True

@@ -9,25 +9,25 @@ from tidegate.core.ids import OperatorId
 
 
 class PoisonRecord(NamedTuple):
-    """A record at the operator that fails on it, known again after a restart."""
+    """A record and the operator that fails on it, recognizable after a restart."""
 
     operator_id: OperatorId
     digest: str
-    """Of what the record holds: records that are equal share it."""
+    """Computed from the content: equal records have the same digest."""
     position: str | None = None
     """Where its source found it, if that is the operator that failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoisonOrders:
-    """Which records operators skip, should they fail on them."""
+    """Which records operators skip if they fail on them."""
 
     skips: frozenset[PoisonRecord] = frozenset()
     skips_at_once: bool = False
     """Skip every record at its first failure."""
 
     def of(self, operator_id: OperatorId) -> PoisonOrders:
-        """The part that one operator has to know."""
+        """The part that concerns one operator."""
         own = frozenset(record for record in self.skips if record.operator_id == operator_id)
         return replace(self, skips=own)
 

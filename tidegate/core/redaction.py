@@ -20,7 +20,7 @@ _PARTS = (
     "credential",
     "jaas",
 )
-"""A key that contains one of them, read without its punctuation, is that of a secret."""
+"""A key that contains one of these, ignoring punctuation, holds a secret."""
 _WORDS = frozenset(("auth", "authorization", "dsn", "pwd", "sas", "sig", "signature"))
 _PUNCTUATION = re.compile(r"[^a-z0-9]+")
 _LOGIN = re.compile(
@@ -41,7 +41,7 @@ def is_secret(key: str) -> bool:
 
 
 def redacted(text: str) -> str:
-    """The text without logins of URLs and without the values of what sounds secret."""
+    """The text without the logins of URLs and without values whose names sound secret."""
     if "://" in text:
         text = _LOGIN.sub(r"\1", text)
     if "=" in text:

@@ -67,7 +67,7 @@ class RestSettings:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can reach it."""
         if self.address == "localhost":
             return True
         try:

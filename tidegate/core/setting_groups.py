@@ -335,7 +335,7 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """The Spark session that Tidegate makes; a session that is given is left as it is."""
+    """The Spark session that Tidegate creates; a session that you pass is not changed."""
 
     master: str | None = option(
         "tidegate.spark.master",

@@ -1,4 +1,4 @@
-"""Threads as a dependency, so that tests can put whatever runs at the same time in any order."""
+"""Threads as a dependency, so that tests can run concurrent work in any order."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Protocol
 
 _log = logging.getLogger("tidegate.workers")
 Action = Callable[[], float | None]
-"""Returns None when it is done, else the seconds after which it wants to be called again."""
+"""Returns None when it is done, otherwise the seconds until it should be called again."""
 
 
 class Worker(Protocol):
-    """Does one thing after the other: what is posted, in order."""
+    """Runs what is posted, one after the other, in order."""
 
     def post(self, action: Action) -> None:
-        """Do this after everything that was posted before; it should not raise."""
+        """Run this after everything posted before; it should not raise."""
 
     def hurry(self) -> None:
-        """Whatever wants to be called again later is called now."""
+        """Call now what asked to be called again later."""
 
     def stop(self, timeout: float) -> bool:
-        """Let what was posted finish, then end; False when it did not in this time."""
+        """Finish what was posted, then end; False if this takes longer than the timeout."""
 
 
 class Alarm(Protocol):
@@ -36,14 +36,14 @@ class Workers(Protocol):
     def start(
         self, name: str, on_idle: Callable[[], None] | None = None, idle_seconds: float = 0.0
     ) -> Worker:
-        """A worker that calls `on_idle` now and then while there is nothing to do."""
+        """A worker that calls `on_idle` from time to time while it has nothing to do."""
 
     def later(self, seconds: float, action: Callable[[], None]) -> Alarm:
         """Call this once, unless it is cancelled before."""
 
 
 class Threads:
-    """Threads of this process. They are daemons: one that never returns holds up nobody."""
+    """Threads of this process. They are daemons: a thread that never returns blocks nothing."""
 
     def start(
         self, name: str, on_idle: Callable[[], None] | None = None, idle_seconds: float = 0.0

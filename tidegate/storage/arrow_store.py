@@ -16,10 +16,10 @@ from tidegate.storage.locations import below, checked, resolve, shown
 
 
 class AtomicCreation(Protocol):
-    """What Arrow's file systems lack: to create a file unless there is one, in one action."""
+    """What Arrow's file systems lack: creating a file atomically if it does not exist."""
 
     def __call__(self, path: str, data: bytes) -> bool:
-        """Write a file at a path of the file system; False, and no change, if there is one."""
+        """Create the file at a path; returns False and changes nothing if it exists."""
 
 
 class ArrowStore(BlobStore):
@@ -31,7 +31,7 @@ class ArrowStore(BlobStore):
         self._root = root.rstrip("/")
         self._create = create
         self._is_object_store = is_object_store
-        """It has no directories, and a file is not there until it is there as a whole."""
+        """It has no directories, and a file appears only when it is complete."""
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
         with self._at(path) as location, self._file_system.open_input_file(location) as file:

@@ -17,8 +17,8 @@ class BlobWriter(Protocol):
 class BlobStore(ABC):
     """A directory of a file system or a bucket. Paths are relative, with `/` between their parts.
 
-    May be used by several threads and processes at once. What fails for reasons of the storage
-    raises StorageError, which names the location.
+    May be used by several threads and processes at once. Failures of the storage raise StorageError
+    with the location.
     """
 
     url: str
@@ -36,17 +36,17 @@ class BlobStore(ABC):
     def writer(self, path: str) -> AbstractContextManager[BlobWriter]:
         """Write a blob piece by piece.
 
-        It is durable when the context is left without an error; until then others may see a part
-        of it. After an error it is removed, if that can be done.
+        It is durable when the context exits without an error; until then, others may see a part of
+        it. After an error it is removed if possible.
         """
 
     @abstractmethod
     def put(self, path: str, data: bytes) -> None:
-        """Write a blob at once, in place of the one there was; others see the old or the new."""
+        """Replace a blob atomically: others see the old or the new one."""
 
     @abstractmethod
     def create_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a blob at once, durably; False, and no change, if there is one already."""
+        """Create a blob atomically and durably; returns False and changes nothing if it exists."""
 
     @abstractmethod
     def exists(self, path: str) -> bool: ...
@@ -65,4 +65,4 @@ class BlobStore(ABC):
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Remove a blob, or everything below a path; nothing happens if there is nothing."""
+        """Remove a blob, or everything below a path; does nothing if there is nothing."""

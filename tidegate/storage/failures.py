@@ -1,4 +1,4 @@
-"""What goes wrong in a storage, in words that help."""
+"""Failures of storage, with advice."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
 
 
 def open_store(url: str) -> BlobStore:
-    """The directory that a path or URL names. It need not exist: the first blob makes it."""
+    """The directory at a path or URL. It need not exist: the first blob creates it."""
     path = local_path(url)
     if path is not None:
         return LocalStore(path)

@@ -20,8 +20,8 @@ _PATIENCE: Final = {"dfs.client.failover.max.attempts": "5"}
 class HdfsStore(BlobStore):
     """A directory of HDFS.
 
-    Hadoop's settings are found by HADOOP_CONF_DIR or HADOOP_HOME; the URL may give some behind
-    its "?". Arrow's client is no choice here: to move a file onto another it deletes that first.
+    Hadoop's settings come from HADOOP_CONF_DIR or HADOOP_HOME, and from the URL after the "?".
+    Arrow's client is unsuitable: to move a file onto another, it deletes that one first.
     """
 
     def __init__(self, url: str) -> None:
@@ -137,5 +137,5 @@ class HdfsStore(BlobStore):
 
 
 def _means_nothing_there(error: Exception) -> bool:
-    """Nothing is at a path, or a file where the path goes on."""
+    """There is nothing at a path, or a parent of it is a file."""
     return isinstance(error, FileNotFoundError) or "is not a directory" in str(error)

@@ -21,7 +21,7 @@ _TRIES = 5
 
 
 class LocalStore(BlobStore):
-    """A directory. It is made, with those above it, when the first blob is written."""
+    """A directory. It is created with its parents when the first blob is written."""
 
     def __init__(self, root: Path) -> None:
         self.url = str(root)
@@ -114,7 +114,7 @@ class LocalStore(BlobStore):
 
 
 def _remove_tree(location: Path) -> None:
-    """Also while somebody still writes there, who then finds no directory."""
+    """Works even while somebody still writes there, who then finds no directory."""
     for tries_left in reversed(range(_TRIES)):
         try:
             shutil.rmtree(location)
@@ -150,7 +150,7 @@ def _temporary(location: Path, data: bytes) -> Iterator[Path]:
 
 
 def _make_directory(directory: Path) -> None:
-    """Make a directory and those above it, all of them durable."""
+    """Create a directory and its parents, all durable."""
     if directory.is_dir():
         return
     _make_directory(directory.parent)
@@ -168,7 +168,7 @@ def _make_directory(directory: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make durable which names a directory holds."""
+    """Make the names in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Paths and URLs: which file system they mean, and the path there."""
+"""Paths and URLs: their file system, and the path in it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def resolve(path: str) -> tuple[fs.FileSystem, str]:
 
 
 def below(root: str, inner: str) -> str:
-    """The path or URL of something in a directory; a URL keeps its settings behind the "?"."""
+    """The path or URL of something in a directory; a URL keeps its settings after the "?"."""
     if not is_url(root):
         return str(Path(root).absolute() / inner)
     address, mark, settings = root.partition("?")
@@ -57,7 +57,7 @@ def below(root: str, inner: str) -> str:
 
 
 def parent_and_name(path: str) -> tuple[str, str]:
-    """The directory in which something stands, and its name there: the reverse of `below`."""
+    """The parent directory of a path or URL, and the name in it: the reverse of `below`."""
     if not is_url(path):
         location = Path(path).absolute()
         return str(location.parent), location.name
@@ -99,7 +99,7 @@ def _advice(url: str) -> str:
 
 
 def checked(path: str, where: str) -> str:
-    """The path, if it leads nowhere but below the directory it is relative to."""
+    """The path, if it stays below the directory that it is relative to."""
     if path.startswith("/") or "\0" in path or ".." in path.split("/"):
         raise StorageError(where, f"{path!r} leads out of this directory", "use a relative path")
     return path.strip("/")

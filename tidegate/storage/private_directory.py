@@ -13,7 +13,7 @@ from pathlib import Path
 
 _KINDS = ("exchange", "job", "slot", "spark", "stream")
 _LONGEST_PARENT = 50
-"""The path of a socket below it must stay below about 100 bytes."""
+"""Short, because the path of a socket must not exceed about 100 bytes."""
 _BEGINNING_SECONDS = 60.0
 """How long a directory may exist before its process has locked it."""
 
@@ -21,8 +21,8 @@ _BEGINNING_SECONDS = 60.0
 class PrivateDirectory:
     """A new directory of mode 0700, removed on request, or when the process ends.
 
-    Its process keeps it locked. The kernel takes the lock from a process that is killed, so the
-    next one recognizes and removes what that has left.
+    Its process keeps it locked. The kernel releases the lock of a killed process, so the next
+    process recognizes and removes what is left.
     """
 
     def __init__(self, kind: str) -> None:

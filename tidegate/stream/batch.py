@@ -16,9 +16,9 @@ _MOST_BYTES: Final = 1 << 30
 
 
 class Batch:
-    """A run of records that is converted to its other form at most once, and only when asked.
+    """Consecutive records, converted to the other form at most once, and only on demand.
 
-    `format` is None for records without a columnar type: they exist as Python objects alone.
+    `format` is None for records without a columnar type, which exist only as Python objects.
     Batches are never changed in place, but their records may be: by one consumer, who owns them.
     """
 
@@ -39,8 +39,8 @@ class Batch:
         self.timestamps = timestamps
         """Milliseconds since the epoch of every record, where the stream has event time."""
         self.is_inert = is_inert
-        """Whether it is known of `records`, once they are there, that to use them runs no code of
-        users: they are of Python's own types, and so is all that they hold."""
+        """Whether using `records` is known to run no user code: they and everything in them are of
+        Python's built-in types."""
 
     @classmethod
     def of_records(cls, records: list[Any], format: ArrowFormat | None = None) -> Batch:
@@ -84,7 +84,7 @@ class Batch:
     def branched(self) -> Batch:
         """The same records for another consumer: neither sees what the other changes in them."""
         if self._records is None:
-            # What is decoded from columns is remembered, for one of them alone.
+            # Records decoded from columns are cached for one consumer only.
             return Batch(columns=self._columns, format=self.format, timestamps=self.timestamps)
         if self.never_changes:
             return self
@@ -97,7 +97,7 @@ class Batch:
         )
 
     def owned(self, private: Callable[[Any, Any], Any]) -> Batch:
-        """The same records, each made `private` where who made it still has it."""
+        """The same records, each made `private` if its creator may still refer to it."""
         if self._records is None or self.never_changes:
             return self
         owned = []

@@ -12,12 +12,12 @@ from tidegate.stream.batch import Batch
 
 
 class BarrierKind(Enum):
-    """What a barrier is for: what follows it differs."""
+    """The purpose of a barrier."""
 
     CHECKPOINT = auto()
     SAVEPOINT = auto()
     STOP = auto()
-    """A savepoint after which nothing is emitted any more."""
+    """A savepoint that nothing is emitted after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class SavepointTarget:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRequest:
-    """What is asked for; it travels unchanged from whoever asks into every barrier."""
+    """A request for a snapshot; it travels unchanged from the requester into every barrier."""
 
     kind: BarrierKind = BarrierKind.CHECKPOINT
     savepoint: SavepointTarget | None = None
@@ -40,7 +40,7 @@ class SnapshotRequest:
     drains: bool = False
     """Whether a stop ends all inputs first, so that operators emit what they hold back."""
     name: str = ""
-    """Finds the one who asked; empty: nobody did, it was due."""
+    """Identifies the requester; empty: a periodic checkpoint."""
     awaits_next: bool = False
     """Whether it is published only when a later checkpoint is complete: until then a failure
     would roll back what sinks have prepared for it."""
@@ -57,8 +57,8 @@ class Barrier:
     base: CheckpointId | None = None
     """The completed checkpoint that an incremental snapshot may build on."""
     is_unaligned: bool = False
-    """Whether it is obeyed as soon as it comes on one channel: what other channels bring before
-    theirs is processed, and becomes part of the snapshot as records in flight."""
+    """Whether it takes effect when the first channel delivers it. Records that other channels
+    deliver before their barrier are processed, and stored in the snapshot as records in flight."""
 
     @property
     def kind(self) -> BarrierKind:
@@ -92,7 +92,7 @@ class Watermark:
 
 
 class WatermarkStatus(Enum):
-    """Whether a channel has a say in event time."""
+    """Whether a channel takes part in event time."""
 
     ACTIVE = auto()
     IDLE = auto()

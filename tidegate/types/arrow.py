@@ -62,7 +62,7 @@ VALUE_COLUMN = "value"
 
 
 class ArrowFormat:
-    """How the records of a typed stream are columns.
+    """How the records of a typed stream become columns.
 
     Two formats are equal when each reads the other's batches and returns the same records; so,
     unlike in `RowTypeInfo`, the names of fields count.
@@ -91,7 +91,7 @@ class ArrowFormat:
             self.schema = pa.schema([pa.field(VALUE_COLUMN, codec.arrow_type)])
         self._hash = hash(codec.layout)
         self.plain_class = _plain_class(codec)
-        """The class of the records if they never change, nor does anything in them."""
+        """The class of the records, if neither they nor anything in them can change."""
 
     def encode(self, records: Sequence[Any]) -> pa.RecordBatch:
         """Return the records as columns; raises TypeMismatch for the first that does not fit."""
@@ -136,11 +136,11 @@ class ArrowFormat:
             return codec.decode_any(batch.column(0))
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Bring columns from elsewhere into the order and the types of `schema`, without loss.
+        """Convert foreign columns to the order and the types of `schema`, without loss.
 
         Raises:
-            MissingField: A field has no column.
-            TypeMismatch: A column holds values that the declared type does not have.
+            MissingField: A field has no column. TypeMismatch: A column holds values outside the
+            declared type.
         """
         if batch.schema.equals(self.schema):
             return batch
@@ -194,7 +194,7 @@ class ArrowFormat:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Without cyclic garbage collection: it runs every 700 objects, and costs more than they do."""
+    """Pause cyclic garbage collection: it runs every 700 objects and costs more than they do."""
     if not gc.isenabled():
         yield
         return
@@ -277,7 +277,8 @@ def _struct_codec(type_info: CompositeTypeInfo) -> StructCodec | None:
         case TupleTypeInfo():
             shape = TupleShape(names)
         case DataclassTypeInfo(record_class=record_class):
-            # One that is made in a way of its own, such as a subclass of dict, only pickle knows.
+            # Only pickle can restore classes that are constructed differently, such as subclasses
+            # of dict.
             own_constructor: object = record_class.__new__
             if own_constructor is not object.__new__:
                 return None

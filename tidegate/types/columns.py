@@ -1,8 +1,8 @@
 """Python values ↔ one Arrow column, for single values: numbers, texts, times.
 
-A codec first tries to convert the whole column at once, in a way that refuses what it must. Only
-where that fails are the values looked at one by one: to convert what may be converted (numpy
-scalars, None, whole floats for integers) and to say why the others may not.
+A codec first tries to convert the whole column at once, in a way that rejects wrong values. Only if
+that fails does it check the values one by one: it converts what is allowed (numpy scalars, None,
+whole floats for integers) and says why other values are not.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ColumnCodec(ABC):
         if isinstance(column, pa.DictionaryArray):
             if not self.is_immutable:
                 return self.decode_any(column.dictionary_decode())
-            # None is the last entry, which the index -1 reaches.
+            # None is the last entry: index -1 selects it.
             entries = [*self.decode_any(column.dictionary), None]
             return list(map(entries.__getitem__, _whole_numbers(column.indices, absent=-1)))
         return self.decode(column.cast(self.arrow_type))
@@ -175,7 +175,8 @@ class TextCodec(ColumnCodec):
 
     def encode(self, values: Sequence[Any]) -> pa.Array[Any]:
         try:
-            # Arrow would take bytes for text. Joining is the fastest way to see that all is str.
+            # Arrow would accept bytes as text. Joining is the fastest check that all values are
+            # str.
             "".join(values)
         except TypeError:
             require(values, str, "a str")
@@ -227,8 +228,8 @@ class BigIntegerCodec(ColumnCodec):
 class BigDecimalCodec(ColumnCodec):
     """Decimals of any precision, kept digit by digit.
 
-    The digits are wrapped in a struct so that nothing takes the column for one of text, whose
-    values compare and hash in another way.
+    The digits are wrapped in a struct so that nothing mistakes the column for text, which compares
+    and hashes differently.
     """
 
     _DIGITS = pa.field("decimal", pa.string())
@@ -260,7 +261,7 @@ class BigDecimalCodec(ColumnCodec):
 
 
 class DateCodec(ColumnCodec):
-    """Dates; of a `datetime` the date is taken, as in PyFlink."""
+    """Dates; a `datetime` is reduced to its date, as in PyFlink."""
 
     arrow_type = pa.date32()
     layout = ("DATE",)

@@ -1,7 +1,7 @@
-"""Values of a type as it was → values of the type as it is declared now: fields are added.
+"""Converts values of a stored type to the type that is declared now, which may have more fields.
 
-Named rows, dataclasses and named tuples may get fields, also inside of lists, maps and each other.
-Everything else is another type.
+Named rows, dataclasses and named tuples may gain fields, also inside lists, maps and each other.
+Any other change makes it a different type.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Convert: TypeAlias = Callable[[Any], Any]
 
 
 class Inconvertible(Exception):
-    """A type whose values cannot become those of another, or such a value; says why."""
+    """A type or value that cannot be converted to the declared type; says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypeStructure:
-    """What a type is made of: what is stored of it beside state."""
+    """The parts of a type, as stored beside state."""
 
     kind: str
     """Of a single value the whole type, such as "Long"."""
@@ -59,16 +59,16 @@ class TypeStructure:
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """How values of a type that has got fields become values of it."""
+    """How values of the old type become values of a type with more fields."""
 
     convert: Convert
-    """Raises Inconvertible for what was no value of the type before."""
+    """Raises Inconvertible for a value that is not of the old type."""
     added: tuple[str, ...]
     """The new fields with their defaults, for people: "currency = 'EUR'"."""
 
 
 def structure_of(type_info: TypeInformation | None) -> TypeStructure:
-    """The structure of a type; of values that have none declared, too."""
+    """The structure of a type; undeclared values have one, too."""
     match type_info:
         case None:
             return TypeStructure("any value")
@@ -101,10 +101,10 @@ def _kind_of_record(type_info: CompositeTypeInfo) -> str:
 def evolution(
     stored: TypeStructure, declared: TypeInformation | None, path: tuple[str, ...] = ()
 ) -> Evolution | None:
-    """How values of the stored type become values of the declared one; None: they are such.
+    """How values of the stored type become values of the declared one; None: they already are.
 
     Raises:
-        Inconvertible: it has changed in another way than by new fields.
+        Inconvertible: it changed by more than new fields.
     """
     now = structure_of(declared)
     if stored == now:
@@ -165,12 +165,12 @@ def _map_values(convert: Convert) -> Convert:
 
 @dataclass(frozen=True, slots=True)
 class _FieldChanges:
-    """What has become of the fields of a record that stayed a record of this kind."""
+    """How the fields of a record changed, if its kind is still the same."""
 
     was: tuple[str, ...]
     now: tuple[str, ...]
     inner: Mapping[str, Evolution]
-    """Of fields that have got fields themselves."""
+    """For fields that gained fields themselves."""
 
     @property
     def new(self) -> list[str]:
@@ -268,7 +268,7 @@ def _record_evolution(
         if type(value).__qualname__ != record_class.__qualname__:
             raise Inconvertible(f"{shorten(value)} is no {record_class.__qualname__}")
         if is_tuple:
-            # To load it has called the class, which has filled in the defaults.
+            # Loading called the class, which filled in the defaults.
             held = dict(zip(changes.now, value, strict=True))
             changes.convert_inner(held)
             return tuple.__new__(type(value), held.values())
@@ -284,7 +284,7 @@ def _record_evolution(
 
 
 def _defaults_of(declared: RecordClassTypeInfo) -> dict[str, tuple[Callable[[], Any], str]]:
-    """What makes the default of a field, and how it is shown; of the fields that have one."""
+    """For each field with a default: the function that creates it, and how to show it."""
     defaults: dict[str, tuple[Callable[[], Any], str]] = {}
     if isinstance(declared, NamedTupleTypeInfo):
         for name, value in declared.record_class._field_defaults.items():

@@ -1,4 +1,4 @@
-"""What a declaration means: classes, Python types and schemas as type information."""
+"""Declarations (classes, Python types, schemas) as type information."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ _ARROW_TYPES = {
 
 
 def _known(declared: Any, inside: tuple[Any, ...]) -> TypeInformation | None:
-    """The type, or None where `declared` is nothing known; `inside` are the classes around it."""
+    """The type, or None if `declared` is unknown; `inside` are the enclosing classes."""
     match declared:
         case TypeInformation():
             return declared
@@ -181,7 +181,7 @@ def _known_generic(declared: Any, inside: tuple[Any, ...]) -> TypeInformation | 
 
 
 def _part(declared: Any, inside: tuple[Any, ...]) -> TypeInformation:
-    """The type of a field or an element: what is not known is pickled."""
+    """The type of a field or an element; unknown types are pickled."""
     return _known(declared, inside) or Types.PICKLED_BYTE_ARRAY()
 
 

@@ -23,10 +23,11 @@ _PLAIN_BUILTINS: Final = frozenset(
 
 
 def keeps_nothing(function: Any) -> bool:
-    """Whether the function has nowhere to keep an object; False where there is the least doubt.
+    """Whether the function has nowhere to keep an object; False in case of doubt.
 
-    It reaches nothing but its arguments, which must not run code of users when they are used
-    (`Batch.is_inert`), and other functions of this kind. So what it returns is its caller's alone.
+    It reaches only its arguments, which must not run user code when they are used
+    (`Batch.is_inert`), and other functions of this kind. Nobody else can therefore refer to what it
+    returns.
     """
     if isinstance(function, type | BuiltinFunctionType):
         return function in _PLAIN_BUILTINS
@@ -64,6 +65,6 @@ def _is_harmless(name: str, value: Any, seen: set[FunctionType]) -> bool:
         return value in _PLAIN_BUILTINS
     if isinstance(value, ModuleType):
         return value.__name__ in _PLAIN_MODULES
-    # A name that a `def` has bound is taken to stay bound to it.
+    # A name bound by a `def` is assumed to stay bound to it.
     is_own = type(value) is FunctionType and value.__name__ == name
     return is_own and (value in seen or _keeps_nothing(value, seen))

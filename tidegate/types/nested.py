@@ -159,14 +159,14 @@ def decoded_maps(column: pa.Array[Any], decode_key: Decode, decode_value: Decode
 
 
 def absent_in(values: Sequence[Any]) -> Absent:
-    """Where there is None, if anywhere."""
+    """Marks each None; None if there is none."""
     if type(None) not in set(map(type, values)):
         return None
     return np.fromiter((value is None for value in values), np.bool_, len(values))
 
 
 def spread(column: Sequence[Any], absent: npt.NDArray[np.bool_]) -> list[Any]:
-    """The values with None in between, where something is absent."""
+    """The values, with None where one is absent."""
     values = iter(column)
     return [None if missing else next(values) for missing in absent.tolist()]
 
@@ -176,7 +176,7 @@ def mask_of(absent: Absent) -> pa.BooleanArray | None:
 
 
 def _offsets_of(values: Sequence[Any]) -> pa.Int32Array:
-    """Where each of some lists begins when they stand one after the other."""
+    """Where each list begins when all of them are concatenated."""
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=offsets[1:])
     return pa.array(offsets, pa.int32())

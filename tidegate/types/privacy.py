@@ -1,8 +1,8 @@
-"""Objects are private: what was emitted or stored is not changed by who still has the object.
+"""Objects are private: an emitted or stored value does not change if its object changes later.
 
-A copy is made only where it could be told from the original: the object, or a part of it, can be
-changed and somebody else has a reference to it. So what functions make anew for every record is
-handed on as it is, and so are numbers, texts and tuples of them.
+A value is copied only if that makes a difference: the object or a part of it is mutable, and
+somebody else refers to it. Objects that a function creates for each record are passed on as they
+are, and so are numbers, texts and tuples of them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ ATOMIC: Final[frozenset[type]] = frozenset(
         *(dt.date, dt.datetime, dt.time, dt.timedelta),
     }
 )
-"""Types whose values never change, so that two owners may hold one."""
+"""Types whose values never change and can be shared."""
 
 
 def private(value: Any, given: Any = None, held: int = 0) -> Any:
-    """The value as it is now, whoever changes the object later.
+    """The value as it is now, even if somebody changes the object later.
 
     It is the object itself if nobody else can reach it: the caller holds it in one variable, and
     if it is the record `given` to a function, in a list and in a second variable as well. `held`
@@ -58,12 +58,12 @@ def private(value: Any, given: Any = None, held: int = 0) -> Any:
 
 
 def shared(value: Any, given: Any = None, held: int = 0) -> Any:
-    """Takes the place of `private` and `private_copy` where objects are reused."""
+    """Replaces `private` and `private_copy` if objects are reused."""
     return value
 
 
 def private_copy(value: Any) -> Any:
-    """A value that may be changed without the original noticing; the original if it cannot be."""
+    """A copy that can change by itself; the original if it is immutable."""
     return _copied(value) if _is_exposed(value, 0) else value
 
 
@@ -113,7 +113,7 @@ def _pickled_copy(value: Any) -> Any:
 
 
 Shape = tuple[bool, Callable[[Any], Iterable[Any]]]
-"""Of a type: whether its values can change, and what such a value refers to."""
+"""Whether values of a type can change, and what such a value refers to."""
 
 
 def _no_parts(value: Any) -> tuple[()]:
@@ -125,7 +125,7 @@ def _unknown_parts(value: Any) -> Iterable[Any]:
 
 
 class _Shapes(dict[type, Shape]):
-    """Every type is looked at once."""
+    """Each type is examined once."""
 
     def __missing__(self, kind: type) -> Shape:
         self[kind] = shape = _can_change(kind), _parts_of(kind)

@@ -16,7 +16,7 @@ from tidegate.types.row import Row, RowKind, make_rows, row_class
 
 
 class RecordShape(ABC):
-    """Takes records apart into one list of values for each field, and makes them of such lists."""
+    """Splits records into one list of values per field, and builds them from such lists."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -24,7 +24,7 @@ class RecordShape(ABC):
     @property
     @abstractmethod
     def layout(self) -> tuple[Any, ...]:
-        """Equal for shapes that make the same records of the same columns."""
+        """Equal for shapes that build the same records from the same columns."""
 
     @abstractmethod
     def split(self, records: Sequence[Any]) -> list[list[Any]]:
@@ -120,7 +120,7 @@ class ClassShape(RecordShape):
         return ("class", self.record_class, self.names)
 
     def _check_class(self, records: Sequence[Any]) -> None:
-        # A subclass may have more fields, which would be lost.
+        # A subclass may have more fields, and they would be lost.
         for found in set(map(type, records)):
             if found is not self.record_class:
                 raise Unfit(

@@ -156,7 +156,7 @@ class Row:
         return self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
-        # Rows that are equal by name may hold their fields in another order.
+        # Rows that are equal by name may order their fields differently.
         if self._fields is None:
             return hash(tuple(self._values))
         values = self.as_dict()
@@ -189,7 +189,7 @@ def row_class(
 
 
 _row_classes: dict[object, type[Row]] = {}
-_MOST_ROW_CLASSES = 1024  # a program may make names of its data
+_MOST_ROW_CLASSES = 1024  # a program may derive names from its data
 
 
 def _make_row_class(fields: tuple[str, ...] | None, kind: RowKind, base: type[Row]) -> type[Row]:

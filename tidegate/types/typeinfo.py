@@ -1,4 +1,4 @@
-"""What the records of a stream are: `Types` and the type information it makes, as in PyFlink.
+"""The types of records: `Types` and the type information that it creates, as in PyFlink.
 
 Two declarations are equal when values of the one are values of the other. Like in PyFlink, the
 names of a row's fields do not count: `Types.ROW([t])` equals `Types.ROW_NAMED(["a"], [t])`.
@@ -40,7 +40,7 @@ class TypeInformation:
     """The type of a record, a field or a state value."""
 
     _identity: tuple[Any, ...]
-    """What equality and hash go by; without names of fields."""
+    """The basis of equality and hash; it excludes the names of fields."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TypeInformation) and self._identity == other._identity
@@ -70,7 +70,7 @@ class BasicType(Enum):
 
 
 def _maker(basic_type: BasicType) -> staticmethod[[], BasicTypeInfo]:
-    """What PyFlink has under a name of its own for every basic type."""
+    """PyFlink's names for the basic types."""
     if basic_type is BasicType.INSTANT:
         return staticmethod(lambda: InstantTypeInfo(basic_type))
     return staticmethod(lambda: BasicTypeInfo(basic_type))
@@ -302,7 +302,7 @@ class RowTypeInfo(CompositeTypeInfo):
 
     @property
     def defaults(self) -> Mapping[str, Any]:
-        """What rows of older state get in fields that they do not have; None where none is set."""
+        """The values that rows of older state get in new fields; None if no default is set."""
         return MappingProxyType(self._defaults)
 
     def _check_default(self, name: str, value: Any) -> None:
@@ -453,8 +453,8 @@ class Types:
     ) -> RowTypeInfo:
         """A `Row` with the given names.
 
-        `defaults` are for state: what rows that were stored without a field get in it when they
-        are restored. Without one that is None.
+        `defaults` are for state: rows that were stored without a field get its default, or None,
+        when they are restored.
         """
         return RowTypeInfo(field_types, field_names, defaults)
 
