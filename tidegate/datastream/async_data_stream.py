@@ -36,15 +36,8 @@ class AsyncDataStream:
             capacity: how many requests of a subtask are under way at once.
             output_type: of the results.
         """
-        return _wait(
-            data_stream,
-            async_function,
-            timeout,
-            NO_RETRY_STRATEGY,
-            capacity,
-            output_type,
-            "unordered",
-        )
+        given = data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type
+        return _wait(*given, "unordered")
 
     @staticmethod
     def unordered_wait_with_retry(
@@ -56,15 +49,8 @@ class AsyncDataStream:
         output_type: TypeLike | None = None,
     ) -> DataStream:
         """Like `unordered_wait`; `timeout` is for all attempts of a request together."""
-        return _wait(
-            data_stream,
-            async_function,
-            timeout,
-            async_retry_strategy,
-            capacity,
-            output_type,
-            "unordered",
-        )
+        given = data_stream, async_function, timeout, async_retry_strategy, capacity, output_type
+        return _wait(*given, "unordered")
 
     @staticmethod
     def ordered_wait(
@@ -75,15 +61,8 @@ class AsyncDataStream:
         output_type: TypeLike | None = None,
     ) -> DataStream:
         """Emit results in the order of their records; for the rest see `unordered_wait`."""
-        return _wait(
-            data_stream,
-            async_function,
-            timeout,
-            NO_RETRY_STRATEGY,
-            capacity,
-            output_type,
-            "ordered",
-        )
+        given = data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type
+        return _wait(*given, "ordered")
 
     @staticmethod
     def ordered_wait_with_retry(
@@ -95,15 +74,8 @@ class AsyncDataStream:
         output_type: TypeLike | None = None,
     ) -> DataStream:
         """Like `ordered_wait`; `timeout` is for all attempts of a request together."""
-        return _wait(
-            data_stream,
-            async_function,
-            timeout,
-            async_retry_strategy,
-            capacity,
-            output_type,
-            "ordered",
-        )
+        given = data_stream, async_function, timeout, async_retry_strategy, capacity, output_type
+        return _wait(*given, "ordered")
 
 
 def _wait(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -117,61 +117,49 @@ class SlicedWindows(WindowAssigner[Any, TimeWindow]):
         return f"{type(self).__name__}({self.size}{slide}, {self.offset})"
 
 
+class _ByTimestamps:
+    def is_event_time(self) -> bool:
+        return True
+
+
+class _ByClock:
+    def is_event_time(self) -> bool:
+        return False
+
+
 class _TumblingWindows(SlicedWindows):
     def __init__(self, size: DurationLike, offset: DurationLike = 0) -> None:
         super().__init__(size, size, offset)
 
+    @classmethod
+    def of(cls, size: DurationLike, offset: DurationLike | None = None) -> Self:
+        """Windows of this size, one after the other."""
+        return cls(size, offset or 0)
 
-class TumblingEventTimeWindows(_TumblingWindows):
+
+class _SlidingWindows(SlicedWindows):
+    @classmethod
+    def of(
+        cls, size: DurationLike, slide: DurationLike, offset: DurationLike | None = None
+    ) -> Self:
+        """Windows of this size, one every `slide`."""
+        return cls(size, slide, offset or 0)
+
+
+class TumblingEventTimeWindows(_ByTimestamps, _TumblingWindows):
     """One window after the other, by the timestamps of the records."""
 
-    @staticmethod
-    def of(size: DurationLike, offset: DurationLike | None = None) -> TumblingEventTimeWindows:
-        """Windows of this size, one after the other."""
-        return TumblingEventTimeWindows(size, offset or 0)
 
-    def is_event_time(self) -> bool:
-        return True
-
-
-class TumblingProcessingTimeWindows(_TumblingWindows):
+class TumblingProcessingTimeWindows(_ByClock, _TumblingWindows):
     """One window after the other, by the clock of the machine."""
 
-    @staticmethod
-    def of(size: DurationLike, offset: DurationLike | None = None) -> TumblingProcessingTimeWindows:
-        """Windows of this size, one after the other."""
-        return TumblingProcessingTimeWindows(size, offset or 0)
 
-    def is_event_time(self) -> bool:
-        return False
-
-
-class SlidingEventTimeWindows(SlicedWindows):
+class SlidingEventTimeWindows(_ByTimestamps, _SlidingWindows):
     """Windows that overlap, or leave gaps, by the timestamps of the records."""
 
-    @staticmethod
-    def of(
-        size: DurationLike, slide: DurationLike, offset: DurationLike | None = None
-    ) -> SlidingEventTimeWindows:
-        """Windows of this size, one every `slide`."""
-        return SlidingEventTimeWindows(size, slide, offset or 0)
 
-    def is_event_time(self) -> bool:
-        return True
-
-
-class SlidingProcessingTimeWindows(SlicedWindows):
+class SlidingProcessingTimeWindows(_ByClock, _SlidingWindows):
     """Windows that overlap, or leave gaps, by the clock of the machine."""
-
-    @staticmethod
-    def of(
-        size: DurationLike, slide: DurationLike, offset: DurationLike | None = None
-    ) -> SlidingProcessingTimeWindows:
-        """Windows of this size, one every `slide`."""
-        return SlidingProcessingTimeWindows(size, slide, offset or 0)
-
-    def is_event_time(self) -> bool:
-        return False
 
 
 class SessionWindowTimeGapExtractor(ABC):
@@ -207,10 +195,24 @@ class SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
 
 
 class _FixedGap(SessionWindows):
+    _dynamic: ClassVar[type[_DynamicGap]]
+
     def __init__(self, session_gap: DurationLike) -> None:
         self.gap = as_milliseconds(session_gap)
         if self.gap <= 0:
             raise ConfigError("session gap", session_gap, "give a duration above zero")
+
+    @classmethod
+    def with_gap(cls, size: DurationLike) -> Self:
+        """Windows that end after a pause of this length."""
+        return cls(size)
+
+    @classmethod
+    def with_dynamic_gap(
+        cls, extractor: SessionWindowTimeGapExtractor | Callable[[Any], int]
+    ) -> _DynamicGap:
+        """Windows that end after a pause whose length each record decides."""
+        return cls._dynamic(extractor)
 
     def gap_of(self, element: Any) -> int:
         return self.gap
@@ -229,6 +231,13 @@ class _DynamicGap(SessionWindows):
         if not callable(self._extract):
             raise TypeError(f"expected a gap extractor or a function, got {given!r}")
 
+    @classmethod
+    def with_dynamic_gap(
+        cls, extractor: SessionWindowTimeGapExtractor | Callable[[Any], int]
+    ) -> Self:
+        """Windows that end after a pause whose length each record decides."""
+        return cls(extractor)
+
     def gap_of(self, element: Any) -> int:
         gap = self._extract(element)
         if gap <= 0:
@@ -239,73 +248,27 @@ class _DynamicGap(SessionWindows):
         return f"{type(self).__name__}()"
 
 
-class EventTimeSessionWindows(_FixedGap):
-    """Sessions with a fixed gap, by the timestamps of the records."""
-
-    @staticmethod
-    def with_gap(size: DurationLike) -> EventTimeSessionWindows:
-        """Windows that end after a pause of this length."""
-        return EventTimeSessionWindows(size)
-
-    @staticmethod
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
-    ) -> DynamicEventTimeSessionWindows:
-        """Windows that end after a pause whose length each record decides."""
-        return DynamicEventTimeSessionWindows(extractor)
-
-    def is_event_time(self) -> bool:
-        return True
-
-
-class ProcessingTimeSessionWindows(_FixedGap):
-    """Sessions with a fixed gap, by the clock of the machine."""
-
-    @staticmethod
-    def with_gap(size: DurationLike) -> ProcessingTimeSessionWindows:
-        """Windows that end after a pause of this length."""
-        return ProcessingTimeSessionWindows(size)
-
-    @staticmethod
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
-    ) -> DynamicProcessingTimeSessionWindows:
-        """Windows that end after a pause whose length each record decides."""
-        return DynamicProcessingTimeSessionWindows(extractor)
-
-    def is_event_time(self) -> bool:
-        return False
-
-
-class DynamicEventTimeSessionWindows(_DynamicGap):
+class DynamicEventTimeSessionWindows(_ByTimestamps, _DynamicGap):
     """Sessions whose gap each record decides, by the timestamps of the records."""
 
-    @staticmethod
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
-    ) -> DynamicEventTimeSessionWindows:
-        """Windows that end after a pause whose length each record decides."""
-        return DynamicEventTimeSessionWindows(extractor)
 
-    def is_event_time(self) -> bool:
-        return True
-
-
-class DynamicProcessingTimeSessionWindows(_DynamicGap):
+class DynamicProcessingTimeSessionWindows(_ByClock, _DynamicGap):
     """Sessions whose gap each record decides, by the clock of the machine."""
 
-    @staticmethod
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
-    ) -> DynamicProcessingTimeSessionWindows:
-        """Windows that end after a pause whose length each record decides."""
-        return DynamicProcessingTimeSessionWindows(extractor)
 
-    def is_event_time(self) -> bool:
-        return False
+class EventTimeSessionWindows(_ByTimestamps, _FixedGap):
+    """Sessions with a fixed gap, by the timestamps of the records."""
+
+    _dynamic = DynamicEventTimeSessionWindows
 
 
-class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
+class ProcessingTimeSessionWindows(_ByClock, _FixedGap):
+    """Sessions with a fixed gap, by the clock of the machine."""
+
+    _dynamic = DynamicProcessingTimeSessionWindows
+
+
+class GlobalWindows(_ByClock, WindowAssigner[Any, GlobalWindow]):
     """All records of a key in one window, which never fires unless a trigger is set."""
 
     @staticmethod
@@ -321,14 +284,11 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
     def get_default_trigger(self, env: Any) -> Trigger[Any, GlobalWindow]:
         return NeverTrigger()
 
-    def is_event_time(self) -> bool:
-        return False
-
     def __repr__(self) -> str:
         return "GlobalWindows()"
 
 
-class _CountWindows(WindowAssigner[Any, CountWindow]):
+class _CountWindows(_ByClock, WindowAssigner[Any, CountWindow]):
     """Windows of so many records; each is forgotten as soon as it is full and has fired."""
 
     def __init__(self, state: str, window_size: int, window_slide: int) -> None:
@@ -350,9 +310,6 @@ class _CountWindows(WindowAssigner[Any, CountWindow]):
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, CountWindow]:
         return PurgingTrigger.of(CountTrigger.of(self.size))
-
-    def is_event_time(self) -> bool:
-        return False
 
 
 class CountTumblingWindowAssigner(_CountWindows):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from tidegate.core.durations import DurationLike, as_milliseconds
 from tidegate.core.errors import ConfigError
@@ -208,6 +208,11 @@ class _ContinuousTrigger(_QuietTrigger):
     def can_merge(self) -> bool:
         return True
 
+    @classmethod
+    def of(cls, interval: DurationLike) -> Self:
+        """Fire every `interval`."""
+        return cls(interval)
+
     def _register(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> None:
         """The next firing after a time."""
         following = min(time + self.interval, window.max_timestamp())
@@ -252,11 +257,6 @@ class _ContinuousTrigger(_QuietTrigger):
 class ContinuousEventTimeTrigger(_ContinuousTrigger):
     """Fires again and again, whenever the watermark has passed an interval, and at the end."""
 
-    @staticmethod
-    def of(interval: DurationLike) -> ContinuousEventTimeTrigger:
-        """Fire every so often in event time."""
-        return ContinuousEventTimeTrigger(interval)
-
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
@@ -280,11 +280,6 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
 
 class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     """Fires again and again, whenever the clock has passed an interval."""
-
-    @staticmethod
-    def of(interval: DurationLike) -> ContinuousProcessingTimeTrigger:
-        """Fire every so often in processing time."""
-        return ContinuousProcessingTimeTrigger(interval)
 
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
