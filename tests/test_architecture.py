@@ -113,10 +113,13 @@ ROOMS = {
     "web": (
         ("server",),
         ("application",),
-        ("order_api",),
-        ("guard", "job_api", "openapi"),
-        ("answers", "client", "endpoints", "metrics", "operations", "served_jobs"),
-        ("connections", "documents", "allowed_paths", "registry", "requests", "shared_answers"),
+        ("api",),
+        ("hub", "openapi"),
+        ("endpoints",),
+        ("guard", "operations", "served_jobs"),
+        ("answers", "logins", "pages", "shared_answers"),
+        ("client", "connections", "documents", "metrics", "requests"),
+        ("allowed_paths", "forms", "live", "registry"),
     ),
 }
 WRAPPERS = {("connectors/source.py", "tidegate.connectors.durable.source.DurableSource")}

@@ -21,6 +21,7 @@ from tidegate.cli.commands.run import run
 from tidegate.cli.commands.savepoint import savepoint
 from tidegate.cli.commands.state import state
 from tidegate.cli.commands.stop import stop
+from tidegate.cli.commands.ui import ui
 from tidegate.cli.commands.verify import verify
 from tidegate.cli.exit_codes import exit_code
 from tidegate.cli.jobs import printable
@@ -29,6 +30,7 @@ from tidegate.core.errors import TidegateError
 
 COMMANDS: dict[Callable[..., None], dict[str, Any]] = {
     run: AS_PROGRAM,
+    ui: {},
     list_: {},
     info: {},
     checkpoints: {},

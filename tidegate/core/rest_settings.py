@@ -41,6 +41,12 @@ class RestSettings:
         None,
         "Requests must carry it as `Authorization: Bearer …`. Required beyond this machine.",
     )
+    read_only: bool = option(
+        "tidegate.rest.read-only",
+        BOOLEAN,
+        False,
+        "Answer questions only: no savepoints, no cancellation, no other order.",
+    )
     savepoint_directories: tuple[str, ...] = option(
         "tidegate.rest.savepoint-directories",
         LIST,

@@ -22,7 +22,7 @@ from tidegate.core.errors import (
     TidegateError,
     UserError,
 )
-from tidegate.core.ids import JobId
+from tidegate.core.ids import EdgeId, JobId, SlotIndex
 from tidegate.core.modes import OnTerminate, SavepointFormat
 from tidegate.driver.checkpoints.home import CheckpointHome
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
@@ -31,9 +31,11 @@ from tidegate.driver.collectors import Collectors
 from tidegate.driver.job_master import JobMaster
 from tidegate.driver.live_line import Console
 from tidegate.driver.progress import Progress, VertexProgress
+from tidegate.driver.slots import SlotProcess
 from tidegate.graph.job_graph import JobGraph
 from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.protocol.job_status import JobStatus
+from tidegate.protocol.messages import Traffic
 from tidegate.stream.elements import BarrierKind, SavepointTarget
 from tidegate.types.arrow import ArrowFormat
 
@@ -150,6 +152,14 @@ class JobHandle:
 
     def vertices(self) -> tuple[VertexProgress, ...]:
         return self._master.vertices()
+
+    def traffic(self) -> dict[EdgeId, Traffic]:
+        """What went along each edge of the graph since it was deployed."""
+        return self._master.traffic()
+
+    def processes(self) -> dict[SlotIndex, SlotProcess]:
+        """Those that serve the slots."""
+        return self._master.processes()
 
     @property
     def graph(self) -> JobGraph:

@@ -25,6 +25,7 @@ from tidegate.core.fault_points import FaultPoint, Victim, passing
 from tidegate.core.ids import (
     Attempt,
     CheckpointId,
+    EdgeId,
     JobId,
     PipelineId,
     SlotIndex,
@@ -55,9 +56,10 @@ from tidegate.driver.progress import (
     VertexProgress,
     merged_accumulators,
     progress_of,
+    traffic_of,
     vertex_progress,
 )
-from tidegate.driver.slots import Slots
+from tidegate.driver.slots import SlotProcess, Slots
 from tidegate.exchange.contract import Exchange
 from tidegate.graph.exchanges import exchanges_of
 from tidegate.protocol.checkpoints.instructions import (
@@ -85,6 +87,7 @@ from tidegate.protocol.messages import (
     Register,
     SlotHeartbeat,
     StateRead,
+    Traffic,
     Undeployed,
     UserCounts,
     Wake,
@@ -279,6 +282,14 @@ class JobMaster:
         """In the order of the graph; may be read by any thread."""
         return vertex_progress(self._drivers.values())
 
+    def processes(self) -> dict[SlotIndex, SlotProcess]:
+        """Those that serve the slots; may be read by any thread."""
+        return self._slots.processes()
+
+    def traffic(self) -> dict[EdgeId, Traffic]:
+        """What went along each edge since its pipeline was deployed; for any thread."""
+        return traffic_of(self._drivers.values())
+
     # --- the loop ---------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -407,8 +418,8 @@ class JobMaster:
                 log_again(message)
             case UserCounts(pipeline):
                 self._drivers[pipeline].counted(slot, message)
-            case SlotHeartbeat(number):
-                self._slots.beat(incarnation, number)
+            case SlotHeartbeat(number, memory):
+                self._slots.beat(incarnation, number, memory)
             case _:
                 raise InternalError(f"slot {slot} sent {message!r}")
 

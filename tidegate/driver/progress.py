@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.checkpoint.statistics import CheckpointRecord
+from tidegate.connectors.source import InputStatus
 from tidegate.core.errors import UserError
-from tidegate.core.ids import Attempt, SlotIndex
+from tidegate.core.ids import Attempt, EdgeId, SlotIndex
 from tidegate.driver.checkpoints.restoring import RestoreProgress, together
 from tidegate.driver.pipeline_driver import PipelineDriver
 from tidegate.graph.job_graph import Vertex
 from tidegate.operators.accumulators import FunctionAccumulator
+from tidegate.protocol.messages import Traffic
 from tidegate.protocol.region import RegionState
 
 
@@ -93,6 +95,10 @@ class SubtaskProgress:
     """How far event time has come, in milliseconds since the epoch; None: there is none yet."""
     idle_channels: int = 0
     """Channels that hold no watermark back."""
+    worked: float = 0.0
+    """Seconds."""
+    has_more: bool = False
+    """Whether it is a source that could read more at once."""
     user_metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What functions have counted, by operator and name."""
 
@@ -134,6 +140,17 @@ def vertex_progress(drivers: Iterable[PipelineDriver]) -> tuple[VertexProgress, 
     return tuple(sorted(found, key=lambda each: each.vertex.id))
 
 
+def traffic_of(drivers: Iterable[PipelineDriver]) -> dict[EdgeId, Traffic]:
+    """What all slots together have sent along each edge."""
+    found: dict[EdgeId, Traffic] = {}
+    for driver in drivers:
+        for report in list(driver.reports.values()):
+            for edge, (records, size) in report.sent.items():
+                before = found.get(edge, Traffic(0, 0))
+                found[edge] = Traffic(before.records + records, before.size + size)
+    return found
+
+
 def merged_accumulators(drivers: Iterable[PipelineDriver]) -> dict[str, Any]:
     """What functions have added up, over all subtasks."""
     merged: dict[str, FunctionAccumulator] = {}
@@ -164,5 +181,7 @@ def _subtask_progress(driver: PipelineDriver, vertex: Vertex, slot: SlotIndex) -
         is_finished=vertex.id in report.finished,
         watermark=report.watermarks.get(vertex.id),
         idle_channels=report.idle_channels.get(vertex.id, 0),
+        worked=report.worked.get(vertex.id, 0.0),
+        has_more=source is not None and source.status is InputStatus.MORE_AVAILABLE,
         user_metrics={} if counts is None else counts.metrics.get(vertex.id, {}),
     )

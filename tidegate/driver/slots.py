@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tidegate.core.clock import Clock
@@ -38,6 +39,18 @@ _MOST_FAILED_STARTS = 3
 """How often a slot may end before it is ready until the job gives it up."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotProcess:
+    """Who serves a slot."""
+
+    host: str
+    pid: int
+    since: float
+    """Seconds since the epoch."""
+    memory: int | None = None
+    """Bytes, when it last said so."""
+
+
 class Slots:
     """The shell around `SlotPool`: carries out what it says. Used by the job master's thread."""
 
@@ -65,6 +78,7 @@ class Slots:
         self._lease = engine.heartbeat_timeout.total_seconds()
         self._patience = engine.slot_start_timeout.total_seconds()
         self.pool = SlotPool(number, lease=self._lease, now=clock.monotonic())
+        self._processes: dict[SlotIndex, SlotProcess] = {}
         self._to_launch: deque[Launch] = deque()
         self._look_for_room_at = 0.0
         self._shortage: TidegateError | None = None
@@ -76,6 +90,10 @@ class Slots:
         self._deadline = self._clock.monotonic() + self._patience
         self._carry_out(self.pool.start(self._clock.monotonic()))
         self._launch_what_can_be()
+
+    def processes(self) -> dict[SlotIndex, SlotProcess]:
+        """The processes that serve slots now; may be read by any thread."""
+        return self._processes.copy()
 
     def tell(self, slots: Iterable[SlotIndex], message: DriverMessage) -> None:
         """Send a message to those of the slots that are there."""
@@ -115,10 +133,15 @@ class Slots:
         self._carry_out(self.pool.registered(incarnation, self._clock.monotonic()))
         if self.pool.is_current(incarnation):
             self.addresses[incarnation.slot] = message.address
+            self._processes[incarnation.slot] = SlotProcess(
+                host=message.host, pid=message.process_id, since=self._clock.time()
+            )
             self._cluster.send(incarnation, Accepted(self._package, self._lease))
 
-    def beat(self, incarnation: Incarnation, number: int) -> None:
+    def beat(self, incarnation: Incarnation, number: int, memory: int | None) -> None:
         if self.pool.beat(incarnation, self._clock.monotonic()):
+            known = self._processes[incarnation.slot]
+            self._processes[incarnation.slot] = replace(known, memory=memory)
             self._cluster.send(incarnation, DriverHeartbeat(number))
 
     def line_ended(self, incarnation: Incarnation, *, is_certain: bool) -> None:
@@ -177,6 +200,7 @@ class Slots:
                     _log.debug("%s is ready", incarnation)
                 case SlotGone(incarnation, reason):
                     self.addresses.pop(incarnation.slot, None)
+                    self._processes.pop(incarnation.slot, None)
                     self._deadline = self._clock.monotonic() + self._patience
                     self._on_gone(incarnation.slot, reason)
                 case _:

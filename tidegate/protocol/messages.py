@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.checkpoint.ownership import Ownership
 from tidegate.checkpoint.statistics import SubtaskStatistics
@@ -13,6 +13,7 @@ from tidegate.core.ids import (
     Address,
     Attempt,
     CheckpointId,
+    EdgeId,
     Level,
     PipelineId,
     SlotIndex,
@@ -40,6 +41,8 @@ class Register:
     address: Address
     versions: dict[str, str]
     process_id: int
+    host: str = ""
+    """The name of its machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,8 @@ class SlotHeartbeat:
 
     number: int = 0
     """From `SlotMachine.beat`."""
+    memory: int | None = None
+    """Bytes that the process has in memory; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,6 +368,14 @@ class SourceReport:
     """Its group and its watermark, if its strategy aligns it and it has a say."""
 
 
+class Traffic(NamedTuple):
+    """What went along an edge."""
+
+    records: int
+    size: int
+    """Bytes: encoded where they leave a slot, else as they are in memory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotReport:
     """What one slot says of a finished step."""
@@ -383,6 +396,10 @@ class SlotReport:
     next_timer: float | None = None
     busy_seconds: float = 0.0
     """How long the slot worked for this step."""
+    worked: dict[VertexId, float] = field(default_factory=dict)
+    """Seconds that each subtask has worked since it was deployed."""
+    sent: dict[EdgeId, Traffic] = field(default_factory=dict)
+    """What its subtasks have sent along each edge since they were deployed."""
     room: int | None = None
     """How many records a source should read in the next step; None: a whole slice."""
 

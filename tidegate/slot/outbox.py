@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tidegate.core.ids import Attempt, SlotIndex, StepNumber, SubtaskIndex, VertexId
+from tidegate.core.ids import Attempt, EdgeId, SlotIndex, StepNumber, SubtaskIndex, VertexId
 from tidegate.exchange.codec import encode
 from tidegate.exchange.partitioner import Share, create_partitioner, rescale_targets
 from tidegate.exchange.spill import SpillStore
@@ -35,6 +35,8 @@ class Outbox:
         self._sizes: dict[tuple[Channel, VertexId, int], int] = {}
         self._sequences: dict[tuple[Channel, VertexId, int], int] = {}
         self._packets: list[Packet] = []
+        self.sizes: dict[EdgeId, int] = {}
+        """Bytes sent along each edge."""
 
     def begin_step(self, step: StepNumber) -> None:
         self._step = step
@@ -42,14 +44,19 @@ class Outbox:
 
     def put(self, channel: Channel, vertex: VertexId, target: int, element: StreamElement) -> None:
         if target == self._slot:
+            self._count(channel.edge, size_of(element))
             self._local.setdefault(vertex, {}).setdefault(channel, []).append(element)
             return
         lane = (channel, vertex, target)
         encoded = encode(element)
         self._growing.setdefault(lane, []).append(encoded)
+        self._count(channel.edge, len(encoded))
         self._sizes[lane] = self._sizes.get(lane, 0) + len(encoded)
         if self._sizes[lane] >= PACKET_BYTES:
             self._close(lane)
+
+    def _count(self, edge: EdgeId, size: int) -> None:
+        self.sizes[edge] = self.sizes.get(edge, 0) + size
 
     def take_local(self, vertex: VertexId) -> dict[Channel, list[StreamElement]]:
         """The elements for the subtask of `vertex` in this slot that did not leave the slot."""
@@ -86,6 +93,9 @@ class ChannelWriter:
     def __init__(
         self, edge: Edge, subtask: SubtaskIndex, source: Vertex, target: Vertex, outbox: Outbox
     ) -> None:
+        self.edge = edge.id
+        self.records = 0
+        """Those that were written."""
         self._is_open = False
         self._channel = Channel(edge.id, subtask)
         self._vertex = target.id
@@ -119,6 +129,7 @@ class ChannelWriter:
             raise self._user_code.failure(error) from None
         with self._user_code.guard():
             self._put(shares)
+        self.records += len(batch)
 
     def _split(self, batch: Batch) -> Iterable[Share]:
         if self._is_watched and self._format is not None:
@@ -148,6 +159,13 @@ class ChannelWriter:
             self._is_open = False
             with self._user_code.guard():
                 self._partitioner.close()
+
+
+def size_of(element: StreamElement) -> int:
+    """Bytes that it takes in memory, about."""
+    if not isinstance(element, Batch):
+        return 0
+    return element.columns.nbytes if element.is_columnar else 64 * len(element)
 
 
 def targets_of(edge: Edge, subtask: int, senders: int, targets: int) -> Sequence[int]:

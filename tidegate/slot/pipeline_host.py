@@ -312,8 +312,10 @@ class PipelineHost:
             if vertex.level != level:
                 continue
             subtask = self._subtasks[vertex.id]
+            began = time.monotonic()
             with thread_named(subtask.name):
                 self._run_subtask(subtask, request, arrived.get(vertex.id, {}), now)
+            subtask.worked += time.monotonic() - began
         self.caller.ran()
         self._has_uncounted = True
         self.send_counts_when_due()
@@ -457,6 +459,12 @@ class PipelineHost:
             idle_channels={id: idle for id, s in subtasks.items() if (idle := s.idle_channels)},
             next_timer=min(timers, default=None),
             busy_seconds=self._busy_seconds,
+            worked={id: s.worked for id, s in subtasks.items()},
+            sent={
+                edge: traffic
+                for s in subtasks.values()
+                for edge, traffic in s.sent(self._outbox.sizes).items()
+            },
             room=min(rooms, default=None),
         )
 

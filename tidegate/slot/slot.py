@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import shutil
+import socket
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
@@ -104,7 +105,15 @@ class _SlotProcess:
         _collect_garbage_rarely()
         _give_memory_back()
         forward_logs(self._send, task.log_level)
-        self._send(Register(self._incarnation, self._listener.address, versions(), os.getpid()))
+        self._send(
+            Register(
+                self._incarnation,
+                self._listener.address,
+                versions(),
+                os.getpid(),
+                socket.gethostname(),
+            )
+        )
         self._listener.serve(task.secret, StepServer(self._host).serve)
         threading.Thread(target=self._listen, name="tidegate-control", daemon=True).start()
         while not self._host.is_over.wait(task.heartbeat_seconds):

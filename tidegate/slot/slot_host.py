@@ -6,6 +6,7 @@ mailbox of its pipeline alone. What may be done is decided by the slot machine.
 
 from __future__ import annotations
 
+import resource
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -122,7 +123,8 @@ class SlotHost:
         if self._machine.is_exiting:
             self.is_over.set()
         else:
-            self.send(SlotHeartbeat(self.ask(lambda machine, now: machine.beat(now))))
+            number = self.ask(lambda machine, now: machine.beat(now))
+            self.send(SlotHeartbeat(number, _memory()))
 
     def leave(self, reason: str) -> None:
         """Do nothing any more, whatever is under way: another process may serve the slot."""
@@ -351,6 +353,15 @@ class _Hosted:
 
     def _deliver(self, subtask: SubtaskIndex, collector: str, batch: Batch) -> None:
         self._send(Collected(collector, subtask, bytes(encode(batch))))
+
+
+def _memory() -> int | None:
+    """Bytes of this process that are in memory, where the system says so."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * resource.getpagesize()
 
 
 def _unreadable(slot: SlotIndex, error: Exception) -> UserError:

@@ -17,7 +17,7 @@ from tidegate.core.errors import (
     UserFunctionError,
 )
 from tidegate.core.fault_points import FaultPoint, Victim, during, passing
-from tidegate.core.ids import CheckpointId, OperatorId, SubtaskId
+from tidegate.core.ids import CheckpointId, EdgeId, OperatorId, SubtaskId
 from tidegate.exchange.codec import encode
 from tidegate.graph.job_graph import Vertex
 from tidegate.operators.accumulators import FunctionAccumulator
@@ -37,9 +37,9 @@ from tidegate.protocol.input_gate import (
     SnapshotAborted,
     TakeSnapshot,
 )
-from tidegate.protocol.messages import SourceReport, SplitAssignment
+from tidegate.protocol.messages import SourceReport, SplitAssignment, Traffic
 from tidegate.protocol.packet import Channel
-from tidegate.slot.outbox import ChannelWriter
+from tidegate.slot.outbox import ChannelWriter, size_of
 from tidegate.slot.snapshotter import FrozenOperator, FrozenSubtask, Snapshotter
 from tidegate.state.backend import FrozenState
 from tidegate.state.pointers import TimeHandle
@@ -132,6 +132,8 @@ class Subtask:
         self.failure: TidegateError | None = None
         self.is_finished = self._owes_end = contexts[0].has_ended
         self.records_in = 0
+        self.worked = 0.0
+        """Seconds, written by who calls it."""
         self._owes_status = gate.is_idle and not self.is_finished
         self._operators = operators
         self._contexts = contexts
@@ -179,6 +181,13 @@ class Subtask:
     def records_out(self) -> int:
         """What the last operators of the chain emitted, to channels or into the outside world."""
         return self._outputs[-1].records
+
+    def sent(self, sizes: Mapping[EdgeId, int]) -> dict[EdgeId, Traffic]:
+        """What it has written to each edge; their sizes are those of the slot."""
+        return {
+            writer.edge: Traffic(writer.records, sizes.get(writer.edge, 0))
+            for _, _, writer in self._writers
+        }
 
     @property
     def watermark(self) -> int:
@@ -270,7 +279,7 @@ class Subtask:
                     self.records_in += len(element)
                     process(element, index)
                 else:
-                    size = _size_of(element)
+                    size = size_of(element)
                     self._deliver(gate.feed(channel, element, time.monotonic(), size))
         except USER_FAILURES as error:
             self.failure = self._as_failure(error)
@@ -526,9 +535,3 @@ def _frozen(
         files=snapshot.files,
         time=time,
     )
-
-
-def _size_of(element: StreamElement) -> int:
-    if not isinstance(element, Batch):
-        return 0
-    return element.columns.nbytes if element.is_columnar else 64 * len(element)

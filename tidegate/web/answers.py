@@ -11,23 +11,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidegate.core.redaction import redacted_document
+from tidegate.web.documents.common import RefusalDocument
+from tidegate.web.forms import as_document
 from tidegate.web.requests import Refusal
 
 _log = logging.getLogger("tidegate.rest")
 
 
 class Document(Response):
-    """JSON without secrets; whatever text is in it can be sent."""
+    """A form as JSON without secrets; whatever text is in it can be sent."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(redacted_document(content), separators=(",", ":")).encode()
+        return json.dumps(redacted_document(as_document(content)), separators=(",", ":")).encode()
 
 
 def refused(refusal: Refusal) -> Response:
-    document = {"errors": [refusal.sentence]}
-    return Document(document, status_code=refusal.status, headers=refusal.headers)
+    answer = RefusalDocument(errors=[refusal.sentence])
+    return Document(answer, status_code=refusal.status, headers=refusal.headers)
 
 
 async def on_refusal(request: Request, error: Exception) -> Response:

@@ -1,8 +1,11 @@
-"""The REST API as an ASGI application."""
+"""The REST API and the dashboard as an ASGI application."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,12 +16,18 @@ from starlette.routing import BaseRoute, Route
 
 from tidegate.core.rest_settings import RestSettings
 from tidegate.web.answers import Document, on_fault, on_http_error, on_refusal
+from tidegate.web.api.jobs import JobApi
+from tidegate.web.api.live import LiveApi
+from tidegate.web.api.machine import MachineApi
+from tidegate.web.api.orders import OrderApi
+from tidegate.web.documents.driver import ServerKind
 from tidegate.web.endpoints import Endpoint, endpoints
 from tidegate.web.guard import Guard
-from tidegate.web.job_api import JobApi
+from tidegate.web.hub import Hub
+from tidegate.web.logins import Logins
 from tidegate.web.openapi import openapi
 from tidegate.web.operations import Operations
-from tidegate.web.order_api import OrderApi
+from tidegate.web.pages import FOLDER, Pages
 from tidegate.web.requests import Refusal
 from tidegate.web.served_jobs import ServedJobs
 from tidegate.web.shared_answers import Handler, SharedAnswers
@@ -27,11 +36,51 @@ _VERSION = "/v1"
 """All paths exist below it as well, as in Flink."""
 
 
-def application(
-    jobs: ServedJobs, operations: Operations, settings: RestSettings, owner_token: str
-) -> Starlette:
-    """What a server serves."""
-    found = endpoints(JobApi(jobs), OrderApi(jobs, operations))
+class Application:
+    """What a server serves, and what it is made of."""
+
+    def __init__(
+        self,
+        jobs: ServedJobs,
+        operations: Operations,
+        settings: RestSettings,
+        owner_token: str,
+        logins: Logins | None = None,
+        kind: ServerKind = "driver",
+    ) -> None:
+        logins = logins or Logins()
+        machine = MachineApi(jobs, settings, logins, kind)
+        self.hub = Hub(jobs, operations, machine.jobs_of_machine)
+        self.endpoints = endpoints(
+            machine, JobApi(jobs), LiveApi(self.hub), OrderApi(jobs, operations)
+        )
+        self.asgi = Starlette(
+            routes=[*_routes(self.endpoints, settings), *_pages()],
+            middleware=[
+                Middleware(Guard, settings=settings, owner_token=owner_token, logins=logins)
+            ],
+            exception_handlers={
+                Refusal: on_refusal,
+                HTTPException: on_http_error,
+                Exception: on_fault,
+            },
+            lifespan=self._live,
+        )
+        self.asgi.router.redirect_slashes = False
+
+    @asynccontextmanager
+    async def _live(self, app: Starlette) -> AsyncIterator[None]:
+        looking = asyncio.get_running_loop().create_task(self.hub.run())
+        yield
+        looking.cancel()
+
+
+def _pages() -> list[BaseRoute]:
+    pages = Pages()
+    return [Route("/", pages.start), Route(f"{FOLDER}{{path:path}}", pages.file)]
+
+
+def _routes(found: list[Endpoint], settings: RestSettings) -> list[BaseRoute]:
     document = openapi(found)
 
     async def described(request: Request) -> Response:
@@ -40,7 +89,7 @@ def application(
     shared = SharedAnswers()
     by_path: dict[str, list[Endpoint]] = {}
     for endpoint in found:
-        by_path.setdefault(endpoint.path, []).append(endpoint)
+        by_path.setdefault(endpoint.said.path, []).append(endpoint)
     # Fixed words before parameters: /checkpoints/config is no trigger id.
     ordered = sorted(by_path.items(), key=lambda item: re.sub(r"{\w+}", "~", item[0]))
     routes: list[BaseRoute] = []
@@ -48,23 +97,13 @@ def application(
         routes.append(Route(f"{prefix}/openapi.json", described, methods=["GET"]))
         for path, of_path in ordered:
             methods = {
-                endpoint.method: shared.of(endpoint.handler)
-                if endpoint.method == "GET"
-                else endpoint.handler
-                for endpoint in of_path
+                each.said.method: shared.of(each.handler(settings))
+                if each.said.is_shared
+                else each.handler(settings)
+                for each in of_path
             }
             routes.append(Route(f"{prefix}{path}", _by_method(methods), methods=list(methods)))
-    app = Starlette(
-        routes=routes,
-        middleware=[Middleware(Guard, settings=settings, owner_token=owner_token)],
-        exception_handlers={
-            Refusal: on_refusal,
-            HTTPException: on_http_error,
-            Exception: on_fault,
-        },
-    )
-    app.router.redirect_slashes = False
-    return app
+    return routes
 
 
 def _by_method(methods: dict[str, Handler]) -> Handler:

@@ -32,6 +32,15 @@ class JobConnection:
         """A document about the job."""
         return self._ask("GET", path)
 
+    def dashboard(self, route: str) -> str:
+        """Where the dashboard of the driver is, with a code for one login.
+
+        Raises:
+            JobOutOfReach: the driver does not answer.
+        """
+        code = self._ask_driver("POST", "/tidegate/login")["code"]
+        return f"{self.record.url}/#{route}?login={code}"
+
     def cancel(self) -> None:
         """Ask for the end of the job."""
         self._ask("PATCH", "?mode=cancel")
@@ -97,6 +106,9 @@ class JobConnection:
             time.sleep(_LOOK_SECONDS)
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        return self._ask_driver(method, f"/jobs/{self.record.job_id}{path}", body)
+
+    def _ask_driver(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         url = self.record.url or ""
         address = urlsplit(url)
         connection = http.client.HTTPConnection(
@@ -105,7 +117,7 @@ class JobConnection:
         headers = {"authorization": f"Bearer {self.record.token}"}
         content = None if body is None else json.dumps(body).encode()
         try:
-            connection.request(method, f"/jobs/{self.record.job_id}{path}", content, headers)
+            connection.request(method, path, content, headers)
             answer = connection.getresponse()
             document = json.loads(answer.read() or b"null")
         except (OSError, ValueError, http.client.HTTPException) as error:

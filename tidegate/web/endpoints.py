@@ -1,71 +1,119 @@
-"""The paths of the REST API: each is declared at the method that answers it."""
+"""The paths of the REST API: each is declared at the method that answers it.
+
+The annotations of the method say the rest: what it returns is the answer, `body` and `query` are
+what it takes.
+"""
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate.web.documents import schemas
-from tidegate.web.documents.schema_forms import Schema
+from tidegate.core.rest_settings import RestSettings
+from tidegate.web.answers import Document
+from tidegate.web.forms import Form, NotOfForm, parsed_query
+from tidegate.web.guard import unknown
+from tidegate.web.requests import KNOWN, Refusal, body_of
 from tidegate.web.shared_answers import Handler
 
 OF_JOB: Final = (400, 404)
 _OF_ORDER: Final = (400, 403, 404, 409, 413, 429)
 _DECLARED: Final = "tidegate_endpoint"
 
-_Method = TypeVar("_Method", bound=Callable[..., Awaitable[Response]])
+_Method = TypeVar("_Method", bound=Callable[..., Awaitable[Any]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What is said of a path where its method is written."""
+
+    path: str
+    method: str = "GET"
+    status: int = 200
+    refusals: tuple[int, ...] = OF_JOB
+    content_type: str = "application/json"
+    is_private: bool = False
+    """Whether it shows what only those with a token may see: records, state, logs, stacks."""
+    is_shared: bool = True
+    """Whether those who ask at the same time get one answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One method of one path."""
+    """One method of one path, and who answers it."""
 
-    path: str
-    answer: Schema
-    method: str = "GET"
-    status: int = 200
-    body: Schema | None = None
-    query: dict[str, Schema] = field(default_factory=dict)
-    refusals: tuple[int, ...] = OF_JOB
-    content_type: str = "application/json"
+    said: Declaration
     summary: str
-    handler: Handler
+    answer: Any
+    body: type[Form] | None
+    query: type[Form] | None
+    act: Callable[..., Awaitable[Any]]
+
+    def handler(self, settings: RestSettings) -> Handler:
+        """Reads what the method takes, and sends what it returns."""
+
+        async def handle(request: Request) -> Response:
+            if self.said.is_private and not request.scope[KNOWN]:
+                raise unknown(settings)
+            given: dict[str, Form] = {}
+            if self.body is not None:
+                given["body"] = await body_of(request, self.body)
+            if self.query is not None:
+                try:
+                    given["query"] = parsed_query(self.query, request.query_params)
+                except NotOfForm as error:
+                    raise Refusal(400, str(error)) from None
+            answer = await self.act(request, **given)
+            if isinstance(answer, Response):
+                return answer
+            return Document(answer, status_code=self.said.status)
+
+        return handle
 
 
-def endpoint(path: str, answer: Schema, **more: Any) -> Callable[[_Method], _Method]:
+def endpoint(path: str, **more: Any) -> Callable[[_Method], _Method]:
     """Declare what a method answers; its docstring is the summary.
 
     Args:
         path: below the address of the server.
-        answer: what it looks like.
-        more: other fields of `Endpoint`.
+        more: other fields of `Declaration`.
     """
 
     def declare(method: _Method) -> _Method:
-        summary = method.__doc__ or ""
-        found = Endpoint(path=path, answer=answer, summary=summary, handler=method, **more)
-        setattr(method, _DECLARED, found)
+        setattr(method, _DECLARED, Declaration(path=path, **more))
         return method
 
     return declare
 
 
-def order(
-    path: str, body: Schema | None = None, *, method: str = "POST", **more: Any
-) -> Callable[[_Method], _Method]:
-    """Declare a method that begins what takes longer than a request, to be looked up by an id."""
-    more = {"refusals": _OF_ORDER, **more}
-    return endpoint(path, schemas.TRIGGERED, method=method, status=202, body=body, **more)
+def order(path: str, *, method: str = "POST", **more: Any) -> Callable[[_Method], _Method]:
+    """Declare a method that changes something, or begins what takes longer than a request."""
+    more = {"refusals": _OF_ORDER, "status": 202, "is_shared": False, **more}
+    return endpoint(path, method=method, **more)
 
 
 def endpoints(*apis: object) -> list[Endpoint]:
     """All that are declared, in the order in which a reader wants to know them."""
     return [
-        replace(getattr(function, _DECLARED), handler=getattr(api, name))
+        _endpoint(getattr(function, _DECLARED), function, getattr(api, name))
         for api in apis
         for name, function in vars(type(api)).items()
         if hasattr(function, _DECLARED)
     ]
+
+
+def _endpoint(said: Declaration, function: Callable[..., Any], act: Any) -> Endpoint:
+    kinds = typing.get_type_hints(function, include_extras=True)
+    return Endpoint(
+        said=said,
+        summary=function.__doc__ or "",
+        answer=kinds["return"],
+        body=kinds.get("body"),
+        query=kinds.get("query"),
+        act=act,
+    )

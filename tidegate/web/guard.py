@@ -11,12 +11,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegate.core.rest_settings import RestSettings
 from tidegate.web.answers import refused
+from tidegate.web.logins import Logins
+from tidegate.web.pages import FOLDER
 from tidegate.web.registry import token_file
-from tidegate.web.requests import Refusal
+from tidegate.web.requests import KNOWN, OWNER, Refusal
 from tidegate.web.shared_answers import ARRIVED
 
-OWNER = "tidegate.owner"
-"""In the scope of a request: whether it comes from who started the job."""
+SESSION = "/tidegate/session"
+"""Where a code becomes a token."""
 _RATE = 300.0
 _BURST = 100.0
 _READING = ("GET", "HEAD")
@@ -40,55 +42,78 @@ class Pace:
 class Guard:
     """Refuses who has no token, other names of this machine, and pages of other origins.
 
-    Without a token in the settings everybody may read, and the owner may give orders.
+    Without a token in the settings everybody may read, and the owner may give orders. The files of
+    the dashboard are no secret.
     """
 
-    def __init__(self, app: ASGIApp, settings: RestSettings, owner_token: str) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: RestSettings, owner_token: str, logins: Logins
+    ) -> None:
         self._app = app
         self._settings = settings
         self._owner_token = owner_token
+        self._logins = logins
         self._pace = Pace()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            await self._app(scope, receive, send)
             return
         scope[ARRIVED] = now = asyncio.get_running_loop().time()
         # Also without a wait: who has come by now is answered together.
         await asyncio.sleep(self._pace.wait(now))
+        headers = Headers(scope=scope)
         try:
-            scope[OWNER] = self._let_in(scope["method"], Headers(scope=scope))
+            self._check_host(headers)
+            scope[OWNER], scope[KNOWN] = self._who(headers)
+            self._check_rights(scope["method"], scope["path"], is_known=scope[KNOWN])
+            self._check_origin(headers)
         except Refusal as refusal:
             await refused(refusal)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    def _let_in(self, method: str, headers: Headers) -> bool:
-        """Whether it is the owner.
+    def _check_host(self, headers: Headers) -> None:
+        if _name_of(headers.get("host", "")) is None:
+            raise Refusal(400, f"{headers.get('host', '')!r} is no name of a host")
 
-        Raises:
-            Refusal: the request is not accepted.
-        """
+    def _who(self, headers: Headers) -> tuple[bool, bool]:
+        """Whether it is the owner, and whether it is somebody that we know."""
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         given = credentials.strip() if scheme.lower() == "bearer" else ""
-        is_owner = _equal(given, self._owner_token)
+        is_owner = _equal(given, self._owner_token) or self._logins.knows(given)
         token = self._settings.token
-        is_known = is_owner or (token is not None and _equal(given, token))
-        if not is_known and (token is not None or method not in _READING):
-            advice = "" if token is not None else f"; the owner finds it in {token_file()}"
-            raise Refusal(
-                401,
-                f"the token is missing or wrong: send it as Authorization: Bearer <token>{advice}",
-                {"www-authenticate": "Bearer"},
-            )
+        return is_owner, is_owner or (token is not None and _equal(given, token))
+
+    def _check_rights(self, method: str, path: str, *, is_known: bool) -> None:
+        path = path.removeprefix("/v1")
+        is_reading = method in _READING
+        if path == SESSION or (is_reading and (path == "/" or path.startswith(FOLDER))):
+            return
+        if not is_known and (self._settings.token is not None or not is_reading):
+            raise unknown(self._settings)
+        if self._settings.read_only and not is_reading:
+            raise Refusal(403, "this server is read-only: tidegate.rest.read-only is set")
+
+    def _check_origin(self, headers: Headers) -> None:
         host = headers.get("host", "")
-        name = _name_of(host)
         # A page elsewhere may have a name that it lets point to this machine.
-        if self._settings.is_loopback and name not in (*_LOCAL_NAMES, self._settings.address):
+        local = (*_LOCAL_NAMES, self._settings.address)
+        if self._settings.is_loopback and _name_of(host) not in local:
             raise Refusal(403, f"the host {host!r} is not this machine: ask for localhost")
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
             raise Refusal(403, f"pages of {origin!r} may not use this API")
-        return is_owner
+
+
+def unknown(settings: RestSettings) -> Refusal:
+    """What somebody without a token is told."""
+    advice = "" if settings.token is not None else f"; the owner finds it in {token_file()}"
+    return Refusal(
+        401,
+        f"the token is missing or wrong: send it as Authorization: Bearer <token>{advice}",
+        {"www-authenticate": "Bearer"},
+    )
 
 
 def _name_of(host: str) -> str | None:

@@ -19,7 +19,7 @@ from tidegate.core.redaction import redacted
 from tidegate.driver.job_handle import JobHandle
 from tidegate.protocol.job_status import JobStatus
 from tidegate.stream.elements import FINAL_WATERMARK
-from tidegate.web.documents.jobs import milliseconds, vertex_id
+from tidegate.web.documents.common import milliseconds, vertex_id
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _JOB = ("job_id", "job_name")

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated
 
 from tidegate import __version__
-from tidegate.web.documents import schema_forms, schemas
-from tidegate.web.endpoints import Endpoint
+from tidegate.web.documents.common import RefusalDocument
+from tidegate.web.endpoints import Declaration, Endpoint
+from tidegate.web.forms import (
+    Between,
+    Form,
+    Id,
+    Schema,
+    fields_of,
+    schema_of,
+    schema_of_body,
+    without_none,
+)
 
 _SENTENCES = {
     400: "An id, a parameter or the body makes no sense.",
@@ -21,17 +31,18 @@ _SENTENCES = {
 }
 _EVERYWHERE = (401, 403)
 _PARAMETERS = {
-    "jobid": (schema_forms.ID, "The id of a job, 32 hexadecimal digits."),
-    "vertexid": (schema_forms.ID, "The id of a vertex, 32 hexadecimal digits."),
-    "triggerid": (schema_forms.ID, "What the order was answered with as request-id."),
-    "checkpointid": ({"type": "integer", "minimum": 0, "maximum": 10**17}, "Its number."),
+    "jobid": Annotated[Id, "The id of a job."],
+    "vertexid": Annotated[Id, "The id of a vertex."],
+    "triggerid": Annotated[Id, "What the order was answered with as request-id."],
+    "checkpointid": Annotated[int, Between(0, 10**17), "Its number."],
 }
 
 
-def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    paths: dict[str, dict[str, Any]] = {}
+def openapi(endpoints: Iterable[Endpoint]) -> Schema:
+    paths: dict[str, Schema] = {}
     for endpoint in endpoints:
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+        said = endpoint.said
+        paths.setdefault(said.path, {})[said.method.lower()] = _operation(endpoint)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -45,48 +56,63 @@ def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     }
 
 
-def _operation(endpoint: Endpoint) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _operation(endpoint: Endpoint) -> Schema:
+    said = endpoint.said
+    found: Schema = {
         "summary": endpoint.summary,
-        "operationId": _name(endpoint),
-        "parameters": [*_in_path(endpoint.path), *_in_query(endpoint)],
+        "operationId": _name(said),
+        "parameters": [*_in_path(said.path), *_in_query(endpoint.query)],
         "responses": {
-            str(endpoint.status): {
+            str(said.status): {
                 "description": "As asked for.",
-                "content": {endpoint.content_type: {"schema": endpoint.answer}},
+                "content": {said.content_type: {"schema": _answer(endpoint)}},
             },
             **{
                 str(status): {
                     "description": _SENTENCES[status],
-                    "content": {"application/json": {"schema": schemas.ERRORS}},
+                    "content": {"application/json": {"schema": schema_of(RefusalDocument)}},
                 }
-                for status in sorted({*endpoint.refusals, *_EVERYWHERE})
+                for status in sorted({*said.refusals, *_EVERYWHERE})
             },
         },
     }
     if endpoint.body is not None:
+        schema = schema_of_body(endpoint.body)
         found["requestBody"] = {
-            "required": bool(endpoint.body["required"]),
-            "content": {"application/json": {"schema": endpoint.body}},
+            "required": bool(schema["required"]),
+            "content": {"application/json": {"schema": schema}},
         }
     return found
 
 
-def _in_path(path: str) -> list[dict[str, Any]]:
+def _answer(endpoint: Endpoint) -> Schema:
+    is_text = endpoint.said.content_type.startswith("text/")
+    return schema_of(str if is_text else endpoint.answer)
+
+
+def _in_path(path: str) -> list[Schema]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": schema, "description": text}
+        {"name": name, "in": "path", "required": True, "schema": schema_of(kind)}
         for name in re.findall(r"{(\w+)}", path)
-        for schema, text in [_PARAMETERS[name]]
+        for kind in [_PARAMETERS[name]]
     ]
 
 
-def _in_query(endpoint: Endpoint) -> list[dict[str, Any]]:
+def _in_query(form: type[Form] | None) -> list[Schema]:
+    if form is None:
+        return []
+    required = schema_of_body(form)["required"]
     return [
-        {"name": name, "in": "query", "required": False, "schema": schema}
-        for name, schema in endpoint.query.items()
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "schema": schema_of(without_none(kind)),
+        }
+        for _, name, kind in fields_of(form)
     ]
 
 
-def _name(endpoint: Endpoint) -> str:
-    words = re.sub(r"[^a-z]+", " ", endpoint.path).split()
-    return "-".join([endpoint.method.lower(), *words])
+def _name(said: Declaration) -> str:
+    words = re.sub(r"[^a-z]+", " ", said.path).split()
+    return "-".join([said.method.lower(), *words])

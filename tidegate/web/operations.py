@@ -14,6 +14,18 @@ from tidegate.checkpoint.checkpoint import NOT_ADDRESSABLE
 from tidegate.checkpoint.statistics import CheckpointHistory
 from tidegate.core.ids import CheckpointId
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
+from tidegate.web.documents.orders import (
+    CheckpointOutcome,
+    CheckpointTriggerStatus,
+    FailureCause,
+    OperationState,
+    PlainOutcome,
+    PlainStatus,
+    SavepointOutcome,
+    SavepointStatus,
+    SnapshotProgress,
+)
+from tidegate.web.forms import Form, as_document
 from tidegate.web.requests import Refusal
 
 _MOST = 1000
@@ -41,14 +53,25 @@ class Operation:
     history: CheckpointHistory | None = None
     """Where its progress is written down."""
     begun: float = field(default_factory=time.monotonic)
+    begun_at: float = field(default_factory=time.time)
     is_told: bool = False
     """Whether its outcome was reported."""
 
-    def document(self) -> dict[str, Any]:
-        """As it stands now."""
+    def status(self) -> Form:
+        """As it stands now, in the form that belongs to its kind."""
+        form, outcome = _FORMS[self.kind]
         if not self.result.done():
-            return {"status": {"id": "IN_PROGRESS"}, "progress": self._progress()}
-        return {"status": {"id": "COMPLETED"}, "operation": self._outcome()}
+            state = OperationState(id="IN_PROGRESS")
+            return form(status=state, progress=self.progress())
+        state = OperationState(id="COMPLETED")
+        failure = self.result.exception()
+        if failure is None:
+            return form(status=state, operation=outcome(**self._outcome()))
+        cause = FailureCause(
+            class_=f"{type(failure).__module__}.{type(failure).__name__}",
+            stack_trace=str(failure),
+        )
+        return form(status=state, operation=outcome(failure_cause=cause))
 
     @property
     def checkpoint_id(self) -> CheckpointId | None:
@@ -56,36 +79,37 @@ class Operation:
             return None
         return self.order.begun.result()
 
-    def _progress(self) -> dict[str, int] | None:
+    def progress(self) -> SnapshotProgress | None:
         number = self.checkpoint_id
         if number is None or self.history is None:
             return None
         record = self.history.record(number)
         if record is None:
             return None
-        return {
-            "checkpoint-id": number,
-            "acknowledged": len(record.subtasks),
-            "subtasks": record.awaited,
-        }
+        return SnapshotProgress(
+            checkpoint_id=number, acknowledged=len(record.subtasks), subtasks=record.awaited
+        )
 
     def _outcome(self) -> dict[str, Any]:
-        failure = self.result.exception()
-        is_checkpoint = self.kind is OperationKind.CHECKPOINT
-        if failure is not None:
-            cause = {
-                "class": f"{type(failure).__module__}.{type(failure).__name__}",
-                "stack-trace": str(failure),
-            }
-            return {"failureCause" if is_checkpoint else "failure-cause": cause}
-        if is_checkpoint:
-            path = self.result.result()
-            number = self.checkpoint_id
-            return {
-                "checkpointId": number,
-                "external-path": None if path == NOT_ADDRESSABLE else path,
-            }
-        return {"location": self.result.result()} if self.kind is OperationKind.SAVEPOINT else {}
+        match self.kind:
+            case OperationKind.CHECKPOINT:
+                path = self.result.result()
+                return {
+                    "checkpoint_id": self.checkpoint_id,
+                    "external_path": None if path == NOT_ADDRESSABLE else path,
+                }
+            case OperationKind.SAVEPOINT:
+                return {"location": self.result.result()}
+            case _:
+                return {}
+
+
+_FORMS: dict[OperationKind, tuple[Callable[..., Form], Callable[..., Form]]] = {
+    OperationKind.SAVEPOINT: (SavepointStatus, SavepointOutcome),
+    OperationKind.CHECKPOINT: (CheckpointTriggerStatus, CheckpointOutcome),
+    OperationKind.DISPOSAL: (PlainStatus, PlainOutcome),
+    OperationKind.RESCALING: (PlainStatus, PlainOutcome),
+}
 
 
 class Operations:
@@ -130,10 +154,18 @@ class Operations:
             found.is_told = True
         return found
 
+    def under_way(self, scope: str) -> dict[str, Operation]:
+        """Those that have not ended, by trigger id."""
+        return {
+            trigger_id: each
+            for (of, _, trigger_id), each in self._known.items()
+            if of == scope and not each.result.done()
+        }
+
     def outcomes(self, scope: str) -> dict[str, Any]:
         """Of all that have ended, by trigger id."""
         return {
-            trigger_id: each.document()
+            trigger_id: as_document(each.status())
             for (of, _, trigger_id), each in self._known.copy().items()
             if of == scope and each.result.done()
         }

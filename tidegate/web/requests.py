@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
+from tidegate.web.forms import F, NotOfForm, parsed
+
+OWNER = "tidegate.owner"
+"""In the scope of a request: whether it comes from who started the job."""
+KNOWN = "tidegate.known"
+"""The same: whether it comes with a token that is right."""
 MOST_BYTES = 64 * 1024
 """Of a body; no request needs more."""
 _MOST_DISCARDED = 16 << 20
@@ -51,21 +56,20 @@ def whole_number(text: str, what: str) -> int:
     return int(text)
 
 
-async def body_of(request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
+async def body_of(request: Request, form: type[F]) -> F:
     """The object in the body of a request; an empty body is an empty object.
 
     Raises:
-        Refusal: it is too long, or not what the schema asks for.
+        Refusal: it is too long, or not as the form says.
     """
     content = await _content(request)
-    if not content.strip():
-        return checked({}, schema)
     try:
-        document = json.loads(content)
+        return parsed(form, json.loads(content) if content.strip() else {})
+    except NotOfForm as error:
+        raise Refusal(400, str(error)) from None
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise Refusal(400, f"the body is not JSON: {reason}") from None
-    return checked(document, schema)
 
 
 async def _content(request: Request) -> bytes:
@@ -83,41 +87,3 @@ async def _content(request: Request) -> bytes:
     if seen > MOST_BYTES:
         raise Refusal(413, f"the body has more than {MOST_BYTES} bytes", {"connection": "close"})
     return bytes(content)
-
-
-def checked(document: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an object that is as its schema says; those that are null count as absent.
-
-    Raises:
-        Refusal: it is not.
-    """
-    if not isinstance(document, dict):
-        raise Refusal(400, "the body has to be a JSON object")
-    known: Mapping[str, Mapping[str, Any]] = schema["properties"]
-    found: dict[str, Any] = {}
-    for key, value in document.items():
-        if key not in known:
-            raise Refusal(400, f"there is no field {key!r}; there are: {', '.join(known)}")
-        if value is not None:
-            found[key] = _checked_value(key, value, known[key])
-    for key in schema.get("required", ()):
-        if key not in found:
-            raise Refusal(400, f"the field {key!r} is missing")
-    return found
-
-
-def _checked_value(key: str, value: Any, schema: Mapping[str, Any]) -> Any:
-    if "boolean" in schema["type"]:
-        if not isinstance(value, bool):
-            raise Refusal(400, f"{key} = {json.dumps(value)}: give true or false")
-        return value
-    if not isinstance(value, str):
-        raise Refusal(400, f"{key} = {json.dumps(value)[:200]}: give text")
-    if "enum" in schema and value not in schema["enum"]:
-        choices = ", ".join(str(each) for each in schema["enum"] if each is not None)
-        raise Refusal(400, f"{key} = {value!r}: give one of {choices}")
-    if "pattern" in schema and re.fullmatch(schema["pattern"].strip("^$"), value) is None:
-        raise Refusal(400, f"{key} = {value!r}: give text of the form {schema['pattern']}")
-    if not value.isprintable():
-        raise Refusal(400, f"{key} = {value!r}: give text that can be printed")
-    return value

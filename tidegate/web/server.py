@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tidegate.core.errors import ConfigError
 from tidegate.core.rest_settings import RestSettings
 from tidegate.driver.job_handle import JobHandle
+from tidegate.web.logins import Logins
 from tidegate.web.operations import Operations
 from tidegate.web.registry import (
     LAUNCH_VARIABLE,
@@ -28,6 +29,9 @@ from tidegate.web.served_jobs import ServedJobs
 if TYPE_CHECKING:
     import uvicorn
 
+    from tidegate.web.application import Application
+    from tidegate.web.documents.driver import ServerKind
+
 _log = logging.getLogger("tidegate.rest")
 _BACKLOG = 2048
 _LAST_WORDS_SECONDS = 3.0
@@ -38,8 +42,11 @@ _LOOK_SECONDS = 0.05
 class RestServer:
     """Answers while the process lives."""
 
-    def __init__(self, settings: RestSettings) -> None:
+    def __init__(self, settings: RestSettings, kind: ServerKind = "driver") -> None:
         self._settings = settings
+        self._kind: ServerKind = kind
+        self._logins = Logins()
+        self._application: Application | None = None
         self._token = _owner_token()
         self._jobs = ServedJobs()
         self._operations = Operations()
@@ -58,6 +65,10 @@ class RestServer:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
         port = self._socket.getsockname()[1]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def login_link(self, route: str = "") -> str:
+        """Where the dashboard is, with a code for one login of the owner."""
+        return f"{self.url}/#{route}?login={self._logins.new_code()}"
 
     def publish(self, job: JobHandle, application_id: str | None = None) -> None:
         """Tell of a job from now on, and let commands find it."""
@@ -113,17 +124,19 @@ class RestServer:
     def _serve(self) -> None:
         import uvicorn
 
-        from tidegate.web.application import application
+        from tidegate.web.application import Application
         from tidegate.web.connections import bounded_protocol
 
-        app = application(self._jobs, self._operations, self._settings, self._token)
+        self._application = Application(
+            self._jobs, self._operations, self._settings, self._token, self._logins, self._kind
+        )
         config = uvicorn.Config(
-            app,
+            self._application.asgi,
             access_log=False,
             backlog=_BACKLOG,
             date_header=False,
             http=bounded_protocol(),
-            lifespan="off",
+            lifespan="on",
             log_config=None,
             log_level=logging.ERROR,  # not a line for every malformed request
             loop="asyncio",
@@ -138,7 +151,8 @@ class RestServer:
         atexit.unregister(self._last_words)
         while self._server is None and self._thread.is_alive():
             time.sleep(_LOOK_SECONDS)
-        if self._server is not None:
+        if self._server is not None and self._application is not None:
+            self._application.hub.close()
             self._server.should_exit = True
         self._thread.join()
         self._socket.close()

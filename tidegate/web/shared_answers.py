@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tidegate.web.requests import KNOWN
+
 ARRIVED = "tidegate.arrived"
 """In the scope of a request: when it came, by the clock of the event loop."""
 _MOST = 100
@@ -19,13 +21,14 @@ class SharedAnswers:
     """Of one server; used by the thread of its requests."""
 
     def __init__(self) -> None:
-        self._made: dict[str, tuple[float, Response]] = {}
+        self._made: dict[object, tuple[float, Response]] = {}
 
     def of(self, handler: Handler) -> Handler:
         """The same answers, made once for those who wait for them at the same time."""
 
         async def handle(request: Request) -> Response:
-            asked = f"{request.url.path}?{request.url.query}"
+            scope = request.scope
+            asked = (scope["path"], scope["query_string"], scope.get(KNOWN))
             at, answer = self._made.get(asked, (float("-inf"), None))
             if answer is None or at < request.scope[ARRIVED]:
                 at = asyncio.get_running_loop().time()
@@ -35,7 +38,7 @@ class SharedAnswers:
 
         return handle
 
-    def _keep(self, asked: str, at: float, answer: Response) -> None:
+    def _keep(self, asked: object, at: float, answer: Response) -> None:
         if len(self._made) >= _MOST:
             self._made.clear()
         self._made[asked] = (at, answer)

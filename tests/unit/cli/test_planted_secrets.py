@@ -16,8 +16,8 @@ from tests.programs import wait_until
 from tidegate.cli.main import app
 from tidegate.protocol.job_status import JobStatus
 from tidegate.verify.content import check_address
+from tidegate.web.api.jobs import JobApi
 from tidegate.web.endpoints import endpoints
-from tidegate.web.job_api import JobApi
 from tidegate.web.registry import owner_token
 from tidegate.web.served_jobs import ServedJobs
 
@@ -50,7 +50,8 @@ SETTINGS = {
 
 def reading_paths():
     jobs = ServedJobs()
-    return [each.path for each in endpoints(JobApi(jobs)) if each.method == "GET"]
+    declared = [each.said for each in endpoints(JobApi(jobs))]
+    return [said.path for said in declared if said.method == "GET"]
 
 
 def assert_hidden(*texts):

@@ -12,7 +12,8 @@ import pytest
 from tests.jobs import on_disk
 from tidegate.core.rest_settings import RestSettings
 from tidegate.protocol.job_status import JobStatus
-from tidegate.web.application import application
+from tidegate.web.application import Application
+from tidegate.web.documents import jobs as documents
 from tidegate.web.guard import Pace
 from tidegate.web.operations import Operations
 from tidegate.web.served_jobs import ServedJobs
@@ -20,15 +21,15 @@ from tidegate.web.served_jobs import ServedJobs
 READERS = Path(__file__).with_name("readers.py")
 
 
-def looks_at(job, monkeypatch):
-    """Grows whenever the state of the job is looked at for an answer."""
-    look, looks = job.vertices, []
+def looks_at(monkeypatch):
+    """Grows whenever a job is looked at for an answer."""
+    look, looks = documents.job_details, []
 
-    def noted():
+    def noted(job):
         looks.append(1)
-        return look()
+        return look(job)
 
-    monkeypatch.setattr(job, "vertices", noted)
+    monkeypatch.setattr(documents, "job_details", noted)
     return looks
 
 
@@ -39,7 +40,7 @@ def test_a_thousand_readers_do_not_disturb_the_job(serve, tmp_path, monkeypatch)
     address = urlsplit(served.server.url)
     paths = [served.path, f"{served.path}/checkpoints", "/metrics"]
     before = served.job.checkpoints.counts.completed
-    looks = looks_at(served.job, monkeypatch)
+    looks = looks_at(monkeypatch)
     done = subprocess.run(
         [sys.executable, READERS, address.hostname, str(address.port), "1000", "2", *paths],
         capture_output=True,
@@ -92,10 +93,10 @@ async def asked(app, path):
 
 
 def test_who_asks_at_the_same_time_is_answered_together(served, monkeypatch):
-    looks = looks_at(served.job, monkeypatch)
+    looks = looks_at(monkeypatch)
     jobs = ServedJobs()
     jobs.add(served.job)
-    app = application(jobs, Operations(), RestSettings(), "token")
+    app = Application(jobs, Operations(), RestSettings(), "token").asgi
 
     async def ask_all():
         return await asyncio.gather(*(asked(app, served.path) for _ in range(200)))
@@ -105,7 +106,7 @@ def test_who_asks_at_the_same_time_is_answered_together(served, monkeypatch):
 
 
 def test_no_answer_is_older_than_its_question(served, monkeypatch):
-    looks = looks_at(served.job, monkeypatch)
+    looks = looks_at(monkeypatch)
     for number in range(1, 6):
         assert served.of_job().status == 200
         assert len(looks) == number

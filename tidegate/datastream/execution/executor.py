@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.core.checkpoint_settings import LATEST, CheckpointSettings
 from tidegate.core.config import Settings
 from tidegate.core.errors import AlreadyRunning
+from tidegate.core.modes import LiveLine
 from tidegate.datastream.execution.spark_session import (
     active_session,
     is_active,
@@ -82,6 +84,12 @@ class SparkExecutor:
         job = submit(graph, spark, settings, replan)
         if server is not None:
             server.publish(job, spark.sparkContext.applicationId)
+            if settings.engine.live_line is not LiveLine.OFF:
+                # A terminal keeps a secret, a log file does not.
+                route = f"/jobs/{job.job_id}"
+                at_terminal = sys.stderr.isatty()
+                link = server.login_link(route) if at_terminal else f"{server.url}/#{route}"
+                print(f"dashboard: {link}", file=sys.stderr)
         return job
 
     def session(self) -> SparkSession:

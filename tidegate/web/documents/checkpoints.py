@@ -1,17 +1,18 @@
-"""The checkpoints of a job as JSON documents, in Flink's words."""
+"""The checkpoints of a job, in Flink's words."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from tidegate.checkpoint.checkpoint import NOT_ADDRESSABLE
 from tidegate.checkpoint.statistics import (
     CheckpointHistory,
     CheckpointRecord,
     CheckpointStatus,
+    RestoreRecord,
     SubtaskStatistics,
 )
 from tidegate.core.config import Settings
@@ -19,162 +20,336 @@ from tidegate.core.modes import CheckpointStorageType, ExternalizedCheckpointRet
 from tidegate.driver.job_handle import JobHandle
 from tidegate.graph.job_graph import Vertex
 from tidegate.stream.elements import BarrierKind
-from tidegate.web.documents.jobs import NEVER, milliseconds, vertex_id
+from tidegate.web.documents.common import NEVER, milliseconds, vertex_id
+from tidegate.web.forms import ABSENT, Absent, Form, OneOf, named, snake
 
 _NO_CHECKPOINTS = (1 << 63) - 1
 """What Flink gives as the interval of a job without periodic checkpoints."""
-_TYPES = {
+TYPES = {
     BarrierKind.CHECKPOINT: "CHECKPOINT",
     BarrierKind.SAVEPOINT: "SAVEPOINT",
     BarrierKind.STOP: "SYNC_SAVEPOINT",
 }
-_QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+Status = Annotated[str, OneOf(("IN_PROGRESS", "COMPLETED", "FAILED"))]
 
 
-def statistics(job: JobHandle) -> dict[str, Any]:
+class Spread(Form):
+    """How a number differs between subtasks, or between checkpoints."""
+
+    min: int
+    max: int
+    avg: int
+    p50: float | None
+    p90: float | None
+    p95: float | None
+    p99: float | None
+    p999: float | None
+
+
+class TaskStatistics(Form, naming=snake):
+    """What some subtasks did for a checkpoint."""
+
+    id: int
+    status: Status
+    latest_ack_timestamp: int
+    checkpointed_size: int
+    state_size: int
+    end_to_end_duration: int
+    alignment_buffered: int
+    processed_data: int = 0
+    persisted_data: int = 0
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+
+
+class CheckpointDocument(TaskStatistics, naming=snake):
+    """One checkpoint."""
+
+    kind: Annotated[str, OneOf(("in_progress", "completed", "failed"))] = named("@class")
+    is_savepoint: bool
+    trigger_timestamp: int
+    checkpoint_type: Annotated[str, OneOf(("CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"))]
+    tasks: dict[str, TaskStatistics]
+    external_path: str | Absent = ABSENT
+    discarded: bool | Absent = ABSENT
+    failure_timestamp: int | Absent = ABSENT
+    failure_message: str | Absent | None = ABSENT
+
+
+class CheckpointCountsDocument(Form, naming=snake):
+    """How many there have been."""
+
+    restored: int
+    total: int
+    in_progress: int
+    completed: int
+    failed: int
+
+
+class RestoredCheckpoint(Form, naming=snake):
+    """What the job was last restored from."""
+
+    id: int
+    restore_timestamp: int
+    is_savepoint: bool
+    external_path: str | None
+
+
+class LatestCheckpoints(Form):
+    """The latest of each kind."""
+
+    completed: CheckpointDocument | None
+    savepoint: CheckpointDocument | None
+    failed: CheckpointDocument | None
+    restored: RestoredCheckpoint | None
+
+
+class CheckpointSummary(Form, naming=snake):
+    """Over the completed checkpoints of the history."""
+
+    checkpointed_size: Spread
+    state_size: Spread
+    end_to_end_duration: Spread
+    alignment_buffered: Spread
+    processed_data: Spread
+    persisted_data: Spread
+
+
+class Checkpoints(Form):
     """All that is known of the checkpoints of a job."""
+
+    counts: CheckpointCountsDocument
+    summary: CheckpointSummary
+    latest: LatestCheckpoints
+    history: list[CheckpointDocument]
+
+
+class Durations(Form):
+    """How long a subtask froze its state, and how long it wrote."""
+
+    sync: int
+    asynchronous: int = named("async")
+
+
+class AlignmentDocument(Form):
+    """How long and how much a subtask held back."""
+
+    buffered: int
+    processed: int = 0
+    persisted: int = 0
+    duration: int
+
+
+class SubtaskCheckpoint(Form, naming=snake):
+    """What one subtask did; only its number until it has acknowledged."""
+
+    kind: Annotated[str, OneOf(("pending", "completed"))] = named("@class")
+    index: int
+    status: Annotated[str, OneOf(("pending_or_failed", "completed"))]
+    ack_timestamp: int | Absent = ABSENT
+    end_to_end_duration: int | Absent = ABSENT
+    checkpointed_size: int | Absent = ABSENT
+    state_size: int | Absent = ABSENT
+    checkpoint: Durations | Absent = ABSENT
+    alignment: AlignmentDocument | Absent = ABSENT
+    start_delay: int | Absent = ABSENT
+    unaligned_checkpoint: bool | Absent = ABSENT
+    aborted: bool | Absent = ABSENT
+
+
+class DurationSpreads(Form):
+    """Over the subtasks of a vertex."""
+
+    sync: Spread
+    asynchronous: Spread = named("async")
+
+
+class AlignmentSpreads(Form):
+    """Over the subtasks of a vertex."""
+
+    buffered: Spread
+    processed: Spread
+    persisted: Spread
+    duration: Spread
+
+
+class TaskSpreads(Form, naming=snake):
+    """Over the subtasks of a vertex."""
+
+    checkpointed_size: Spread
+    state_size: Spread
+    end_to_end_duration: Spread
+    checkpoint_duration: DurationSpreads
+    alignment: AlignmentSpreads
+    start_delay: Spread
+
+
+class CheckpointTask(TaskStatistics):
+    """What the subtasks of a vertex did for a checkpoint."""
+
+    summary: TaskSpreads
+    subtasks: list[SubtaskCheckpoint]
+
+
+class Externalization(Form, naming=snake):
+    """Whether checkpoints outlive the job."""
+
+    enabled: bool
+    delete_on_cancellation: bool
+
+
+class CheckpointingDocument(Form, naming=snake):
+    """When and how checkpoints are taken."""
+
+    mode: Annotated[str, OneOf(("exactly_once", "at_least_once"))]
+    interval: int
+    timeout: int
+    min_pause: int
+    max_concurrent: int
+    externalization: Externalization
+    state_backend: str
+    checkpoint_storage: Annotated[str, OneOf(("filesystem", "jobmanager"))]
+    unaligned_checkpoints: bool
+    tolerable_failed_checkpoints: int
+    aligned_checkpoint_timeout: int
+    checkpoints_after_tasks_finish: bool
+    state_changelog_enabled: bool = False
+
+
+def statistics(job: JobHandle) -> Checkpoints:
     history = job.checkpoints
     counts = history.counts
-    return {
-        "counts": {
-            "restored": counts.restored,
-            "total": counts.triggered,
-            "in_progress": counts.in_progress,
-            "completed": counts.completed,
-            "failed": counts.failed,
-        },
-        "summary": _summary(history),
-        "latest": _latest(history),
-        "history": [document(record) for record in history.records()],
-    }
+    return Checkpoints(
+        counts=CheckpointCountsDocument(
+            restored=counts.restored,
+            total=counts.triggered,
+            in_progress=counts.in_progress,
+            completed=counts.completed,
+            failed=counts.failed,
+        ),
+        summary=_summary(history),
+        latest=LatestCheckpoints(
+            completed=_document(history.latest_completed),
+            savepoint=_document(history.latest_savepoint),
+            failed=_document(history.latest_failed),
+            restored=_restored(history.latest_restored),
+        ),
+        history=[checkpoint_document(record) for record in history.records()],
+    )
 
 
-def document(record: CheckpointRecord) -> dict[str, Any]:
-    """One checkpoint, without its subtasks."""
-    found: dict[str, Any] = {
-        "@class": record.status.name.lower(),
-        "id": record.checkpoint_id,
-        "status": record.status.name,
-        "is_savepoint": record.kind is not BarrierKind.CHECKPOINT,
-        "trigger_timestamp": milliseconds(record.triggered_at),
-        "checkpoint_type": _TYPES[record.kind],
-        "tasks": {},
+def checkpoint_document(
+    record: CheckpointRecord, vertices: Sequence[Vertex] = ()
+) -> CheckpointDocument:
+    """One checkpoint, with the work of these vertices."""
+    failed = record.status is CheckpointStatus.FAILED
+    completed = record.status is CheckpointStatus.COMPLETED
+    return CheckpointDocument(
+        kind=record.status.name.lower(),
+        is_savepoint=record.kind is not BarrierKind.CHECKPOINT,
+        trigger_timestamp=milliseconds(record.triggered_at),
+        checkpoint_type=TYPES[record.kind],
+        tasks={vertex_id(v): TaskStatistics(**_task(record, v)) for v in vertices},
+        external_path=(record.path or NOT_ADDRESSABLE) if completed else ABSENT,
+        discarded=record.is_discarded if completed else ABSENT,
+        failure_timestamp=milliseconds(record.ended_at) if failed else ABSENT,
+        failure_message=record.failure if failed else ABSENT,
         **_work(record, list(record.subtasks.values()), record.awaited),
-    }
-    if record.status is CheckpointStatus.COMPLETED:
-        found["external_path"] = record.path or NOT_ADDRESSABLE
-        found["discarded"] = record.is_discarded
-    elif record.status is CheckpointStatus.FAILED:
-        found["failure_timestamp"] = milliseconds(record.ended_at)
-        found["failure_message"] = record.failure
-    return found
+    )
 
 
-def details(job: JobHandle, record: CheckpointRecord) -> dict[str, Any]:
-    """One checkpoint with the work of every vertex."""
-    tasks = {vertex_id(v): _task(record, v) for v in job.graph.vertices}
-    return {**document(record), "tasks": tasks}
-
-
-def task_details(record: CheckpointRecord, vertex: Vertex) -> dict[str, Any]:
-    """What the subtasks of one vertex did for a checkpoint."""
+def task_details(record: CheckpointRecord, vertex: Vertex) -> CheckpointTask:
     known = _of(record, vertex)
     done = list(known.values())
-    return {
+    zeros = [0 for _ in done]
+    return CheckpointTask(
         **_task(record, vertex),
-        "summary": {
-            "checkpointed_size": _stats([each.incremental_size for each in done]),
-            "state_size": _stats([each.size for each in done]),
-            "end_to_end_duration": _stats([_duration(record, each) for each in done]),
-            "checkpoint_duration": {
-                "sync": _stats([milliseconds(each.sync) for each in done]),
-                "async": _stats([milliseconds(each.asynchronous) for each in done]),
-            },
-            "alignment": {
-                "buffered": _stats([each.alignment_bytes for each in done]),
-                "processed": _stats([0 for _ in done]),
-                "persisted": _stats([0 for _ in done]),
-                "duration": _stats([milliseconds(each.alignment) for each in done]),
-            },
-            "start_delay": _stats([milliseconds(each.start_delay) for each in done]),
-        },
-        "subtasks": [
-            _subtask(record, index, known.get(index)) for index in range(vertex.parallelism)
-        ],
-    }
+        summary=TaskSpreads(
+            checkpointed_size=_spread([each.incremental_size for each in done]),
+            state_size=_spread([each.size for each in done]),
+            end_to_end_duration=_spread([_duration(record, each) for each in done]),
+            checkpoint_duration=DurationSpreads(
+                sync=_spread([milliseconds(each.sync) for each in done]),
+                asynchronous=_spread([milliseconds(each.asynchronous) for each in done]),
+            ),
+            alignment=AlignmentSpreads(
+                buffered=_spread([each.alignment_bytes for each in done]),
+                processed=_spread(zeros),
+                persisted=_spread(zeros),
+                duration=_spread([milliseconds(each.alignment) for each in done]),
+            ),
+            start_delay=_spread([milliseconds(each.start_delay) for each in done]),
+        ),
+        subtasks=[_subtask(record, index, known.get(index)) for index in range(vertex.parallelism)],
+    )
 
 
-def config(settings: Settings) -> dict[str, Any]:
-    """When and how checkpoints are taken."""
+def config(settings: Settings) -> CheckpointingDocument:
     chosen = settings.checkpointing
     retention = chosen.retention
     in_files = chosen.directory is not None and (
         chosen.storage is not CheckpointStorageType.JOBMANAGER
     )
     interval = chosen.interval
-    return {
-        "mode": chosen.mode.name.lower(),
-        "interval": _NO_CHECKPOINTS if interval is None else milliseconds(interval.total_seconds()),
-        "timeout": milliseconds(chosen.timeout.total_seconds()),
-        "min_pause": milliseconds(chosen.min_pause.total_seconds()),
-        "max_concurrent": chosen.max_concurrent,
-        "externalization": {
-            "enabled": retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
-            "delete_on_cancellation": retention
-            is not ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION,
-        },
-        "state_backend": settings.state.backend.value,
-        "checkpoint_storage": "filesystem" if in_files else "jobmanager",
-        "unaligned_checkpoints": chosen.unaligned,
-        "tolerable_failed_checkpoints": chosen.tolerable_failures,
-        "aligned_checkpoint_timeout": milliseconds(chosen.aligned_timeout.total_seconds()),
-        "checkpoints_after_tasks_finish": chosen.after_tasks_finish,
-        "state_changelog_enabled": False,
-    }
+    kept = ExternalizedCheckpointRetention
+    return CheckpointingDocument(
+        mode=chosen.mode.name.lower(),
+        interval=_NO_CHECKPOINTS if interval is None else milliseconds(interval.total_seconds()),
+        timeout=milliseconds(chosen.timeout.total_seconds()),
+        min_pause=milliseconds(chosen.min_pause.total_seconds()),
+        max_concurrent=chosen.max_concurrent,
+        externalization=Externalization(
+            enabled=retention is not kept.NO_EXTERNALIZED_CHECKPOINTS,
+            delete_on_cancellation=retention is not kept.RETAIN_ON_CANCELLATION,
+        ),
+        state_backend=settings.state.backend.value,
+        checkpoint_storage="filesystem" if in_files else "jobmanager",
+        unaligned_checkpoints=chosen.unaligned,
+        tolerable_failed_checkpoints=chosen.tolerable_failures,
+        aligned_checkpoint_timeout=milliseconds(chosen.aligned_timeout.total_seconds()),
+        checkpoints_after_tasks_finish=chosen.after_tasks_finish,
+    )
 
 
-def _latest(history: CheckpointHistory) -> dict[str, Any]:
-    def shown(record: CheckpointRecord | None) -> dict[str, Any] | None:
-        return None if record is None else document(record)
-
-    restored = history.latest_restored
-    return {
-        "completed": shown(history.latest_completed),
-        "savepoint": shown(history.latest_savepoint),
-        "failed": shown(history.latest_failed),
-        "restored": None
-        if restored is None
-        else {
-            "id": restored.checkpoint_id,
-            "restore_timestamp": milliseconds(restored.restored_at),
-            "is_savepoint": restored.kind is not BarrierKind.CHECKPOINT,
-            "external_path": restored.path,
-        },
-    }
+def _document(record: CheckpointRecord | None) -> CheckpointDocument | None:
+    return None if record is None else checkpoint_document(record)
 
 
-def _summary(history: CheckpointHistory) -> dict[str, Any]:
-    """Over the completed checkpoints of the history."""
+def _restored(record: RestoreRecord | None) -> RestoredCheckpoint | None:
+    if record is None:
+        return None
+    return RestoredCheckpoint(
+        id=record.checkpoint_id,
+        restore_timestamp=milliseconds(record.restored_at),
+        is_savepoint=record.kind is not BarrierKind.CHECKPOINT,
+        external_path=record.path,
+    )
+
+
+def _summary(history: CheckpointHistory) -> CheckpointSummary:
     done = [r for r in history.records() if r.status is CheckpointStatus.COMPLETED]
 
-    def over(value: Callable[[CheckpointRecord], int]) -> dict[str, Any]:
-        return _stats([value(record) for record in done])
+    def over(value: Callable[[CheckpointRecord], int]) -> Spread:
+        return _spread([value(record) for record in done])
 
-    return {
-        "checkpointed_size": over(lambda record: record.incremental_size),
-        "state_size": over(lambda record: record.size),
-        "end_to_end_duration": over(lambda record: milliseconds(record.duration)),
-        "alignment_buffered": over(lambda record: record.alignment_bytes),
-        "processed_data": over(lambda record: 0),
-        "persisted_data": over(lambda record: 0),
-    }
+    return CheckpointSummary(
+        checkpointed_size=over(lambda record: record.incremental_size),
+        state_size=over(lambda record: record.size),
+        end_to_end_duration=over(lambda record: milliseconds(record.duration)),
+        alignment_buffered=over(lambda record: record.alignment_bytes),
+        processed_data=over(lambda record: 0),
+        persisted_data=over(lambda record: 0),
+    )
 
 
 def _work(
     record: CheckpointRecord, done: Sequence[SubtaskStatistics], awaited: int
 ) -> dict[str, Any]:
+    """The fields of `TaskStatistics`."""
     ended = record.ended_at or time.time()
     return {
+        "id": record.checkpoint_id,
+        "status": record.status.name,
         "latest_ack_timestamp": max(
             (milliseconds(each.acknowledged_at) for each in done), default=NEVER
         ),
@@ -182,8 +357,6 @@ def _work(
         "state_size": sum(each.size for each in done),
         "end_to_end_duration": milliseconds(ended - record.triggered_at),
         "alignment_buffered": sum(each.alignment_bytes for each in done),
-        "processed_data": 0,
-        "persisted_data": 0,
         "num_subtasks": awaited,
         "num_acknowledged_subtasks": len(done),
     }
@@ -198,57 +371,53 @@ def _of(record: CheckpointRecord, vertex: Vertex) -> dict[int, SubtaskStatistics
 
 
 def _task(record: CheckpointRecord, vertex: Vertex) -> dict[str, Any]:
-    done = list(_of(record, vertex).values())
-    return {
-        "id": record.checkpoint_id,
-        "status": record.status.name,
-        **_work(record, done, vertex.parallelism),
-    }
+    return _work(record, list(_of(record, vertex).values()), vertex.parallelism)
 
 
 def _subtask(
     record: CheckpointRecord, index: int, facts: SubtaskStatistics | None
-) -> dict[str, Any]:
+) -> SubtaskCheckpoint:
     if facts is None:
-        return {"@class": "pending", "index": index, "status": "pending_or_failed"}
-    return {
-        "@class": "completed",
-        "index": index,
-        "status": "completed",
-        "ack_timestamp": milliseconds(facts.acknowledged_at),
-        "end_to_end_duration": _duration(record, facts),
-        "checkpointed_size": facts.incremental_size,
-        "state_size": facts.size,
-        "checkpoint": {
-            "sync": milliseconds(facts.sync),
-            "async": milliseconds(facts.asynchronous),
-        },
-        "alignment": {
-            "buffered": facts.alignment_bytes,
-            "processed": 0,
-            "persisted": 0,
-            "duration": milliseconds(facts.alignment),
-        },
-        "start_delay": milliseconds(facts.start_delay),
-        "unaligned_checkpoint": False,
-        "aborted": False,
-    }
+        return SubtaskCheckpoint(kind="pending", index=index, status="pending_or_failed")
+    return SubtaskCheckpoint(
+        kind="completed",
+        index=index,
+        status="completed",
+        ack_timestamp=milliseconds(facts.acknowledged_at),
+        end_to_end_duration=_duration(record, facts),
+        checkpointed_size=facts.incremental_size,
+        state_size=facts.size,
+        checkpoint=Durations(
+            sync=milliseconds(facts.sync), asynchronous=milliseconds(facts.asynchronous)
+        ),
+        alignment=AlignmentDocument(
+            buffered=facts.alignment_bytes, duration=milliseconds(facts.alignment)
+        ),
+        start_delay=milliseconds(facts.start_delay),
+        unaligned_checkpoint=False,
+        aborted=False,
+    )
 
 
 def _duration(record: CheckpointRecord, facts: SubtaskStatistics) -> int:
     return milliseconds(facts.acknowledged_at - record.triggered_at)
 
 
-def _stats(values: Sequence[int]) -> dict[str, Any]:
+def _spread(values: Sequence[int]) -> Spread:
     if not values:
-        return {"min": 0, "max": 0, "avg": 0, **dict.fromkeys(_QUANTILES, None)}
+        return Spread(min=0, max=0, avg=0, p50=None, p90=None, p95=None, p99=None, p999=None)
     ranked = sorted(values)
-    return {
-        "min": ranked[0],
-        "max": ranked[-1],
-        "avg": sum(ranked) // len(ranked),
-        **{
-            name: float(ranked[max(0, math.ceil(part * len(ranked)) - 1)])
-            for name, part in _QUANTILES.items()
-        },
-    }
+
+    def quantile(part: float) -> float:
+        return float(ranked[max(0, math.ceil(part * len(ranked)) - 1)])
+
+    return Spread(
+        min=ranked[0],
+        max=ranked[-1],
+        avg=sum(ranked) // len(ranked),
+        p50=quantile(0.5),
+        p90=quantile(0.9),
+        p95=quantile(0.95),
+        p99=quantile(0.99),
+        p999=quantile(0.999),
+    )

@@ -1,8 +1,8 @@
-"""The settings of a job as a JSON document, in Flink's words."""
+"""The settings of a job, in Flink's words."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
 from tidegate.core.config import GROUPS, Settings
 from tidegate.core.durations import format_duration
@@ -10,24 +10,42 @@ from tidegate.core.modes import RestartStrategyType
 from tidegate.core.options import options_of
 from tidegate.core.redaction import HIDDEN, is_secret, redacted
 from tidegate.driver.job_handle import JobHandle
+from tidegate.web.forms import Form, Id
 
 _PARAMETERS = "pipeline.global-job-parameters"
 """They are told one by one."""
 
 
-def job_config(job: JobHandle) -> dict[str, Any]:
+class ExecutionDocument(Form):
+    """How a job runs."""
+
+    execution_mode: str = "PIPELINED"
+    restart_strategy: str
+    job_parallelism: int
+    object_reuse_mode: bool
+    user_config: Annotated[dict[str, str], "What differs from the defaults; secrets are hidden."]
+
+
+class JobConfig(Form):
+    """The settings of a job."""
+
+    jid: Id
+    name: str
+    execution_config: ExecutionDocument
+
+
+def job_config(job: JobHandle) -> JobConfig:
     settings = job.settings
-    return {
-        "jid": job.job_id,
-        "name": job.name,
-        "execution-config": {
-            "execution-mode": "PIPELINED",
-            "restart-strategy": _restart_strategy(settings),
-            "job-parallelism": job.graph.slots,
-            "object-reuse-mode": settings.pipeline.object_reuse,
-            "user-config": user_config(settings),
-        },
-    }
+    return JobConfig(
+        jid=job.job_id,
+        name=job.name,
+        execution_config=ExecutionDocument(
+            restart_strategy=_restart_strategy(settings),
+            job_parallelism=job.graph.slots,
+            object_reuse_mode=settings.pipeline.object_reuse,
+            user_config=user_config(settings),
+        ),
+    )
 
 
 def user_config(settings: Settings) -> dict[str, str]:

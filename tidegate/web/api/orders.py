@@ -5,25 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from tidegate.checkpoint.savepoints import dispose
-from tidegate.core.errors import ConfigError, ExternalError, NotNow, UserError
+from tidegate.core.errors import ExternalError, NotNow, UserError
 from tidegate.core.modes import SavepointFormat
-from tidegate.core.setting_groups import MAX_PARALLELISM
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.job_handle import JobHandle
 from tidegate.protocol.job_status import JobStatus
 from tidegate.web.allowed_paths import allowed_path, refused_path, savepoint_directories
-from tidegate.web.answers import Document
-from tidegate.web.documents import schemas
+from tidegate.web.documents import orders
+from tidegate.web.documents.common import Triggered
 from tidegate.web.endpoints import endpoint, order
-from tidegate.web.guard import OWNER
+from tidegate.web.forms import F
 from tidegate.web.operations import Operation, OperationKind, Operations
-from tidegate.web.requests import Refusal, body_of, identity, whole_number
+from tidegate.web.requests import OWNER, Refusal, identity
 from tidegate.web.served_jobs import ServedJobs
 
 _EVERYWHERE = ""
@@ -37,106 +34,95 @@ class OrderApi:
         self._jobs = jobs
         self._operations = operations
 
-    @order("/jobs/{jobid}/checkpoints", schemas.CHECKPOINT_TRIGGER)
-    async def take_checkpoint(self, request: Request) -> Response:
+    @order("/jobs/{jobid}/checkpoints")
+    async def take_checkpoint(self, request: Request, body: orders.CheckpointOrder) -> Triggered:
         """Take a checkpoint now."""
         job = self._jobs.get(request.path_params["jobid"])
-        asked = await body_of(request, schemas.CHECKPOINT_TRIGGER)
-        return self._ordered(job, OperationKind.CHECKPOINT, asked, job.order_checkpoint)
+        return self._ordered(job, OperationKind.CHECKPOINT, job.order_checkpoint, body.trigger_id)
 
-    @endpoint("/jobs/{jobid}/checkpoints/{triggerid}", schemas.CHECKPOINT_TRIGGER_STATUS)
-    async def checkpoint_status(self, request: Request) -> Response:
+    @endpoint("/jobs/{jobid}/checkpoints/{triggerid}")
+    async def checkpoint_status(self, request: Request) -> orders.CheckpointTriggerStatus:
         """What became of a checkpoint that was asked for."""
-        return self._status(request, OperationKind.CHECKPOINT)
+        return self._status(request, OperationKind.CHECKPOINT, orders.CheckpointTriggerStatus)
 
-    @order("/jobs/{jobid}/savepoints", schemas.SAVEPOINT_TRIGGER)
-    async def take_savepoint(self, request: Request) -> Response:
+    @order("/jobs/{jobid}/savepoints")
+    async def take_savepoint(self, request: Request, body: orders.SavepointOrder) -> Triggered:
         """Take a savepoint, and cancel the job after it if that is asked for."""
         job = self._jobs.get(request.path_params["jobid"])
-        asked = await body_of(request, schemas.SAVEPOINT_TRIGGER)
-        directory = self._directory(request, job, asked.get("target-directory"))
+        directory = self._directory(request, job, body.target_directory)
+        format = SavepointFormat[body.format_type]
 
         def give() -> SnapshotOrder:
-            return job.order_savepoint(
-                directory, _format(asked), cancel=asked.get("cancel-job", False)
-            )
+            return job.order_savepoint(directory, format, cancel=body.cancel_job)
 
-        return self._ordered(job, OperationKind.SAVEPOINT, asked, give)
+        return self._ordered(job, OperationKind.SAVEPOINT, give, body.trigger_id)
 
-    @order("/jobs/{jobid}/stop", schemas.STOP_TRIGGER)
-    async def stop(self, request: Request) -> Response:
+    @order("/jobs/{jobid}/stop")
+    async def stop(self, request: Request, body: orders.StopOrder) -> Triggered:
         """Stop the job with a savepoint after which nothing follows."""
         job = self._jobs.get(request.path_params["jobid"])
-        asked = await body_of(request, schemas.STOP_TRIGGER)
-        directory = self._directory(request, job, asked.get("targetDirectory"))
+        directory = self._directory(request, job, body.target_directory)
+        format = SavepointFormat[body.format_type]
 
         def give() -> SnapshotOrder:
-            return job.order_stop(directory, _format(asked), drain=asked.get("drain", False))
+            return job.order_stop(directory, format, drain=body.drain)
 
-        return self._ordered(job, OperationKind.SAVEPOINT, asked, give)
+        return self._ordered(job, OperationKind.SAVEPOINT, give, body.trigger_id)
 
-    @endpoint("/jobs/{jobid}/savepoints/{triggerid}", schemas.SAVEPOINT_STATUS)
-    async def savepoint_status(self, request: Request) -> Response:
+    @endpoint("/jobs/{jobid}/savepoints/{triggerid}")
+    async def savepoint_status(self, request: Request) -> orders.SavepointStatus:
         """What became of a savepoint, or of a stop with one."""
-        return self._status(request, OperationKind.SAVEPOINT)
+        return self._status(request, OperationKind.SAVEPOINT, orders.SavepointStatus)
 
-    @order(
-        "/jobs/{jobid}/rescaling",
-        method="PATCH",
-        query={"parallelism": {"type": "integer", "minimum": 1, "maximum": 1 << 15}},
-    )
-    async def rescale(self, request: Request) -> Response:
-        """Go on with another parallelism, from a checkpoint that is taken now."""
+    @order("/jobs/{jobid}/rescaling", method="PATCH")
+    async def rescale(self, request: Request, query: orders.RescalingQuery) -> Triggered:
+        """Continue with another parallelism, from a checkpoint that is taken now."""
         job = self._jobs.get(request.path_params["jobid"])
-        wanted = whole_number(request.query_params.get("parallelism", ""), "parallelism")
+        return self._ordered(
+            job, OperationKind.RESCALING, lambda: job.order_rescaling(query.parallelism)
+        )
 
-        def give() -> SnapshotOrder:
-            if not 1 <= wanted <= MAX_PARALLELISM:
-                raise ConfigError("parallelism", wanted, f"give 1 to {MAX_PARALLELISM}")
-            return job.order_rescaling(wanted)
-
-        return self._ordered(job, OperationKind.RESCALING, {}, give)
-
-    @endpoint("/jobs/{jobid}/rescaling/{triggerid}", schemas.PLAIN_STATUS)
-    async def rescaling_status(self, request: Request) -> Response:
+    @endpoint("/jobs/{jobid}/rescaling/{triggerid}")
+    async def rescaling_status(self, request: Request) -> orders.PlainStatus:
         """What became of a change of parallelism."""
-        return self._status(request, OperationKind.RESCALING)
+        return self._status(request, OperationKind.RESCALING, orders.PlainStatus)
 
-    @order("/savepoint-disposal", schemas.DISPOSAL_TRIGGER, refusals=(400, 403, 413, 429))
-    async def dispose(self, request: Request) -> Response:
+    @order("/savepoint-disposal", refusals=(400, 403, 413, 429))
+    async def dispose(self, request: Request, body: orders.DisposalOrder) -> Triggered:
         """Delete a savepoint."""
-        asked = await body_of(request, schemas.DISPOSAL_TRIGGER)
         directories = [
             directory
             for job in self._jobs.all()
             for directory in savepoint_directories(job.settings)
         ]
-        path = self._allowed(request, asked["savepoint-path"], directories)
+        path = self._allowed(request, body.savepoint_path, directories)
 
         def start() -> Operation:
             return Operation(OperationKind.DISPOSAL, _in_background(lambda: dispose(path)))
 
         trigger = self._operations.begin(_EVERYWHERE, OperationKind.DISPOSAL, None, start)
-        return Document({"request-id": trigger}, status_code=202)
+        return Triggered(request_id=trigger)
 
-    @endpoint("/savepoint-disposal/{triggerid}", schemas.PLAIN_STATUS)
-    async def disposal_status(self, request: Request) -> Response:
+    @endpoint("/savepoint-disposal/{triggerid}")
+    async def disposal_status(self, request: Request) -> orders.PlainStatus:
         """What became of the deletion of a savepoint."""
-        return self._status(request, OperationKind.DISPOSAL)
+        return self._status(request, OperationKind.DISPOSAL, orders.PlainStatus)
 
-    def _status(self, request: Request, kind: OperationKind) -> Response:
+    def _status(self, request: Request, kind: OperationKind, form: type[F]) -> F:
         job = request.path_params.get("jobid")
         scope = _EVERYWHERE if job is None else self._jobs.get(job).job_id
         trigger = identity(request.path_params["triggerid"], "trigger")
-        return Document(self._operations.get(scope, kind, trigger).document())
+        found = self._operations.get(scope, kind, trigger).status()
+        assert isinstance(found, form)
+        return found
 
     def _ordered(
         self,
         job: JobHandle,
         kind: OperationKind,
-        asked: dict[str, Any],
         give: Callable[[], SnapshotOrder],
-    ) -> Response:
+        trigger_id: str | None = None,
+    ) -> Triggered:
         def start() -> Operation:
             status = job.status()
             if status is not JobStatus.RUNNING:
@@ -150,8 +136,8 @@ class OrderApi:
                 raise Refusal(409, str(error)) from None
             return Operation(kind, order.answer, order, job.checkpoints)
 
-        trigger = self._operations.begin(job.job_id, kind, asked.get("triggerId"), start)
-        return Document({"request-id": trigger}, status_code=202)
+        trigger = self._operations.begin(job.job_id, kind, trigger_id, start)
+        return Triggered(request_id=trigger)
 
     def _directory(self, request: Request, job: JobHandle, wanted: str | None) -> str | None:
         if not wanted:
@@ -165,10 +151,6 @@ class OrderApi:
         if found is None:
             raise Refusal(403, refused_path(wanted, directories))
         return found
-
-
-def _format(asked: dict[str, Any]) -> SavepointFormat:
-    return SavepointFormat[asked.get("formatType", SavepointFormat.CANONICAL.name)]
 
 
 def _in_background(act: Callable[[], object]) -> Future[None]:

@@ -1,0 +1,1 @@
+"""The paths of the REST API, by what they are about."""

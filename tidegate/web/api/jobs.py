@@ -1,0 +1,170 @@
+"""Answers about jobs. Everything read is immutable or a copy: no thread of a job waits for it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidegate.checkpoint.statistics import CheckpointRecord
+from tidegate.core.errors import NotNow
+from tidegate.core.ids import CheckpointId
+from tidegate.driver.job_handle import JobHandle
+from tidegate.driver.progress import VertexProgress
+from tidegate.web.documents import checkpoints as checkpoint_documents
+from tidegate.web.documents import config as config_documents
+from tidegate.web.documents import driver as driver_documents
+from tidegate.web.documents import exceptions as exception_documents
+from tidegate.web.documents import jobs as job_documents
+from tidegate.web.documents import vertices as vertex_documents
+from tidegate.web.documents.common import Nothing, vertex_id
+from tidegate.web.documents.orders import CancelQuery
+from tidegate.web.endpoints import OF_JOB, endpoint, order
+from tidegate.web.forms import Between, Form, camel
+from tidegate.web.requests import Refusal, identity, whole_number
+from tidegate.web.served_jobs import ServedJobs
+
+
+class ExceptionsQuery(Form, naming=camel):
+    """How many to return."""
+
+    max_exceptions: Annotated[int, Between(0, 10**6)] = 20
+
+
+class MetricsQuery(Form):
+    """Of which metrics to return the values."""
+
+    get: str | None = None
+
+
+class JobApi:
+    """Each method answers one path."""
+
+    def __init__(self, jobs: ServedJobs) -> None:
+        self._jobs = jobs
+
+    @endpoint("/overview", refusals=())
+    async def overview(self, request: Request) -> driver_documents.Overview:
+        """How many slots and jobs this driver has."""
+        return driver_documents.overview(self._jobs.all())
+
+    @endpoint("/jobs", refusals=())
+    async def jobs(self, request: Request) -> driver_documents.Jobs:
+        """The jobs of this driver and their states."""
+        return driver_documents.job_states(self._jobs.all())
+
+    @endpoint("/jobs/overview", refusals=())
+    async def jobs_overview(self, request: Request) -> driver_documents.JobsOverview:
+        """The same with names, times and the states of subtasks."""
+        return driver_documents.jobs_overview(self._jobs.all())
+
+    @endpoint("/metrics", content_type="text/plain", refusals=())
+    async def metrics(self, request: Request) -> Response:
+        """All jobs as metrics for Prometheus."""
+        from tidegate.web.metrics import CONTENT_TYPE, rendered
+
+        return Response(rendered(self._jobs.all()), headers={"content-type": CONTENT_TYPE})
+
+    @endpoint("/jobs/{jobid}")
+    async def job(self, request: Request) -> job_documents.JobDetails:
+        """One job: times, vertices, records, plan."""
+        return job_documents.job_details(self._job(request))
+
+    @order("/jobs/{jobid}", method="PATCH", refusals=(*OF_JOB, 409))
+    async def cancel(self, request: Request, query: CancelQuery) -> Nothing:
+        """Cancel a job."""
+        job = self._job(request)
+        status = job.status()
+        if status.is_terminal:
+            raise Refusal(409, str(NotNow("cancellation", status.name.lower(), "it is too late")))
+        job.cancel()
+        return Nothing()
+
+    @endpoint("/jobs/{jobid}/config")
+    async def job_config(self, request: Request) -> config_documents.JobConfig:
+        """The settings of a job, without secrets."""
+        return config_documents.job_config(self._job(request))
+
+    @endpoint("/jobs/{jobid}/plan")
+    async def plan(self, request: Request) -> job_documents.JobPlan:
+        """The graph of a job."""
+        return job_documents.plan(self._job(request))
+
+    @endpoint("/jobs/{jobid}/exceptions")
+    async def exceptions(
+        self, request: Request, query: ExceptionsQuery
+    ) -> exception_documents.Exceptions:
+        """What failed, the latest first, and whether the job was restarted."""
+        return exception_documents.exceptions(self._job(request), query.max_exceptions)
+
+    @endpoint("/jobs/{jobid}/vertices/{vertexid}")
+    async def vertex(self, request: Request) -> vertex_documents.VertexDetails:
+        """The subtasks of a vertex."""
+        job = self._job(request)
+        return vertex_documents.vertex_details(job, self._vertex(request, job))
+
+    @endpoint("/jobs/{jobid}/vertices/{vertexid}/watermarks")
+    async def watermarks(self, request: Request) -> list[vertex_documents.MetricDocument]:
+        """How far event time has come in the subtasks of a vertex that have it."""
+        return vertex_documents.watermarks(self._vertex(request, self._job(request)))
+
+    @endpoint("/jobs/{jobid}/vertices/{vertexid}/metrics")
+    async def vertex_metrics(
+        self, request: Request, query: MetricsQuery
+    ) -> list[vertex_documents.MetricDocument]:
+        """The names of a vertex' metrics, or with `get` the values of some of them."""
+        values = vertex_documents.vertex_metrics(self._vertex(request, self._job(request)))
+        return vertex_documents.metric_documents(values, query.get)
+
+    @endpoint("/jobs/{jobid}/accumulators")
+    async def accumulators(self, request: Request) -> job_documents.AccumulatorsDocument:
+        """What functions have added up, over all subtasks."""
+        return job_documents.accumulators(self._job(request))
+
+    @endpoint("/jobs/{jobid}/checkpoints")
+    async def checkpoints(self, request: Request) -> checkpoint_documents.Checkpoints:
+        """Counts, summary, the latest and the history of checkpoints."""
+        return checkpoint_documents.statistics(self._job(request))
+
+    @endpoint("/jobs/{jobid}/checkpoints/config")
+    async def checkpoint_config(
+        self, request: Request
+    ) -> checkpoint_documents.CheckpointingDocument:
+        """When and how checkpoints are taken."""
+        return checkpoint_documents.config(self._job(request).settings)
+
+    @endpoint("/jobs/{jobid}/checkpoints/details/{checkpointid}")
+    async def checkpoint(self, request: Request) -> checkpoint_documents.CheckpointDocument:
+        """One checkpoint, with the work of every vertex."""
+        job = self._job(request)
+        record = self._checkpoint(request, job)
+        return checkpoint_documents.checkpoint_document(record, job.graph.vertices)
+
+    @endpoint("/jobs/{jobid}/checkpoints/details/{checkpointid}/subtasks/{vertexid}")
+    async def checkpoint_task(self, request: Request) -> checkpoint_documents.CheckpointTask:
+        """What the subtasks of a vertex did for a checkpoint."""
+        job = self._job(request)
+        record = self._checkpoint(request, job)
+        return checkpoint_documents.task_details(record, self._vertex(request, job).vertex)
+
+    def _job(self, request: Request) -> JobHandle:
+        return self._jobs.get(request.path_params["jobid"])
+
+    def _vertex(self, request: Request, job: JobHandle) -> VertexProgress:
+        wanted = identity(request.path_params["vertexid"], "vertex")
+        for progress in job.vertices():
+            if vertex_id(progress.vertex) == wanted:
+                return progress
+        raise Refusal(404, f"the job has no vertex {wanted}; /jobs/{job.job_id} tells which")
+
+    def _checkpoint(self, request: Request, job: JobHandle) -> CheckpointRecord:
+        wanted = whole_number(request.path_params["checkpointid"], "number of a checkpoint")
+        history = job.checkpoints
+        latest = (history.latest_completed, history.latest_savepoint, history.latest_failed)
+        record = history.record(CheckpointId(wanted))
+        if record is None:
+            record = next((r for r in latest if r is not None and r.checkpoint_id == wanted), None)
+        if record is None:
+            raise Refusal(404, f"there is no checkpoint {wanted}, or it is too long ago")
+        return record

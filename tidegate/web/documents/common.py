@@ -1,0 +1,73 @@
+"""What several documents have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from tidegate.driver.job_handle import JobHandle
+from tidegate.graph.job_graph import Vertex
+from tidegate.protocol.job_status import JobStatus
+from tidegate.web.forms import Form, Id, OneOf
+
+NEVER = -1
+"""In place of a time that has not come."""
+EXECUTION_STATES = (
+    "CREATED",
+    "SCHEDULED",
+    "DEPLOYING",
+    "INITIALIZING",
+    "RUNNING",
+    "FINISHED",
+    "CANCELING",
+    "CANCELED",
+    "FAILED",
+    "RECONCILING",
+)
+JobState = Annotated[str, OneOf(tuple(status.name for status in JobStatus))]
+ExecutionState = Annotated[str, OneOf(EXECUTION_STATES)]
+
+
+class Times(Form):
+    """When something began and ended."""
+
+    start_time: int
+    end_time: int
+    duration: int
+
+
+class Nothing(Form):
+    """An answer that says only that it was done."""
+
+
+class RefusalDocument(Form):
+    """Why there is no other answer."""
+
+    errors: list[str]
+
+
+class Triggered(Form):
+    """Under which id the outcome can be asked for."""
+
+    request_id: Id
+
+
+def milliseconds(seconds: float | None) -> int:
+    return NEVER if seconds is None else int(1000 * seconds)
+
+
+def times_of(job: JobHandle, now: float) -> dict[str, Any]:
+    start, end = job.chronicle.started_at, job.chronicle.ended_at
+    return {
+        "start_time": milliseconds(start),
+        "end_time": milliseconds(end),
+        "duration": milliseconds((end or now) - start),
+    }
+
+
+def vertex_id(vertex: Vertex) -> str:
+    """That of the operator at its head: the same over restarts and rescaling."""
+    return vertex.chain[0].operator_id
+
+
+def slot_name(index: int) -> str:
+    return f"slot-{index}"

@@ -1,0 +1,92 @@
+"""What failed in a job, in Flink's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.core.errors import TidegateError, UserFunctionError
+from tidegate.driver.chronicle import FailureRecord
+from tidegate.driver.job_handle import JobHandle
+from tidegate.web.documents.common import milliseconds, slot_name
+from tidegate.web.forms import Form, camel, named
+
+
+class FailureFacts(Form):
+    """What only Tidegate says of a failure."""
+
+    restarted: bool
+
+
+class FailureDocument(Form, naming=camel):
+    """One failure."""
+
+    exception_name: str
+    stacktrace: str
+    timestamp: int
+    failure_labels: dict[str, str]
+    task_name: str | None
+    endpoint: str | None
+    location: str | None
+    task_manager_id: str | None
+    concurrent_exceptions: list[dict[str, Any]]
+    tidegate: FailureFacts
+
+
+class ExceptionHistory(Form):
+    """The last failures, newest first."""
+
+    entries: list[FailureDocument]
+    truncated: bool
+
+
+class Exceptions(Form):
+    """What failed, the latest first."""
+
+    root_exception: str | None
+    timestamp: int | None
+    all_exceptions: list[dict[str, Any]]
+    truncated: bool
+    exception_history: ExceptionHistory = named("exceptionHistory")
+
+
+def exceptions(job: JobHandle, limit: int) -> Exceptions:
+    chronicle = job.chronicle
+    shown = chronicle.failures[:limit]
+    latest = chronicle.failures[0] if chronicle.failures else None
+    truncated = chronicle.is_truncated or len(shown) < len(chronicle.failures)
+    return Exceptions(
+        root_exception=None if latest is None else _trace(latest.cause),
+        timestamp=None if latest is None else milliseconds(latest.at),
+        all_exceptions=[],
+        truncated=truncated,
+        exception_history=ExceptionHistory(
+            entries=[_failure(job, record) for record in shown], truncated=truncated
+        ),
+    )
+
+
+def _failure(job: JobHandle, record: FailureRecord) -> FailureDocument:
+    slot = None if record.slot is None else slot_name(record.slot)
+    return FailureDocument(
+        exception_name=type(record.cause).__name__,
+        stacktrace=_trace(record.cause),
+        timestamp=milliseconds(record.at),
+        failure_labels={},
+        task_name=_task_name(job, record),
+        endpoint=slot,
+        location=slot,
+        task_manager_id=slot,
+        concurrent_exceptions=[],
+        tidegate=FailureFacts(restarted=not record.is_final),
+    )
+
+
+def _trace(cause: TidegateError) -> str:
+    return f"{type(cause).__name__}: {cause}"
+
+
+def _task_name(job: JobHandle, record: FailureRecord) -> str | None:
+    if isinstance(record.cause, UserFunctionError):
+        return f"{record.cause.args[0]} {record.cause.args[2]}"
+    names = [v.name for v in job.graph.vertices if v.pipeline in record.pipelines]
+    return ", ".join(names) or None

@@ -1,0 +1,115 @@
+"""Orders, and what became of them, in Flink's words."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from tidegate.web.forms import ABSENT, Absent, Between, Form, Id, Pattern, camel, named
+
+Format = Literal["CANONICAL", "NATIVE"]
+
+
+class CheckpointOrder(Form, naming=camel):
+    """Take a checkpoint."""
+
+    checkpoint_type: Literal["CONFIGURED", "FULL", "INCREMENTAL"] | None = None
+    trigger_id: Id | None = None
+
+
+class SavepointOrder(Form):
+    """Take a savepoint."""
+
+    target_directory: str | None = None
+    cancel_job: bool = False
+    format_type: Format = named("formatType", default="CANONICAL")
+    trigger_id: Id | None = named("triggerId", default=None)
+
+
+class StopOrder(Form, naming=camel):
+    """Stop with a savepoint."""
+
+    target_directory: str | None = None
+    drain: bool = False
+    format_type: Format = "CANONICAL"
+    trigger_id: Id | None = None
+
+
+class DisposalOrder(Form):
+    """Delete a savepoint."""
+
+    savepoint_path: Annotated[str, Pattern(".+")]
+
+
+class RescalingQuery(Form):
+    """The new parallelism."""
+
+    parallelism: Annotated[int, Between(1, 1 << 15)]
+
+
+class CancelQuery(Form):
+    """Flink knows other modes, too."""
+
+    mode: Literal["cancel"] = "cancel"
+
+
+class OperationState(Form):
+    """Whether it has ended."""
+
+    id: Literal["IN_PROGRESS", "COMPLETED"]
+
+
+class SnapshotProgress(Form):
+    """How far a checkpoint is."""
+
+    checkpoint_id: int
+    acknowledged: Annotated[int, "Subtasks that have written their part."]
+    subtasks: Annotated[int, "Those that take part."]
+
+
+class FailureCause(Form):
+    """Why it failed."""
+
+    class_: str = named("class")
+    stack_trace: str
+
+
+class PlainOutcome(Form):
+    """How an operation ended that leaves nothing behind."""
+
+    failure_cause: FailureCause | Absent = ABSENT
+
+
+class SavepointOutcome(PlainOutcome):
+    """How a savepoint ended."""
+
+    location: str | Absent = ABSENT
+
+
+class CheckpointOutcome(Form):
+    """How a checkpoint ended."""
+
+    checkpoint_id: int | Absent | None = named("checkpointId", default=ABSENT)
+    external_path: str | Absent | None = ABSENT
+    failure_cause: FailureCause | Absent = named("failureCause", default=ABSENT)
+
+
+class PlainStatus(Form):
+    """What became of an operation."""
+
+    status: OperationState
+    progress: SnapshotProgress | Absent | None = ABSENT
+    operation: PlainOutcome | Absent = ABSENT
+
+
+class SavepointStatus(PlainStatus):
+    """What became of a savepoint."""
+
+    operation: SavepointOutcome | Absent = ABSENT
+
+
+class CheckpointTriggerStatus(Form):
+    """What became of a checkpoint that was asked for."""
+
+    status: OperationState
+    progress: SnapshotProgress | Absent | None = ABSENT
+    operation: CheckpointOutcome | Absent = ABSENT
