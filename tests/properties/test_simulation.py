@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.effort import times
 
 ROOT = Path(__file__).parents[2]
@@ -23,6 +25,7 @@ def test_every_schedule_goes_well():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_schedule_each_time():
     first, second = (simulate("--seed", 5, "--trace").stdout for _ in range(2))
     assert first == second

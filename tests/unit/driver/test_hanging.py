@@ -61,6 +61,7 @@ def test_a_job_whose_storage_hangs_fails_and_says_so(start, watch, settings, hun
     assert re.search(r"has not said for 0\.2 s whether checkpoint \d+ is written", str(failure))
 
 
+@pytest.mark.slow
 def test_a_job_whose_storage_hangs_can_be_cancelled(start, watch, settings, hung_publication):
     at_once = {"task.cancellation.timeout": "50 ms"}
     job = start(summed(watch, read(Tap(RECORDS))), settings={**settings, **at_once})
@@ -78,6 +79,7 @@ def test_a_job_whose_storage_hangs_while_it_deletes_ends_all_the_same(
     assert dict(job.records()) == totals(RECORDS)
 
 
+@pytest.mark.slow
 def test_a_commit_that_hangs_at_the_end_is_a_failure_that_names_it(start, watch, settings, gate):
     watch.on("sums", "complete", lambda _: gate.wait(PATIENCE))
     rarely = {"execution.checkpointing.interval": "1 h", "restart-strategy": "none"}

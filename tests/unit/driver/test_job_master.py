@@ -176,6 +176,7 @@ class Unanswered(SplitEnumerator):
         return False
 
 
+@pytest.mark.slow
 def test_a_source_that_has_not_found_out_what_to_read_has_not_started(start):
     source = CollectionSource([])
     source.create_enumerator = Unanswered

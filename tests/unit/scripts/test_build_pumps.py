@@ -24,6 +24,7 @@ def test_the_jar_holds_the_classes_of_the_pumps_and_nothing_else():
     assert all(re.fullmatch(r"tidegate/exchange/Pumps(\$\w+)*\.class", name) for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not javac_is_the_one(), reason="there is no JDK 17 here to compile with")
 def test_the_jar_is_what_its_source_compiles_to():
     with zipfile.ZipFile(build_pumps.JAR) as jar:

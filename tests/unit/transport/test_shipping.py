@@ -241,10 +241,12 @@ def slot(tmp_path):
     return directory
 
 
+@pytest.mark.slow
 def test_another_process_runs_what_a_program_defines_and_imports(packed, slot):
     assert python(SLOT, packed, slot, cwd=slot) == EXPECTED
 
 
+@pytest.mark.slow
 def test_the_modules_of_a_program_are_there_on_another_machine_too(packed, slot, tmp_path):
     shutil.rmtree(tmp_path / "driver")
     assert python(SLOT, packed, slot, cwd=slot) == EXPECTED

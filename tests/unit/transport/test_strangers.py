@@ -43,6 +43,7 @@ def welcome_threads():
     return [each for each in threading.enumerate() if each.name == "tidegate-connection"]
 
 
+@pytest.mark.slow
 def test_idle_connections_take_few_files_and_keep_nobody_out(listener, elsewhere):
     before, files = len(welcome_threads()), open_files()
     listener.serve(SECRET, say_hello)

@@ -225,6 +225,7 @@ def test_csv_without_a_header_has_the_fields_in_order(tmp_path):
     assert records_of(FileSource(str(tmp_path), format)) == [rows(("a", 1), ("b", 2))]
 
 
+@pytest.mark.slow
 def test_a_large_csv_is_read_by_all_readers_and_skips_its_header_once(tmp_path):
     pairs = [(f"name {i}", i) for i in range(150_000)]
     content = "".join(f"{name},{size}\n" for name, size in pairs)

@@ -113,6 +113,7 @@ def test_another_max_parallelism_is_refused(a_state):
         a_state(groups=32).restore([a_state().freeze()])
 
 
+@pytest.mark.slow
 def test_a_million_keys_stay_below_100_megabytes():
     keys = KeyIndex([pa.string()], is_tuple=False)
     state = ColumnarState("s", "sums", keys, {"sum": NumberColumn(np.int64)}, ALL, GROUPS)

@@ -112,6 +112,7 @@ def test_a_state_that_is_declared_late_finds_what_is_stored_of_the_keys_in_memor
     assert second.value_state(VALUE).value() == 1
 
 
+@pytest.mark.slow
 def test_keys_beyond_the_memory_budget_are_on_disk_and_nothing_is_lost(a_backend):
     backend = a_backend(memory=4 << 20)
     expected = {}
