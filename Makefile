@@ -7,13 +7,15 @@ AT_A_TIME := --dist loadfile --no-loadscope-reorder -n
 QUICK := -m 'not (slow or spark)' tests/*.py tests/properties tests/unit --ignore=tests/unit/cli --ignore=tests/unit/web
 TIMES := artifacts/tests.xml
 MINUTES ?= 60
+VERSION ?= 3.5.9
 
-.PHONY: help install browser demo test check prove test-times lint format bench doctor services services-stop constraints clean
+.PHONY: help install browser demo test check test-spark prove test-times lint format bench doctor services services-stop constraints clean
 
 help:
 	@echo 'make demo           count words, fail, and recover from a checkpoint'
 	@echo 'make test           run all tests'
 	@echo 'make check          run the quick tests'
+	@echo 'make test-spark     run the tests of Spark on another version of it: VERSION=3.5.9'
 	@echo 'make prove          run the long proofs: MINUTES=60, SEED=that of the last time'
 	@echo 'make test-times     list the slowest tests of the last make test'
 	@echo 'make lint           run ruff and mypy'
@@ -44,6 +46,10 @@ test: install browser
 
 check: install
 	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m pytest $(AT_A_TIME) 4 $(QUICK)
+
+test-spark: install
+	@$(VENV) scripts/spark_venv.py $(VERSION)
+	@$(RUN) .venv-spark-$(VERSION)/bin/python -m pytest -m spark $(TESTS)
 
 prove: install
 	@$(RUN) $(VENV) -m tests.prove --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

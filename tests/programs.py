@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
 from typing import Any
+
+import pytest
 
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.driver_side import CollectSink
@@ -24,6 +27,9 @@ from tidegate.types.typeinfo import TypeInformation
 
 PATIENCE = 120.0
 """Seconds after which a job that has not ended is taken for hung."""
+needs_streaming_shuffle = pytest.mark.skipif(
+    version("pyspark") < "4.3", reason="Spark has a streaming shuffle since 4.3"
+)
 
 
 def read(

@@ -146,6 +146,7 @@ MAY_IMPORT_PYSPARK = (
     "slot/slot.py",
     "savepoint/frames.py",
     "types/spark.py",
+    "types/spark_versions.py",
 )
 MAY_IMPORT_THE_SLOT = ("driver/launch.py",)
 PURE = ("protocol",)

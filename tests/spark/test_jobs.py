@@ -15,6 +15,7 @@ from tests.programs import (
     graph_of,
     keyed,
     mapped,
+    needs_streaming_shuffle,
     read,
     results_of,
     settings_of,
@@ -43,7 +44,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 LINES = ["to be or not to be", "that is the question", "to sleep"]
 
 
-@pytest.fixture(params=["pipelined", "jobs"])
+@pytest.fixture(params=[pytest.param("pipelined", marks=needs_streaming_shuffle), "jobs"])
 def run(request, spark, traces):
     """Submit a job; whatever becomes of it, nothing of it stays."""
 

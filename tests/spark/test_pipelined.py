@@ -4,7 +4,16 @@ import threading
 
 import pytest
 
-from tests.programs import apply, collected, graph_of, keyed, read, results_of, settings_of
+from tests.programs import (
+    apply,
+    collected,
+    graph_of,
+    keyed,
+    needs_streaming_shuffle,
+    read,
+    results_of,
+    settings_of,
+)
 from tests.properties.random_programs import RunningTotal, remainder
 from tidegate.connectors.sequence import NumberSequenceSource
 from tidegate.core.errors import UnsuitableSpark
@@ -14,7 +23,7 @@ from tidegate.exchange.choice import create_exchange
 from tidegate.exchange.shuffle import ShuffleExchange
 from tidegate.state.keys.selection import select_key
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, needs_streaming_shuffle]
 KEY = select_key(remainder)
 
 

@@ -249,6 +249,13 @@ class EngineSettings:
         timedelta(milliseconds=400),
         "How long a step should take under load; slices grow and shrink to meet it.",
     )
+    latency_target: timedelta = option(
+        "tidegate.step.latency-target",
+        duration(),
+        timedelta(milliseconds=5),
+        "How long a record waits at most for a step to begin while sources trickle. Shorter waits "
+        "cost more CPU. Sources that fill their slices are read without a pause.",
+    )
     max_slice_bytes: MemorySize = option(
         "tidegate.step.max-bytes",
         MEMORY,

@@ -326,9 +326,10 @@ class JobMaster:
         waits = [_LONGEST_WAIT]
         shortest = 0.0 if self._outputs.has_room() else _ROOM_SECONDS
         waits += [
-            max(shortest, driver.next_step.due - wall)
+            max(shortest, left)
             for driver in self._drivers.values()
-            if driver.next_step.due is not None and driver.region.may_step
+            if driver.region.may_step
+            and (left := driver.next_step.seconds_left(wall, now)) is not None
         ]
         times = [driver.deploy_at for driver in self._drivers.values() if driver.deploy_at > now]
         if self._look_again_at is not None and not self._is_ending:
@@ -408,7 +409,7 @@ class JobMaster:
                     self._fail(failure)
                 self._closing.closed(pipeline, slot)
             case Wake(pipeline):
-                self._drivers[pipeline].next_step.call()
+                self._drivers[pipeline].next_step.wake()
             case ConsoleLines(lines):
                 for line in lines:
                     self._outputs.console(line)
@@ -521,15 +522,16 @@ class JobMaster:
     def _start_due_steps(self) -> None:
         if not self._outputs.has_room():
             return
+        wall, now = self._clock.time(), self._clock.monotonic()
         for driver in self._drivers.values():
-            due = driver.next_step.due
-            if driver.region.may_step and due is not None and due <= self._clock.time():
-                driver.start_step(driver.region.begin_step(), self._slots.addresses)
+            if driver.region.may_step and driver.next_step.seconds_left(wall, now) == 0.0:
+                driver.start_step(driver.region.begin_step(), self._slots.addresses, now)
 
     def _act(self, pipeline: PipelineId, decision: object) -> None:
         match decision:
             case RunStep():
-                self._drivers[pipeline].start_step(decision, self._slots.addresses)
+                now = self._clock.monotonic()
+                self._drivers[pipeline].start_step(decision, self._slots.addresses, now)
             case RegionFails():
                 self._regions_failed({pipeline: decision})
 

@@ -110,7 +110,7 @@ class PipelineDriver:
             (SlotIndex(i) for i in range(pipeline.slots)),
             max_step_tries=settings.engine.step_attempts,
         )
-        self.next_step = NextStep()
+        self.next_step = NextStep(settings.engine.latency_target.total_seconds())
         self.deploy_at = 0.0
         """Not before is it deployed again, by the monotonic clock."""
         self.reports: dict[SlotIndex, SlotReport] = {}
@@ -189,9 +189,9 @@ class PipelineDriver:
         """What they have still to read until they are where an earlier attempt was."""
         return self._position.to_repeat(self.records_in)
 
-    def start_step(self, order: RunStep, slots: Mapping[SlotIndex, Address]) -> None:
+    def start_step(self, order: RunStep, slots: Mapping[SlotIndex, Address], now: float) -> None:
         """Run a step, or run it again; its end is posted."""
-        barriers = self.next_step.begin(order)
+        barriers = self.next_step.begin(order, now)
         for barrier in barriers:
             self._position.triggered(barrier.checkpoint_id, self.records_in)
         assert self._assigner is not None

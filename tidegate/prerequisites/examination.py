@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 
 from tidegate.prerequisites.check import Check, missing, ok, warning
@@ -21,12 +22,12 @@ from tidegate.prerequisites.packages import (
     check_extra,
     check_package,
     check_python,
+    check_spark,
+    spark_minor,
 )
 
-_SPARK_VERSION = "4.3"
 
-
-def check_spark_home(environ: Mapping[str, str] = os.environ) -> Check:
+def check_spark_home(environ: Mapping[str, str] = os.environ, pyspark: str | None = None) -> Check:
     """Report a SPARK_HOME of another version: its Java side and our Python side cannot talk."""
     home = environ.get("SPARK_HOME")
     if not home:
@@ -34,10 +35,11 @@ def check_spark_home(environ: Mapping[str, str] = os.environ) -> Check:
     versions = sorted(
         jar.stem.rpartition("-")[2] for jar in Path(home, "jars").glob("spark-core_*.jar")
     )
-    if any(version.startswith(f"{_SPARK_VERSION}.") for version in versions):
+    wanted = spark_minor(pyspark or metadata.version("pyspark"))
+    if any(spark_minor(version) == wanted for version in versions):
         return ok("SPARK_HOME", f"Spark {versions[0]} at {home}")
     found = f"Spark {', '.join(versions)}" if versions else "no Spark"
-    advice = f"unset SPARK_HOME, or point it to a Spark {_SPARK_VERSION}"
+    advice = f"unset SPARK_HOME, or point it to a Spark {wanted}"
     return missing("SPARK_HOME", f"{found} at {home}", advice)
 
 
@@ -66,6 +68,7 @@ def examine() -> list[Check]:
         check_python(),
         check_java(),
         *map(check_package, REQUIREMENTS),
+        check_spark(),
         check_spark_home(),
         check_spark_connect(),
         check_worker_python(),

@@ -4,9 +4,12 @@ import sys
 from dataclasses import dataclass
 from importlib import metadata
 
-from tidegate.prerequisites.check import Check, Status, missing, ok
+from tidegate.prerequisites.check import Check, Status, missing, ok, warning
 
 OLDEST_PYTHON = (3, 11)
+NEWEST_PYTHON = {"3.5": (3, 11), "4.0": (3, 13), "4.1": (3, 14), "4.2": (3, 14), "4.3": (3, 14)}
+"""By the version of Spark that supports it."""
+OLDEST_FAST_SPARK = (4, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +34,7 @@ class Requirement:
 
 
 REQUIREMENTS = (
-    Requirement(name="pyspark", at_least="4.3", below="4.4"),
+    Requirement(name="pyspark", at_least="3.5", below="4.4"),
     Requirement(name="pyarrow", at_least="18"),
     Requirement(name="pyyaml", at_least="6"),
     Requirement(name="numpy", at_least="2"),
@@ -76,6 +79,28 @@ def check_package(requirement: Requirement) -> Check:
     if not requirement.admits(version):
         return Check(requirement.name, requirement.outside, version, advice)
     return ok(requirement.name, version)
+
+
+def check_spark(python: tuple[int, ...] = sys.version_info[:2]) -> Check:
+    """Report how steps travel on this Spark, and whether it knows this Python."""
+    version = _installed("pyspark")
+    if version is None:
+        return missing("steps", "there is no Spark", "pip install pyspark")
+    how = "over an endless Spark job, in milliseconds, where the session allows it"
+    if _release(version) < OLDEST_FAST_SPARK:
+        newer = ".".join(map(str, OLDEST_FAST_SPARK))
+        how = f"as Spark jobs, in tenths of a second; Spark {newer} takes milliseconds"
+    newest = NEWEST_PYTHON.get(spark_minor(version))
+    if newest is not None and python > newest:
+        known = ".".join(map(str, newest))
+        advice = f"Spark {version} supports Python up to {known}: use that, or a newer Spark"
+        return warning("steps", how, advice)
+    return ok("steps", how)
+
+
+def spark_minor(version: str) -> str:
+    """Read "4.3" from "4.3.1": Python and Java side of Spark must agree on it."""
+    return ".".join(map(str, _release(version)[:2]))
 
 
 def check_extra(extra: str, names: tuple[str, ...]) -> Check:

@@ -48,17 +48,36 @@ class SliceSize:
 
 
 class NextStep:
-    """What waits for the next step of a pipeline: when it is due, and the barriers it carries."""
+    """What waits for the next step of a pipeline: when it is due, and the barriers it carries.
 
-    def __init__(self) -> None:
+    While sources trickle, steps begin `pace` seconds apart: each costs something however little it
+    carries. Barriers, timers and sources that fill their slices do not wait for that.
+    """
+
+    def __init__(self, pace: float = 0.0) -> None:
         self.due: float | None = None
         """Wall-clock seconds; None until something calls for it."""
+        self._pace = pace
+        self._paced_until = 0.0
+        """By the monotonic clock: the other one may be set back."""
+        self._is_woken = False
         self._waiting: list[Barrier] = []
         self._carried: tuple[Barrier, ...] = ()
 
     def call(self) -> None:
         """Something waits for it, so it is due now."""
         self.due = 0.0
+
+    def wake(self) -> None:
+        """A source has something to read, or a timer is due."""
+        self._is_woken = True
+
+    def seconds_left(self, wall: float, now: float) -> float | None:
+        """Until it is due, by the wall clock and the monotonic one; None: nothing calls for it."""
+        left = [] if self.due is None else [self.due - wall]
+        if self._is_woken:
+            left.append(self._paced_until - now)
+        return max(0.0, min(left)) if left else None
 
     def deployed(self) -> None:
         """A new attempt runs: no barrier of an older one is meant for it."""
@@ -74,10 +93,15 @@ class NextStep:
         """A checkpoint is aborted: its barrier is not sent any more."""
         self._waiting = [each for each in self._waiting if each.checkpoint_id != checkpoint_id]
 
-    def begin(self, order: RunStep) -> tuple[Barrier, ...]:
-        """A step begins, or is tried again; returns what it carries, the same in every try."""
+    def begin(self, order: RunStep, now: float = 0.0) -> tuple[Barrier, ...]:
+        """A step begins, or is tried again; returns what it carries, the same in every try.
+
+        `now` is a reading of the monotonic clock.
+        """
         if order.tries == 1:
             self.due = None
+            self._is_woken = False
+            self._paced_until = now + self._pace
             self._carried, self._waiting = tuple(self._waiting), []
         return self._carried
 
@@ -89,15 +113,17 @@ class NextStep:
         `discovery_seconds`: how often enumerators that may find more splits are asked; None if
         all of them are exhausted and everything found is assigned.
         """
-        if self.due is not None:
-            return  # something called while the step was under way
-        due = [] if discovery_seconds is None else [now + discovery_seconds]
+        due = [] if self.due is None else [self.due]  # something called during the step
+        if discovery_seconds is not None:
+            due.append(now + discovery_seconds)
         reports = list(reports)
         may_read = room_of(reports) != 0
         for report in reports:
-            statuses = [source.status for source in report.sources.values()]
-            if may_read and InputStatus.MORE_AVAILABLE in statuses:
-                due.append(0.0)
+            for source in report.sources.values() if may_read else ():
+                if source.status is InputStatus.MORE_AVAILABLE:
+                    due.append(0.0)
+                elif source.status is InputStatus.NOTHING_AVAILABLE and source.records:
+                    self.wake()  # what flows keeps flowing
             if report.next_timer is not None:
                 due.append(report.next_timer)
         self.due = min(due, default=None)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.core.config import Settings
@@ -33,6 +35,7 @@ from tidegate.state.pointers import KeyedStateHandle, TableHandle
 from tidegate.state.snapshot.reader import CheckpointLocation, StoredImage
 from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TableDirectory
 from tidegate.storage.filesystem import open_store
+from tidegate.types.spark_versions import arrow_schema_of, frame_of, partitioned_by_id
 
 _BYTES_PER_TASK: Final = 32 << 20
 
@@ -124,7 +127,7 @@ def elements_frame(
     else:
         columns["value"] = _column([value for _, value in elements])
     table = pa.table(columns)
-    return spark.createDataFrame(table.cast(spark_schema(table.schema)))
+    return frame_of(spark, table.cast(spark_schema(table.schema)))
 
 
 def _column(values: list[Any]) -> pa.Array[Any]:
@@ -141,19 +144,18 @@ def build_tables(
     """Write a keyed state that a DataFrame holds; each task writes some key groups of it."""
     frame: DataFrame = state.dataframe
     parts = min(max_parallelism, max(spark.sparkContext.defaultParallelism, 1))
-    plan = plan_of(
-        state, form, to_arrow_schema(frame.schema, timezone="UTC"), max_parallelism, parts
-    )
+    plan = plan_of(state, form, arrow_schema_of(frame.schema), max_parallelism, parts)
     uid, url, directory = state.uid, target.store.url, target.directory
 
     def assign(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return assigned(plan, batches)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield _write_part(plan, uid, batches, url, directory)
+        for owner, owned in _by_owner(batches):
+            yield _write_part(plan, TableDirectory(uid, owner), owned, url, directory)
 
     entries = frame.mapInArrow(assign, from_arrow_schema(ASSIGNED))
-    owned = entries.repartitionById(parts, OWNER).sortWithinPartitions(KEY_GROUP)
+    owned = partitioned_by_id(entries, parts, OWNER).sortWithinPartitions(OWNER, KEY_GROUP)
     results = owned.mapInArrow(write, from_arrow_schema(WRITTEN)).collect()
     tables: list[TableHandle] = []
     for (result,) in results:
@@ -164,27 +166,45 @@ def build_tables(
     return tables
 
 
+def _by_owner(
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+    """The rows of one owner after the other, as they are sorted."""
+
+    def pieces() -> Iterator[tuple[int, pa.RecordBatch]]:
+        for batch in batches:
+            owners = batch.column(OWNER).to_numpy()
+            changes = [0, *(np.flatnonzero(np.diff(owners)) + 1), len(owners)]
+            for start, end in pairwise(changes):
+                if end > start:
+                    yield int(owners[start]), batch.slice(start, end - start)
+
+    for owner, owned in groupby(pieces(), key=itemgetter(0)):
+        yield owner, (piece for _, piece in owned)
+
+
 def _write_part(
-    plan: BuildPlan, uid: str, batches: Iterator[pa.RecordBatch], url: str, directory: str
+    plan: BuildPlan,
+    tables: TableDirectory,
+    batches: Iterator[pa.RecordBatch],
+    url: str,
+    directory: str,
 ) -> pa.RecordBatch:
-    first = next((batch for batch in batches if batch.num_rows), None)
-    result: list[TableHandle] | TidegateError = []
-    if first is not None:
-        target = FileTarget(
-            open_store(url), directory, 0, shares=False, format=SavepointFormat.CANONICAL
-        )
-        writer = SnapshotWriter(target)
-        tables = TableDirectory(uid, first.column(OWNER)[0].as_py())
-        try:
-            table = writer.table_writer(plan.metadata, tables)
-            written(plan, chain([first], batches), table)
-            result = table.close()
-            writer.close()
-        except BaseException as error:
-            writer.discard()
-            if not isinstance(error, TidegateError):
-                raise
-            result = error
+    result: list[TableHandle] | TidegateError
+    target = FileTarget(
+        open_store(url), directory, 0, shares=False, format=SavepointFormat.CANONICAL
+    )
+    writer = SnapshotWriter(target)
+    try:
+        table = writer.table_writer(plan.metadata, tables)
+        written(plan, batches, table)
+        result = table.close()
+        writer.close()
+    except BaseException as error:
+        writer.discard()
+        if not isinstance(error, TidegateError):
+            raise
+        result = error
     return pa.RecordBatch.from_arrays(
         [pa.array([pickle.dumps(result, 5)], pa.binary())], schema=WRITTEN
     )

@@ -17,7 +17,7 @@ from tidegate.core.errors import LineClosed, ProtocolViolation
 from tidegate.core.ids import Level, PipelineId, SlotIndex
 from tidegate.exchange.pipelined.cargo import decode_cargo, encode_cargo
 from tidegate.exchange.unit_protocol import Frame
-from tidegate.protocol.arrivals import Arrivals, shares
+from tidegate.protocol.arrivals import Arrivals, Cargo, UnitInput, shares
 from tidegate.protocol.messages import Attendance, StepOutcome, StepRequest, UnitOrder
 from tidegate.protocol.packet import FailureMark, Packet, SlotOutOfReach
 from tidegate.protocol.units import Stale, UnitKey
@@ -82,6 +82,7 @@ class _LinesOfJob:
         self._driver = driver
         self._run_unit = run_unit
         self._pumps: dict[Level, Connection] = {}
+        self._arrivals = [Arrivals(self._slots) for _ in range(self._levels)]
         self._has_ended = False
         self._lock = threading.Lock()
 
@@ -92,11 +93,7 @@ class _LinesOfJob:
             if kind != Frame.STEP:
                 raise ProtocolViolation(f"the driver sent a frame of kind {kind} to a slot")
             order: UnitOrder = pickle.loads(payload)
-            marks: Sequence[FailureMark] = ()
-            for level in map(Level, range(1 if self._is_pumped else self._levels)):
-                key = UnitKey(order.attempt, order.step, level)
-                request = order.request if level == 0 else None
-                marks = self._run(key, (), marks, request)
+            self._run(UnitKey(order.attempt, order.step, Level(0)), (), (), order.request)
 
     def serve_pump(self, connection: Connection, level: Level) -> None:
         with self._lock:
@@ -111,14 +108,12 @@ class _LinesOfJob:
             return
         if is_complete:
             self._driver.send(Frame.READY)
-        arrivals = Arrivals(self._slots)
         try:
             while True:
                 kind, payload = connection.receive()
                 if kind != Frame.CARGO:
                     raise ProtocolViolation(f"a pump sent a frame of kind {kind} to a slot")
-                found = arrivals.take(decode_cargo(payload))
-                if found is not None:
+                if (found := self._arrived(level, decode_cargo(payload))) is not None:
                     key = UnitKey(found.attempt, found.step, level)
                     self._run(key, found.packets, found.marks, None)
         finally:
@@ -140,10 +135,9 @@ class _LinesOfJob:
             with suppress(LineClosed):
                 self._driver.send(Frame.BROKEN)
 
-    @property
-    def _is_pumped(self) -> bool:
-        """Whether packets leave the slot at all."""
-        return self._slots > 1 and self._levels > 1
+    def _arrived(self, level: Level, cargo: Cargo) -> UnitInput | None:
+        with self._lock:
+            return self._arrivals[level].take(cargo)
 
     def _run(
         self,
@@ -151,27 +145,40 @@ class _LinesOfJob:
         packets: Sequence[Packet],
         marks: Sequence[FailureMark],
         request: StepRequest | None,
-    ) -> Sequence[FailureMark]:
-        answer = self._run_unit(self._pipeline, key, packets, marks, request)
-        report: StepOutcome
-        if isinstance(answer, UnitAnswer):
-            out, marks, report = answer.packets, answer.marks, answer.report
-        else:
-            report = SlotOutOfReach(self._slot, answer.reason)
-            out, marks = (), (FailureMark(self._slot, report.as_error()),)
-        # A line that has ended belongs to a job that broke: the driver repeats the step.
-        with suppress(LineClosed):
-            if key.level == self._levels - 1:
-                self._driver.send(Frame.REPORT, pickle.dumps(report))
-            elif self._is_pumped:
-                self._send(key, out, marks)
-        return marks
+    ) -> None:
+        """Run a unit, and those of higher levels for which nothing is on its way any more."""
+        while True:
+            answer = self._run_unit(self._pipeline, key, packets, marks, request)
+            report: StepOutcome
+            if isinstance(answer, UnitAnswer):
+                out, marks, report = answer.packets, answer.marks, answer.report
+            else:
+                report = SlotOutOfReach(self._slot, answer.reason)
+                out, marks = (), (FailureMark(self._slot, report.as_error()),)
+            # A line that has ended belongs to a job that broke: the driver repeats the step.
+            is_last = key.level == self._levels - 1
+            with suppress(LineClosed):
+                if is_last:
+                    self._driver.send(Frame.REPORT, pickle.dumps(report, protocol=5))
+                else:
+                    self._send(key, out, marks)
+            if is_last:
+                return
+            # What stays in the slot does not travel, so this is all that is missing of its own.
+            own = Cargo(key.attempt, key.step, self._slot, True, marks=tuple(marks))
+            found = self._arrived(level := Level(key.level + 1), own)
+            if found is None:
+                return
+            key = UnitKey(key.attempt, key.step, level)
+            packets, marks, request = found.packets, found.marks, None
 
     def _send(self, key: UnitKey, packets: Sequence[Packet], marks: Sequence[FailureMark]) -> None:
-        pump = self._pumps[key.level]
+        pump = self._pumps.get(key.level)
         for target, share in enumerate(shares(packets, self._slots)):
-            for cargo in encode_cargo(key, self._slot, share, marks):
-                pump.send(Frame.CARGO, _TARGET.pack(target), *cargo)
+            if target != self._slot:
+                assert pump is not None, "a slot without pumps has nobody to send to"
+                for cargo in encode_cargo(key, self._slot, share, marks):
+                    pump.send(Frame.CARGO, _TARGET.pack(target), *cargo)
 
 
 def _end(connection: Connection) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import types as spark
 
 from tidegate.core.errors import TypeMismatch
 from tidegate.types.arrow import VALUE_COLUMN, ArrowFormat
+from tidegate.types.spark_versions import TIME_TYPE
 from tidegate.types.typeinfo import (
     ArrowTypeInfo,
     BasicArrayTypeInfo,
@@ -48,13 +49,14 @@ _FROM_SPARK: dict[type[spark.DataType], TypeInformation] = {
     spark.VarcharType: Types.STRING(),
     spark.BinaryType: Types.PRIMITIVE_ARRAY(Types.BYTE()),
     spark.DateType: Types.SQL_DATE(),
-    spark.TimeType: Types.SQL_TIME(),
     spark.TimestampNTZType: Types.SQL_TIMESTAMP(),
     # Spark's timestamp is a point in time, so that its datetimes carry a zone here.
     spark.TimestampType: ArrowTypeInfo(pa.timestamp("us", tz="UTC")),
     spark.DayTimeIntervalType: ArrowTypeInfo(pa.duration("us")),
     spark.NullType: ArrowTypeInfo(pa.null()),
 }
+if TIME_TYPE is not None:
+    _FROM_SPARK[TIME_TYPE] = Types.SQL_TIME()
 
 _BASIC_TO_SPARK: dict[BasicType, spark.DataType] = {
     BasicType.STRING: spark.StringType(),
@@ -136,7 +138,7 @@ def _spark_type(type_info: TypeInformation) -> spark.DataType:
         case DateTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE):
             return spark.DateType()
         case TimeTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_TIME):
-            return spark.TimeType()
+            return _time_of_day()
         case TimestampTypeInfo() | LocalTimeTypeInfo():
             return spark.TimestampNTZType()
         case PrimitiveArrayTypeInfo(element_type=BasicTypeInfo(basic_type=BasicType.BYTE)):
@@ -168,7 +170,7 @@ def _spark_type_of_arrow(arrow_type: Any) -> spark.DataType:
     if is_.is_timestamp(arrow_type):
         return spark.TimestampNTZType() if arrow_type.tz is None else spark.TimestampType()
     if is_.is_time(arrow_type):
-        return spark.TimeType()
+        return _time_of_day()
     if is_.is_duration(arrow_type):
         return spark.DayTimeIntervalType()
     if is_.is_uint64(arrow_type):
@@ -176,6 +178,15 @@ def _spark_type_of_arrow(arrow_type: Any) -> spark.DataType:
     if is_.is_null(arrow_type):
         return spark.NullType()
     raise TypeError(f"Spark has no type for Arrow's {arrow_type}: convert the field first")
+
+
+def _time_of_day() -> spark.DataType:
+    if TIME_TYPE is None:
+        raise TypeError(
+            "Spark has a type for times of day since version 4.1: convert the field first, for "
+            "example to a string"
+        )
+    return TIME_TYPE()
 
 
 def _spark_column(type_info: TypeInformation, column: Any) -> Any:

@@ -10,12 +10,14 @@ from packaging.specifiers import SpecifierSet
 from tidegate.prerequisites import Status
 from tidegate.prerequisites.packages import (
     EXTRAS,
+    NEWEST_PYTHON,
     OLDEST_PYTHON,
     REQUIREMENTS,
     Requirement,
     check_extra,
     check_package,
     check_python,
+    check_spark,
 )
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
@@ -82,7 +84,7 @@ def test_an_absent_package_is_missing_with_what_to_install(installed):
 
 
 def test_another_spark_is_missing_and_another_pandas_a_warning(installed):
-    installed(pyspark="3.5.1", pandas="3.0.0")
+    installed(pyspark="3.4.4", pandas="3.0.0")
     checks = {requirement.name: check_package(requirement) for requirement in REQUIREMENTS}
     assert checks["pyspark"].status is Status.MISSING
     assert checks["pandas"].status is Status.WARNING
@@ -108,3 +110,24 @@ def test_python_has_to_be_new_enough(version, status):
     check = check_python(version)
     assert check.status is status
     assert check.found.endswith(sys.executable)
+
+
+@pytest.mark.parametrize(("version", "way"), [("3.5.9", "as Spark jobs"), ("4.3.0", "endless")])
+def test_it_is_said_how_steps_travel_on_this_spark(installed, version, way):
+    installed(pyspark=version)
+    check = check_spark(python=(3, 11))
+    assert check.status is Status.OK and way in check.found
+
+
+def test_a_python_that_is_too_new_for_spark_is_a_warning(installed):
+    installed(pyspark="3.5.9")
+    check = check_spark(python=(3, 12))
+    assert check.status is Status.WARNING
+    assert check.advice == "Spark 3.5.9 supports Python up to 3.11: use that, or a newer Spark"
+
+
+def test_the_installation_page_lists_the_versions_of_spark():
+    page = (Path(__file__).parents[3] / "docs" / "install.md").read_text()
+    lines = [f"| {spark} | 3.11 to 3.{newest} |" for spark, (_, newest) in NEWEST_PYTHON.items()]
+    lines[0] = "| 3.5 | 3.11 |"
+    assert [line for line in lines if line not in page] == []

@@ -119,6 +119,51 @@ def next_step():
     return NextStep()
 
 
+PACE = 0.005
+
+
+@pytest.fixture
+def paced():
+    """A step began at second 10."""
+    subject = NextStep(PACE)
+    subject.begin(step(1), 10.0)
+    return subject
+
+
+def left(subject, *reports, at=10.001):
+    subject.through(reports, now=100.0, discovery_seconds=None)
+    return subject.seconds_left(100.0, at)
+
+
+def flowing(records, status=InputStatus.NOTHING_AVAILABLE):
+    return SlotReport(slot=0, sources={0: SourceReport(records, status, None)})
+
+
+def test_sources_that_trickle_are_asked_again_at_the_pace_of_steps(paced):
+    assert left(paced, flowing(3)) == pytest.approx(0.004)
+    assert paced.seconds_left(100.0, 10.006) == 0.0
+
+
+def test_a_source_that_fills_its_slices_does_not_wait_for_the_pace(paced):
+    assert left(paced, flowing(3), flowing(9, InputStatus.MORE_AVAILABLE)) == 0.0
+
+
+def test_sources_that_had_nothing_or_have_ended_are_not_asked_again(paced):
+    assert left(paced, flowing(0), flowing(3, InputStatus.END_OF_INPUT)) is None
+
+
+def test_a_slot_that_calls_waits_for_the_pace_and_a_barrier_does_not(paced):
+    paced.wake()
+    assert left(paced, flowing(0)) == pytest.approx(0.004)
+    paced.trigger(BARRIERS[0])
+    assert paced.seconds_left(100.0, 10.001) == 0.0
+
+
+def test_the_pace_does_not_depend_on_the_wall_clock(paced):
+    assert left(paced, flowing(3)) == pytest.approx(0.004)
+    assert paced.seconds_left(-1e6, 10.001) == pytest.approx(0.004)
+
+
 BARRIERS = tuple(Barrier(number, 0.0) for number in (1, 2))
 
 

@@ -13,6 +13,7 @@ from tidegate.types.infer import as_type_info
 from tidegate.types.instant import Instant
 from tidegate.types.row import Row
 from tidegate.types.spark import to_spark_batch, to_spark_schema
+from tidegate.types.spark_versions import TIME_TYPE
 from tidegate.types.typeinfo import ArrowTypeInfo, ExternalTypeInfo, Types
 
 
@@ -29,7 +30,7 @@ from tidegate.types.typeinfo import ArrowTypeInfo, ExternalTypeInfo, Types
         spark.StringType(),
         spark.BinaryType(),
         spark.DateType(),
-        spark.TimeType(),
+        *([] if TIME_TYPE is None else [TIME_TYPE()]),
         spark.TimestampType(),
         spark.TimestampNTZType(),
         spark.DayTimeIntervalType(),

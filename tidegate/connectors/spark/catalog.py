@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from tidegate.connectors.spark.table_partitions import values_of
 from tidegate.core.errors import ConfigError, ExternalError, TableMismatch
+from tidegate.types.spark_versions import described_table
 
 _log = logging.getLogger(__name__)
 
@@ -61,8 +61,7 @@ class CatalogTable:
         """
         if not self._spark.catalog.tableExists(self.name):
             return None
-        (row,) = self._spark.sql(f"DESCRIBE TABLE EXTENDED {self._quoted} AS JSON").collect()
-        facts = json.loads(row[0])
+        facts = described_table(self._spark, self._quoted)
         self._check_provider(facts)
         return FoundTable(
             location=arrow_location(facts["location"]),

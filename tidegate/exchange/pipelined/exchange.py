@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pyspark import InheritableThread
@@ -61,15 +62,11 @@ class PipelinedExchange:
         slots: Mapping[SlotIndex, Address],
         answer: StepAnswer,
     ) -> None:
-        """See `tidegate.exchange.contract.Exchange`."""
-        answer(self._run_step(pipeline, request, slots))
-
-    def _run_step(
-        self, pipeline: Pipeline, request: StepRequest, slots: Mapping[SlotIndex, Address]
-    ) -> Sequence[StepOutcome]:
+        """See `tidegate.exchange.contract.Exchange`; answers from a thread that reads a line."""
         missing = [SlotIndex(i) for i in range(pipeline.slots) if SlotIndex(i) not in slots]
         if missing:
-            return [SlotOutOfReach(slot, "it is not registered") for slot in missing]
+            answer([SlotOutOfReach(slot, "it is not registered") for slot in missing])
+            return
         addresses = tuple(slots[SlotIndex(i)] for i in range(pipeline.slots))
         job = self._jobs.get(pipeline.id)
         if job is None or not job.carries(addresses):
@@ -78,8 +75,9 @@ class PipelinedExchange:
             job = self._new_job(pipeline, addresses)
             unreachable = job.start(self._secret)
             if unreachable:
-                return unreachable
-        return job.run(unit_order(request, Level(0)))
+                answer(unreachable)
+                return
+        job.run(unit_order(request, Level(0)), answer)
 
     def cancel_step(self, pipeline: Pipeline) -> None:
         job = self._jobs.get(pipeline.id)
@@ -100,6 +98,15 @@ class PipelinedExchange:
         return job
 
 
+@dataclass(frozen=True, slots=True)
+class _Awaited:
+    """What the slots of a job are to send, each once."""
+
+    frame: Frame
+    answer: StepAnswer
+    payloads: dict[int, bytearray] = field(default_factory=dict)
+
+
 class _EndlessJob:
     """One endless job, and the driver's lines to the slots that it connects."""
 
@@ -117,8 +124,7 @@ class _EndlessJob:
         self._attendance = attendance
         self._addresses = addresses
         self._lines: list[Connection] = []
-        self._received: queue.SimpleQueue[tuple[int, int | None, bytearray]] = queue.SimpleQueue()
-        """By slot: kind and payload of a frame, or None for the end of its line."""
+        self._awaited: _Awaited | None = None
         self._is_at_rest = False
         self._broken: StepBroken | None = None
         self._lock = threading.Lock()
@@ -148,6 +154,8 @@ class _EndlessJob:
             for line in self._lines:
                 line.close()
             raise broken
+        answers: queue.SimpleQueue[Sequence[StepOutcome] | StepBroken] = queue.SimpleQueue()
+        self._await(Frame.READY, answers.put)
         for slot, line in enumerate(self._lines):
             threading.Thread(target=self._receive, args=(slot, line), daemon=True).start()
         late = StepBroken(f"its pumps were not up in {_START_SECONDS:.0f} s")
@@ -155,27 +163,25 @@ class _EndlessJob:
         limit.daemon = True
         limit.start()
         try:
-            unreachable = self._await(Frame.READY)
+            unreachable = _outcomes(answers.get())
             if self._is_pumped and not unreachable:
+                self._await(Frame.READY, answers.put)
                 self._thread = InheritableThread(
                     target=self._run_pumps, args=(secret,), name=self._group, daemon=True
                 )
                 self._thread.start()
-                unreachable = self._await(Frame.READY)
+                unreachable = _outcomes(answers.get())
         finally:
             limit.cancel()
-        self._is_at_rest = not unreachable
         return unreachable
 
-    def run(self, order: bytes) -> Sequence[StepOutcome]:
+    def run(self, order: bytes, answer: StepAnswer) -> None:
         """Run a step; a job that has not brought it to its end carries no other."""
         self._is_at_rest = False
+        self._await(Frame.REPORT, answer)
         with suppress(LineClosed):  # what is received tells which one, and why
             for line in self._lines:
                 line.send(Frame.STEP, order)
-        outcomes = list(self._await(Frame.REPORT))
-        self._is_at_rest = len(outcomes) == len(self._lines)
-        return outcomes
 
     def give_up(self, reason: StepBroken) -> None:
         """Whoever waits for a slot waits no longer."""
@@ -201,36 +207,44 @@ class _EndlessJob:
                 with spark_may_be_gone():
                     self._context.cancelJobGroup(self._group)
 
-    def _await(self, frame: Frame) -> list[StepOutcome]:
-        """One such frame of every slot; or, if one has gone, which.
-
-        Raises:
-            StepBroken: the job broke.
-        """
-        payloads: dict[int, bytearray] = {}
-        while len(payloads) < len(self._lines):
-            slot, kind, payload = self._received.get()
-            if kind == frame:
-                payloads[slot] = payload
-                continue
-            is_gone = kind is None and self._lines[slot].is_other_end_gone
-            reason = "has gone" if is_gone else "lost a pump"
-            self.give_up(StepBroken(f"slot {slot} {reason}"))
-            if is_gone:
-                return [SlotOutOfReach(SlotIndex(slot), "its line ended")]
-            assert self._broken is not None
-            raise self._broken
-        if frame is not Frame.REPORT:
-            return []
-        return [pickle.loads(payloads[slot]) for slot in range(len(self._lines))]
+    def _await(self, frame: Frame, answer: StepAnswer) -> None:
+        """Answer when every slot has sent such a frame, or one has gone, or the job is broken."""
+        with self._lock:
+            broken = self._broken
+            if broken is None:
+                self._awaited = _Awaited(frame, answer)
+        if broken is not None:
+            answer(broken)
 
     def _receive(self, slot: int, line: Connection) -> None:
-        """Pass on what a slot sends, and at last that it sends no more."""
+        """Take what a slot sends until its line ends, which ends the job."""
+        is_gone = False
         try:
-            while True:
-                self._received.put((slot, *line.receive()))
+            while self._take(slot, *line.receive()):
+                pass
         except LineClosed:
-            self._received.put((slot, None, bytearray()))
+            is_gone = line.is_other_end_gone
+        self.give_up(StepBroken(f"slot {slot} {'has gone' if is_gone else 'lost a pump'}"))
+        with self._lock:
+            awaited, self._awaited = self._awaited, None
+        if awaited is not None:
+            assert self._broken is not None
+            gone = [SlotOutOfReach(SlotIndex(slot), "its line ended")]
+            awaited.answer(gone if is_gone else self._broken)
+
+    def _take(self, slot: int, kind: int, payload: bytearray) -> bool:
+        """Whether that was expected; a slot that has lost a pump says so unasked."""
+        with self._lock:
+            awaited = self._awaited
+            if awaited is None or awaited.frame != kind:
+                return False
+            awaited.payloads[slot] = payload
+            if len(awaited.payloads) < len(self._lines):
+                return True
+            self._awaited = None
+            self._is_at_rest = True
+        awaited.answer(_decoded(awaited.payloads))
+        return True
 
     def _run_pumps(self, secret: bytes) -> None:
         reason = "its pumps ended"
@@ -267,6 +281,19 @@ class _EndlessJob:
                 if _NO_ROOM not in str(failure) or time.monotonic() > deadline:
                     raise
             time.sleep(_ADMISSION_SECONDS)
+
+
+def _decoded(reports: Mapping[int, bytearray]) -> list[StepOutcome] | StepBroken:
+    try:
+        return [pickle.loads(report) for _, report in sorted(reports.items()) if report]
+    except Exception as error:
+        return StepBroken(f"a report cannot be read: {type(error).__name__}: {error}")
+
+
+def _outcomes(answer: Sequence[StepOutcome] | StepBroken) -> list[StepOutcome]:
+    if isinstance(answer, StepBroken):
+        raise answer
+    return list(answer)
 
 
 def _dialed(address: Address) -> str:
