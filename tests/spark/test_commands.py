@@ -66,7 +66,7 @@ def test_a_job_is_started_watched_rescaled_killed_stopped_moved_and_cancelled(sh
     assert Path(stopped["savepoint"]).parent == tmp_path / "stopped"
     wait_until(lambda: has_gone(again) and has_gone(supervisor))
     assert not shell.jobs()
-    assert "does not run any more: it is finished" in shell("savepoint", job, code=5)
+    assert "no longer runs: it is finished" in shell("savepoint", job, code=5)
 
     assert {each["uid"] for each in shell.json("state", "show", savepoint)["operators"]} >= {
         "numbers",

@@ -1,4 +1,4 @@
-"""Starts a program in a process of its own and returns when its job has started."""
+"""Starts a program in its own process and returns when its job has started."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _FINISHED = "FINISHED"
 def run_argv(
     job: Path, arguments: Sequence[str], settings: dict[str, object], *options: str
 ) -> list[str]:
-    """The command that runs the same program with the same settings, and prints at once.
+    """The command that runs the same program with the same settings, with unbuffered output.
 
-    Every user sees its words, so secrets go by the environment of this process.
+    Every user can see a command line, so secrets are passed in the environment.
     """
     texts = {key: _text(value) for key, value in settings.items()}
     hidden = {key: texts.pop(key) for key in list(texts) if is_secret(key)}
@@ -63,7 +63,7 @@ def start_detached(argv: Sequence[str], name: str) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = directory / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{launch}.log"
     remove_old(directory)
-    with log.open("ab") as file:  # what is appended after a rotation is at the beginning
+    with log.open("ab") as file:  # append, so that writing continues at the start after a rotation
         process = subprocess.Popen(
             argv,
             env={**os.environ, LAUNCH_VARIABLE: launch, LOG_VARIABLE: str(log)},
@@ -94,7 +94,7 @@ def start_detached(argv: Sequence[str], name: str) -> None:
 
 
 def _has_started(record: JobRecord, show: Show) -> bool:
-    """Whether its first step is complete, with all its state.
+    """Whether it has restored its state and completed its first step.
 
     Raises:
         typer.Exit: it fails before that, and restarts.

@@ -1,4 +1,4 @@
-"""What a command exits with, for scripts."""
+"""Exit codes of commands, for scripts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CODES: tuple[tuple[type[TidegateError], int], ...] = (
     (ExternalError, 6),
     (InternalError, 7),
 )
-"""The first that fits holds. 0 is success, 2 an argument that typer refuses."""
+"""The first match counts. 0 is success, 2 an argument that typer refuses."""
 
 
 def exit_code(error: TidegateError) -> int:

@@ -33,13 +33,13 @@ def planned(job: Path, arguments: list[str], settings: dict[str, str]) -> tuple[
     except _Planned as plan:
         return plan.graph, plan.settings
     raise GraphError(
-        f"{job} came to its end without starting a job: it has to call env.execute(), or "
+        f"{job} ended without starting a job: call env.execute(), or "
         "execute_and_collect() of a stream"
     )
 
 
 class _Planned(BaseException):
-    """Leaves the program where it would start a job; not an error that it could catch."""
+    """Leaves the program where it would start a job; programs do not catch it."""
 
     def __init__(self, graph: JobGraph, settings: Settings) -> None:
         self.graph = graph
@@ -47,7 +47,7 @@ class _Planned(BaseException):
 
 
 class _Planning(SparkExecutor):
-    """Takes jobs without running them."""
+    """Accepts jobs without running them."""
 
     def submit(
         self, graph: JobGraph, settings: Settings, replan: Replan | None = None

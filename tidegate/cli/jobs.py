@@ -1,4 +1,4 @@
-"""Which job a command means, and how its answers look."""
+"""Finding the job that a command refers to, and printing answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def complete_job(incomplete: str) -> Iterator[tuple[str, str]]:
-    """Ids for the shell to choose from."""
+    """Completions for the shell."""
     for record in running_jobs():
         if record.job_id.startswith(incomplete):
             yield record.job_id, record.name
@@ -38,7 +38,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document fo
 
 
 def find_job(asked: str, among: Sequence[JobRecord]) -> JobRecord:
-    """The job that is meant by an id, a name, or the beginning of an id; one that runs, first.
+    """The job with this id, name, or prefix of an id; running jobs take precedence.
 
     Raises:
         UnknownJob: there is none, or more than one.
@@ -64,7 +64,8 @@ def find_running(asked: str) -> JobRecord:
     """A job whose driver runs.
 
     Raises:
-        UnknownJob: there is none such; or it has ended, which is said.
+        UnknownJob: there is no such job.
+        OrderRefused: it has ended.
     """
     running = running_jobs()
     try:
@@ -78,7 +79,7 @@ def find_running(asked: str) -> JobRecord:
         except UnknownJob:
             raise error from None
         raise OrderRefused(
-            f"job {record.job_id} ({record.name}) does not run any more: it is "
+            f"job {record.job_id} ({record.name}) no longer runs: it is "
             f"{(record.state or '').lower()}"
         ) from None
 
@@ -104,7 +105,7 @@ def print_json(document: Any) -> None:
 
 
 def printable(text: str) -> str:
-    """The text with control characters as escapes: a savepoint of others may hold any."""
+    """The text with control characters escaped: a savepoint of somebody else may contain any."""
     if text.isprintable():
         return text
     return "".join(
@@ -114,7 +115,7 @@ def printable(text: str) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """On a terminal with lines around it, elsewhere as plain columns that `cut` and `awk` read."""
+    """Print a table: with borders on a terminal, otherwise as plain columns for `cut` and `awk`."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -21,7 +21,7 @@ def earlier(log: Path) -> Path:
 
 
 def keep_bounded(log: Path) -> None:
-    """Rotate the log that this process writes to, as long as the process lives."""
+    """Rotate the log of this process as long as it lives."""
 
     def watch() -> None:
         while True:
@@ -32,9 +32,9 @@ def keep_bounded(log: Path) -> None:
 
 
 def rotate(log: Path) -> None:
-    """Move what a large log holds to another file, and go on at its beginning.
+    """Move the contents of a large log to another file, and continue at its start.
 
-    Spark's processes write to the same open file, so it is emptied and not replaced.
+    Spark's processes write to the same open file, so it is truncated, not replaced.
     """
     try:
         if log.stat().st_size > _MOST_BYTES:

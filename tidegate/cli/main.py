@@ -1,4 +1,4 @@
-"""Entry point of the ``tidegate`` command. Every command is a module of its own, listed here."""
+"""Entry point of the ``tidegate`` command. Every command has its own module, listed here."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -45,11 +45,11 @@ COMMANDS: dict[Callable[..., None], dict[str, Any]] = {
     verify: AS_PROGRAM,
     doctor: {},
 }
-"""And how the command line of each is read."""
+"""The commands, with their context settings."""
 
 
 class _Application(typer.core.TyperGroup):
-    """Our own errors are for the user, who wants the sentence and not the stack."""
+    """Prints Tidegate's errors as a sentence, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:

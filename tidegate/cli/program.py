@@ -1,6 +1,6 @@
-"""A program of the user, run in this process as `python job.py` would run it.
+"""Runs a user's program in this process, as `python job.py` would.
 
-Modules of commands import the engine where they use it: `doctor` and `--help` run without.
+Command modules import the engine where they use it, so that `doctor` and `--help` run without it.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ SettingOptions = Annotated[
 SETTINGS_VARIABLE = "TIDEGATE_SETTINGS"
 _ADVICE = f"""set secrets in the environment: {SETTINGS_VARIABLE}='{{"key": "value"}}'"""
 AS_PROGRAM = {"allow_interspersed_args": False}
-"""Options behind the program's name are the program's."""
+"""Options after the program's name belong to the program."""
 
 
 def run_program(file: Path, arguments: Sequence[str], hosting: Hosting) -> None:
     """Run it to its end. SIGTERM interrupts it as Ctrl-C does.
 
     Raises:
-        TidegateError: what Tidegate refused or could not do.
-        typer.Exit: the program failed by itself; its traceback has been printed.
+        TidegateError: Tidegate refused or failed. typer.Exit: the program failed by itself; its
+        traceback has been printed.
     """
     from tidegate.datastream.execution.hosting import hosted
     from tidegate.driver.job_handle import plain_interrupts
@@ -64,7 +64,7 @@ def run_program(file: Path, arguments: Sequence[str], hosting: Hosting) -> None:
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(file), *arguments]
     sys.path.insert(0, str(file.resolve().parent))
-    # The slots import what the program imports.
+    # Slots must be able to import the same modules.
     inherited = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(file.resolve().parent), *([inherited] if inherited else [])]
@@ -93,10 +93,10 @@ def _traceback_of(error: Exception, file: Path) -> str:
 
 
 def settings_of(pairs: Sequence[str]) -> dict[str, str]:
-    """The settings of `-D key=value` options, over those of TIDEGATE_SETTINGS.
+    """The settings of `-D key=value` options; they override those of TIDEGATE_SETTINGS.
 
     Raises:
-        ConfigError: one is not of this form, or would show a secret to every user by `ps`.
+        ConfigError: an option has another form, or would show a secret to every user in `ps`.
     """
     settings = _settings_of_environment()
     for pair in pairs:
@@ -119,5 +119,5 @@ def _settings_of_environment() -> dict[str, str]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise ConfigError(SETTINGS_VARIABLE, "(hidden)", f"it is no JSON object; {_ADVICE}")
+        raise ConfigError(SETTINGS_VARIABLE, "(hidden)", f"it is not a JSON object; {_ADVICE}")
     return {str(key): str(value) for key, value in found.items()}

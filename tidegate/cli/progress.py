@@ -1,4 +1,4 @@
-"""How far something has come that a command waits for: a bar on a terminal, lines elsewhere."""
+"""Progress of what a command waits for: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENDS = ("FINISHED", "CANCELED", "FAILED")
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """So much is done, of so much; and the same in words."""
+    """The amount done, the total, and both in words."""
 
     done: int
     all: int
@@ -39,7 +39,7 @@ Show = Callable[[Stand], None]
 
 @contextmanager
 def watching(what: str, *, quiet: bool) -> Iterator[Show]:
-    """Whatever is shown goes to standard error; nothing does if the command should be quiet."""
+    """Progress is shown on standard error; nothing is shown if the command should be quiet."""
     if quiet:
         yield lambda stand: None
     elif sys.stderr.isatty():
@@ -83,12 +83,12 @@ def _bar(what: str) -> Iterator[Show]:
 
 
 def acknowledgements(show: Show) -> Callable[[int, int], None]:
-    """For who waits for a checkpoint or savepoint."""
+    """For a command that waits for a checkpoint or savepoint."""
     return lambda done, all: show(Stand(done, all, f"{done} of {all} subtasks acknowledged"))
 
 
 def restored(job: dict[str, Any]) -> Stand | None:
-    """How much of its state a job has read, by its document; None if it reads none now."""
+    """How much of its state a job has restored, from its document; None if it is not restoring."""
     restore = job["tidegate"]["restore"]
     if restore is None or restore["complete"] or job["state"] != "RUNNING":
         return None
@@ -98,14 +98,14 @@ def restored(job: dict[str, Any]) -> Stand | None:
 
 
 def look_at(job: dict[str, Any]) -> Look:
-    """What its document says of how far a job has come."""
+    """The progress of a job, from its document."""
     facts = job["tidegate"]
     behind = facts["records-to-repeat"] if facts["lag"] is None else facts["lag"]
     return Look(at=job["now"] / 1000, read=facts["records-in"], behind=behind)
 
 
 def catching_up(first: Look, before: Look, now: Look) -> Stand:
-    """From where a job began to catch up to now, at the pace since the look before."""
+    """How far a job has caught up, at the rate since the last look."""
     found = compared(before, now)
     text = f"{found.behind:,} records behind, {per_second(found.rate)}"
     if found.seconds_left is not None:
@@ -114,9 +114,9 @@ def catching_up(first: Look, before: Look, now: Look) -> Stand:
 
 
 def watch_catching_up(connection: JobConnection, name: str, *, quiet: bool) -> None:
-    """Show it until the job has caught up, for a while at most, and only where somebody looks."""
+    """Show this until the job has caught up, for a limited time, and only on a terminal."""
     if not quiet:
-        # The order is carried out: neither the end of the job nor Ctrl-C can make it fail.
+        # The command has succeeded: neither the end of the job nor Ctrl-C can make it fail.
         with suppress(TidegateError, KeyboardInterrupt):
             _watch_catching_up(connection, name)
 
@@ -144,7 +144,7 @@ def _watch_catching_up(connection: JobConnection, name: str) -> None:
 
 
 def wait_for_end(connection: JobConnection) -> str:
-    """The state that the job ended in; its driver may be gone by then."""
+    """The final state of the job, whose driver may be gone."""
     while True:
         try:
             state = str(connection.get()["state"])

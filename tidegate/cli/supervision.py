@@ -1,4 +1,4 @@
-"""Starts a driver again when it dies, from the latest checkpoint of its job."""
+"""Restarts a driver that dies, from the latest checkpoint of its job."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tidegate.web.registry import LAUNCH_VARIABLE, JobRecord
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
 _FINAL = (0, USER_ERROR, USAGE)
-"""After these the program would end in the same way again."""
+"""Exit codes after which a restart would end in the same way."""
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def supervise(argv: Callable[[str | None], Sequence[str]], start_from: str | None) -> int:
-    """Run the program to an end of its own; returns its exit code.
+    """Run the program until it ends by itself; returns its exit code.
 
     `argv` is the command that starts it from a checkpoint.
     """
@@ -50,10 +50,11 @@ def supervise(argv: Callable[[str | None], Sequence[str]], start_from: str | Non
 
 
 def restart_path(record: JobRecord | None, start_from: str | None) -> str | None:
-    """Where the next driver begins: a checkpoint of an earlier run must not pass for one of this.
+    """Where the next driver starts.
 
-    Without a checkpoint of its own the job begins where it began. `latest` also finds what a job
-    without any checkpoint has left open, so it is chosen wherever it means nothing else.
+    A checkpoint of an earlier run must not count as one of this run. Without a checkpoint of its
+    own, the job starts where it first started. `latest` also finds transactions of a job without
+    checkpoints, so it is preferred where it means the same.
     """
     from tidegate.checkpoint.locate import candidates, find_latest
     from tidegate.storage.filesystem import open_store

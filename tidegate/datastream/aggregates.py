@@ -1,4 +1,4 @@
-"""What `agg` finds out about the records of a key, or of its windows."""
+"""Aggregates for `agg`, over the records of a key or of its windows."""
 
 from tidegate.operators.aggregations.aggregates import (
     Aggregate,

@@ -1,4 +1,4 @@
-"""`AsyncDataStream`: a stream behind an `AsyncFunction`."""
+"""`AsyncDataStream`: applies an `AsyncFunction` to a stream."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeLike | None = None,
     ) -> DataStream:
-        """Emit results as they come; none passes a watermark.
+        """Emit results as they arrive; none overtakes a watermark.
 
         Args:
             data_stream: the records to send requests for.
             async_function: sends a request and returns its results.
-            timeout: how long a request may take; 0 for any time.
-            capacity: how many requests of a subtask are under way at once.
+            timeout: the limit for a request; 0 for no limit.
+            capacity: the most concurrent requests of a subtask.
             output_type: of the results.
         """
         given = data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type
@@ -48,7 +48,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeLike | None = None,
     ) -> DataStream:
-        """Like `unordered_wait`; `timeout` is for all attempts of a request together."""
+        """Like `unordered_wait`; `timeout` covers all attempts of a request."""
         given = data_stream, async_function, timeout, async_retry_strategy, capacity, output_type
         return _wait(*given, "unordered")
 
@@ -60,7 +60,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeLike | None = None,
     ) -> DataStream:
-        """Emit results in the order of their records; for the rest see `unordered_wait`."""
+        """Emit results in the order of their records; otherwise like `unordered_wait`."""
         given = data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type
         return _wait(*given, "ordered")
 
@@ -73,7 +73,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeLike | None = None,
     ) -> DataStream:
-        """Like `ordered_wait`; `timeout` is for all attempts of a request together."""
+        """Like `ordered_wait`; `timeout` covers all attempts of a request."""
         given = data_stream, async_function, timeout, async_retry_strategy, capacity, output_type
         return _wait(*given, "ordered")
 

@@ -1,4 +1,4 @@
-"""`BroadcastStream`: a stream for every subtask, and the state that is kept of it."""
+"""`BroadcastStream`: a stream that every subtask receives, and the state that it updates."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class BroadcastConnectedStream:
         func: BroadcastProcessFunction | KeyedBroadcastProcessFunction,
         output_type: TypeLike | None = None,
     ) -> DataStream:
-        """Any number of results for every record of either stream, and side outputs."""
+        """Any number of results per record of either stream; side outputs are possible."""
         stream = self.non_broadcast_stream
         other = self.broadcast_stream.input_stream
         descriptors = self.broadcast_state_descriptors

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class CachedDataStream(DataStream):
-    """The first job that reads it keeps its records in files; jobs after that job read those.
+    """The first job that reads it writes its records to files; later jobs read the files.
 
-    The files are in the exchange directory of the environment, and go with it.
+    The files are in the exchange directory of the environment and are deleted with it.
     """
 
     def __init__(self, stream: DataStream) -> None:
@@ -39,7 +39,7 @@ class CachedDataStream(DataStream):
         return self
 
     def invalidate(self) -> None:
-        """Forget the records: the next job that reads the stream computes and keeps it anew."""
+        """Drop the records: the next job that reads the stream computes and caches it again."""
         transformation = self._upstreams[0].transformation
         if transformation.source is not None:
             transformation.source, transformation.operator = None, PassOperator()

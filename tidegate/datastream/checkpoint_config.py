@@ -20,14 +20,14 @@ from tidegate.datastream.checkpoint_storage import (
 from tidegate.datastream.execution.job_configuration import JobConfiguration
 
 ExternalizedCheckpointCleanup: TypeAlias = ExternalizedCheckpointRetention
-"""The name it had in PyFlink 1.x."""
+"""Its name in PyFlink 1.x."""
 
 
 class CheckpointConfig:
-    """A view of the environment's settings: what is set here is set there.
+    """A view of the environment's settings.
 
-    Durations are given as timedelta, as milliseconds or as text like "30 s", and returned in
-    milliseconds as in PyFlink.
+    A duration is a timedelta, a number of milliseconds, or text like "30 s". Getters return
+    milliseconds, as in PyFlink.
     """
 
     DEFAULT_MODE = CheckpointingMode.EXACTLY_ONCE
@@ -43,7 +43,7 @@ class CheckpointConfig:
         return self._configuration.is_set("execution.checkpointing.interval")
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> Self:
-        """Choose exactly once or at least once."""
+        """Set exactly once or at least once."""
         return self._set("mode", checkpointing_mode)
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
@@ -126,7 +126,7 @@ class CheckpointConfig:
     get_externalized_checkpoint_cleanup = get_externalized_checkpoint_retention
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> Self:
-        """Let barriers overtake records, which become part of the checkpoint."""
+        """Let barriers overtake records, which are stored in the checkpoint."""
         return self._set("unaligned.enabled", enabled)
 
     def disable_unaligned_checkpoints(self) -> Self:
@@ -169,7 +169,7 @@ class CheckpointConfig:
         return self.set_checkpoint_storage(FileSystemCheckpointStorage(checkpoint_path))
 
     def get_checkpoint_storage(self) -> CheckpointStorage | None:
-        """The storage that was set; None if none was."""
+        """The configured storage, or None."""
         kind: CheckpointStorageType | None = self._get("storage")
         directory: str | None = self._get("dir")
         if kind is CheckpointStorageType.JOBMANAGER:

@@ -11,7 +11,7 @@ from tidegate.core.modes import CheckpointStorageType
 
 
 class CheckpointStorage(ABC):
-    """Where checkpoints are written to."""
+    """Where checkpoints are written."""
 
     @abstractmethod
     def settings(self) -> list[tuple[str, object]]:
@@ -47,7 +47,7 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
 @dataclass(frozen=True, slots=True)
 class FileSystemCheckpointStorage(CheckpointStorage):
-    """Checkpoints as files, in a directory that all slots and the driver reach."""
+    """Checkpoints as files, in a directory that the driver and all slots can reach."""
 
     checkpoint_path: str
     file_state_size_threshold: int | None = None
@@ -63,7 +63,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return 20 << 10 if threshold is None else threshold
 
     def get_write_buffer_size(self) -> int:
-        """The size of the buffer of files that are written."""
+        """The size of the write buffer."""
         return self.write_buffer_size
 
     def settings(self) -> list[tuple[str, object]]:

@@ -1,4 +1,4 @@
-"""`ConnectedStreams`: two streams of any types, for functions that see both."""
+"""`ConnectedStreams`: two streams of any types, for functions that process both."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tidegate.types.typeinfo import TypeInformation
 
 
 class ConnectedStreams:
-    """Two streams; where both are keyed, records of equal keys share the function's state."""
+    """Two streams; if both are keyed, records with equal keys share state."""
 
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
         self.stream1 = stream1
@@ -48,13 +48,13 @@ class ConnectedStreams:
         )
 
     def map(self, func: CoMapFunction, output_type: TypeLike | None = None) -> DataStream:
-        """One result for every record of either stream, none where the function returns None."""
+        """One result per record of either stream, or None for no result."""
         if not isinstance(func, CoMapFunction):
             raise TypeError(f"map() on connected streams needs a CoMapFunction, got {func!r}")
         return self.flat_map(_WithoutNone(func), output_type).name("Co-Map")
 
     def flat_map(self, func: CoFlatMapFunction, output_type: TypeLike | None = None) -> DataStream:
-        """Any number of results for every record of either stream."""
+        """Any number of results per record of either stream."""
         if not isinstance(func, CoFlatMapFunction):
             raise TypeError(
                 f"flat_map() on connected streams needs a CoFlatMapFunction, got {func!r}"
@@ -72,7 +72,7 @@ class ConnectedStreams:
         func: CoProcessFunction | KeyedCoProcessFunction,
         output_type: TypeLike | None = None,
     ) -> DataStream:
-        """Any number of results for every record of either stream, and side outputs."""
+        """Any number of results per record of either stream; side outputs are possible."""
         declared = declared_type(output_type)
         keys = self._keys()
         if isinstance(func, KeyedCoProcessFunction):
@@ -125,7 +125,7 @@ def two_input_stream(
 
 
 class _WithoutNone(CoFlatMapFunction, CheckpointedFunction, CheckpointListener):
-    """A CoMapFunction whose results are let out unless they are None, as in PyFlink."""
+    """A CoMapFunction that drops results of None, as in PyFlink."""
 
     def __init__(self, function: CoMapFunction) -> None:
         self.wrapped = function

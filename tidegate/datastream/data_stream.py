@@ -1,4 +1,4 @@
-"""`DataStream`: records on their way, and everything that can be done with them without a key."""
+"""`DataStream`: a stream of records, and all operations that need no key."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ _NOT_THERE = {
 
 
 class DataStream(OperatorSettings):
-    """The output of an operator, or of several that are united, partitioned or read aside.
+    """The output of an operator: possibly united with others, partitioned, or a side output.
 
-    Where an `output_type` is given the stream travels as Arrow columns; without one, as pickled
-    Python objects.
+    With an `output_type`, the stream travels as Arrow columns; without one, as pickled Python
+    objects.
     """
 
     def __init__(
@@ -105,23 +105,23 @@ class DataStream(OperatorSettings):
     def map(
         self, func: MapFunction | Callable[[Any], Any], output_type: TypeLike | None = None
     ) -> DataStream:
-        """One result for every record."""
+        """Apply a function that returns one result per record."""
         declared = declared_type(output_type)
         return self._transform("Map", MapOperator(func, arrow_format(declared)), declared)
 
     def flat_map(
         self, func: FlatMapFunction | Callable[[Any], Any], output_type: TypeLike | None = None
     ) -> DataStream:
-        """Any number of results for every record."""
+        """Apply a function that returns any number of results per record."""
         declared = declared_type(output_type)
         return self._transform("FlatMap", FlatMapOperator(func, arrow_format(declared)), declared)
 
     def filter(self, func: FilterFunction | Callable[[Any], bool]) -> DataStream:
-        """Only the records for which the function returns a true value."""
+        """Keep the records for which the function returns a true value."""
         return self._transform("Filter", FilterOperator(func), self._type)
 
     def process(self, func: ProcessFunction, output_type: TypeLike | None = None) -> DataStream:
-        """Any number of results for every record, to this stream and to side outputs."""
+        """Apply a function with any number of results per record, and side outputs."""
         declared = declared_type(output_type)
         return self._transform("PROCESS", ProcessOperator(func, arrow_format(declared)), declared)
 
@@ -131,13 +131,13 @@ class DataStream(OperatorSettings):
         output_type: TypeLike | None = None,
         format: Literal["arrow", "pandas", "polars"] | None = None,
     ) -> DataStream:
-        """Whole batches of a typed stream at once, as Arrow, pandas or polars frames.
+        """Apply a function to whole batches of a typed stream, as Arrow, pandas or polars frames.
 
-        The function gets up to some hundred thousand records and returns any number of rows in the
-        columns of `output_type`; without one, in those of this stream. Without `format` the
-        annotation of its parameter decides, and Arrow where there is none.
+        The function receives up to some hundred thousand records and returns any number of rows
+        with the columns of `output_type`, or of this stream. Without `format`, the annotation of
+        its parameter decides; the default is Arrow.
         """
-        # pandas takes half a second to import: only programs that need it should wait.
+        # pandas takes half a second to import; only programs that use it should pay for it.
         from tidegate.operators.batches import FrameKind, MapBatchesOperator
 
         declared = self._type if output_type is None else declared_type(output_type)
@@ -147,15 +147,15 @@ class DataStream(OperatorSettings):
         return self._transform("MapBatches", operator, declared)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
-        """Give the records timestamps, and emit watermarks: event time starts here.
+        """Assign timestamps to records and emit watermarks: event time starts here.
 
-        Each subtask has a generator of its own. In a source, `from_source` gives one to each split.
+        Each subtask has its own generator. With `from_source`, each split of the source has one.
         """
         operator = assign_timestamps(watermark_strategy, self._type)
         return self._transform("Timestamps/Watermarks", operator, self._type)
 
     def project(self, *field_indexes: int | str) -> DataStream:
-        """Some fields of a stream of tuples or rows, by position or name, in the given order."""
+        """Select fields of tuples or rows, by position or name, in the given order."""
         if not isinstance(self._type, TupleTypeInfo | RowTypeInfo):
             raise GraphError(
                 f"only streams of tuples or rows can be projected, found {self.get_type()}: "
@@ -172,13 +172,13 @@ class DataStream(OperatorSettings):
         return self._transform("Projection", operator, declared)
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
-        """All records in windows, in one subtask."""
+        """Put all records into windows, in one subtask."""
         from tidegate.datastream.windowed_stream import AllWindowedStream
 
         return AllWindowedStream(self, window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
-        """Windows of so many records; one starts every `slide` records, if that is set."""
+        """Windows of `size` records; with `slide`, a window starts every `slide` records."""
         if slide == 0:
             return self.window_all(CountTumblingWindowAssigner(size))
         return self.window_all(CountSlidingWindowAssigner(size, slide))
@@ -186,7 +186,7 @@ class DataStream(OperatorSettings):
     # --- several streams ------------------------------------------------------------------------
 
     def union(self, *streams: DataStream) -> DataStream:
-        """The records of all these streams, of one type, in no particular order."""
+        """Unite streams of one type; the order between them is undefined."""
         for other in streams:
             self._check_same_environment(other)
             if other.get_type() != self.get_type():
@@ -206,7 +206,7 @@ class DataStream(OperatorSettings):
     def connect(
         self, ds: DataStream | BroadcastStream
     ) -> ConnectedStreams | BroadcastConnectedStream:
-        """This stream and another one of any type, for functions that see both."""
+        """Connect with a stream of any type, for functions that process both."""
         from tidegate.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
         from tidegate.datastream.connected_streams import ConnectedStreams
 
@@ -217,7 +217,7 @@ class DataStream(OperatorSettings):
         return ConnectedStreams(self, ds)
 
     def join(self, other: DataStream) -> JoinedStreams:
-        """Every pair of records of both streams with the same key and window.
+        """Join every pair of records that have the same key and window.
 
         stream.join(other).where(key).equal_to(key).window(assigner).apply(function)
         """
@@ -226,7 +226,7 @@ class DataStream(OperatorSettings):
         return JoinedStreams(self, other)
 
     def co_group(self, other: DataStream) -> CoGroupedStreams:
-        """The records of both streams with the same key and window, also where one has none.
+        """Group the records of both streams by key and window, even if one stream has none.
 
         stream.co_group(other).where(key).equal_to(key).window(assigner).apply(function)
         """
@@ -235,7 +235,7 @@ class DataStream(OperatorSettings):
         return CoGroupedStreams(self, other)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """The side output of the operator for this tag."""
+        """The side output with this tag."""
         operator = self._operator("get_side_output")
         tag, declared = output_tag.tag_id, output_tag.type_info
         known = operator.side_types.setdefault(tag, declared)
@@ -255,10 +255,11 @@ class DataStream(OperatorSettings):
     # --- partitioning ---------------------------------------------------------------------------
 
     def key_by(self, key_selector: KeyLike, key_type: TypeLike | None = None) -> KeyedStream:
-        """Partition by key, so that all records of a key meet the same state.
+        """Partition by key, so that all records of a key share state.
 
-        A key may also be named by field, or by a tuple of fields. On a typed stream such a key is
-        found without calling Python for every record, and so is that of `lambda r: r.name`.
+        The key is a function, a field, or a tuple of fields. On a typed stream, fields and simple
+        functions such as `lambda r: r.name` are evaluated by column, without a Python call per
+        record.
         """
         from tidegate.datastream.keyed_stream import KeyedStream
 
@@ -267,11 +268,11 @@ class DataStream(OperatorSettings):
         return KeyedStream(self._environment, upstreams, self._type, key, declared_type(key_type))
 
     def rebalance(self) -> DataStream:
-        """Distribute the records in turn over all subtasks of the next operator."""
+        """Distribute the records round-robin to all subtasks of the next operator."""
         return self._with(Rebalance())
 
     def rescale(self) -> DataStream:
-        """Distribute the records in turn; each subtask uses its own share of the next subtasks."""
+        """Distribute the records round-robin to a subset of the next subtasks."""
         return self._with(Rescale())
 
     def shuffle(self) -> DataStream:
@@ -299,8 +300,8 @@ class DataStream(OperatorSettings):
     ) -> DataStream | BroadcastStream:
         """Send every record to all subtasks of the next operator.
 
-        With descriptors the result is connected to another stream, for a function that keeps what
-        the records bring in these states: maps that are the same in every subtask.
+        With descriptors, connect the result to another stream: the function keeps the broadcast
+        records in these states, which are the same in every subtask.
         """
         from tidegate.datastream.broadcast_stream import BroadcastStream
 
@@ -317,7 +318,7 @@ class DataStream(OperatorSettings):
     def partition_custom(
         self, partitioner: Partitioner | Callable[[Any, int], int], key_selector: KeyLike
     ) -> DataStream:
-        """Send a record to the subtask that `partitioner(key, number of subtasks)` names."""
+        """Send a record to the subtask that `partitioner(key, number of subtasks)` returns."""
         choose = bound_method(partitioner, Partitioner, "partition")
         key = declared_key(key_selector, self._type)
         if isinstance(partitioner, Partitioner):
@@ -327,11 +328,11 @@ class DataStream(OperatorSettings):
     # --- sinks ----------------------------------------------------------------------------------
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print every record on the driver's standard output, after the identifier, if given."""
+        """Print every record to the driver's standard output, with a prefix if one is given."""
         return self._sink("Print to Std. Out", SinkOperator(PrintSink(sink_identifier)))
 
     def add_sink(self, sink_func: SinkLike) -> DataStreamSink:
-        """Give every record to a sink function, a plain function, or a Sink."""
+        """Pass every record to a sink function, a plain function, or a Sink."""
         if isinstance(sink_func, Sink):
             return self.sink_to(sink_func)
         return self._sink("Unnamed", sink_operator(sink_func, arrow_format(self._type)))
@@ -347,13 +348,13 @@ class DataStream(OperatorSettings):
     def sink_to_table(
         self, table: str, mode: str = "append", partition_by: str | Sequence[str] = ()
     ) -> DataStreamSink:
-        """Append the rows of this typed stream to a Spark table, each of them once.
+        """Append the rows of this typed stream to a Spark table, exactly once.
 
         Args:
-            table: the name of a table, such as `shop.sales`, which is created if it does not
-                exist; or a directory, recognised by a "/", that `spark.read.parquet` reads.
-            mode: what a job that starts fresh does with rows that are there: "append" to them,
-                "overwrite" them, or refuse them as an "error".
+            table: the name of a table, such as `shop.sales`, which is created if it does not exist;
+                or a directory, recognised by a "/", that `spark.read.parquet` reads.
+            mode: what a job that starts fresh does with existing rows: "append", "overwrite", or
+                "error".
             partition_by: the columns whose values name the directories of the rows.
         """
         columns = [partition_by] if isinstance(partition_by, str) else list(partition_by)
@@ -373,10 +374,10 @@ class DataStream(OperatorSettings):
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:
-        """Run the program and return the records of this stream as they come.
+        """Run the program and return the records of this stream as they arrive.
 
-        The iterator is to be closed, best by `with`: that cancels a job that still runs. With a
-        limit at most so many records are returned, as a list, and then the job is cancelled.
+        Close the iterator, preferably with `with`: this cancels a job that still runs. With a
+        limit, the method returns a list of at most this many records and cancels the job.
         """
         records = self._environment._collect(self, job_execution_name)
         if limit is None:
@@ -385,7 +386,7 @@ class DataStream(OperatorSettings):
             return records.take(limit)
 
     def cache(self) -> CachedDataStream:
-        """Compute this bounded stream in the first job that reads it, and only there."""
+        """Compute this bounded stream only once, in the first job that reads it."""
         from tidegate.datastream.cached_data_stream import CachedDataStream
 
         return CachedDataStream(self)
@@ -435,7 +436,7 @@ class DataStream(OperatorSettings):
         return DataStreamSink(transformation)
 
     def _run_beside(self, sink: DataStreamSink) -> None:
-        """Chain a sink to the operator, so that it gets the records in their order."""
+        """Chain a sink to the operator, so that it receives the records in order."""
         upstream = self._upstreams[0]
         if len(self._upstreams) == 1 and upstream.partitioning is None:
             sink._transformation.parallelism = upstream.transformation.parallelism
@@ -455,7 +456,7 @@ class DataStream(OperatorSettings):
         if other._environment is not self._environment:
             raise GraphError("both streams must come from the same StreamExecutionEnvironment")
 
-    if not TYPE_CHECKING:  # a type checker would take every name for a method
+    if not TYPE_CHECKING:  # a type checker would accept every name as a method
 
         def __getattr__(self, name: str) -> NoReturn:
             reason = _NOT_THERE.get(name)
@@ -484,7 +485,7 @@ _ELSEWHERE = {
 """Classes that PyFlink has in this module, and where they are."""
 
 
-if not TYPE_CHECKING:  # a type checker would take every name for one of this module
+if not TYPE_CHECKING:  # a type checker would accept every name
 
     def __getattr__(name: str) -> Any:
         if name not in _ELSEWHERE:

@@ -7,7 +7,7 @@ from tidegate.graph.logical import Transformation
 
 
 class DataStreamSink(OperatorSettings):
-    """A sink that was added to a stream; the job runs when the environment is executed."""
+    """A sink of a stream; the job runs when the environment is executed."""
 
     def __init__(self, transformation: Transformation) -> None:
         self._transformation = transformation

@@ -1,4 +1,4 @@
-"""`StreamExecutionEnvironment`: where a program begins, is configured and is run."""
+"""`StreamExecutionEnvironment`: creates, configures and runs a program."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class CoGroupedStreams:
 
 
 class JoinedStreams(CoGroupedStreams):
-    """Two streams of which every pair of records meets that has the same key and window."""
+    """Two streams; every pair of records with the same key and window is joined."""
 
     _name = "Join"
 
@@ -73,7 +73,7 @@ class JoinedStreams(CoGroupedStreams):
 
 
 class StreamsByKey:
-    """Two streams by key, before it is said which windows they meet in."""
+    """Two keyed streams, before the windows are chosen."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class WindowedStreams(WindowOptions):
         | Callable[[Any, Any], Any],
         output_type: TypeLike | None = None,
     ) -> DataStream:
-        """What the function makes of the records that meet."""
+        """Apply a function to the records that meet."""
         first, second = self._streams
         declared = declared_type(output_type)
         contents: WindowContents = ListedContents(None)
@@ -130,7 +130,7 @@ class WindowedStreams(WindowOptions):
 
 
 class IntervalJoin:
-    """Two keyed streams, before it is said how far apart their records may be."""
+    """Two keyed streams, before the interval is chosen."""
 
     def __init__(self, stream1: KeyedStream, stream2: KeyedStream) -> None:
         if not isinstance(stream2, KeyedStream):
@@ -141,18 +141,18 @@ class IntervalJoin:
         self._streams = stream1, stream2
 
     def in_event_time(self) -> Self:
-        """The only time there is for interval joins."""
+        """Interval joins always use event time."""
         return self
 
     def between(self, lower_bound: DurationLike, upper_bound: DurationLike) -> IntervalJoined:
-        """Join a record with those that come from `lower_bound` to `upper_bound` after it."""
+        """Join each record with those from `lower_bound` to `upper_bound` after it."""
         return IntervalJoined(
             *self._streams, as_milliseconds(lower_bound), as_milliseconds(upper_bound)
         )
 
 
 class IntervalJoined:
-    """Two keyed streams within an interval; both bounds belong to it unless they are excluded."""
+    """Two keyed streams within an interval; both bounds are inclusive unless excluded."""
 
     def __init__(self, stream1: KeyedStream, stream2: KeyedStream, lower: int, upper: int) -> None:
         if lower > upper:
@@ -186,7 +186,7 @@ class IntervalJoined:
         process_join_function: ProcessJoinFunction[Any, Any, Any],
         output_type: TypeLike | None = None,
     ) -> DataStream:
-        """Any number of results for every pair of records."""
+        """Apply a function that returns any number of results per pair of records."""
         left, right = self._streams
         declared = declared_type(output_type)
         first, second = (None if tag is None else tag.tag_id for tag in self._late)

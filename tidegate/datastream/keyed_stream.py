@@ -1,4 +1,4 @@
-"""`KeyedStream`: records partitioned by key, so that functions have state for every key."""
+"""`KeyedStream`: records partitioned by key, with state per key."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class KeyedStream(DataStream):
-    """A stream by key. Aggregations emit a result for every record, as in Flink."""
+    """A stream partitioned by key. Aggregations emit one result per record, as in Flink."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class KeyedStream(DataStream):
     def map(
         self, func: MapFunction | Callable[[Any], Any], output_type: TypeLike | None = None
     ) -> DataStream:
-        """One result for every record; a MapFunction has the state of the record's key."""
+        """One result per record; a MapFunction can use keyed state."""
         bound_method(func, MapFunction, "map")
         declared = declared_type(output_type)
         operator = KeyedMapOperator(func, [self._key], arrow_format(declared))
@@ -74,14 +74,14 @@ class KeyedStream(DataStream):
     def flat_map(
         self, func: FlatMapFunction | Callable[[Any], Any], output_type: TypeLike | None = None
     ) -> DataStream:
-        """Any number of results for every record; a FlatMapFunction has state."""
+        """Any number of results per record; a FlatMapFunction can use keyed state."""
         bound_method(func, FlatMapFunction, "flat_map")
         declared = declared_type(output_type)
         operator = KeyedFlatMapOperator(func, [self._key], arrow_format(declared))
         return self._transform("FlatMap", operator, declared)
 
     def filter(self, func: FilterFunction | Callable[[Any], bool]) -> DataStream:
-        """Only the records for which the function is true; a FilterFunction has state."""
+        """Keep the records for which the function is true; a FilterFunction can use keyed state."""
         bound_method(func, FilterFunction, "filter")
         operator = KeyedFilterOperator(func, [self._key], arrow_format(self._type))
         return self._transform("Filter", operator, self._type)
@@ -89,23 +89,23 @@ class KeyedStream(DataStream):
     def process(  # type: ignore[override]
         self, func: KeyedProcessFunction, output_type: TypeLike | None = None
     ) -> DataStream:
-        """Any number of results for every record and timer, with state and side outputs."""
+        """Apply a function with keyed state, timers and side outputs."""
         declared = declared_type(output_type)
         operator = KeyedProcessOperator(func, [self._key], arrow_format(declared))
         return self._transform("KEYED PROCESS", operator, declared)
 
     def reduce(self, func: ReduceFunction | Callable[[Any, Any], Any]) -> DataStream:
-        """The records of a key so far, reduced to one; emitted for every record."""
+        """Reduce the records of each key; emits the current value for every record."""
         bound_method(func, ReduceFunction, "reduce")
         operator = KeyedReduceOperator(func, [self._key], arrow_format(self._type))
         return self._transform("Reduce", Aggregating(operator, self._key), self._type)
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
-        """The records of each key in windows."""
+        """Put the records of each key into windows."""
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
-        """Windows of so many records of a key; one starts every `slide` records, if that is set."""
+        """Windows of `size` records of a key; with `slide`, one starts every `slide` records."""
         if slide == 0:
             return WindowedStream(self, CountTumblingWindowAssigner(size))
         return WindowedStream(self, CountSlidingWindowAssigner(size, slide))
@@ -120,34 +120,34 @@ class KeyedStream(DataStream):
         return IntervalJoin(self, other_stream)
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
-        """The first record of the key with the running sum in this field."""
+        """The running sum of a field, in the first record of the key."""
         return self._aggregate("Sum", Aggregation.SUM, position_to_sum)
 
     def min(self, position_to_min: int | str = 0) -> DataStream:
-        """The first record of the key with the least value so far in this field."""
+        """The smallest value of a field so far, in the first record of the key."""
         return self._aggregate("Min", Aggregation.MIN, position_to_min)
 
     def max(self, position_to_max: int | str = 0) -> DataStream:
-        """The first record of the key with the greatest value so far in this field."""
+        """The greatest value of a field so far, in the first record of the key."""
         return self._aggregate("Max", Aggregation.MAX, position_to_max)
 
     def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
-        """The record with the least value in this field so far, the first of equal ones."""
+        """The record with the smallest value of a field so far; the first among equals."""
         return self._aggregate("MinBy", Aggregation.MIN_BY, position_to_min_by)
 
     def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
-        """The record with the greatest value in this field so far, the first of equal ones."""
+        """The record with the greatest value of a field so far; the first among equals."""
         return self._aggregate("MaxBy", Aggregation.MAX_BY, position_to_max_by)
 
     def count(self, field: int | str | None = None) -> DataStream:
-        """How many records of the key there were so far, as (key, count).
+        """The number of records of the key so far, as (key, count).
 
-        With a field only records in which it is not None are counted.
+        With a field, count only records in which it is not None.
         """
         return self._aggregate("Count", Aggregation.COUNT, field)
 
     def agg(self, **aggregates: Aggregate) -> DataStream:
-        """Several aggregates of the key so far, as a row: the key's fields, then these.
+        """Several aggregates so far, as a row: the fields of the key, then the aggregates.
 
         `agg(bids=count(), total=sum_("price"))` emits a row for every record. The functions are
         those of `tidegate.datastream.aggregates`.
@@ -161,7 +161,7 @@ class KeyedStream(DataStream):
         return self._transform("Aggregate", Aggregating(operator, self._key), plan.output_type)
 
     def key_by(self, key_selector: KeyLike, key_type: TypeLike | None = None) -> KeyedStream:
-        """The same records by another key."""
+        """Partition the same records by another key."""
         return super().key_by(key_selector, key_type)
 
     def _aggregate(

@@ -1,4 +1,4 @@
-"""Slot sharing groups: their names and resources, which Tidegate notes but does not act on.
+"""Slot sharing groups: accepted for compatibility, without effect.
 
 Slot i hosts subtask i of every operator, whatever its group.
 """
@@ -55,7 +55,7 @@ class SlotSharingGroup:
         return SlotSharingGroup.Builder(name=name)
 
     class Builder(FluentBuilder):
-        """Adds resources one by one."""
+        """Builds a group."""
 
         def set_cpu_cores(self, cpu_cores: float) -> Self:
             return self._with(cpu_cores=cpu_cores)

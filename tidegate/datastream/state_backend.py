@@ -39,8 +39,8 @@ class PredefinedOptions(Enum):
 class EmbeddedRocksDBStateBackend(StateBackend):
     """Keyed state in RocksDB on the local disk of the slots; it may exceed their memory.
 
-    With incremental checkpoints only what changed since the last one is written. They are off
-    unless asked for, here or by execution.checkpointing.incremental, as in Flink.
+    Incremental checkpoints write only what changed since the last one. As in Flink they are off by
+    default; enable them here or with execution.checkpointing.incremental.
     """
 
     enable_incremental_checkpointing: bool | None = None
@@ -71,7 +71,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return self._transfer_threads or 4
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
-        """Accepted for Flink's programs: there is one set of options, for any disk."""
+        """Accepted for compatibility: one set of options serves all disks."""
         self._predefined_options = options
 
     def get_predefined_options(self) -> PredefinedOptions:

@@ -1,4 +1,4 @@
-"""`WindowedStream` and `AllWindowedStream`: records in windows, until a function makes results."""
+"""`WindowedStream` and `AllWindowedStream`: records in windows."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     from tidegate.datastream.keyed_stream import KeyedStream
 
 NO_KEY = 0
-"""The key of all records where there is none."""
+"""The common key of the records of a stream without keys."""
 
 
 class WindowOptions:
-    """What can be set on windows before a function is applied to them."""
+    """Settings of windows, before a function is applied to them."""
 
     def __init__(
         self, environment: StreamExecutionEnvironment, window_assigner: WindowAssigner[Any, Any]
@@ -74,7 +74,7 @@ class WindowOptions:
         self._late_tag: OutputTag | None = None
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
-        """Fire the windows by this trigger instead of the one of the assigner."""
+        """Use this trigger instead of the assigner's default."""
         if not isinstance(trigger, Trigger):
             raise TypeError(f"expected a Trigger, got {trigger!r}")
         if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
@@ -88,7 +88,7 @@ class WindowOptions:
     def evictor(self, evictor: Evictor[Any, Any]) -> Self:
         """Remove records from a window before or after it is evaluated.
 
-        The window then keeps all its records until it fires, also for `reduce` and `aggregate`.
+        The window then keeps all its records until it fires, even with `reduce` and `aggregate`.
         """
         if not isinstance(evictor, Evictor):
             raise TypeError(f"expected an Evictor, got {evictor!r}")
@@ -96,7 +96,7 @@ class WindowOptions:
         return self
 
     def allowed_lateness(self, time_ms: DurationLike) -> Self:
-        """Keep windows so long after their end; until then late records make them fire again."""
+        """Keep windows for this long after their end; late records make them fire again."""
         lateness = as_milliseconds(time_ms)
         if lateness < 0:
             raise ConfigError("allowed lateness", time_ms, "give zero or more")
@@ -104,7 +104,7 @@ class WindowOptions:
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
-        """Send records that come too late to this side output instead of dropping them."""
+        """Send late records to this side output instead of dropping them."""
         if not isinstance(output_tag, OutputTag):
             raise TypeError(f"expected an OutputTag, got {output_tag!r}")
         self._late_tag = output_tag
@@ -145,9 +145,9 @@ class WindowedStream(WindowOptions):
         window_function: Any = None,
         output_type: TypeLike | None = None,
     ) -> DataStream:
-        """The records of a window reduced to one as they come.
+        """Reduce the records of a window as they arrive.
 
-        A window function, if there is one, gets that record alone.
+        A window function, if given, receives only the result.
         """
         held = self._keyed_stream._type
         declared = declared_type(output_type)
@@ -162,47 +162,47 @@ class WindowedStream(WindowOptions):
         accumulator_type: TypeLike | None = None,
         output_type: TypeLike | None = None,
     ) -> DataStream:
-        """The records of a window folded into an accumulator as they come.
+        """Aggregate the records of a window as they arrive.
 
-        A window function, if there is one, gets the result alone.
+        A window function, if given, receives only the result.
         """
         contents = AggregatedContents(aggregate_function, declared_type(accumulator_type))
         return self._evaluated(contents, window_function, declared_type(output_type))
 
     def apply(self, window_function: Any, output_type: TypeLike | None = None) -> DataStream:
-        """Any number of results for all records of a window."""
+        """Apply a function to all records of a window; it returns any number of results."""
         return self._listed(window_function, output_type)
 
     def process(
         self, process_window_function: Any, output_type: TypeLike | None = None
     ) -> DataStream:
-        """The same by a function that has the time, state and side outputs."""
+        """Like `apply`, with a function that can use time, state and side outputs."""
         return self._listed(process_window_function, output_type)
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
-        """The first record of the window with the sum in this field."""
+        """The sum of a field, in the first record of the window."""
         return self._aggregated(Aggregation.SUM, position_to_sum)
 
     def min(self, position_to_min: int | str = 0) -> DataStream:
-        """The first record of the window with the least value in this field."""
+        """The smallest value of a field, in the first record of the window."""
         return self._aggregated(Aggregation.MIN, position_to_min)
 
     def max(self, position_to_max: int | str = 0) -> DataStream:
-        """The first record of the window with the greatest value in this field."""
+        """The greatest value of a field, in the first record of the window."""
         return self._aggregated(Aggregation.MAX, position_to_max)
 
     def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
-        """The record with the least value in this field, the first of equal ones."""
+        """The record with the smallest value of a field; the first among equals."""
         return self._aggregated(Aggregation.MIN_BY, position_to_min_by)
 
     def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
-        """The record with the greatest value in this field, the first of equal ones."""
+        """The record with the greatest value of a field; the first among equals."""
         return self._aggregated(Aggregation.MAX_BY, position_to_max_by)
 
     def count(self, field: int | str | None = None) -> DataStream:
-        """How many records the window has, as (key, count).
+        """The number of records in the window, as (key, count).
 
-        With a field only records in which it is not None are counted.
+        With a field, count only records in which it is not None.
         """
         stream = self._keyed_stream
         output = aggregation_output_type(Aggregation.COUNT, stream._key, stream._type)
@@ -213,7 +213,7 @@ class WindowedStream(WindowOptions):
         return self.aggregate(function, CountWithKey(), output_type=output)
 
     def agg(self, **aggregates: Aggregate) -> DataStream:
-        """Several aggregates of the window, as a row: the key's fields, then these.
+        """Several aggregates of the window, as a row: the fields of the key, then the aggregates.
 
         `agg(bids=count(), total=sum_("price"), start=window_start())`: the functions are those of
         `tidegate.datastream.aggregates`.
@@ -286,12 +286,12 @@ class WindowedStream(WindowOptions):
         return " or ".join(kind.__name__ for kind in self._functions)
 
     def _transform(self, operator: Operator, type_info: TypeInformation | None) -> DataStream:
-        """The results of an operator on these windows."""
+        """The results of a window operator."""
         return self._keyed_stream._transform(type(self._assigner).__name__, operator, type_info)
 
 
 class AllWindowedStream(WindowedStream):
-    """All records in windows, in one subtask."""
+    """All records of a stream in windows, in one subtask."""
 
     _functions = (AllWindowFunction, ProcessAllWindowFunction)
 
@@ -299,7 +299,7 @@ class AllWindowedStream(WindowedStream):
         super().__init__(data_stream.key_by(_no_key), window_assigner)
 
     def count(self, field: int | str | None = None) -> DataStream:
-        """How many records the window has; with a field, in how many it is not None."""
+        """The number of records in the window; with a field, those in which it is not None."""
         function = NamedAggregates([count(self._position(field))])
         return self.aggregate(function, AllCount(), output_type=Types.LONG())
 

@@ -96,7 +96,7 @@ class Campaign:
             difference += SinkDifference.between(expected, found)
             if made == before:
                 raise ExternalError(
-                    f"the job came to its end without being {point.value} once: does it take "
+                    f"the job ended without being {point.value} once: does it take "
                     "checkpoints? Give it more input, or more of them with --interval"
                 )
         return PointVerdict(point, made, difference, self.at_least_once)

@@ -199,7 +199,7 @@ def test_a_job_that_restarts_is_asked_later(serve, tmp_path, command):
 
 def test_a_job_that_has_ended_takes_no_orders(served, ended):
     output = refused(5, "savepoint", ended.job_id)
-    assert f"job {ended.job_id} (old) does not run any more: it is failed" in output
+    assert f"job {ended.job_id} (old) no longer runs: it is failed" in output
 
 
 # --- savepoints and checkpoints -----------------------------------------------------------------
@@ -244,8 +244,8 @@ def test_a_checkpoint_of_a_job_that_runs_is_not_disposed_of(serve, tmp_path):
 
 
 def test_a_savepoint_needs_a_job(served):
-    assert "say of which job" in refused(2, "savepoint")
-    assert "leave it out" in refused(1, "savepoint", "-d", "/x", served.id)
+    assert "name a job" in refused(2, "savepoint")
+    assert "do not name a job" in refused(1, "savepoint", "-d", "/x", served.id)
 
 
 def test_a_savepoint_that_cannot_be_written_says_why(served):

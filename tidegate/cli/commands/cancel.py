@@ -1,4 +1,4 @@
-"""``tidegate cancel``: ends a job, with a savepoint before it if that is asked for."""
+"""``tidegate cancel``: ends a job, optionally after a savepoint."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cancel(
     format: FormatOption = Format.CANONICAL,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel a job; with -s a savepoint is taken first, and its path is printed.
+    """Cancel a job. With -s, take a savepoint first and print its path.
 
     Returns when nothing of the job runs any more.
 
@@ -62,11 +62,10 @@ def cancel(
 
 
 def job_and_directory(words: list[str], *, with_savepoint: bool) -> tuple[JobRecord, str | None]:
-    """Which of the words is the job: the only one, or the only one that is the name of a job.
+    """Which argument is the job: the only one, or the only one that matches a job.
 
     Raises:
-        UnknownJob: none is.
-        ConfigError: both are, or there are too many words.
+        UnknownJob: none is. ConfigError: both are, or there are too many arguments.
     """
     most = 2 if with_savepoint else 1
     if len(words) > most:

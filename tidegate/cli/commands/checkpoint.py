@@ -9,7 +9,7 @@ from tidegate.cli.progress import acknowledgements, watching
 
 
 def checkpoint(job: JobArgument, as_json: AsJson = False) -> None:
-    """Take a checkpoint of a running job now, beside those that are due; prints its path.
+    """Take a checkpoint of a running job now, in addition to the periodic ones, and print its path.
 
     Example: tidegate checkpoint 3f2a
     """

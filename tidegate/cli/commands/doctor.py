@@ -1,4 +1,4 @@
-"""``tidegate doctor``: what is there, what is missing, what to do about it."""
+"""``tidegate doctor``: what is installed, what is missing, what to do about it."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -64,7 +64,7 @@ def info(job: JobArgument, as_json: AsJson = False) -> None:
 
 
 def _watermark(found: dict[str, Any]) -> str:
-    """Event time of the slowest subtask, and how many channels do not hold it back."""
+    """Event time of the slowest subtask, and the number of idle channels."""
     from tidegate.stream.elements import FINAL_WATERMARK  # needs numpy, which doctor may miss
 
     watermark, idle = found["watermark"], found["idle-channels"]
@@ -82,7 +82,7 @@ def _watermark(found: dict[str, Any]) -> str:
 
 
 def _in_short(failure: str) -> str:
-    """What happened and where, without the lines of the traceback."""
+    """What happened and where, without the traceback."""
     lines = failure.splitlines()
     return ", ".join(line for line in lines if line[:1].strip() and _TRACEBACK not in line)
 

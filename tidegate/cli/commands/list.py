@@ -76,7 +76,7 @@ def _described(record: JobRecord) -> dict[str, Any]:
 
 
 def _lasted(record: JobRecord) -> str:
-    """The time at which a lost driver ended is unknown."""
+    """The end time of a lost driver is unknown."""
     return "-" if record.state == LOST else since(record.started_at, record.ended_at)
 
 

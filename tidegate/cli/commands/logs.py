@@ -25,7 +25,7 @@ def logs(
         bool, typer.Option("-f", "--follow", help="Go on until the job has ended.")
     ] = False,
 ) -> None:
-    """Print what the driver of a job that was started with --detached has written.
+    """Print the log of a job that was started with --detached.
 
     Example: tidegate logs -f 3f2a
     """

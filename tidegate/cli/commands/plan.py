@@ -26,10 +26,10 @@ def plan(
     as_json: AsJson = False,
     set_: SettingOptions = None,
 ) -> None:
-    """Say what becomes of the state of a savepoint in a changed program, without running it.
+    """Show how the state of a savepoint fits a changed program, without running the job.
 
-    The program runs up to the point where it would start its first job. Exits with 0 if that job
-    could resume from the savepoint, with 1 if not.
+    The program runs up to the point where it would start its first job. The exit code is 0 if that
+    job could resume from the savepoint, otherwise 1.
 
     Example: tidegate plan savepoints/savepoint-3f9c1a-0b7e55aa41cd new_job.py --input words.txt
     """

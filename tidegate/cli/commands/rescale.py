@@ -1,4 +1,4 @@
-"""``tidegate rescale``: gives a running job another parallelism."""
+"""``tidegate rescale``: changes the parallelism of a running job."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def rescale(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Let a running job go on with another parallelism, from a checkpoint that is taken now.
+    """Change the parallelism of a running job. It takes a checkpoint and resumes from it.
 
-    Operators whose parallelism the program sets itself keep it. Returns when the job runs again.
+    Operators with their own parallelism in the program keep it. Returns when the job runs again.
 
     Example: tidegate rescale 3f2a 8
     """
@@ -56,5 +56,5 @@ def _wait_until_it_runs(connection: JobConnection, before: int, show: Show) -> N
             show(stand)
         if details["state"] in _ENDS:
             cause = connection.get("/exceptions")["root-exception"] or details["state"].lower()
-            raise OrderRefused(f"the job ended instead of going on: {cause}")
+            raise OrderRefused(f"the job ended instead of resuming: {cause}")
         time.sleep(_LOOK_SECONDS)

@@ -91,10 +91,11 @@ def run(
     ] = None,
     set_: SettingOptions = None,
 ) -> None:
-    """Run a program to its end; options here win over what the program sets.
+    """Run a program to its end. Options override the settings of the program.
 
-    With --detached the command returns once the job has completed its first step. With --supervise
-    it continues until the program ends well, is cancelled, or fails for a reason of its own.
+    With --detached, the command returns when the job has completed its first step. With
+    --supervise, it runs until the program succeeds, is cancelled, or fails because of an error of
+    its own.
 
     Example: tidegate run -p 4 -D execution.checkpointing.interval=10s job.py --input words.txt
     """

@@ -1,4 +1,4 @@
-"""``tidegate savepoint``: takes one, or disposes of one."""
+"""``tidegate savepoint``: takes or deletes a savepoint."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def savepoint(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a savepoint of a running job, which runs on; prints its path.
+    """Take a savepoint of a running job and print its path. The job continues.
 
-    With --dispose one is deleted, whose job need not run. Nothing is deleted that is no savepoint
-    or checkpoint, nor what others have put beside its files.
+    With --dispose, delete a savepoint or checkpoint instead; its job need not run. Other files in
+    its directory are kept.
 
     Example: tidegate savepoint 3f2a /backups/savepoints
     """
     if dispose is not None:
         if job is not None:
-            raise ConfigError("JOB", job, "leave it out when a savepoint is disposed of")
+            raise ConfigError("JOB", job, "do not name a job with --dispose")
         _dispose(dispose, as_json)
         return
     if job is None:
-        raise typer.BadParameter("say of which job; `tidegate list` tells them", param_hint="JOB")
+        raise typer.BadParameter("name a job; `tidegate list` lists them", param_hint="JOB")
     record = find_running(job)
     body = {"target-directory": absolute(directory), "formatType": format.name}
     with watching(f"savepoint of {record.name}", quiet=as_json) as show:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tidegate.savepoint.summaries import OperatorSummary, StateSummary
 
 DIFFERENT = 1
-"""What `diff` exits with where there is a difference."""
+"""The exit code of `diff` if there is a difference."""
 
 state = typer.Typer(
     help="Look into savepoints and checkpoints, and compare them.", no_args_is_help=True
@@ -53,7 +53,7 @@ def show(
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the operators of a savepoint or checkpoint, their states, or what is in one of them.
+    """Show the operators and states of a savepoint or checkpoint, or the entries of one state.
 
     Example: tidegate state show savepoints/savepoint-5f0c2a-1 --uid counts --state total
     """
@@ -61,7 +61,7 @@ def show(
     from tidegate.savepoint.trust import untrusted
 
     if name is not None and uid is None:
-        raise typer.BadParameter("say of which operator, by --uid", param_hint="--state")
+        raise typer.BadParameter("name the operator with --uid", param_hint="--state")
     with untrusted(trust=trust):
         _show(state_reader(path), uid, name, limit, as_json)
 
@@ -103,7 +103,7 @@ def diff(
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what B has that A has not, and the other way round; exits with 1 where they differ.
+    """Show the differences between A and B; the exit code is 1 if there are any.
 
     Example: tidegate state diff savepoints/before savepoints/after
     """

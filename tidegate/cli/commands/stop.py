@@ -30,7 +30,7 @@ def stop(
     format: FormatOption = Format.CANONICAL,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a job with a savepoint after which nothing follows; prints its path.
+    """Stop a job with a savepoint, and print its path. The job emits nothing after the savepoint.
 
     Returns when nothing of the job runs any more.
 

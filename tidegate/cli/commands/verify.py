@@ -1,4 +1,4 @@
-"""``tidegate verify``: kills a job wherever it hurts, and compares what its sink holds."""
+"""``tidegate verify``: kills a job at every point of the protocol and checks its sink."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Point(Enum):
-    """The points of the protocol under the names that are short to type."""
+    """The points of the protocol, under short names."""
 
     BARRIER = "barrier"
     SNAPSHOT = "snapshot"
@@ -84,11 +84,11 @@ def verify(
     """Prove that a job is exactly-once from end to end, against its real sink.
 
     The job runs once undisturbed. Then its slots and its driver are killed at every point of the
-    checkpoint protocol, and what the sink holds afterwards is compared. {run} in the program's
-    arguments becomes the name of the run, so that each writes to an output of its own. The job
-    must come to an end, and its results must not depend on the order of the records.
+    checkpoint protocol, and the contents of the sink are compared. {run} in the program's arguments
+    is replaced by the name of the run, so that each run writes to its own output. The job must be
+    bounded, and its results must not depend on the order of the records.
 
-    Exits with 0 if nothing was lost or duplicated, with 1 otherwise.
+    The exit code is 0 if nothing was lost or duplicated, otherwise 1.
 
     Example: tidegate verify --sink 'out-{run}' --kills 60 job.py --output 'out-{run}'
     """

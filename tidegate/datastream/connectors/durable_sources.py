@@ -11,10 +11,10 @@ __all__ = ["CallbackSource", "Emit", "durable"]
 
 
 def durable(source: Source | SourceFunction) -> Source:
-    """The same records, each in a log beside the job's checkpoints before it is processed.
+    """Write each record of a source to a log beside the job's checkpoints before it is processed.
 
-    After a failure those after the checkpoint are read from there, and then the source continues:
-    nothing that was in the log is lost, nothing comes twice. It is read by one subtask.
+    After a failure, the job reads the records after the checkpoint from the log, then continues
+    with the source. Nothing in the log is lost or processed twice. One subtask reads the source.
     """
     if isinstance(source, SourceFunction):
         source = SourceFunctionSource(source)

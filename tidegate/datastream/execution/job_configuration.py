@@ -1,4 +1,4 @@
-"""What a program has set so far, checked at the moment it is set."""
+"""The settings of a program so far, checked when they are set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 class JobConfiguration:
     """The configuration of one environment: typed values by key, the last one set wins.
 
-    Except for those that are fixed from outside: what the program says of them is passed over.
+    Settings that are fixed from outside win over those of the program.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class JobConfiguration:
                 self._values.pop(key, None)
 
     def get(self, key: str) -> Any:
-        """The value that is in force: the one set, or the default."""
+        """The effective value: the one that was set, or the default."""
         return self._values.get(key, OPTIONS[key].default)
 
     def get_spark(self, key: str) -> str | None:

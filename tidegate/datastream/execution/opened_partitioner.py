@@ -1,4 +1,4 @@
-"""Partitioners that want to be opened."""
+"""Partitioners with a life cycle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.state.keys.selection import KeySelection
 
 
 class OpenedWithPartitioner(KeySelector):
-    """A key selector with which the partitioner behind it is opened and closed."""
+    """A key selector that also opens and closes its partitioner."""
 
     def __init__(self, key: KeySelection, partitioner: Partitioner) -> None:
         self._key = key

@@ -1,4 +1,4 @@
-"""What can be set on one operator of the program, the same for streams and for sinks."""
+"""The settings of a single operator, for streams and sinks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OperatorSettings:
     """Setters that return the stream or sink they were called on."""
 
     def _operator(self, call: str) -> Transformation:
-        """The operator that `call` is about; GraphError where there is not exactly one."""
+        """The operator that `call` configures; GraphError if there is not exactly one."""
         raise NotImplementedError
 
     def get_name(self) -> str:
@@ -40,7 +40,7 @@ class OperatorSettings:
         return self
 
     def set_description(self, description: str) -> Self:
-        """Describe the operator at length, for plans."""
+        """Set a longer description of the operator, for plans."""
         self._operator("set_description").description = _checked("description", TEXT, description)
         return self
 
@@ -62,23 +62,23 @@ class OperatorSettings:
         return self
 
     def force_non_parallel(self) -> Self:
-        """Run one subtask, now and after every rescaling."""
+        """Always run a single subtask, even after rescaling."""
         operator = self._operator("force_non_parallel")
         operator.parallelism = operator.max_parallelism = 1
         return self
 
     def start_new_chain(self) -> Self:
-        """Keep the operator apart from the one before it; followers may join it."""
+        """Do not chain the operator to the one before it; later operators may be chained to it."""
         self._operator("start_new_chain").chaining = ChainingStrategy.HEAD
         return self
 
     def disable_chaining(self) -> Self:
-        """Keep the operator apart from both of its neighbours."""
+        """Do not chain the operator to its neighbours."""
         self._operator("disable_chaining").chaining = ChainingStrategy.NEVER
         return self
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
-        """Accepted for Flink's programs: slot i hosts subtask i of every operator, all groups."""
+        """Accepted for compatibility: all groups share the slots."""
         operator = self._operator("slot_sharing_group")
         if isinstance(slot_sharing_group, SlotSharingGroup):
             slot_sharing_group = slot_sharing_group.get_name()
@@ -87,7 +87,7 @@ class OperatorSettings:
         return self
 
     def set_buffer_timeout(self, timeout_millis: DurationLike) -> Self:
-        """Accepted for Flink's programs: records travel in steps, see tidegate.step.*."""
+        """Accepted for compatibility: records travel in steps, see tidegate.step.*."""
         self._operator("set_buffer_timeout")
         checked_buffer_timeout(timeout_millis)
         return self

@@ -1,4 +1,4 @@
-"""What becomes of records that user code fails on again and again."""
+"""What happens to records on which user code fails repeatedly."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class PoisonRecords:
 
     @staticmethod
     def fail() -> PoisonRecords:
-        """The job fails on them, and restarts or ends as its restart strategy says."""
+        """Fail the job; its restart strategy decides what happens next."""
         return PoisonRecords(None)
 
     @staticmethod
     def skip(after: int = 3, dead_letters: SinkLike | None = None) -> PoisonRecords:
-        """Leave a record out when the job has failed on it `after` times; 0: without failing.
+        """Skip a record when the job has failed on it `after` times; 0: at once.
 
-        What was skipped goes as rows of `dead_letter_type()` to the sink `dead_letters`, which
-        commits them with the same checkpoints as all other results; without one it is only logged.
+        Skipped records go to the sink `dead_letters` as rows of `dead_letter_type()`, committed
+        with the same checkpoints as all other results. Without this sink, they are only logged.
         """
         if after < 0:
             raise ValueError(f"after must be a number of failures, 0 or more, not {after}")
@@ -49,7 +49,7 @@ def dead_letter_sinks(
 ) -> list[Transformation]:
     """A sink for each part of the program that is not connected to the others.
 
-    So parts that fail and restart on their own go on doing so.
+    Parts that fail and restart separately still do so.
     """
     parts: list[list[Transformation]] = []
     for transformation in transformations:

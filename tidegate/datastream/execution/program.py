@@ -1,4 +1,4 @@
-"""What the user has built since the last execution."""
+"""The program that the user has built since the last execution."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Program:
         return not self._transformations
 
     def leaves(self) -> list[Transformation]:
-        """Operators that no other reads: sinks, and functions that are run for their effect.
+        """Operators whose output nobody reads: sinks, and functions that run for their effect.
 
         Raises:
             GraphError: there is nothing to run.
@@ -51,7 +51,7 @@ class Program:
     def translate(
         self, settings: Settings, parallelism: int, dead_letters: SinkLike | None = None
     ) -> tuple[JobGraph, Settings]:
-        """The job, and the settings with what follows from the program filled in."""
+        """The job, and the settings completed by what follows from the program."""
         leaves = self.leaves()
         pipeline = replace(
             settings.pipeline,

@@ -1,4 +1,4 @@
-"""Which operator drives what the user gives as a sink."""
+"""The operator for what the user passes as a sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Spark that a job runs on: the session that is given, or one of our own."""
+"""The Spark session of a job: the user's, or one that Tidegate creates."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _LOOPBACK = "127.0.0.1"
 _LOGGING = Path(__file__).with_name("spark-log4j2.properties")
 _IMPORTABLE = (".py", ".zip", ".egg")
 _OURS = "spark.tidegate.session"
-"""Marks the sessions that we made and so may replace."""
+"""Marks sessions that Tidegate created and may replace."""
 
 
 def refuse_spark_connect(spark: Any) -> None:
-    """Slots are RDD tasks, which a remote session does not have.
+    """Check that the session is classic: slots are RDD tasks, which a remote session does not have.
 
     Raises:
         UnsuitableSpark: the session is one of Spark Connect.
@@ -61,19 +61,19 @@ def is_ours(spark: SparkSession) -> bool:
 
 
 def task_slots(spark: SparkSession) -> int:
-    """How many tasks Spark runs at once, as far as it knows now."""
+    """The number of concurrent tasks that Spark can currently run."""
     return spark.sparkContext.defaultParallelism
 
 
 def is_active(spark: SparkSession) -> bool:
-    """Whether the session has not been stopped, by whomever."""
+    """Whether the session has not been stopped."""
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is spark.sparkContext
 
 
 def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkSession:
-    """Start Spark for a job of the given parallelism, in place of a session that is too narrow.
+    """Start Spark for a job of the given parallelism; replaces a session with too few tasks.
 
     A local master runs at least `tasks` tasks at once: most of them only wait for data.
     """
@@ -100,7 +100,7 @@ def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkS
 
 
 def prefer_this_python(spark: SparkSession) -> None:
-    """Let workers on this machine run our interpreter, unless the user has chosen one.
+    """Let workers on this machine use this interpreter, unless the user has chosen one.
 
     PySpark takes the first `python3` of the PATH, which need not have the packages of this one.
     """
@@ -121,7 +121,7 @@ def ship_python_files(spark: SparkSession, paths: Sequence[str]) -> None:
 
 
 def _foreign_log(job_name: str) -> Path:
-    """The file for what Spark and other libraries log: the job's log file, or one beside those."""
+    """The file for the logs of Spark and other libraries: the job's log file, or one beside it."""
     from tidegate.web.registry import LOG_VARIABLE, home
 
     given = os.environ.get(FOREIGN_LOG_VARIABLE) or os.environ.get(LOG_VARIABLE)
@@ -143,7 +143,7 @@ def _socket_directory() -> PrivateDirectory:
 
 
 def session_conf(settings: Settings, master: str, parallelism: int, log: Path) -> dict[str, str]:
-    """Spark's settings for a session of our own; the user's `spark.*` keys win."""
+    """Spark's settings for a session that Tidegate creates; the user's `spark.*` keys win."""
     conf = {
         _OURS: "true",
         "spark.driver.extraJavaOptions": (
@@ -163,7 +163,7 @@ def session_conf(settings: Settings, master: str, parallelism: int, log: Path) -
     if master.startswith("local"):
         conf["spark.default.parallelism"] = str(parallelism)
         conf["spark.driver.bindAddress"] = conf["spark.driver.host"] = _LOOPBACK
-        # Faster than TCP, but without PySpark's secret: only we may enter the directory.
+        # Faster than TCP, but without PySpark's secret: only this user may enter the directory.
         conf["spark.python.unix.domain.socket.enabled"] = "true"
         conf["spark.python.unix.domain.socket.dir"] = str(_socket_directory().path)
     return {**conf, **{k: v for k, v in settings.spark_conf.items() if k != "spark.jars"}}

@@ -119,11 +119,13 @@ class SlicedWindows(WindowAssigner[Any, TimeWindow]):
 
 class _ByTimestamps:
     def is_event_time(self) -> bool:
+        """True: windows end when event time has passed them."""
         return True
 
 
 class _ByClock:
     def is_event_time(self) -> bool:
+        """False: windows follow the clock of the machine."""
         return False
 
 
