@@ -40,7 +40,7 @@ def test_fields_of_json(run_ported):
 def test_a_word_count_in_batch_mode_from_file_to_file(run_ported, tmp_path):
     (tmp_path / "in.txt").write_text("to be or\nnot to be\n")
     run_ported("word_count_batch", str(tmp_path / "in.txt"), str(tmp_path / "out"))
-    (part,) = (tmp_path / "out").iterdir()
+    (part,) = (tmp_path / "out").rglob("counts-*")
     assert part.name.startswith("counts-")
     assert part.name.endswith(".txt")
     assert sorted(part.read_text().splitlines()) == [

@@ -237,7 +237,7 @@ def test_lines_are_written_by_an_encoder(env, tmp_path):
     sink = FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build()
     env.from_collection(["a", "b"]).sink_to(sink).set_parallelism(1)
     env.execute()
-    (part,) = (tmp_path / "out").iterdir()
+    (part,) = (tmp_path / "out").rglob("part-*")
     assert part.read_text() == "a\nb\n"
 
 

@@ -1,9 +1,10 @@
 """Part files below a directory: written hidden, committed by a rename.
 
-    .part-0-7f025c81d3e6-3.csv.<job>.<operator>   in progress, and from the barrier on pending
-    part-0-7f025c81d3e6-3.csv                     finished: the checkpoint that holds it is durable
+    .part-0-7f025c81d3e6aa0217f0-3.csv.<job>.<operator>   in progress, from the barrier on pending
+    part-0-7f025c81d3e6aa0217f0-3.csv    finished: the checkpoint that holds it is durable
 
-The name says subtask, writer and number; a writer is the beginning of its operator's id and chance.
+The name says subtask, writer and number; a writer is the beginnings of its operator's and its job's
+ids, and chance.
 
 On object stores a rename is a copy and a deletion. The copy appears at once, and a commit that was
 interrupted between the two is repeated: it copies the same bytes to the same name again.
@@ -19,6 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
@@ -35,8 +37,8 @@ from tidegate.stream.batch import Batch
 
 _MOST_OPEN_FILES = 256
 """Of one subtask: with more buckets than this the one that has waited longest is ended."""
-_OWN_DIGITS = 4
-"""Of the operator's id, in the names of its files."""
+_OPERATOR_DIGITS, _JOB_DIGITS = 4, 8
+"""Of the ids of operator and job, in the names of their files."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -71,6 +73,14 @@ class OutputFileConfig:
         return self
 
 
+class ExistingFiles(Enum):
+    """What a job that starts fresh does with finished files of others that it finds."""
+
+    KEEP = auto()
+    REPLACE = auto()
+    REFUSE = auto()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartSettings:
     """How one sink writes its part files."""
@@ -79,8 +89,7 @@ class PartSettings:
     names: OutputFileConfig
     rolling: RollingPolicy
     buckets: BucketAssigner
-    overwrite: bool = False
-    """Whether a job that starts fresh deletes finished files that it finds, or refuses them."""
+    existing: ExistingFiles = ExistingFiles.KEEP
     finds_any_name: bool = False
     """Whether it finds all files that readers see, or only those that are named like its own."""
     is_never_empty: bool = False
@@ -122,23 +131,20 @@ class PartDirectory:
         with _writing(self._path):
             self.file_system.create_dir(self._root, recursive=True)
 
-    def prepare(self, *, overwrite: bool, any_name: bool) -> None:
-        """The job starts fresh: see to it that no other job's files are mixed with its own."""
+    def prepare(self, existing: ExistingFiles, *, any_name: bool) -> None:
+        """The job starts fresh: delete what it finished before, see to the files of others.
+
+        Sinks without checkpoints commit one by one, so that an attempt may leave finished files.
+        """
         finished = [p for p in self._all() if self._is_finished(PurePosixPath(p), any_name)]
-        # What a later attempt finds is its own: sinks without checkpoints commit one by one.
-        if finished and not overwrite and self._context.attempt == 1:
-            own = [path for path in finished if self._is_own(PurePosixPath(path).name)]
-            problem = (
-                f"it holds files of an earlier run of this job, such as {own[0]}, but this run "
-                "starts fresh: resume that run from its last checkpoint (--from latest), "
-                if own
-                else f"it holds files of another job, such as {finished[0]}: "
-            )
-            way = 'mode="overwrite"' if any_name else "FileSink(overwrite=True)"
+        if existing is ExistingFiles.KEEP:
+            finished = [path for path in finished if self._is_own(PurePosixPath(path).name)]
+        if finished and existing is ExistingFiles.REFUSE and self._context.attempt == 1:
             raise ConfigError(
                 "directory",
                 shown(self._path),
-                f"{problem}give another directory, or replace them with {way}",
+                f"it holds files of another job, such as {finished[0]}: give another directory, "
+                'or replace them with mode="overwrite"',
             )
         with _writing(self._path):
             for path in finished:
@@ -161,12 +167,16 @@ class PartDirectory:
                     self.file_system.delete_file(self.inner(path))
 
     def unique(self) -> str:
-        """For the names of one writer: it tells the files of this operator from others."""
-        return f"{self._context.operator_id[:_OWN_DIGITS]}{secrets.token_hex(4)}"
+        """For the names of one writer: it tells the files of this operator and job from others."""
+        return f"{self._own}{secrets.token_hex(4)}"
+
+    @property
+    def _own(self) -> str:
+        return f"{self._context.operator_id[:_OPERATOR_DIGITS]}{self._context.job_id[:_JOB_DIGITS]}"
 
     def _is_own(self, name: str) -> bool:
-        """Whether this operator, most likely, has written the file in an earlier run."""
-        own = re.escape(self._context.operator_id[:_OWN_DIGITS])
+        """Whether this operator of this job has written the file in an earlier attempt."""
+        own = re.escape(self._own)
         return re.match(rf"{re.escape(self._prefix)}-\d+-{own}[0-9a-f]{{8}}-\d+", name) is not None
 
     def _is_finished(self, path: PurePosixPath, any_name: bool) -> bool:
@@ -243,7 +253,7 @@ class PartWriter(CommittingWriter):
         settings = self._settings
         self._directory.create()
         if self._context.subtask == 0 and not self._context.operator_state.is_restored:
-            self._directory.prepare(overwrite=settings.overwrite, any_name=settings.finds_any_name)
+            self._directory.prepare(settings.existing, any_name=settings.finds_any_name)
         self._directory.remove_leftovers()
 
     def write(self, batch: Batch) -> None:

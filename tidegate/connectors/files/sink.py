@@ -10,6 +10,7 @@ from typing import Self
 
 from tidegate.connectors.files.encodings import FileEncoding
 from tidegate.connectors.files.part_files import (
+    ExistingFiles,
     OutputFileConfig,
     PartCommitter,
     PartSettings,
@@ -25,9 +26,9 @@ __all__ = ["FileSink", "FileSinkBuilder", "OutputFileConfig"]
 class FileSink(SupportsCommitter):
     """Writes `part-…` files below a directory.
 
-    The directory must not hold part files of another job when this one starts fresh, unless they
-    may be replaced (`overwrite`). As a table it has a file even if there is no record, so that
-    readers find its columns.
+    Files that others have written there stay, unless a job that starts fresh is to replace them
+    (`overwrite`). As a table it has a file even if there is no record, so that readers find its
+    columns.
     """
 
     def __init__(
@@ -47,18 +48,18 @@ class FileSink(SupportsCommitter):
             names=names or OutputFileConfig(),
             rolling=rolling or RollingPolicy(),
             buckets=buckets or BucketAssigner.base_path_bucket_assigner(),
-            overwrite=overwrite,
+            existing=ExistingFiles.REPLACE if overwrite else ExistingFiles.KEEP,
             is_never_empty=is_table,
         )
 
     @staticmethod
     def for_row_format(base_path: str, encoder: FileEncoding) -> FileSinkBuilder:
-        """Begin a sink whose records are encoded one by one."""
+        """Begin a sink whose records are encoded one by one, in a bucket for every hour."""
         return FileSinkBuilder(directory=base_path, encoding=encoder)
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: FileEncoding) -> FileSinkBuilder:
-        """Begin a sink whose files are encoded as a whole, such as Parquet."""
+        """Begin a sink whose files are encoded as a whole, such as Parquet, in the same buckets."""
         return FileSinkBuilder(directory=base_path, encoding=writer_factory)
 
     def create_writer(self, context: WriterContext) -> CommittingWriter:
@@ -89,4 +90,4 @@ class FileSinkBuilder(FluentBuilder):
 
     def build(self) -> FileSink:
         """The finished sink."""
-        return FileSink(**self._chosen)
+        return FileSink(**{"buckets": BucketAssigner.date_time_bucket_assigner(), **self._chosen})

@@ -17,7 +17,12 @@ from typing import Any
 from pyspark.sql import types as spark_types
 
 from tidegate.connectors.driver_side import DriverSide
-from tidegate.connectors.files.part_files import OutputFileConfig, PartCommitter, PartWriter
+from tidegate.connectors.files.part_files import (
+    ExistingFiles,
+    OutputFileConfig,
+    PartCommitter,
+    PartWriter,
+)
 from tidegate.connectors.files.rolling import RollingPolicy
 from tidegate.connectors.files.sink import FileSink
 from tidegate.connectors.sink import Committer, CommittingWriter, WriterContext
@@ -97,13 +102,16 @@ class TableSink(FileSink, DriverSide):
         super().__init__(
             directory,
             self._columns.encoding(without=self._partition_by),
-            overwrite=self._mode is not TableMode.ERROR,
             rolling=self._rolling,
             buckets=PartitionAssigner(self._partition_by) if self._partition_by else None,
             is_table=self._catalog is None and not self._partition_by,
         )
-        finds_any_name = self._mode is not TableMode.APPEND
-        self._settings = replace(self._settings, finds_any_name=finds_any_name)
+        refuses = self._mode is TableMode.ERROR
+        self._settings = replace(
+            self._settings,
+            existing=ExistingFiles.REFUSE if refuses else ExistingFiles.REPLACE,
+            finds_any_name=self._mode is not TableMode.APPEND,
+        )
 
     def _location(self, table: CatalogTable, found: FoundTable) -> str:
         """Where a table lies that takes the rows of the stream."""

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import re
 from datetime import date
 from typing import NamedTuple
 
@@ -40,10 +41,9 @@ def opened(sink, **settings):
     return OperatorHarness(SinkOperator(sink), **settings)
 
 
-def write(sink, *batches, type_info=None, subtask=0, parallelism=1):
+def write(sink, *batches, type_info=None, **settings):
     """A bounded job without checkpoints."""
-    placed = {"subtask": subtask, "parallelism": parallelism, "is_checkpointed": False}
-    with opened(sink, **placed) as harness:
+    with opened(sink, is_checkpointed=False, **settings) as harness:
         for batch in batches:
             harness.process(batch, type_info=type_info)
             harness.flush()
@@ -185,17 +185,27 @@ def test_a_directory_that_cannot_be_created_is_found_before_the_first_record(tmp
         opened(FileSink(str(tmp_path / "file" / "out"), Encoder()))
 
 
-def test_files_of_an_earlier_job_are_not_mixed_with_new_ones_unasked(tmp_path):
-    write(FileSink(str(tmp_path), Encoder()), ["a"])
-    with pytest.raises(
-        ConfigError, match=r"earlier run of this job.*--from latest.*overwrite=True"
-    ):
-        write(FileSink(str(tmp_path), Encoder()), ["b"])
-    only_file(tmp_path).rename(tmp_path / "part-0-5c81-0")
-    with pytest.raises(ConfigError, match=r"it holds files of another job.*overwrite=True"):
-        write(FileSink(str(tmp_path), Encoder()), ["b"])
-    write(FileSink(str(tmp_path), Encoder(), overwrite=True), ["b"])
-    assert lines_in(tmp_path) == [["b"]]
+def test_a_second_run_adds_its_files_or_replaces_what_is_there(tmp_path):
+    for number in range(3):
+        write(FileSink(str(tmp_path), Encoder()), [str(number)], job_id=f"{number}0000000")
+    assert sorted(lines_in(tmp_path)) == [["0"], ["1"], ["2"]]
+    write(FileSink(str(tmp_path), Encoder(), overwrite=True), ["3"], job_id="30000000")
+    assert lines_in(tmp_path) == [["3"]]
+
+
+def test_a_run_that_starts_over_replaces_its_own_files_and_no_others(tmp_path):
+    sink = FileSink(str(tmp_path), Encoder())
+    for name, job in (("others", "10000000"), ("mine", "20000000")):
+        write(sink, [name], job_id=job)
+    write(sink, ["again"], job_id="20000000", attempt=2)
+    assert sorted(lines_in(tmp_path)) == [["again"], ["others"]]
+
+
+def test_by_default_a_builder_makes_a_bucket_for_every_hour(tmp_path):
+    write(FileSink.for_row_format(str(tmp_path), Encoder()).build(), ["a"])
+    (bucket,) = tmp_path.iterdir()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d--\d\d", bucket.name)
+    assert lines_in(bucket) == [["a"]]
 
 
 def test_a_file_that_is_full_is_followed_by_the_next(tmp_path):
