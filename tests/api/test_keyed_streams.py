@@ -184,6 +184,23 @@ def test_in_batch_mode_an_aggregation_gives_one_result_for_a_key(env):
     assert in_any_order(words.count()) == [("a", 2), ("b", 1)]
 
 
+@pytest.mark.parametrize("mode", [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH])
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_lists_may_be_keys(env, mode, backend):
+    env.set_runtime_mode(mode).configure({"state.backend.type": backend})
+    records = [("a", 1, 2), ("b", 1, 2), ("a", 1, 5)]
+    words = env.from_collection(records).key_by(lambda r: [r[0], [r[1]]])
+    assert in_any_order(words.reduce(lambda x, y: (*x[:2], x[2] + y[2])))[-2:] == [
+        ("a", 1, 7),
+        ("b", 1, 2),
+    ]
+    counts = in_any_order(words.count())
+    assert counts[-1] == (("b", (1,)), 1)
+    assert (("a", (1,)), 2) in counts
+    windows = words.count_window(2).reduce(lambda x, y: (*x[:2], x[2] + y[2]))
+    assert in_any_order(windows) == [("a", 1, 7)]
+
+
 def test_a_keyed_stream_can_be_keyed_anew_and_printed(env, capsys):
     words = env.from_collection(RECORDS, TRIPLE).key_by(by_word).key_by(lambda r: r[2])
     words.count().set_parallelism(1).print("letters")

@@ -28,7 +28,8 @@ def views(kafka):
     """A topic of views, and the lines of which one knows the words."""
     topic = f"views-{os.getpid()}"
     create_topic(kafka, topic, partitions=2)
-    produce(kafka, topic, [json.dumps({"page": f"/{n % PAGES}"}) for n in range(RECORDS)])
+    views = ({"page": f"/{n % PAGES}", "at": 100 * n} for n in range(RECORDS))
+    produce(kafka, topic, [json.dumps(view) for view in views])
     return topic
 
 
@@ -45,6 +46,16 @@ def holds(tmp_path, example, *arguments, sink, options=()):
     assert report["holds"], report
 
 
+def test_windows_from_kafka_to_kafka(kafka, views, tmp_path):
+    holds(
+        tmp_path,
+        "kafka_windows.py",
+        *("--bootstrap-servers", kafka, "--input", views, "--output", f"{views}-windows-{{run}}"),
+        sink=f"kafka://{kafka}/{views}-windows-{{run}}",
+    )
+
+
+@pytest.mark.prove
 def test_from_kafka_to_kafka(kafka, views, tmp_path):
     holds(
         tmp_path,

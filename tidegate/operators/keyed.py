@@ -42,7 +42,7 @@ from tidegate.operators.user_code import (
 from tidegate.state.backends import create_keyed_backend
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys.selection import KeySelection
-from tidegate.state.keys.stable_hash import stable_hash
+from tidegate.state.keys.stable_hash import holds_list, stable_hash, without_lists
 from tidegate.state.memory.row_backend import TableBackend
 from tidegate.state.timers import TimerQueue
 from tidegate.stream.batch import Batch
@@ -116,10 +116,7 @@ class KeyedOperator(FunctionOperator):
         if not self.uses_key:
             nowhere = [None] * len(records)
             return KeyedRecords(nowhere, nowhere, records, batch.timestamps), None
-        keys, failure = self.user_code.call_until_failure(selection.function, records)
-        if keys:
-            with self.user_code.guard(records[0], 0):
-                stable_hash(keys[0])
+        keys, failure = self.keys_until_failure(selection, records)
         columns = selection.key_columns(batch) if failure is None else None
         try:
             places = self.backend.places_of(keys, columns)
@@ -127,6 +124,18 @@ class KeyedOperator(FunctionOperator):
             raise self.user_code.failure_of_batch(unhashable, len(keys)) from None
         with_key = records if failure is None else records[: len(keys)]
         return KeyedRecords(places, keys, with_key, batch.timestamps), failure
+
+    def keys_until_failure(
+        self, selection: KeySelection, records: list[Any]
+    ) -> tuple[list[Any], TidegateError | None]:
+        """The keys of all records, or of those before one for which there is none."""
+        keys, failure = self.user_code.call_until_failure(selection.function, records)
+        if keys:
+            with self.user_code.guard(records[0], 0):
+                stable_hash(keys[0])
+            if holds_list(keys[0]):
+                keys = list(map(without_lists, keys))
+        return keys, failure
 
     @abstractmethod
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:

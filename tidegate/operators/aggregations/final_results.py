@@ -10,6 +10,7 @@ from tidegate.core.ids import CheckpointId
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
 from tidegate.state.keys.key_bytes import with_one_nan
 from tidegate.state.keys.selection import KeySelection
+from tidegate.state.keys.stable_hash import without_lists
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark, WatermarkStatus
 
@@ -46,7 +47,8 @@ class Aggregating(Operator):
     def _keep(self, batch: Batch, results: Batch) -> None:
         """There is one result for each record, in order; up to one that failed."""
         positions = {
-            with_one_nan(key): position for position, key in enumerate(self.key.values(batch))
+            with_one_nan(without_lists(key)): position
+            for position, key in enumerate(self.key.values(batch))
         }
         kept = results.take(np.fromiter(positions.values(), np.intp, len(positions)))
         self._last.update(zip(positions, kept.records, strict=True))

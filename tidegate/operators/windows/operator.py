@@ -36,7 +36,6 @@ from tidegate.operators.windows.triggers import (
 from tidegate.operators.windows.windows import MAX_TIMESTAMP, Window, state_key, window_of
 from tidegate.state.keys.key_bytes import with_one_nan
 from tidegate.state.keys.selection import KeySelection
-from tidegate.state.keys.stable_hash import stable_hash
 from tidegate.state.keys.window_keys import OF_WINDOW, WindowKey, key_of_window
 from tidegate.state.timers import TimerQueue
 from tidegate.stream.batch import Batch
@@ -174,10 +173,7 @@ class WindowOperator(KeyedOperator):
             self.process(batch.slice(0, place), input_index)
             raise self.user_code.failure(_no_timestamp(self._assigner), records[place], place)
         selection = self.keys[input_index]
-        keys, no_key = self.user_code.call_until_failure(selection.function, records)
-        if keys:
-            with self.user_code.guard(records[0], 0):
-                stable_hash(keys[0])
+        keys, no_key = self.keys_until_failure(selection, records)
         entering = self._entering(records, input_index)
         keyed = KeyedRecords((), keys, entering, stamps)
         failure = self._collect(self._added(keyed), keyed)

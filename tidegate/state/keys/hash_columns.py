@@ -98,8 +98,9 @@ def _hash_one_by_one(values: Sequence[Any]) -> Hashes:
     for position, value in enumerate(values):
         try:
             found = known.get(value)
-        except TypeError:
-            raise UnsupportedKey(value, f"a {type(value).__name__} is not hashable") from None
+        except TypeError:  # a list, or no key at all
+            hashes[position] = stable_hash(value)
+            continue
         if found is None:
             found = known[value] = stable_hash(value)
         hashes[position] = found

@@ -9,7 +9,7 @@ equal keys must live in one subtask. The built-in `hash` is salted per process a
     float       integral: as the integer; else splitmix64 of the bits, one NaN
     text        xxh3 of UTF-8
     bytes       xxh3 with a seed of its own
-    tuple       parts folded in order; named tuples and frozen dataclasses alike
+    tuple       parts folded in order; lists, named tuples and frozen dataclasses alike
     row         parts folded in order, those of a named row in the order of their names
     date, time  splitmix64 of days or microseconds, with a salt for each type
 
@@ -74,6 +74,16 @@ def stable_hash(key: Any) -> int:
     return _hash_of_less_usual(key)
 
 
+def holds_list(key: Any) -> bool:
+    """Whether a key is, or has, a list, which a dict cannot have as its key."""
+    return isinstance(key, list) or (type(key) is tuple and any(map(holds_list, key)))
+
+
+def without_lists(key: Any) -> Any:
+    """A key with tuples in place of lists: they have the same hash."""
+    return tuple(map(without_lists, key)) if holds_list(key) else key
+
+
 def splitmix64(value: int) -> int:
     """Spread the bits of a 64-bit number; a bijection, so equal results mean equal numbers."""
     value = (value + 0x9E3779B97F4A7C15) & MASK
@@ -121,7 +131,7 @@ def _hash_of_less_usual(key: Any) -> int:
             return hash_integer(int(key))
         case float() | np.floating():
             return hash_float(float(key))
-        case tuple():
+        case tuple() | list():
             return stable_hash(tuple(key))
         case Decimal():
             return _hash_decimal(key)
@@ -186,7 +196,7 @@ def _hash_of_parts(key: Any) -> int:
     if dataclasses.is_dataclass(key) and not isinstance(key, type):
         _check_dataclass(key)
         return stable_hash(tuple(getattr(key, field.name) for field in dataclasses.fields(key)))
-    if isinstance(key, (list, dict, set, bytearray, np.ndarray)):
+    if isinstance(key, (dict, set, bytearray, np.ndarray)):
         raise UnsupportedKey(key, f"a {type(key).__name__} can change after it was used as a key")
     raise UnsupportedKey(
         key, f"Tidegate knows no hash of {type(key).__name__} that is the same in every process"
