@@ -64,6 +64,7 @@ ROOMS = {
         ("closing", "progress"),
         ("pipeline_driver", "slots"),
         ("checkpoints", "catching_up", "poison_counts", "split_enumerator", "upgrade_plan"),
+        ("task_log",),
         ("chronicle", "cluster", "function_logs"),
     ),
     "operators": (

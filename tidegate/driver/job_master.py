@@ -60,6 +60,7 @@ from tidegate.driver.progress import (
     vertex_progress,
 )
 from tidegate.driver.slots import SlotProcess, Slots
+from tidegate.driver.task_log import TaskLog
 from tidegate.exchange.contract import Exchange
 from tidegate.graph.exchanges import exchanges_of
 from tidegate.protocol.checkpoints.instructions import (
@@ -187,6 +188,7 @@ class JobMaster:
             for pipeline in graph.pipelines
         }
         self._regions = {id: driver.region for id, driver in self._drivers.items()}
+        self._tasks = TaskLog(graph.vertices)
         self._restart = create_strategy(
             settings.restart,
             checkpointing=settings.checkpointing.interval is not None,
@@ -315,6 +317,7 @@ class JobMaster:
                     self._handle(event)
                 self._look_at_the_clock()
                 self.chronicle.is_now(self.status, self._clock.time())
+                self._tasks.look(self._regions.values(), self.chronicle.failures)
         except Exception as error:
             _log.exception("the job master failed")
             self._failure = self._failure or InternalError(f"{type(error).__name__}: {error}")

@@ -197,7 +197,11 @@ class KafkaCluster(OffsetLookup):
         if self._settings.group_id is None:
             return {}
         asked = [_named(partition) for partition in partitions]
-        return _offsets(self._ask(lambda: self._client.committed(asked, timeout=_REQUEST_SECONDS)))
+        found = _offsets(self._ask(lambda: self._client.committed(asked, timeout=_REQUEST_SECONDS)))
+        for partition, offset in found.items():
+            name = f"{partition.topic}-{partition.partition}"
+            _log.info("Setting offset for partition %s to the committed offset %d", name, offset)
+        return found
 
     def at(self, partitions: Sequence[KafkaTopicPartition], timestamp: int) -> Offsets:
         asked = [_named(partition, timestamp) for partition in partitions]
