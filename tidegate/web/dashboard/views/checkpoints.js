@@ -48,8 +48,8 @@ export function Checkpoints({ jid, rest: [chosen] }) {
 }
 
 const Keys = () => html`<span class="row wrap">
-  <span class="key"><i class="tone-1"></i>alignment</span><span class="key"><i class="tone-2"></i>synchronous</span>
-  <span class="key"><i class="tone-3"></i>asynchronous</span><span class="key"><i class="tone-4"></i>waiting</span><span class="key"><i class="tone-bad"></i>failed</span>
+  <span class="key"><i class="tone-4"></i>until the barrier</span><span class="key"><i class="tone-1"></i>alignment</span>
+  <span class="key"><i class="tone-2"></i>synchronous</span><span class="key"><i class="tone-3"></i>asynchronous</span><span class="key"><i class="tone-bad"></i>failed</span>
 </span>`;
 
 function facts({ counts, summary, latest }) {

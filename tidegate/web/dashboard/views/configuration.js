@@ -18,7 +18,7 @@ export function Configuration({ jid }) {
   const environment = useResource("/jobmanager/environment");
   const { version, pid, host, server } = session.value ?? {};
   return html`
-    <div class="cards">
+    <div class="cards narrow">
       <${Card} title="Job"><${Loaded} resource=${config}>${(data) => html`<${Pairs} items=${[
         ["Name", data.name],
         ["Id", html`<code class="break">${data.jid}</code>`],

@@ -1,5 +1,5 @@
 // What went wrong: the newest failure first, each with the user's own traceback.
-import { html, useMemo } from "../core/html.js";
+import { html } from "../core/html.js";
 import { ago, count, duration, time } from "../core/format.js";
 import { useJob } from "../core/job.js";
 import { link } from "../core/router.js";
@@ -47,7 +47,7 @@ function Timeline({ entries, start, end }) {
 function Failure({ jid, entry, job }) {
   const ours = entry.tidegate ?? {};
   const region = (ours.vertices ?? []).map((id) => job?.vertices.find((vertex) => vertex.id === id)?.name ?? id);
-  const [headline] = useMemo(() => entry.stacktrace.trim().split("\n"), [entry.stacktrace]);
+  const headline = ours.traceback?.trim().split("\n").at(-1) ?? entry.stacktrace.trim().split("\n")[0];
   const items = [
     ["Operator", ours.operator ? `${ours.operator}${ours.uid ? ` (${ours.uid})` : ""}` : entry.taskName],
     ["Subtask", ours.subtask],
@@ -64,8 +64,8 @@ function Failure({ jid, entry, job }) {
       <span class="small soft" title=${ago(entry.timestamp)}>${time(entry.timestamp)}</span>
     </header>
     <div class="body stack">
-      <${Pairs} items=${items} />
       ${ours.traceback && html`<${Trace} text=${ours.traceback} />`}
+      <${Pairs} items=${items} />
       <details open=${!ours.traceback}><summary>Everything that is known</summary><${Trace} text=${entry.stacktrace} /></details>
     </div>
   </article>`;

@@ -32,9 +32,9 @@ export function Canvas({ vertices, edges, chosen, open, sample }) {
   useLayoutEffect(() => {
     const element = box.current;
     const place = layout.places[chosen];
-    if (!place || !view) return fit();
+    if (!place) return fit();
     // Beside the drawer there is less room: bring the chosen vertex into the middle, readable.
-    const scale = Math.max(view.scale, READABLE);
+    const scale = Math.max(view?.scale ?? 0, READABLE);
     setView({ scale, x: element.clientWidth / 2 - scale * (place.x + WIDTH / 2), y: element.clientHeight / 2 - scale * (place.y + HEIGHT / 2) });
   }, [layout, chosen]);
   useEffect(() => {
