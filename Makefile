@@ -9,10 +9,11 @@ TIMES := artifacts/tests.xml
 MINUTES ?= 60
 VERSION ?= 3.5.9
 
-.PHONY: help install browser demo test check test-spark prove test-times lint format bench doctor services services-stop constraints clean
+.PHONY: help install browser demo demo-ui test check test-spark prove test-times lint format bench doctor services services-stop constraints clean
 
 help:
 	@echo 'make demo           count words, fail, and recover from a checkpoint'
+	@echo 'make demo-ui        run a job that never ends and fails now and then, to look at in a browser'
 	@echo 'make test           run all tests'
 	@echo 'make check          run the quick tests'
 	@echo 'make test-spark     run the tests of Spark on another version of it: VERSION=3.5.9'
@@ -35,6 +36,9 @@ install:
 
 demo: install
 	@$(RUN) $(VENV) examples/word_count.py
+
+demo-ui: install
+	@$(RUN) $(VENV) examples/shop.py
 
 browser:
 	@command -v chromium >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \

@@ -141,7 +141,8 @@ def open_shop(
         .uid("accounts")
     )
     for stream, name in ((revenue, "revenue"), (invoices, "invoices")):
-        stream.sink_to(FileSink(str(directory / name), JsonLinesEncoding())).name(name).uid(name)
+        sink = FileSink(str(directory / name), JsonLinesEncoding())
+        stream.sink_to(sink).name(f"Files: {name}").uid(f"{name} files")
 
 
 def main() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.served_jobs import home
+from tests.served_jobs import home, serve, served
 
-__all__ = ["home"]
+__all__ = ["home", "serve", "served"]
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

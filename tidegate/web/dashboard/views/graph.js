@@ -5,7 +5,7 @@ import { useJob } from "../core/job.js";
 import { go } from "../core/router.js";
 import { Facts, Loaded } from "../parts/basics.js";
 import { Canvas } from "./graph/canvas.js";
-import { shown } from "./graph/figures.js";
+import { bundled, shown } from "./graph/figures.js";
 import { Drawer } from "./vertex/drawer.js";
 
 export function Graph({ jid, rest: [chosen, tab] }) {
@@ -20,7 +20,7 @@ export function Graph({ jid, rest: [chosen, tab] }) {
   return html`
     <${Facts} items=${facts(job)} />
     <div class="with-drawer">
-      <${Canvas} vertices=${job.vertices} edges=${job.edges} chosen=${chosen}
+      <${Canvas} vertices=${job.vertices} edges=${bundled(job.edges)} chosen=${chosen}
         open=${(id) => (id === chosen ? close() : go(["jobs", jid, "graph", id]))}
         sample=${(id) => go(["jobs", jid, "sample"], { edge: id })} />
       ${vertex && html`<${Drawer} key=${vertex.id} jid=${jid} vertex=${vertex} tab=${tab} close=${close} />`}

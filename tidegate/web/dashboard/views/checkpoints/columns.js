@@ -5,12 +5,12 @@ import { bytes, duration, percent } from "../../core/format.js";
 export function CheckpointColumns({ history, chosen, open }) {
   const rows = [...history].reverse();
   const longest = Math.max(1, ...rows.map((row) => row.end_to_end_duration));
-  return html`<div class="columns" role="group" aria-label="Duration of checkpoints">
+  return html`<div style=${{ maxWidth: `${38 * rows.length}px` }}><div class="columns" role="group" aria-label="Duration of checkpoints">
     ${rows.map((row) => html`<button key=${row.id} aria-pressed=${String(row.id) === chosen} title=${title(row)} aria-label=${title(row)} onClick=${() => open(row)}>
       ${parts(row).map(([tone, share]) => html`<i key=${tone} class=${tone} style=${{ height: `${(100 * share * row.end_to_end_duration) / longest}%` }}></i>`)}
     </button>`)}
   </div>
-  <div class="row spread small soft"><span>${history.at(-1).id}</span><span>longest ${duration(longest)}</span><span>${history[0].id}</span></div>`;
+  <div class="row spread small soft"><span>${history.at(-1).id}</span>${history.length > 8 && html`<span>longest ${duration(longest)}</span>`}${history.length > 1 && html`<span>${history[0].id}</span>`}</div></div>`;
 }
 
 /** Shares of the duration, from top to bottom. */

@@ -14,7 +14,7 @@ const texts = (vertex) => ({
   input: vertex["records-in-per-second"] === undefined ? count(vertex["records-in"]) : rate(vertex["records-in-per-second"]),
   output: vertex["records-out-per-second"] === undefined ? count(vertex["records-out"]) : rate(vertex["records-out-per-second"]),
   watermark: watermark(vertex.watermark),
-  skewed: vertex.skew > 0.5,
+  skewed: vertex.skew > 0.5 && vertex.parallelism > 1 && vertex["records-in-per-second"] > 1,
   skipped: vertex.skipped || 0,
 });
 

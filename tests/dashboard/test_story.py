@@ -1,0 +1,111 @@
+"""A job from its first checkpoint to its end, as its owner sees it in the browser."""
+
+import pytest
+
+from tests.jobs import RESTARTS, fail_once
+from tests.programs import wait_until
+from tests.served_jobs import TOKEN
+from tidegate.core.rest_settings import RestSettings
+from tidegate.protocol.job_status import JobStatus
+
+VIEWS = ("graph", "checkpoints", "failures", "charts")
+
+
+@pytest.fixture
+def stored(serve, tmp_path):
+    """A job that restarts, with checkpoints in files, taken when the test asks for them."""
+    return serve({**RESTARTS, "execution.checkpointing.dir": str(tmp_path / "checkpoints")})
+
+
+def enter(page, served, view="graph"):
+    """Open a view as `tidegate ui` does."""
+    page.goto(served.server.login_link(f"/jobs/{served.id}/{view}"))
+    page.get_by_text("Live").wait_for()
+
+
+def act(page, button):
+    """Choose an action and confirm it; returns its dialog when it is done."""
+    page.locator(".actions").get_by_role("button", name=button, exact=True).click()
+    dialog = page.get_by_role("dialog")
+    assert "tidegate" in dialog.locator(".command").inner_text()
+    dialog.get_by_role("button", name=button, exact=True).click()
+    dialog.get_by_role("button", name="Close", exact=True).wait_for()
+    return dialog
+
+
+def leave(dialog):
+    dialog.get_by_role("button", name="Close", exact=True).click()
+    dialog.wait_for(state="detached")
+
+
+def test_a_checkpoint_a_failure_a_savepoint_another_parallelism_and_the_end(stored, page):
+    enter(page, stored)
+    page.locator(".node").first.wait_for()
+    assert page.locator(".node").count() == 2
+    assert "login" not in page.url
+
+    stored.let(20)
+    dialog = act(page, "Checkpoint")
+    assert "Checkpoint 1 is complete" in dialog.inner_text()
+    leave(dialog)
+    page.get_by_role("link", name="Checkpoints").click()
+    row = page.get_by_role("region", name="History of checkpoints").locator("tbody tr")
+    row.filter(has_text="Completed").wait_for()
+    row.click()
+    page.get_by_role("region", name="Subtasks of the checkpoint").locator(
+        "tbody tr"
+    ).first.wait_for()
+
+    fail_once(stored.watch, "sums")
+    stored.tap.let(30)
+    page.get_by_role("link", name="Failures").click()
+    page.get_by_text("restarted", exact=True).wait_for()
+    assert "in map" in page.locator(".trace").first.inner_text()
+    wait_until(lambda: stored.job.status() is JobStatus.RUNNING)
+
+    dialog = act(page, "Savepoint")
+    path = dialog.locator("code").first.inner_text()
+    assert "/savepoints/savepoint-" in path
+    leave(dialog)
+
+    page.locator(".actions").get_by_role("button", name="Rescale").click()
+    page.get_by_role("spinbutton").fill("1")
+    page.get_by_role("dialog").get_by_role("button", name="Rescale").click()
+    page.get_by_text("The job runs with parallelism 1.").wait_for()
+    leave(page.get_by_role("dialog"))
+    page.get_by_role("link", name="Graph").click()
+    page.locator(".node").filter(has_text="\N{MULTIPLICATION SIGN} 1").first.wait_for()
+
+    dialog = act(page, "Stop")
+    assert "The job has stopped" in dialog.inner_text()
+    leave(dialog)
+    page.get_by_role("button", name="Start again").wait_for()
+    assert stored.job.status() is JobStatus.FINISHED
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_view_can_be_used_by_everyone(stored, page, theme, disturbing_flaws):
+    page.emulate_media(color_scheme=theme)
+    stored.let(10)
+    enter(page, stored)
+    for view in VIEWS:
+        page.goto(f"{stored.server.url}/#/jobs/{stored.id}/{view}")
+        page.locator("[aria-busy]").first.wait_for(state="detached")
+        assert disturbing_flaws(page) == [], view
+        assert page.locator(".problem").count() == 0
+
+
+def test_a_page_without_the_token_asks_for_it(served, page):
+    page.goto(served.server.url)
+    page.get_by_label("token").fill(TOKEN)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("cell", name="sums of numbers").wait_for()
+    assert all("401" in each for each in page.complaints.found)
+    page.complaints.found.clear()
+
+
+def test_a_driver_that_may_only_be_read_offers_no_action(serve, page):
+    served = serve(rest=RestSettings(token=TOKEN, read_only=True))
+    enter(page, served)
+    page.get_by_text("read-only").wait_for()
+    assert page.locator(".actions").count() == 0
