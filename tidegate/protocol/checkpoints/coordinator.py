@@ -183,12 +183,13 @@ class CheckpointCoordinator:
         for region in regions.values():
             if region.some_ended and not self._settings.after_tasks_finish:
                 return False
-            if region.state is RegionState.RUNNING and not self._is_ending(region):
-                is_any_running = True
-            elif region.state is not RegionState.FINISHED:
+            if region.state is RegionState.FINISHED:
+                continue
+            if region.state is not RegionState.RUNNING or self._is_ending(region):
                 return False
             if region.all_ended and self._saves_ends and self._under_way:
                 return False  # its end is saved by the last one: let that come
+            is_any_running = True
         return is_any_running and not self._is_stopping()
 
     def _is_stopping(self) -> bool:

@@ -444,6 +444,15 @@ def test_the_final_checkpoint_does_not_wait_for_a_savepoint_that_itself_waits_fo
     assert asked.barrier.kind is BarrierKind.CHECKPOINT
 
 
+def test_checkpoints_overlap_again_when_the_pipeline_that_ended_has_finished():
+    subject = coordinator(max_concurrent=2)
+    regions = {0: region(), 1: region(ended=True, pipeline=1)}
+    trigger(subject, 10.0)
+    assert subject.look(20.0, 0.0, regions)[0] == []
+    regions[1].state = RegionState.FINISHED
+    assert isinstance(subject.look(20.0, 0.0, regions)[0][0], TriggerCheckpoint)
+
+
 def test_slots_that_do_not_commit_the_end_in_time_fail_the_job():
     subject, regions = coordinator(), {0: region(ended=True)}
     number = saved_end(subject, regions)
