@@ -2,6 +2,7 @@ import queue
 
 import pytest
 
+from tests.programs import wait_until
 from tidegate.core.errors import StateMisuse
 from tidegate.core.ids import OperatorId, SubtaskId
 from tidegate.core.modes import SavepointFormat
@@ -123,3 +124,23 @@ def test_nothing_is_written_of_a_checkpoint_that_was_given_up(snapshotter):
     snapshotter.write(frozen(2))
     assert snapshotter.messages.get(timeout=PATIENCE).checkpoint_id == 2
     assert keyed.is_released
+
+
+class Empty(Unstorable):
+    def chunks(self, key_groups=None):
+        return iter(())
+
+
+def test_a_file_that_the_storage_takes_after_its_checkpoint_was_given_up_is_deleted(tmp_path):
+    def sizes():
+        return [each.stat().st_size for each in tmp_path.rglob("*") if each.is_file()]
+
+    messages, keyed = queue.Queue(), Empty()
+    place = SnapshotSettings(directory=str(tmp_path), inline_threshold=0, limit=0)
+    lease_until_it_is_written = Permit(lambda: not any(sizes()))
+    subject = Snapshotter(7, place, messages.put, lease_until_it_is_written, Threads())
+    subject.write(frozen(keyed=keyed))
+    wait_until(lambda: keyed.is_released)
+    assert sizes() == []
+    assert messages.empty()
+    subject.close()

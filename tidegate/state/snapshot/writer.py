@@ -203,6 +203,7 @@ class SnapshotWriter:
             self._file = None
         self.bytes_written += sum(file.size for file in self._own_files)
         self._own_files.clear()
+        self._stop_if_canceled()  # a storage may take so long that nobody else deletes it
 
     def discard(self) -> None:
         """Remove what was written; only as long as nobody has been told of it."""
