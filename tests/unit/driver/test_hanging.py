@@ -18,9 +18,8 @@ from tidegate.core.errors import DirectoryTaken, ExternalError, JobCanceled, Sto
 from tidegate.core.ids import CheckpointId
 from tidegate.core.workers import Threads
 from tidegate.driver.checkpoints.store_thread import StoreThread
-from tidegate.protocol.checkpoints.instructions import (
-    Publish,
-)
+from tidegate.protocol.checkpoints.instructions import Abandon, Publish, TriggerCheckpoint
+from tidegate.storage.local import LocalStore
 from tidegate.stream.elements import Barrier
 from tidegate.testing.mini_cluster import MiniCluster
 
@@ -135,4 +134,19 @@ def test_what_was_published_when_another_driver_had_taken_over_is_not_announced(
     thread.start(events.put, Threads())
     thread.carry_out(Publish(Checkpoint(metadata_of(1), None), Barrier(CheckpointId(1), 0.0)))
     assert isinstance(events.get(timeout=PATIENCE).error, DirectoryTaken)
+    thread.close()
+
+
+def test_what_a_subtask_writes_to_a_deleted_checkpoint_goes_when_a_later_one_is_published(tmp_path):
+    events = queue.SimpleQueue()
+    thread = StoreThread(CheckpointStore(LocalStore(tmp_path)), PATIENCE)
+    thread.start(events.put, Threads())
+    late, later = CheckpointId(1), Barrier(CheckpointId(2), 0.0)
+    thread.carry_out(Abandon(late, (), is_whole=True))
+    thread.carry_out(TriggerCheckpoint(later, frozenset(), 0))
+    events.get(timeout=PATIENCE)
+    (tmp_path / "chk-1").mkdir()
+    thread.carry_out(Publish(Checkpoint(metadata_of(2), None), later))
+    events.get(timeout=PATIENCE)
+    assert not (tmp_path / "chk-1").exists()
     thread.close()

@@ -68,8 +68,8 @@ class StoreThread:
         self._is_hurried = False
         self._publishing: tuple[float, StorageError] | None = None
         """When a publication began of which the result is unknown, and why."""
-        self._given_up: dict[CheckpointId, SavepointTarget] = {}
-        """Savepoints that were deleted while subtasks may still have written to them."""
+        self._given_up: dict[CheckpointId, SavepointTarget | None] = {}
+        """What was deleted while subtasks may still have written to it, savepoints by target."""
         self._worker: Worker
 
     def start(self, post: Callable[[CheckpointEvent], None], workers: Workers) -> None:
@@ -86,6 +86,7 @@ class StoreThread:
         """Delete these checkpoints, and the directory with them, unless a newer driver has it."""
         for checkpoint_id in checkpoints:
             self.carry_out(Discard(checkpoint_id))
+        self._do(self._remove_again)
         self._do(self._store.remove_if_empty)
 
     def hurry(self) -> None:
@@ -129,12 +130,13 @@ class StoreThread:
             case Dispose(claimed):
                 if claimed.url is not None and self._store.still_owned():
                     dispose(claimed.url)
-            case Abandon(number, _, is_whole, SavepointTarget() as target):
+            case Abandon(number, snapshots, is_whole, target):
                 if is_whole:
                     self._given_up[number] = target
+                if target is None:
+                    self._store.abandon(number, snapshots, is_whole=is_whole)
+                elif is_whole:
                     remove_savepoint(target)
-            case Abandon(number, snapshots, is_whole):
-                self._store.abandon(number, snapshots, is_whole=is_whole)
             case _:
                 assert_never(order)
         return None
@@ -181,8 +183,12 @@ class StoreThread:
     def _remove_again(self, before: CheckpointId | None = None) -> None:
         """Subtasks that have written a later checkpoint, or have ended, write to none before it."""
         for number in [n for n in self._given_up if before is None or n < before]:
+            target = self._given_up.pop(number)
             try:
-                remove_savepoint(self._given_up.pop(number))
+                if target is None:
+                    self._store.abandon(number, ())
+                else:
+                    remove_savepoint(target)
             except StorageError as error:
                 _log.warning("%s", error)
 
