@@ -17,8 +17,11 @@ class Permit:
     """
 
     is_valid: Callable[[], bool] = lambda: True
+    check_driver: Callable[[], None] = lambda: None
+    """Raises DirectoryTaken if another driver has taken over the job."""
 
     def require(self) -> None:
-        """Raise LeaseEnded unless it is valid."""
+        """Raise LeaseEnded unless it is valid, DirectoryTaken if its driver was replaced."""
+        self.check_driver()  # first: it may take long
         if not self.is_valid():
             raise LeaseEnded

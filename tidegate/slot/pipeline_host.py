@@ -113,7 +113,8 @@ class PipelineHost:
         self._poison = poison
         self._slot = slot
         self._clock = services.clock
-        self._permit = services.permit
+        self._permit = Permit(services.permit.is_valid, self._check_owned)
+        self._is_opening = False
         self._package = package
         self._services = services
         self._graph = package.graph
@@ -187,7 +188,7 @@ class PipelineHost:
                     else _owned_by(chained.operator_id, self._origin)
                 ),
                 poison=self._poison_orders(vertex, chained),
-                permit=services.permit,
+                permit=self._permit,
             )
             for chained in vertex.chain
         ]
@@ -230,13 +231,12 @@ class PipelineHost:
             DirectoryTaken: another driver takes over the job.
             TidegateError: user code failed; everything is closed again.
         """
+        self._is_opening = True
         try:
             for vertex in self._vertices:
                 self._subtasks[vertex.id] = self._build(vertex)
             for vertex in reversed(self._vertices):
                 snapshots = self._snapshots_for(vertex)
-                # Sinks commit and abort what they find: perhaps what the other driver prepares.
-                self._check_owned()
                 self._permit.require()
                 subtask = self._subtasks[vertex.id]
                 with thread_named(subtask.name):
@@ -247,10 +247,15 @@ class PipelineHost:
             if isinstance(error, CorruptCheckpoint):
                 self._check_owned()  # perhaps the other driver needs it no longer
             raise
+        self._is_opening = False
 
     def _check_owned(self) -> None:
+        """Sinks that open commit and abort what they find: perhaps what another driver prepares.
+
+        What they commit later belongs to a checkpoint from which that driver resumes.
+        """
         snapshots = self._snapshots
-        if snapshots.directory is not None and snapshots.ownership is not None:
+        if self._is_opening and snapshots.directory is not None and snapshots.ownership is not None:
             snapshots.ownership.check(open_store(snapshots.directory))
 
     @property

@@ -1,11 +1,13 @@
 import queue
 import threading
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
 
 from tests.programs import apply, collected, graph_of, mapped, read, wait_until
 from tests.unit.slot.hosts import Requests, shipped
+from tidegate.checkpoint.ownership import Ownership
 from tidegate.connectors.driver_side import PrintSink
 from tidegate.connectors.source import (
     Boundedness,
@@ -16,7 +18,13 @@ from tidegate.connectors.source import (
     SplitEnumerator,
 )
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import InternalError, LeaseEnded, UserError, UserFunctionError
+from tidegate.core.errors import (
+    DirectoryTaken,
+    InternalError,
+    LeaseEnded,
+    UserError,
+    UserFunctionError,
+)
 from tidegate.exchange.codec import decode
 from tidegate.graph.logical import Upstream
 from tidegate.graph.partitioning import Rebalance
@@ -50,6 +58,7 @@ from tidegate.protocol.messages import (
 from tidegate.protocol.units import Stale, UnitKey
 from tidegate.slot.pipeline_host import UnitAnswer
 from tidegate.slot.slot_host import SlotHost
+from tidegate.storage.local import LocalStore
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, BarrierKind, SnapshotRequest
 
@@ -272,6 +281,27 @@ def test_the_lease_is_looked_at_again_before_every_single_commit(slot, notes):
     failure = slot.says(CheckpointNotified).failure
     assert isinstance(failure, LeaseEnded)
     assert notes.count("commit") == 1
+
+
+class Overtaken(Transactional):
+    """Another driver takes over the job while this is opened."""
+
+    store: ClassVar = None
+
+    def open(self, runtime_context):
+        Ownership.claim(self.store)
+
+
+def test_the_directory_is_looked_at_again_before_a_sink_touches_what_it_finds(
+    slot, notes, tmp_path
+):
+    Overtaken.store = LocalStore(tmp_path)
+    ownership, _ = Ownership.claim(Overtaken.store)
+    place = replace(PLACE, directory=str(tmp_path), ownership=ownership)
+    job = graph_of(apply(TwoPhaseCommitOperator(Overtaken()), read(range(5))))
+    slot.hears(Accepted(shipped(job), LEASE), Deploy(0, 1, place))
+    assert isinstance(slot.says(DeployFailed).error, DirectoryTaken)
+    assert notes == ["close"]
 
 
 def test_a_deployment_that_was_heard_of_before_is_not_opened_again(slot, notes):
