@@ -43,11 +43,6 @@ class OperatorRestore:
         """Whether there is nothing to commit and nothing to hand on."""
         return not (self.parts or self.source_splits or any(k.segments for k in self.keyed))
 
-    def unsplit(self, key_groups: KeyGroupRange) -> KeyedStateHandle | None:
-        """The keyed state of just these key groups, if it is: later snapshots share its files."""
-        is_theirs = len(self.keyed) == 1 and self.keyed[0].key_groups == key_groups
-        return self.keyed[0] if is_theirs else None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtaskRestore:
@@ -60,6 +55,20 @@ class SubtaskRestore:
     """What it takes in before anything else."""
     is_finished: bool = False
     """It had ended: it reads no more, but commits what it prepared and keeps its state."""
+
+    def databases_to_share(
+        self, key_groups: KeyGroupRange, *, is_at_home: bool
+    ) -> dict[OperatorId, KeyedStateHandle]:
+        """The databases whose files later snapshots of these key groups may name again.
+
+        Those of other key groups go on as others, and only files that are where the job keeps its
+        checkpoints, `is_at_home`, stay as long as some checkpoint names them.
+        """
+        return {
+            id: found.keyed[0]
+            for id, found in self.operators.items()
+            if is_at_home and [each.key_groups for each in found.keyed] == [key_groups]
+        }
 
 
 class Feeding(Enum):

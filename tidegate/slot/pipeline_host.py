@@ -130,7 +130,9 @@ class PipelineHost:
         )
         self._snapshots = snapshots
         location = None if restore is None else restore.location
-        self._restored_directory = None if location is None else location.job_directory
+        self._is_restored_at_home = (
+            location is not None and location.job_directory == snapshots.directory
+        )
         self._origin = None if location is None else home_of(location.job_directory, location.name)
         """Beside what the files of operators are that are restored."""
         self.caller = StepCaller()
@@ -284,12 +286,12 @@ class PipelineHost:
         if restored is None:
             return None
         subtask = SubtaskIndex(self._slot)
-        own = vertex.key_groups_of(subtask)
-        if self._restored_directory == self._snapshots.directory:
-            id = SubtaskId(vertex.id, subtask)
-            for operator_id, found in restored.subtask(vertex.id).operators.items():
-                if (handle := found.unsplit(own)) is not None:
-                    self._snapshotter.remember(restored.checkpoint_id, id, operator_id, handle)
+        shared = restored.subtask(vertex.id).databases_to_share(
+            vertex.key_groups_of(subtask), is_at_home=self._is_restored_at_home
+        )
+        id = SubtaskId(vertex.id, subtask)
+        for operator_id, handle in shared.items():
+            self._snapshotter.remember(restored.checkpoint_id, id, operator_id, handle)
         restored.verify_owned(vertex.id)
         return restored.snapshots(vertex.id)
 

@@ -13,7 +13,7 @@ from tidegate.protocol.checkpoints.restore_orders import (
     restored_enumerators,
     with_restored_max_parallelism,
 )
-from tidegate.protocol.restore import check_in_flight
+from tidegate.protocol.restore import OperatorRestore, SubtaskRestore, check_in_flight
 from tidegate.state.backend import StateMetadata
 from tidegate.state.keys.key_groups import KeyGroupRange, default_max_parallelism
 from tidegate.state.operator_state import OperatorStateFacts, Redistribution
@@ -210,3 +210,19 @@ def test_records_in_flight_are_for_the_job_as_it_was(changes, fits):
 def test_a_checkpoint_without_records_in_flight_suits_a_changed_job():
     metadata = checkpoint_of(chained_job(), parallelism=2, max_parallelism=128)
     check_in_flight(metadata, exchanges_of(chained_job(chaining=False)))
+
+
+WHOLE, LOWER, UPPER = KeyGroupRange(0, 8), KeyGroupRange(0, 4), KeyGroupRange(4, 8)
+
+
+@pytest.mark.parametrize(
+    ("stored", "is_at_home", "shares"),
+    [([WHOLE], True, True), ([WHOLE], False, False), ([LOWER, UPPER], True, False)],
+)
+def test_a_database_is_shared_with_later_checkpoints_if_it_is_the_subtask_s_own(
+    stored, is_at_home, shares
+):
+    handles = [KeyedStateHandle(metadata=(), max_parallelism=8, key_groups=g) for g in stored]
+    subtask = SubtaskRestore(operators={"op": OperatorRestore(keyed=tuple(handles))})
+    found = subtask.databases_to_share(WHOLE, is_at_home=is_at_home)
+    assert found == ({"op": handles[0]} if shares else {})
