@@ -40,8 +40,7 @@ _PROPERTIES = sorted((ROOT / "tests/properties").glob("test_*.py"))
 _LONGER = {
     "test_bugs_in_worlds.py": (2, 400),
     "test_damaged_savepoints.py": (140, 600),
-    "test_event_time.py": (10, 400),
-    "test_savepoints.py": (10, 400),
+    "test_savepoints.py": (10, 260),
     "test_planted_bugs.py": (1, 1800),
     "test_simulation.py": (40, 600),
 }

@@ -107,6 +107,36 @@ def test_a_disturbed_run_drops_what_an_undisturbed_one_drops(
     assert len([each for each in sink.records if isinstance(each[1], str)]) == len(records)
 
 
+class EveryOne(WatermarkGenerator):
+    def on_event(self, event: Any, event_timestamp: int, output: Any) -> None:
+        output.emit_watermark(event_timestamp)
+
+    def on_periodic_emit(self, output: Any) -> None: ...
+
+
+def test_a_faster_input_need_not_say_again_how_far_it_is_when_its_readers_are_rescaled() -> None:
+    fast, slow, sink = Tap([(0, 50), (2, 90)]), Tap([(1, 20), (1, 40), (3, 90)]), CollectingSink()
+    env = mini_environment({"execution.checkpointing.interval": "1 h"}, parallelism=2)
+    strategy = WatermarkStrategy.for_generator(EveryOne)
+    strategy = strategy.with_timestamp_assigner(lambda value, before: value[1])
+    timed = [
+        env.from_source(tap).set_parallelism(1).assign_timestamps_and_watermarks(strategy)
+        for tap in (fast, slow)
+    ]
+    judged = timed[0].set_parallelism(1).union(timed[1].set_parallelism(1))
+    judged.key_by(lambda value: value[0]).process(Judge()).sink_to(sink)
+    job = env.execute_async("judged")
+    for tap in (fast, slow):
+        tap.let(1)
+    wait_until(lambda: (1, 20) in sink.records)
+    job.rescale(3).result(PATIENCE)
+    slow.let(2)
+    wait_until(lambda: (1, 40) in sink.records, 20)
+    fast.open()
+    slow.open()
+    job.wait(PATIENCE)
+
+
 @examples(60)
 @given(st.data())
 def test_subtasks_behind_a_hash_exchange_have_the_same_watermark_at_an_aligned_barrier(

@@ -63,6 +63,8 @@ class SlotMachine(Generic[A]):
 
     def accepted(self, lease: float) -> None:
         """The driver took the registration, which was sent after this machine was made."""
+        if self.is_exiting:
+            return
         self._move(SlotPhase.REGISTERED)
         self._lease = lease
         self._leased_until = self._asked_at + lease

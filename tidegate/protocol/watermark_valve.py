@@ -56,7 +56,7 @@ class WatermarkValve:
         ]
 
     def resume(self, watermark: int, channels: Iterable[ChannelTime]) -> None:
-        """Continue from what was known; of other channels nothing is."""
+        """Continue from what was known; channels of which nothing is are as far as the input."""
         self.watermark = watermark
         found = {Channel(EdgeId(each.edge), SubtaskIndex(each.source)): each for each in channels}
         if not found.keys().isdisjoint(self._channels):
@@ -66,6 +66,8 @@ class WatermarkValve:
             if channel in found:
                 time.watermark, time.is_idle = found[channel].watermark, found[channel].is_idle
                 time.is_aligned = not time.is_idle and time.watermark >= watermark
+            else:
+                time.watermark = watermark
         self.is_idle = bool(self._channels) and all(t.is_idle for t in self._channels.values())
 
     def advance(self, channel: Channel, timestamp: int) -> list[TimeElement]:

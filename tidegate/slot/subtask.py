@@ -134,7 +134,7 @@ class Subtask:
         self.records_in = 0
         self.worked = 0.0
         """Seconds, written by who calls it."""
-        self._owes_status = gate.is_idle and not self.is_finished
+        self._owes_time = not self.is_finished
         self._operators = operators
         self._contexts = contexts
         self._writers = writers
@@ -429,10 +429,14 @@ class Subtask:
         self.is_finished = True
 
     def announce(self) -> None:
-        """What was idle in the checkpoint restored says so: whoever reads it may be another."""
-        if self._owes_status:
-            self._owes_status = False
-            self._operators[0].on_watermark_status(WatermarkStatus.IDLE)
+        """Say again what the restored checkpoint holds: whoever reads it may be another."""
+        if self._owes_time:
+            self._owes_time = False
+            for index, _, writer in self._writers:
+                if (emitted := self._outputs[index].watermark) != NO_WATERMARK:
+                    writer.on_watermark(Watermark(emitted))
+            if self._gate.is_idle:
+                self._operators[0].on_watermark_status(WatermarkStatus.IDLE)
 
     def _end_again(self) -> None:
         """Report again what had ended in the restored checkpoint to those that missed it."""

@@ -167,3 +167,10 @@ def test_an_exiting_slot_says_why_it_went_first(slot):
 def test_a_slot_is_accepted_once(slot):
     with pytest.raises(ProtocolViolation, match="cannot go from REGISTERED to REGISTERED"):
         slot.accepted(10.0)
+
+
+def test_a_slot_that_was_ended_before_it_is_accepted_stays_ended():
+    slot = SlotMachine(Incarnation(0, 1, 0, "nonce"), 0.0)
+    slot.exit("its line ended")
+    slot.accepted(10.0)
+    assert not slot.has_lease(0.0)

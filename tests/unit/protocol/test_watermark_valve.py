@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.effort import examples
 from tidegate.protocol.packet import Channel
 from tidegate.protocol.watermark_valve import SubtaskTime, WatermarkValve
+from tidegate.state.pointers import TimeHandle
 from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK, Watermark, WatermarkStatus
 
 IDLE, ACTIVE = WatermarkStatus.IDLE, WatermarkStatus.ACTIVE
@@ -159,6 +160,15 @@ def test_an_input_that_has_ended_holds_nothing_back():
     time.advance(left, Watermark(10))
     assert time.end(right) == [Watermark(10)]
     assert time.end(left) == [Watermark(FINAL_WATERMARK)]
+
+
+def test_channels_that_are_new_after_a_restore_have_a_say_after_the_next_one_too():
+    time, (slow, fast) = SubtaskTime(dict.fromkeys(CHANNELS[:2], 0)), CHANNELS[:2]
+    time.resume(TimeHandle(received=17, inputs=((0, 17),)))
+    again = SubtaskTime(dict.fromkeys(CHANNELS[:2], 0))
+    again.resume(time.handle())
+    assert again.advance(fast, Watermark(36)) == []
+    assert again.advance(slow, Watermark(20)) == [Watermark(20)]
 
 
 @st.composite
