@@ -19,6 +19,7 @@ __all__ = [
     "InternalError",
     "JobCanceled",
     "JobOutOfReach",
+    "JobStopped",
     "KafkaFailed",
     "KafkaRefused",
     "LocalStateFailed",

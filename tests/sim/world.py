@@ -26,6 +26,7 @@ from tidegate.core.config import Settings
 from tidegate.core.errors import (
     ExternalError,
     JobCanceled,
+    JobStopped,
     NotNow,
     SavepointFailed,
     TidegateError,
@@ -418,12 +419,17 @@ class World:
         self.origin = stop.url
         return stop.url
 
-    def _may_have_rival(self, driver: DriverProcess) -> bool:
+    @property
+    def _may_have_rival(self) -> bool:
         """A job that is started from a savepoint is another one: nothing keeps it from harm."""
-        return self.origin == "latest" and self._take_stops(driver) is None
+        return self.origin == "latest"
 
     def driver_failed(self, driver: DriverProcess, failure: BaseException) -> None:
-        if not isinstance(failure, ExternalError | UserFunctionError | JobCanceled):
+        if isinstance(failure, JobStopped):
+            # The one that stops the job may not be through with it.
+            if not any(each.is_alive for each in self.drivers):
+                self.origin = failure.args[1]
+        elif not isinstance(failure, ExternalError | UserFunctionError | JobCanceled):
             raise Wrong(f"{driver.name} failed: {failure!r}") from failure
         self._go_on_after(driver)
 
@@ -466,7 +472,7 @@ class World:
                 driver.die()
             case "put the driver to sleep" if driver:
                 driver.asleep_until = sim.now + amount * 20
-            case "start a rival" if driver and driver.master and self._may_have_rival(driver):
+            case "start a rival" if driver and driver.master and self._may_have_rival:
                 if which % 2:
                     driver.asleep_until = sim.now + amount * 10
                 self._new_driver()

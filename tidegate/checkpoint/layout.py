@@ -16,6 +16,7 @@ _CHECKPOINT: Final = re.compile(r"chk-(\d+)")
 _OWNER: Final = re.compile(r"owner-(\d+)")
 _LAST_ID: Final = re.compile(r"last-id(-\d+)?")
 _CLOSED: Final = re.compile(r"closed-(\d+)-(\d+)-(\d+)")
+_STOPPED: Final = re.compile(r"stopped-(\d+)")
 _PART: Final = re.compile(r"[0-9a-f]{32}|(state|timers|taskowned)/.+")
 _TEMPORARY: Final = re.compile(r"(.*/)?[^/]*\.[0-9a-f]{16}\.tmp")
 
@@ -66,6 +67,16 @@ def is_closing(path: str) -> bool:
     return _CLOSED.fullmatch(path) is not None
 
 
+def stopped_by(checkpoint_id: int) -> str:
+    """The name of the file that says with which savepoint, of this id, the job ends."""
+    return f"stopped-{checkpoint_id}"
+
+
+def is_stop(path: str) -> bool:
+    """Whether a blob says with which savepoint the job ends."""
+    return _STOPPED.fullmatch(path) is not None
+
+
 def highest_in(paths: Collection[str]) -> CheckpointId:
     """The highest checkpoint id that the names of the blobs of a job tell of; 0 for none."""
     ids = [id_of(path.partition("/")[0]) or 0 for path in paths]
@@ -98,8 +109,8 @@ def is_ours(path: str) -> bool:
     directory, _, inner = path.partition("/")
     if inner:
         return directory in (SHARED, TASK_OWNED) or id_of(directory) is not None
-    is_book = is_last_id(path) or epoch_of(path) is not None or is_closing(path)
-    return is_book or is_temporary(path)
+    is_book = is_last_id(path) or is_closing(path) or is_stop(path)
+    return is_book or epoch_of(path) is not None or is_temporary(path)
 
 
 def home_of(directory: str, name: str) -> str:

@@ -40,6 +40,12 @@ class MemoryCheckpointStore:
     def is_published(self, checkpoint_id: CheckpointId) -> bool:
         return checkpoint_id in self._kept
 
+    def stop(self, checkpoint_id: CheckpointId, savepoint: str) -> None:
+        """Nobody can take the job over."""
+
+    def do_not_stop(self, checkpoint_id: CheckpointId) -> None:
+        """Nothing was noted."""
+
     def discard(self, checkpoint_id: CheckpointId) -> None:
         self._kept.pop(checkpoint_id, None)
 

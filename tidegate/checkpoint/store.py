@@ -7,6 +7,7 @@
                last-id-<epoch>       the highest checkpoint id that this driver has begun
                owner-<epoch>         the driver that may write here
                closed-<e>-<m>-<n>    what the driver of epoch e found: after m, up to n, nothing
+               stopped-<n>           the savepoint with which the job ends, if it is elsewhere
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ from tidegate.checkpoint.layout import (
     is_closing,
     is_last_id,
     is_ours,
+    is_stop,
     is_temporary,
     last_id_of,
     published,
+    stopped_by,
 )
 from tidegate.checkpoint.metadata import CheckpointMetadata, decode, encode
 from tidegate.checkpoint.ownership import Ownership
@@ -39,6 +42,7 @@ from tidegate.core.errors import (
     BlobNotFound,
     CorruptCheckpoint,
     DirectoryTaken,
+    JobStopped,
     StorageError,
     TidegateError,
     UnsupportedFormat,
@@ -79,7 +83,8 @@ class Retained:
 class CheckpointStore:
     """Publishes, finds and deletes the checkpoints of one job.
 
-    Whoever makes one owns the directory from then on. Methods may be called by any thread.
+    Whoever makes one owns the directory from then on, unless the job was stopped with a savepoint.
+    Methods may be called by any thread.
     """
 
     def __init__(self, store: BlobStore, job_name: str = "") -> None:
@@ -92,6 +97,9 @@ class CheckpointStore:
         """The checksum of the metadata that this driver has tried to publish."""
         self.ownership, present = Ownership.claim(store, job_name)
         """By which slots see whether this driver still owns the directory."""
+        for stop in filter(is_stop, present):
+            # Sinks have committed, or will commit, what no checkpoint in the directory knows of.
+            raise JobStopped(shown(store.url), store.read(stop).decode(), stop)
         noted = [path for path in present if is_last_id(path)]
         self.highest_id = max([highest_in(present), *map(self._noted_in, noted)])
         """The highest checkpoint id that was ever used in the directory; 0 for none."""
@@ -177,6 +185,14 @@ class CheckpointStore:
             return False
         with self._lock:
             return xxh3_64_intdigest(found) == self._attempted.get(checkpoint_id)
+
+    def stop(self, checkpoint_id: CheckpointId, savepoint: str) -> None:
+        """The job ends with a savepoint elsewhere: whoever takes it over finds that out."""
+        self._store.put(stopped_by(checkpoint_id), savepoint.encode())
+
+    def do_not_stop(self, checkpoint_id: CheckpointId) -> None:
+        """The savepoint is aborted."""
+        self._store.delete(stopped_by(checkpoint_id))
 
     def discard(self, checkpoint_id: CheckpointId) -> None:
         """Delete a checkpoint, with the shared files that no other needs. May be repeated."""

@@ -572,6 +572,18 @@ class DirectoryTaken(ExternalError):
         super().__init__(directory, epoch)
 
 
+class JobStopped(UserError):
+    """The last run of the job has ended with a savepoint."""
+
+    sentence = (
+        "the job in {} was stopped with the savepoint {}, with which its sinks commit: start from "
+        "it by execution.state-recovery.path, or delete {} there to go back before it"
+    )
+
+    def __init__(self, directory: str, savepoint: str, note: str) -> None:
+        super().__init__(directory, savepoint, note)
+
+
 class UnwritableOutput(_AtLocation, ExternalError):
     """A sink cannot write or rename a file: the location, what is wrong, and what to do."""
 

@@ -10,7 +10,7 @@ from tests.taps import Tap
 from tidegate.checkpoint.savepoints import new_savepoint
 from tidegate.connectors.files.encodings import Encoder
 from tidegate.connectors.files.sink import FileSink
-from tidegate.core.errors import JobCanceled, SavepointFailed
+from tidegate.core.errors import JobCanceled, JobStopped, SavepointFailed
 from tidegate.core.modes import SavepointFormat
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.operators.endpoints.operators import SinkOperator
@@ -152,3 +152,21 @@ def test_a_savepoint_asked_for_during_the_last_checkpoint_is_refused_when_the_jo
     assert job.newest == 1
     assert not any((tmp_path / "savepoints").glob("*"))
     assert committed(tmp_path) == lines(RECORDS)
+
+
+def test_a_driver_that_takes_over_a_job_that_is_being_stopped_does_not_go_back_before_the_savepoint(
+    begin, watch, tmp_path
+):
+    tap, committing, gate = Tap(RECORDS), threading.Event(), threading.Event()
+    job = begin(tap)
+    let(tap, 20)
+    take(job, BarrierKind.CHECKPOINT, tmp_path).result(PATIENCE)
+    let(tap, 30)
+    watch.on("sums", "complete", lambda _: committing.set() or gate.wait(PATIENCE))
+    path = take(job, BarrierKind.STOP, tmp_path).result(PATIENCE)
+    assert committing.wait(PATIENCE)
+    with pytest.raises(JobStopped, match=path):
+        begin(Tap(RECORDS), **{"execution.state-recovery.path": "latest"})
+    gate.set()
+    job.result()
+    goes_on(begin, watch, path, tmp_path)

@@ -23,7 +23,7 @@ from tidegate.protocol.checkpoints.instructions import (
     Publish,
     TriggerCheckpoint,
 )
-from tidegate.stream.elements import SavepointTarget
+from tidegate.stream.elements import BarrierKind, SavepointTarget
 
 _log = logging.getLogger("tidegate.checkpoint")
 _READ_BACK_SECONDS = 1.0
@@ -136,10 +136,14 @@ class StoreThread:
                 if target is None:
                     self._store.abandon(number, snapshots, is_whole=is_whole)
                 elif is_whole:
-                    remove_savepoint(target)
+                    self._remove_savepoint(number, target)
             case _:
                 assert_never(order)
         return None
+
+    def _remove_savepoint(self, number: CheckpointId, target: SavepointTarget) -> None:
+        self._store.do_not_stop(number)
+        remove_savepoint(target)
 
     def _begin(self, trigger: TriggerCheckpoint) -> None:
         error: TidegateError | None = None
@@ -155,7 +159,9 @@ class StoreThread:
         started, unknown = self._publishing or (time.monotonic(), None)
         try:
             if target is not None:
-                publish_savepoint(target, checkpoint.metadata)
+                path = publish_savepoint(target, checkpoint.metadata)
+                if checkpoint.metadata.kind is BarrierKind.STOP:
+                    self._store.stop(checkpoint.checkpoint_id, path)
                 self._store.check_owned()
             elif unknown is None:
                 self._store.publish(checkpoint.metadata)
@@ -188,7 +194,7 @@ class StoreThread:
                 if target is None:
                     self._store.abandon(number, ())
                 else:
-                    remove_savepoint(target)
+                    self._remove_savepoint(number, target)
             except StorageError as error:
                 _log.warning("%s", error)
 
