@@ -75,8 +75,8 @@ def find_latest(
 def find_begun(base: BlobStore, job_name: str) -> JobId | None:
     """The last job of this name that has begun, if none had completed a checkpoint.
 
-    It may have left transactions open in the systems it writes to; whoever continues under its id
-    finds them, and a checkpoint that it completes meanwhile.
+    It may have left transactions open in the systems it writes to. A job that continues under its
+    id finds them, and any checkpoint that it completes meanwhile.
     """
     jobs: dict[str, list[str]] = {}
     for path in base.list():

@@ -12,7 +12,7 @@ from tidegate.state.pointers import SubtaskSnapshot
 
 
 class MemoryCheckpointStore:
-    """Offers what `CheckpointStore` offers; nothing survives the driver, and nobody else has it."""
+    """A `CheckpointStore` in the driver's memory: nothing survives the driver."""
 
     directory = None
     ownership = None
@@ -28,7 +28,7 @@ class MemoryCheckpointStore:
         return True
 
     def check_owned(self) -> None:
-        """Nobody else can have it."""
+        """No one else can own it."""
 
     def begin(self, checkpoint_id: CheckpointId, base: CheckpointId | None = None) -> None:
         self.highest_id = max(self.highest_id, checkpoint_id)

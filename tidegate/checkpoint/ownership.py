@@ -23,11 +23,11 @@ class Ownership:
 
     @classmethod
     def claim(cls, store: BlobStore, job_name: str = "") -> tuple[Ownership, list[str]]:
-        """Take a directory over, from whoever owns it; returns what is in it afterwards.
+        """Take over a directory from its current owner; returns its contents.
 
         Args:
             store: the directory.
-            job_name: for those who look for the job before it has a checkpoint.
+            job_name: to find the job before it has a checkpoint.
         """
         proof = json.dumps(
             {"token": secrets.token_hex(16), "job": job_name, "since": time.time()}

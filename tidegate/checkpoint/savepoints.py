@@ -32,10 +32,10 @@ def path_of_savepoint(target: SavepointTarget) -> str:
 
 
 def publish_savepoint(target: SavepointTarget, metadata: CheckpointMetadata) -> str:
-    """Make it complete; returns its path or URL.
+    """Complete the savepoint; returns its path or URL.
 
     Raises:
-        StorageError: it is not, or nobody knows.
+        StorageError: it is incomplete, or the outcome is unknown.
     """
     path = f"{target.name}/{METADATA}"
     if not open_store(target.directory).create_if_absent(path, encode(metadata)):
@@ -56,7 +56,7 @@ def dispose(path: str | os.PathLike[str]) -> tuple[str, ...]:
         path: its directory, as a path or URL.
 
     Returns:
-        What stands in the directory without being a part of it, as paths there: it stays.
+        Foreign files in the directory, as relative paths; they are kept.
 
     Raises:
         NoCheckpoint: there is none at the path. Nothing is deleted.

@@ -14,7 +14,7 @@ from tidegate.stream.elements import Barrier, BarrierKind
 
 
 class CheckpointStatus(Enum):
-    """Where a checkpoint stands, in Flink's words."""
+    """The status of a checkpoint, in Flink's terms."""
 
     IN_PROGRESS = auto()
     COMPLETED = auto()

@@ -54,7 +54,7 @@ from tidegate.storage.locations import below, shown
 
 _NO_ID: Final = CheckpointId(0)
 _UNREADABLE: Final = CheckpointId(-1)
-"""Needs every shared file that was there at the start, as nobody knows which it names."""
+"""Keeps every shared file that existed at the start: it is unknown which of them it references."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class CheckpointStore:
         self._lock = threading.Lock()
         self._shared = _SharedFiles()
         self._garbage: set[str] = set()
-        """Paths that nobody needs but that could not be deleted yet."""
+        """Paths that are no longer needed but could not be deleted yet."""
         self._attempted: dict[CheckpointId, int] = {}
         """The checksum of the metadata that this driver has tried to publish."""
         self.ownership, present = Ownership.claim(store, job_name)
@@ -338,7 +338,7 @@ class _SharedFiles:
         self._replace(self._held, pending, self._named.get(base, frozenset()))
 
     def settle(self, pending: CheckpointId) -> frozenset[str]:
-        """The checkpoint has been published or aborted; returns the files nobody needs now."""
+        """A checkpoint was published or aborted; returns the files that are no longer needed."""
         return self._replace(self._held, pending, frozenset())
 
     def register(self, checkpoint_id: CheckpointId, files: Iterable[str]) -> None:
@@ -346,11 +346,11 @@ class _SharedFiles:
         self._replace(self._named, checkpoint_id, frozenset(files))
 
     def release(self, checkpoint_id: CheckpointId) -> frozenset[str]:
-        """A checkpoint is gone; returns the files nobody needs now."""
+        """A checkpoint is gone; returns the files that are no longer needed."""
         return self._replace(self._named, checkpoint_id, frozenset())
 
     def unneeded(self, files: Iterable[str]) -> frozenset[str]:
-        """Those of the files that nobody needs."""
+        """Those of the files that are no longer needed."""
         return frozenset(name for name in files if name not in self._counts)
 
     def _replace(

@@ -21,8 +21,8 @@ class Configuration:
     """Settings by key, to be given to `StreamExecutionEnvironment.get_execution_environment`.
 
     The environment, not this class, refuses unknown keys and values that make no sense. Keys are
-    Flink's; values may be typed (`timedelta`, `int`, enums) or the text that stands in Flink's
-    configuration files.
+    Flink's; values may be typed (`timedelta`, `int`, enums) or text as in Flink's configuration
+    files.
     """
 
     def __init__(self, other: Configuration | Mapping[str, Any] | None = None) -> None:

@@ -58,7 +58,7 @@ class JobClient:
         return self._result
 
     def wait(self, timeout: float | None = None) -> JobExecutionResult:
-        """Wait for the job to finish, at most so many seconds; raises what it failed with."""
+        """Wait for the job to finish, at most this many seconds; raises its failure."""
         self._job.result(timeout)
         runtime = timedelta(seconds=time.monotonic() - self._started)
         return JobExecutionResult(self.get_job_id(), runtime, self._job.accumulators())
@@ -104,6 +104,6 @@ class JobClient:
         return CompletableFuture.of_call(answer.result, "tidegate-savepoint")
 
     def rescale(self, parallelism: int) -> CompletableFuture[str]:
-        """Go on with another parallelism from a checkpoint that is taken now; its path."""
+        """Change the parallelism: take a checkpoint and resume from it. Returns its path."""
         answer = self._job.rescale(parallelism)
         return CompletableFuture.of_call(answer.result, "tidegate-rescale")

@@ -1,4 +1,4 @@
-"""Records that somebody pushes: a subscription, a web hook, a driver that calls back."""
+"""Records that are pushed: by a subscription, a web hook, or a client library with callbacks."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _THE_ONLY_SPLIT: Final = "subscription"
 
 
 class CallbackSource(Source):
-    """The records that are given to `emit` after `subscribe(emit)` was called in a slot.
+    """The records that are passed to `emit` after `subscribe(emit)` was called in a slot.
 
-    `subscribe` runs on a thread of its own. It may register `emit` somewhere and return, or call
-    it in a loop; if it returns a function, that is called when the job does not listen any more.
+    `subscribe` runs on its own thread. It may register `emit` somewhere and return, or call it in a
+    loop. If it returns a function, that function is called when the job stops listening.
     """
 
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
@@ -60,7 +60,7 @@ class CallbackSource(Source):
 
 
 class _Pushed:
-    """A record that waits, and who waits for it."""
+    """A waiting record, and the caller that waits for it to be taken."""
 
     __slots__ = ("is_settled", "is_taken", "record", "timestamp")
 
@@ -72,7 +72,7 @@ class _Pushed:
 
 
 class Emit:
-    """Takes records, from any thread."""
+    """Accepts records from any thread."""
 
     def __init__(self, *, waits_for_log: bool) -> None:
         self._waits_for_log = waits_for_log
@@ -83,7 +83,7 @@ class Emit:
         self.is_ended = False
 
     def __call__(self, record: Any, timestamp: int | None = None) -> None:
-        """Returns when the record is taken: after `durable()`, when it is in the log.
+        """Returns when the record is taken; with `durable()`, when it is in the log.
 
         Raises:
             NotAccepted: the job does not listen; whether it will process the record is unknown.
@@ -102,7 +102,7 @@ class Emit:
 
     @property
     def waiting(self) -> int:
-        """How many records nobody has taken yet."""
+        """The number of records that have not been taken yet."""
         return len(self._waiting)
 
     def end(self) -> None:
@@ -120,7 +120,7 @@ class Emit:
         return taken
 
     def settle(self, *, is_taken: bool) -> None:
-        """What was taken out so far is in the log, or nobody knows."""
+        """Everything taken so far is in the log, or its fate is unknown."""
         with self._changed:
             for pushed in self._in_hand:
                 pushed.is_settled, pushed.is_taken = True, is_taken

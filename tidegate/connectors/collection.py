@@ -60,7 +60,7 @@ class CollectionSource(Source):
 
 
 class RangeCursor(Cursor):
-    """Reads a range forward; what stands there is its subclass's to say."""
+    """Reads a range forward; subclasses supply the records."""
 
     def __init__(self, split: RangeSplit) -> None:
         self._split = split
@@ -76,7 +76,7 @@ class RangeCursor(Cursor):
 
     @abstractmethod
     def between(self, start: int, stop: int) -> Batch:
-        """What stands there, at least one record."""
+        """The records of this range, at least one."""
 
     @property
     def is_done(self) -> bool:

@@ -1,4 +1,4 @@
-"""Made-up records as a source, at a given rate."""
+"""Generated records as a source, at a given rate."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _COLUMNAR_TURN = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class TurnsSplit(RangeSplit):
-    """One of several readers that take turns: its records from `start` on, counted by itself."""
+    """The records of one of several interleaved readers, from its own `start` on."""
 
     turn: int = 1
-    """How many consecutive indices are the reader's before the others have their turns."""
+    """The number of consecutive indices that belong to the reader in each round."""
     reader: int = 0
     readers: int = 1
 
     def index(self, record: int) -> int:
-        """The index of a record that the reader counts as its own."""
+        """The global index of a record, from the reader's own count."""
         turns, place = divmod(record, self.turn)
         return (turns * self.readers + self.reader) * self.turn + place
 

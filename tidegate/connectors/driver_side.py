@@ -1,4 +1,4 @@
-"""Sinks that have something to do in the driver too."""
+"""Sinks with a part in the driver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.types.row import Row
 
 
 class DriverSide(ABC):
-    """The part of a sink that stays in the driver and hears what its committers deliver.
+    """The part of a sink that stays in the driver and receives what its committers deliver.
 
     Committers call `WriterContext.deliver(collector, batch)`; the records arrive here.
     """
@@ -23,14 +23,14 @@ class DriverSide(ABC):
 
     @abstractmethod
     def before_start(self) -> None:
-        """The job is about to be sent to the slots; what this raises ends it."""
+        """Called before the job is sent to the slots; an exception ends the job."""
 
     @abstractmethod
     def delivered(self, record: Any) -> None:
-        """A record came. Called by a thread of its own, in the order of arrival."""
+        """A record has arrived. Called on a separate thread, in order of arrival."""
 
     def ended(self) -> None:
-        """No more will come, however the job has ended; its result waits for this."""
+        """No more records follow, however the job has ended; its result waits for this call."""
 
 
 class CollectSink(Sink):

@@ -1,4 +1,4 @@
-"""How often a record arrives at the end, and what each end of a job says about it."""
+"""Delivery guarantees, and what sources and sinks contribute to them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class DeliveryGuarantee(Enum):
-    """How often the effect of a record is seen outside, failures included."""
+    """How often the effect of a record is visible outside, even after failures."""
 
     NONE = "none"
     AT_LEAST_ONCE = "at-least-once"
@@ -20,13 +20,13 @@ class DeliveryGuarantee(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What a sink makes of a stream that is exactly-once up to it."""
+    """The guarantee of a sink, given an exactly-once stream."""
 
     guarantee: DeliveryGuarantee
     why: str
     """The rest of a sentence that begins with the sink: "commits with the checkpoint"."""
     commits: bool = False
-    """Whether what it has committed with a checkpoint comes twice if the job goes back further."""
+    """Whether committed results are repeated if the job resumes from an earlier checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)

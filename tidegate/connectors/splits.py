@@ -67,11 +67,11 @@ class Cursor(ABC):
     """Reads one split forward."""
 
     undecodable: Undecodable = staticmethod(refuse)
-    """To be called for a record that cannot be decoded; whoever opens the cursor may set it."""
+    """Called for a record that cannot be decoded; the opener of the cursor may set it."""
 
     @abstractmethod
     def read(self, max_records: int) -> Batch | None:
-        """The next records, at most so many; None where nothing can be had now.
+        """The next records, at most `limit`; None if none are available now.
 
         Where a record cannot be read, the ones before it are returned, and the next call raises.
         """

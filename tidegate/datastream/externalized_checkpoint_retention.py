@@ -1,4 +1,4 @@
-"""`ExternalizedCheckpointRetention`: what becomes of the last checkpoint of a cancelled job."""
+"""`ExternalizedCheckpointRetention`: what happens to the last checkpoint of a cancelled job."""
 
 from tidegate.core.modes import ExternalizedCheckpointRetention
 

@@ -80,7 +80,7 @@ __all__ = [
 
 
 class TimeWindowSerializer:
-    """What PyFlink's assigners return from `get_window_serializer`; nobody calls it here."""
+    """The return value of `get_window_serializer` in PyFlink; unused here."""
 
 
 class CountWindowSerializer:

@@ -1,4 +1,4 @@
-"""How far a job is behind, and how long it will be: from two looks at it. Pure."""
+"""How far a job is behind, and for how long, estimated from two observations. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CatchingUp:
     rate: float
     """Records read a second."""
     seconds_left: float | None
-    """Until nothing is behind; None: it does not become less."""
+    """Seconds until the job has caught up; None: it is not catching up."""
 
 
 def compared(before: Look, now: Look) -> CatchingUp:

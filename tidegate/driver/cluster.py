@@ -26,7 +26,7 @@ class LineEnded:
 
     incarnation: Incarnation
     is_certain: bool = True
-    """Whether the process is through; if not, it may live and only the line has failed."""
+    """Whether the process has ended; if not, it may be alive and only the line has failed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ def level_for_slots() -> int:
 
 
 def log_again(message: FunctionLog) -> None:
-    """Log it here, under its own logger; where nobody has set up logging, print it."""
+    """Log it here, under its own logger; print it if logging is not configured."""
     logger = logging.getLogger(message.logger)
     text = f"{message.task}: {message.text}"
     if not logger.hasHandlers():

@@ -47,7 +47,7 @@ _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def plain_interrupts() -> Iterator[None]:
     """Within the block, Ctrl-C and SIGTERM are a KeyboardInterrupt and nothing else.
 
-    PySpark's own handler would end every slot at once and leave nobody to close them.
+    PySpark's own handler would kill every slot at once, before functions are closed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -85,7 +85,7 @@ class JobHandle:
         self._console = console
         self._attendance = _Attendance(graph, collectors)
         self._changing = threading.Lock()
-        """Held where it is decided which master hears what."""
+        """Held while deciding which master receives a request."""
         self._is_canceled = False
         self._keeps_checkpoints = False
         try:

@@ -680,7 +680,7 @@ class JobMaster:
         try:
             self._release_everything()
         except Exception:
-            # Whoever waits for the result gets it, whatever state Spark is in.
+            # Callers that wait for the result get it, whatever state Spark is in.
             _log.exception("something of the job could not be released")
         self._outputs.drain()
         self.chronicle.is_now(self._final_status, self._clock.time())

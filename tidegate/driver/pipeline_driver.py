@@ -203,7 +203,7 @@ class PipelineDriver:
     def step_through(
         self, event: StepThrough, now: float
     ) -> tuple[list[TidegateError], StepDone | RegionFails | None]:
-        """Take in a step that is through; returns what failed in it, and what follows."""
+        """Process a completed step; returns its failures, and what follows."""
         failures: list[TidegateError] = []
         if not self.region.runs(event.attempt, event.step):
             return failures, None

@@ -16,7 +16,7 @@ from tidegate.protocol.restart_strategy import restarts_allowed
 
 _log = logging.getLogger("tidegate.job")
 _MOST_RECORDS = 100
-"""Failures are counted for so many different records."""
+"""The number of different records whose failures are counted."""
 
 
 class PoisonCounts:

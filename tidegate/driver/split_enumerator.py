@@ -50,7 +50,7 @@ class SplitAssigner:
         return all(enumerator.is_ready() for enumerator in list(self._enumerators.values()))
 
     def assign(self) -> Assignments:
-        """Splits that were found since the last call, and who has got its last one."""
+        """Splits found since the last call, and the readers that have received their last one."""
         if len(self._enumerators) < len(self._vertices):
             self._open()
         assignments: Assignments = {}

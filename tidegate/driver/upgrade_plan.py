@@ -35,11 +35,11 @@ _Declared: TypeAlias = dict[_Name, DeclaredState]
 
 
 class StateFate(Enum):
-    """What becomes of a state."""
+    """What happens to a state."""
 
     RESTORED = "restored"
     CONVERTED = "converted"
-    """It has got fields, which are filled with their defaults."""
+    """It has new fields, which get their defaults."""
     NEW = "new"
     DROPPED = "dropped"
     CHANGED = "changed type"
@@ -226,7 +226,7 @@ def _size(record: OperatorRecord) -> int:
 
 
 class _Nowhere:
-    """An output that nobody reads."""
+    """An unused output."""
 
     def emit(self, batch: Batch) -> None: ...
 

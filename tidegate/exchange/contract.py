@@ -41,4 +41,4 @@ class StepBroken(Exception):
 
 
 class StepCanceled(StepBroken):
-    """Somebody canceled the step: nothing is wrong with the exchange."""
+    """The step was canceled: nothing is wrong with the exchange."""

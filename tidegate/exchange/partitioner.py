@@ -101,7 +101,7 @@ class _Everyone(StreamPartitioner):
 
 
 class _RoundRobin(StreamPartitioner):
-    """Deals the records one by one, going on where the last batch ended."""
+    """Distributes the records round-robin, continuing where the last batch ended."""
 
     def __init__(self, targets: range, first: int) -> None:
         self._targets = targets

@@ -1,6 +1,6 @@
 """What a step's Spark tasks do: carry bytes between the shuffle and the slots.
 
-Runs in Python workers that every step needs anew, so it imports next to nothing.
+Runs in Python workers that are started for every step, so it imports next to nothing.
 """
 
 from __future__ import annotations

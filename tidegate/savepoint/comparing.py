@@ -1,4 +1,4 @@
-"""What two savepoints or checkpoints have not in common."""
+"""The differences between two savepoints or checkpoints."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _keyed(reader: StateReader, uid: str, state: StateSummary) -> Iterator[Entry
 
 
 def _elements(reader: StateReader, uid: str, state: StateSummary) -> Iterator[Entry]:
-    """Elements have no key: an equal one that stands in the other list is the same."""
+    """Elements have no key: equal elements of both lists count as the same."""
     counts: dict[bytes, int] = {}
     for subtask, element in reader.elements(uid, state.name):
         raw = pickle.dumps(element, 5)

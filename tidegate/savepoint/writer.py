@@ -37,11 +37,11 @@ _INLINE: Final = 20 << 10
 def state_writer(
     max_parallelism: int = 128, *, job_name: str = "", spark: SparkSession | None = None
 ) -> StateWriter:
-    """A writer of a savepoint that begins empty.
+    """A writer of a new, empty savepoint.
 
     Args:
         max_parallelism: that of the job that should start from it; it can never change.
-        job_name: for those who look at it.
+        job_name: shown by commands.
         spark: the session that writes; by default the active one.
     """
     check_max_parallelism(max_parallelism, 1)
@@ -121,9 +121,9 @@ class StateWriter:
         """Write the savepoint into a directory that does not exist yet; returns its path or URL.
 
         Raises:
-            StorageError: there is something already, or it cannot be written.
+            StorageError: the directory exists, or it cannot be written.
             TypeMismatch, MissingField: a DataFrame does not have what a state holds.
-            StateMisuse: a key stands in several rows.
+            StateMisuse: several rows have the same key.
         """
         where = os.fspath(path)
         directory, name = parent_and_name(where)
@@ -226,7 +226,7 @@ class StateWriter:
 
     @staticmethod
     def _remove_strays(target: FileTarget, metadata: CheckpointMetadata) -> None:
-        """Files of tasks that Spark has run twice: whoever reads all files would find them."""
+        """Files of tasks that Spark has run twice: a reader of all files would find them."""
         known = {path_of(file, target.directory) for file in metadata.files}
         for path in list(target.store.list(target.directory)):
             if path not in known:

@@ -69,7 +69,7 @@ _COUNTING_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class UnitAnswer:
-    """What a unit leaves behind: packets and marks for other slots, and what the driver learns."""
+    """The result of a unit: packets and marks for other slots, and a report to the driver."""
 
     packets: tuple[Packet, ...]
     marks: tuple[FailureMark, ...]

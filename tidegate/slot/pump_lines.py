@@ -31,7 +31,7 @@ RunUnit = Callable[
     [PipelineId, UnitKey, Sequence[Packet], Sequence[FailureMark], StepRequest | None],
     UnitAnswer | Stale,
 ]
-"""Runs a unit, or waits for whoever does, and returns its answer."""
+"""Runs a unit, or waits for the thread that does, and returns its answer."""
 
 
 class PumpLines:

@@ -120,7 +120,7 @@ def _generator(time: TimeHandle) -> Any:
 
 
 class CountedReads(BlobStore):
-    """Another store; `count` is called by whoever reads, with the number of bytes."""
+    """A store that calls `count` with the number of bytes of every read."""
 
     def __init__(self, store: BlobStore, count: Callable[[int], None]) -> None:
         self.url = store.url

@@ -126,7 +126,7 @@ class _SlotProcess:
 
     def _send(self, message: SlotMessage) -> None:
         try:
-            # The lease is looked at by the thread that beats: it waits for nobody.
+            # The heartbeat thread checks the lease, so it must never wait.
             self._line.send(message, waits=not isinstance(message, SlotHeartbeat))
         except LineClosed:
             self._host.leave(_LINE_ENDED)

@@ -187,7 +187,8 @@ class SlotHost:
             self._pipelines[pipeline] = _Hosted(self, package, pipeline)
         with self._lock:
             if self._machine.deploy(pipeline, order.attempt):
-                # If user code of an older attempt does not return only another process can go on.
+                # If user code of an older attempt does not return, only another process can
+                # continue.
                 watch = self.workers.later(self._closing_seconds, self._on_stuck)
                 self._pipelines[pipeline].deploy(order, watch)
             self._answer_who_can_be()
@@ -240,7 +241,7 @@ class _Hosted:
         )
         self._host: PipelineHost | None = None
         self._watch: Alarm | None = None
-        """Runs until the mailbox has got round to the last attempt."""
+        """Runs until the mailbox has processed the last attempt."""
         self.mailbox = slot.workers.start(
             f"tidegate-pipeline-{pipeline}", self._look_around, _IDLE_SECONDS
         )

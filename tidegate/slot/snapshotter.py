@@ -88,7 +88,7 @@ class FrozenSubtask:
     alignment_bytes: int
     sync: float
     in_flight: tuple[tuple[Channel, bytes], ...] = ()
-    """Elements that came before the barrier on channels that were behind it, encoded."""
+    """Elements that arrived before the barrier on slower channels, encoded."""
 
     def release(self) -> None:
         """It will not be read again."""

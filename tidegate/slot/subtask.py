@@ -237,7 +237,7 @@ class Subtask:
     ) -> SourceReport:
         """Send the barriers that were asked for, then read and emit one slice of the source.
 
-        Behind the barriers, so that a checkpoint need not wait for a whole slice.
+        The barriers come first, so that a checkpoint need not wait for a whole slice.
         """
         source = self.source
         assert source is not None
@@ -477,7 +477,8 @@ class Subtask:
             key_groups=self._contexts[0].key_groups,
             barrier=barrier,
             operators=tuple(frozen),
-            # Who restores this hears again that the input has ended, and ends when it is drained.
+            # A subtask restored from this is notified of the end of input again, and ends when it
+            # is drained.
             ended_inputs=order.ended_inputs - {self._ending_input},
             is_finished=self.is_finished,
             start_delay=max(0.0, start_delay),

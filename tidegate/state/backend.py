@@ -1,4 +1,4 @@
-"""Where the state of keys lives: the contract of a backend and of its snapshots.
+"""The contract of a state backend and of its snapshots.
 
     a batch   places = backend.places_of(keys)
     a record  backend.place, backend.current_key = …   then the user: state.value(), …
@@ -47,7 +47,7 @@ class PayloadForm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateMetadata:
-    """What a stored state is, known without reading it."""
+    """The description of a stored state, available without reading it."""
 
     name: str
     declaration: str
@@ -88,7 +88,7 @@ class StateChunk:
 
     state: str
     groups: tuple[tuple[int, int], ...]
-    """(key group, number of entries), ascending: which entries belong to whom."""
+    """(key group, number of entries), ascending."""
     payload: bytes
 
     @property
@@ -96,7 +96,7 @@ class StateChunk:
         return KeyGroupRange(self.groups[0][0], self.groups[-1][0] + 1)
 
     def span_in(self, key_groups: KeyGroupRange) -> tuple[int, int]:
-        """From which entry up to which the entries are of these key groups."""
+        """The range of entries that belong to these key groups."""
         before = sum(count for group, count in self.groups if group < key_groups.start)
         within = sum(count for group, count in self.groups if group in key_groups)
         return before, before + within
@@ -109,7 +109,7 @@ class NativeFile:
     name: str
     path: Path
     is_immutable: bool
-    """Under this name the database never has another content: checkpoints may share the file."""
+    """Whether the content under this name never changes, so that checkpoints can share the file."""
 
 
 class KeyedStateImage(ABC):
@@ -118,7 +118,7 @@ class KeyedStateImage(ABC):
     metadata: tuple[StateMetadata, ...]
     max_parallelism: int
     key_groups: KeyGroupRange
-    """Of the subtask whose state it is."""
+    """Those of the subtask."""
     native_form: str | None = None
     """Which backend can take the image over as files, see `fetch`; None: chunks alone."""
     descriptors: Mapping[str, StateDescriptor] = MappingProxyType({})
@@ -148,11 +148,11 @@ class FrozenState(KeyedStateImage):
 
     @abstractmethod
     def release(self) -> None:
-        """Nobody will read it any more. May be called on any thread, and more than once."""
+        """The image is no longer needed. May be called on any thread, and more than once."""
 
 
 class NoKey:
-    """Takes the place of a key's state where there is no key: using it raises an error."""
+    """Replaces the state of a key where there is none: using it raises an error."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -170,7 +170,7 @@ NO_KEY: Final = NoKey(
 
 
 class PlaceHolder(Protocol):
-    """Knows the place of the state that all its handles mean, and how objects become private."""
+    """Holds the place that its handles refer to, and makes objects private."""
 
     @property
     def place(self) -> Any: ...
@@ -182,25 +182,25 @@ class PlaceHolder(Protocol):
 class KeyedStateBackend(ABC):
     """The state of all keys of one operator of one subtask. Used by one thread.
 
-    Handles mean the place of the current key, unless they are asked for with another holder.
+    Handles refer to the place of the current key, unless created with another holder.
     """
 
     current_key: Any
     """The key of the current record; the operator sets it, and `place`, for every record."""
     place: Any
-    """Where the state of the current key stands: what all handles mean."""
+    """The place of the current key's state, which all handles refer to."""
     processing_timers: TimerQueue
     event_timers: TimerQueue
 
     def leave_key(self, reason: NoKey | None = None) -> None:
-        """What follows belongs to no key: state that is touched there is refused."""
+        """Leave the current key: using state raises an error until the next key is set."""
         self.current_key, self.place = None, reason or NO_KEY
 
     @abstractmethod
     def places_of(self, keys: Sequence[Any], columns: KeyColumns | None = None) -> Sequence[Any]:
-        """The place of every key's state, until `clean_up` or a restore.
+        """The places of these keys' state, valid until `clean_up` or a restore.
 
-        `columns`, where they are given, are the same keys.
+        `columns`, if given, are the same keys.
         """
 
     @abstractmethod
@@ -229,34 +229,34 @@ class KeyedStateBackend(ABC):
     ) -> AggregatingState[Any, Any]: ...
 
     def ready_timers(self, timers: TimerQueue, now: int) -> int:
-        """Bring the state of timers that are due to their places.
+        """Load the state of due timers into their places.
 
         Returns:
-            Up to which time it was done: fire those, clean up, and ask again.
+            The time up to which this is done: fire those timers, clean up, and call again.
         """
         return now
 
     @abstractmethod
     def keys(self, state: str) -> Iterable[Any]:
-        """The keys that have something stored in the state of this name."""
+        """The keys that have a value in the state of this name."""
 
     @abstractmethod
     def freeze(self) -> FrozenState:
-        """The state as it is now, whatever changes later. Called between two records."""
+        """The state as it is now, regardless of later changes. Called between two records."""
 
     @abstractmethod
     def restore(self, images: Iterable[KeyedStateImage]) -> None:
         """Take over the entries of this subtask's key groups; before the first record."""
 
     def clean_up(self, records: int) -> None:
-        """Give back room; called between batches, after so many records."""
+        """Free memory; called between batches, with the number of records since the last call."""
 
     def close(self) -> None:
         """Release everything."""
 
 
 def check_max_parallelism_unchanged(stored: int, current: int) -> None:
-    """Key groups of another number of groups mean other keys."""
+    """With another max parallelism, the same key group holds other keys."""
     if stored != current:
         raise StateMisuse(
             f"the state was written with a max parallelism of {stored}, the job has {current}: "

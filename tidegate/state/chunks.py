@@ -110,7 +110,7 @@ def as_column(values: list[Any]) -> Values:
     """
     kind: Any = None
     pieces: list[pa.Array[Any] | int] = []
-    # Piece by piece: what is looked at again is still in the processor's cache.
+    # Piece by piece, so that the data is still in the processor's cache the second time.
     for start in range(0, len(values), KEYS_PER_PART):
         piece = values[start : start + KEYS_PER_PART]
         found = set(map(type, piece))

@@ -28,10 +28,10 @@ TIME_TO_LIVE = ", with a time to live"
 
 
 class StateDescriptor(ABC):
-    """What a state is. Two descriptors of one name in one operator mean the same state.
+    """Declares a state. Two descriptors with one name in one operator refer to the same state.
 
-    A type is optional: without one any Python value that can be pickled may be stored. It may be
-    type information or what stands for it, such as a dataclass.
+    The type is optional: without one, any picklable value can be stored. It may be type
+    information, or a declaration such as a dataclass.
     """
 
     kind: ClassVar[str]

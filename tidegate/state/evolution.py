@@ -25,7 +25,7 @@ from tidegate.types.evolution import (
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What is done, once, to all values of a state whose type has got fields."""
+    """Applied once to all values of a state whose type has gained fields."""
 
     state: str
     added: tuple[str, ...]

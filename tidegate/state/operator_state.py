@@ -24,7 +24,7 @@ from tidegate.types.evolution import TypeStructure
 
 
 class Redistribution(Enum):
-    """What becomes of an operator state when the parallelism changes."""
+    """What happens to an operator state when the parallelism changes."""
 
     SPLIT = auto()
     """The elements of all subtasks are dealt out evenly."""
@@ -96,7 +96,7 @@ class OperatorStateStore:
     def __init__(self) -> None:
         self._states: dict[str, _OperatorList | _OperatorMap] = {}
         self._unclaimed: dict[str, FrozenOperatorState] = {}
-        """Restored states that nobody has asked for yet."""
+        """Restored states that no function has requested yet."""
         self.is_restored = False
         """Whether the subtask resumes from a snapshot."""
 

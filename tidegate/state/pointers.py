@@ -16,9 +16,9 @@ class FileScope(Enum):
     """The owner of a file, which decides the directory that holds it."""
 
     EXCLUSIVE = "exclusive"
-    """One checkpoint: it stands beside the checkpoint's metadata and goes with it."""
+    """One checkpoint: the file is beside the checkpoint's metadata and is deleted with it."""
     SHARED = "shared"
-    """Every checkpoint that names it: it goes with the last of them."""
+    """Every checkpoint that references it: it is deleted with the last of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class StoredFile:
 
 
 def path_of(file: StoredFile, checkpoint: str) -> str:
-    """Where a file stands below the directory of the job, for a checkpoint such as "chk-7"."""
+    """The path of a file below the job's directory, for a checkpoint such as "chk-7"."""
     return f"{checkpoint if file.scope is FileScope.EXCLUSIVE else 'shared'}/{file.name}"
 
 
@@ -93,7 +93,7 @@ class TableHandle:
     state: str
     row_groups: tuple[RowGroupHandle, ...]
     footer: FileSegment
-    """Schema and positions; all that is behind the row groups."""
+    """Schema and positions: everything after the row groups."""
 
     @property
     def segments(self) -> list[FileSegment]:

@@ -17,7 +17,7 @@ class Timer(NamedTuple):
     """Milliseconds since the epoch."""
     key: Any
     place: Any
-    """Where the state of the key stands."""
+    """The place of the key's state."""
 
 
 class TimerQueue:
@@ -87,7 +87,7 @@ class TimerQueue:
         self._rebuild()
 
     def move(self, place_of: Callable[[Any], Any]) -> None:
-        """The state of the keys stands elsewhere now: old place -> new place."""
+        """The state of the keys has moved: old place -> new place."""
         for timer, (number, place) in self._registered.items():
             self._registered[timer] = number, place_of(place)
 

@@ -183,7 +183,7 @@ class Builder(FluentBuilder):
     def cleanup_incrementally(
         self, cleanup_size: int, run_cleanup_for_every_record: bool = False
     ) -> Self:
-        """Look at `cleanup_size` keys for every record."""
+        """Check `cleanup_size` keys per record."""
         self._strategies[CleanupStrategies.Strategies.INCREMENTAL_CLEANUP] = (
             CleanupStrategies.IncrementalCleanupStrategy(cleanup_size, run_cleanup_for_every_record)
         )

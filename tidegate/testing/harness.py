@@ -294,7 +294,7 @@ class OperatorHarness:
     ) -> OperatorHarness:
         """A new copy of the operator that resumes from snapshots of all its subtasks.
 
-        With another parallelism it takes its share of them, as one of so many subtasks.
+        With another parallelism, it takes the share of its subtask.
         """
         assert self._given is not self.operator, "an operator that was not copied starts once only"
         context = self.context

@@ -161,7 +161,7 @@ class MiniCluster:
         """Nothing outlives a step."""
 
     def cancel_step(self, pipeline: Pipeline) -> None:
-        """Whoever waits for a slot that does not answer waits no longer."""
+        """Release everything that waits for a slot that does not answer."""
         if pipeline.id in self._answers:
             self._answers[pipeline.id].put(None)
 
@@ -239,7 +239,7 @@ class _MiniSlot:
         self._thread.join(_CLOSE_SECONDS)
 
     def _now(self) -> float:
-        """Whoever asks what it may do reads the clock first: so a pause takes place here."""
+        """Every check of permissions reads the clock first, so a pause takes effect here."""
         self._runs.wait()
         return time.monotonic()
 

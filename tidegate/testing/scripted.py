@@ -30,7 +30,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Nothing comes for so many seconds after the reader got here."""
+    """No records for this many seconds after the reader gets here."""
 
     seconds: float
 

@@ -13,7 +13,7 @@ from tidegate.transport.wire import Connection
 
 _MESSAGE = 1
 _MOST_WAITING = 10_000
-"""Messages: an end that has left so many unread reads none of them."""
+"""An end that has left this many messages unread no longer reads."""
 _ROOM = 4 << 20
 """Bytes that wait before those who can wait do."""
 

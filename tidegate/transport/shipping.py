@@ -43,7 +43,7 @@ class JobPackage:
     settings: Mapping[str, Any]
 
     def operator(self, operator_id: OperatorId) -> Operator:
-        """A copy of its own for whoever asks."""
+        """A separate copy for each caller."""
         operator = cloudpickle.loads(self.operators[operator_id])
         assert isinstance(operator, Operator)
         return operator

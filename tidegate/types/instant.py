@@ -16,7 +16,7 @@ class Instant:
 
     @staticmethod
     def of_epoch_milli(epoch_milli: int) -> Instant:
-        """The instant so many milliseconds after the epoch."""
+        """The instant this many milliseconds after the epoch."""
         seconds, millis = divmod(epoch_milli, 1000)
         return Instant(seconds, millis * 1_000_000)
 

@@ -47,7 +47,7 @@ class Campaign:
     seed: int = 0
 
     def carry_out(self, told: Callable[[str, int], None]) -> Iterator[PointVerdict]:
-        """Run it all; `told` hears of what is done now and of every kill, with their number.
+        """Run the campaign; `told` is called with each activity and the number of kills.
 
         Raises:
             ExternalError: the program fails by itself, never ends, or cannot be killed there.

@@ -1,4 +1,4 @@
-"""The thread of a durable source that reads its log to the end, and then writes to it."""
+"""The thread of a durable source: it reads the log to its end, then appends to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.stream.batch import Batch
 _log = logging.getLogger(__name__)
 _SEGMENT_RECORDS: Final = 50_000
 _QUEUED_RECORDS: Final = 200_000
-"""So many are read ahead of what is processed."""
+"""How many records are read ahead of processing."""
 _IDLE_SECONDS: Final = 0.005
 _JOIN_SECONDS: Final = 10.0
 
@@ -32,7 +32,7 @@ class LoggedBatch(NamedTuple):
 
 
 class Intake:
-    """Reads the log to its end, then writes to it what the source brings."""
+    """Reads the log to its end, then appends the records of the source."""
 
     def __init__(self, inner: SourceReader, context: ReaderContext) -> None:
         self._inner = inner
@@ -65,7 +65,7 @@ class Intake:
         self._inner.open()
 
     def go_on_from(self, split: LogSplit) -> None:
-        """Begin where a checkpoint was, which may be that of another job."""
+        """Start at the position of a checkpoint, possibly of another job."""
         self._fresh += split.fresh
         if self._context.origin is None:
             self._restored = split
@@ -107,14 +107,14 @@ class Intake:
         return start
 
     def start(self) -> None:
-        """Begin to read, when somebody wants to have it: a job that only ends takes nothing in."""
+        """Start reading on first demand: a job that only ends takes no records in."""
         if self._thread is None and self.has_start:
             name = f"log of {self._context.operator_name}"
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
 
     def halt(self) -> None:
-        """Log nothing any more; what was taken in by now is in the log."""
+        """Stop logging; everything taken in so far is in the log."""
         with self._taking_in:
             self._is_halted = True
 
@@ -138,7 +138,7 @@ class Intake:
             self.queued -= len(self._queue.popleft().batch)
 
     def status(self) -> InputStatus:
-        """What to expect when nothing is queued; raises what the intake failed with."""
+        """What to expect when nothing is queued; raises the failure of the intake."""
         with self._lock:
             if self._queue:
                 return InputStatus.MORE_AVAILABLE
@@ -151,12 +151,12 @@ class Intake:
         return is_to_start or bool(self._queue) or self._is_over or self._failure is not None
 
     def end(self) -> LogSplit:
-        """How the source continues; whoever asks knows how far the log was read."""
+        """How the source continues; the caller knows how far the log was read."""
         with self._lock:
             return replace(self._end, fresh=tuple(self._fresh))
 
     def delete_before(self, number: int) -> None:
-        """No checkpoint needs these segments any more."""
+        """No checkpoint needs these segments any longer."""
         self._unneeded_before = max(self._unneeded_before, number)
 
     def close(self) -> None:
@@ -208,7 +208,7 @@ class Intake:
                 told_all = True
                 self._inner.no_more_splits()
             is_wanted = self._wait_for_room()
-            # Also when the reader is being closed: what has come already must not be lost.
+            # Even while the reader is being closed: records that have arrived must not be lost.
             with self._taking_in:
                 is_heard = not self._is_halted
                 has_come = is_heard and self._inner.is_available() and self._take_in()
@@ -229,7 +229,7 @@ class Intake:
             self._inner.add_splits(new)
 
     def _take_in(self) -> bool:
-        """Log what has come, as one segment; False where that is nothing."""
+        """Log what has arrived, as one segment; False if there is nothing."""
         batches: list[Batch] = []
         failure: BaseException | None = None
         status = InputStatus.MORE_AVAILABLE
@@ -262,7 +262,7 @@ class Intake:
         self._enqueue(number, batches)
 
     def _enqueue(self, number: int, batches: Iterable[Batch]) -> None:
-        """All of a segment at once: the reader is through with it when another one is first."""
+        """A whole segment at once: the reader has finished it when another one is first."""
         with self._lock:
             first = 0
             for batch in batches:
@@ -272,7 +272,7 @@ class Intake:
             self.queued += first
 
     def _wait_for_room(self) -> bool:
-        """False: nobody wants more."""
+        """Returns False if no more are wanted."""
         while self.queued >= _QUEUED_RECORDS and not self._stop.is_set():
             self._stop.wait(_IDLE_SECONDS)
         return not self._stop.is_set()

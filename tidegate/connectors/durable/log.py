@@ -31,7 +31,7 @@ _NAME: Final = re.compile(r"(?:.*/)?log/(\d{20})")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Records that came together, and what was known of their source when they had come."""
+    """Records that arrived together, and the state of their source after them."""
 
     columns: bytes | None
     """Records with a columnar type, as an Arrow stream."""
@@ -41,7 +41,7 @@ class Segment:
     live: tuple[Any, ...]
     """The splits from which the source continues after them."""
     assigned: tuple[Any, ...]
-    """All splits that its reader was ever given."""
+    """All splits that its reader has ever received."""
 
     @classmethod
     def of(
@@ -86,7 +86,7 @@ class LogSplit:
     """The last segment that was written when `live` was so; a later one says it better."""
     assigned: tuple[Any, ...] = ()
     fresh: tuple[Any, ...] = ()
-    """Splits that the reader has got but not begun, since it still read its log."""
+    """Splits that the reader has received but not begun, because it was still reading its log."""
 
     def __repr__(self) -> str:
         return f"segment {self.segment}, record {self.index} of its log"
@@ -164,5 +164,5 @@ class DurableLog:
 
 
 def path_of_segment(number: int) -> str:
-    """Where a segment stands in the directory of its source."""
+    """The path of a segment in the directory of its source."""
     return f"log/{number:020d}"

@@ -99,19 +99,19 @@ class CsvSchemaBuilder:
         return self._set(skip_lines=int(skip))
 
     def set_column_separator(self, char: str) -> Self:
-        """What stands between values; a comma by default."""
+        """The separator between values; a comma by default."""
         return self._set(delimiter=char)
 
     def set_quote_char(self, char: str) -> Self:
-        """What stands around values that need it; a double quote by default."""
+        """The quote character for values that need one; a double quote by default."""
         return self._set(quote=char)
 
     def disable_quote_char(self) -> Self:
-        """Nothing stands around values."""
+        """Values are not quoted."""
         return self._set(quote=None)
 
     def set_escape_char(self, char: str) -> Self:
-        """What stands before a character that would mean something else."""
+        """The escape character."""
         return self._set(escape=char)
 
     def disable_escape_char(self) -> Self:
@@ -123,7 +123,7 @@ class CsvSchemaBuilder:
         return self._set(line_end=separator)
 
     def set_null_value(self, null_value: str) -> Self:
-        """What stands for None."""
+        """The text for None."""
         return self._set(null_value=null_value)
 
     def set_allow_comments(self, allow: bool = True) -> Self:

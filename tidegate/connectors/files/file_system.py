@@ -83,7 +83,7 @@ def lines_before(path: str, offset: int) -> int:
 
 
 def read_fully(file: IO[bytes], size: int) -> bytes:
-    """So many bytes, fewer only at the end of the file."""
+    """Read this many bytes; fewer only at the end of the file."""
     block = file.read(size)
     if len(block) in (0, size):
         return block

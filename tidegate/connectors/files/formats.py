@@ -1,4 +1,4 @@
-"""How the bytes of files are records."""
+"""How files are decoded into records."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ class CsvValues:
     quote: str | None = '"'
     escape: str | None = None
     null_value: str | None = None
-    """What stands for None, in any column; else an empty value does, unless it may be text."""
+    """The text for None, in any column; by default an empty value, except in text columns."""
 
     def parse_options(self) -> arrow_csv.ParseOptions:
         return arrow_csv.ParseOptions(

@@ -215,7 +215,7 @@ class LineCursor(Cursor):
 
 
 def line_ends(block: bytes) -> npt.NDArray[np.int64]:
-    """Behind which byte each line ends; the last one may lack its line feed."""
+    """The end offset of each line; the last line may lack its line feed."""
     ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == 10) + 1
     if block and not block.endswith(b"\n"):
         ends = np.append(ends, len(block))

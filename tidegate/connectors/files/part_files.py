@@ -36,7 +36,7 @@ from tidegate.storage.locations import resolve, shown
 from tidegate.stream.batch import Batch
 
 _MOST_OPEN_FILES = 256
-"""Of one subtask: with more buckets than this the one that has waited longest is ended."""
+"""Per subtask: with more open buckets than this, the least recently used one is closed."""
 _OPERATOR_DIGITS, _JOB_DIGITS = 4, 8
 """Of the ids of operator and job, in the names of their files."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -152,7 +152,7 @@ class PartDirectory:
                 self.file_system.delete_file(self.inner(path))
 
     def remove_leftovers(self) -> None:
-        """Delete what earlier attempts of this subtask, or of one that is no more, left hidden."""
+        """Delete hidden files of earlier attempts of this subtask, or of removed subtasks."""
         context = self._context
         awaited = {file.hidden for file in context.recovered}
         with _writing(self._path):
@@ -229,7 +229,7 @@ class _OpenPart:
         return self.file
 
     def discard(self) -> None:
-        """On a full disk nothing of this may succeed; a successor cleans up."""
+        """On a full disk, all of this may fail; a successor cleans up."""
         self._encoder.discard()
         with suppress(OSError):
             self._stream.close()
@@ -306,7 +306,7 @@ class PartWriter(CommittingWriter):
 
 
 class PartCommitter(Committer):
-    """Gives pending files their names."""
+    """Renames pending files to their final names."""
 
     def __init__(self, directory: str, permit: Permit) -> None:
         self._file_system, self._root = resolve(directory)

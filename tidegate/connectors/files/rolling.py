@@ -1,4 +1,4 @@
-"""When a part file is ended and the next begun, and in which bucket a record goes."""
+"""When a part file is closed, and which bucket a record belongs to."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tidegate.stream.batch import Batch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingPolicy:
-    """Limits of a part file. With checkpoints every one of them ends all files that are open."""
+    """Limits of a part file. A checkpoint always closes all open files."""
 
     part_size: int | None = 128 << 20
-    """Bytes, as far as they are written; None: whatever their number."""
+    """Bytes written so far; None: no limit."""
     rollover_interval: timedelta | None = timedelta(minutes=1)
     """How long a file may be open."""
     inactivity_interval: timedelta | None = timedelta(minutes=1)
@@ -43,11 +43,11 @@ class RollingPolicy:
 
     @staticmethod
     def on_checkpoint_rolling_policy() -> RollingPolicy:
-        """Nothing but a checkpoint, or the end of the input, ends a file."""
+        """Only a checkpoint or the end of the input closes a file."""
         return RollingPolicy(part_size=None, rollover_interval=None, inactivity_interval=None)
 
     def is_full(self, size: int, opened_at: float, written_at: float, now: float) -> bool:
-        """Whether a file has to be ended; times in seconds."""
+        """Whether a file must be closed; times in seconds."""
         return (
             (self.part_size is not None and size >= self.part_size)
             or _is_over(self.rollover_interval, opened_at, now)
@@ -60,7 +60,7 @@ def _is_over(limit: timedelta | None, since: float, now: float) -> bool:
 
 
 class BucketAssigner(ABC):
-    """Chooses the directory, below that of the sink, for every record."""
+    """Chooses a directory below that of the sink for each record."""
 
     @abstractmethod
     def split(self, batch: Batch, now: float) -> list[tuple[str, Batch]]:

@@ -85,7 +85,7 @@ class FileSinkBuilder(FluentBuilder):
         return self._with(buckets=bucket_assigner)
 
     def with_bucket_check_interval(self, interval: int) -> Self:
-        """Accepted for PyFlink's sake: buckets are looked at after every step."""
+        """Accepted for compatibility: buckets are checked after every step."""
         return self
 
     def build(self) -> FileSink:

@@ -1,4 +1,4 @@
-"""Files as a source: those that are there, or those that come."""
+"""Files as a source: existing files, or new ones as they appear."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tidegate.types.typeinfo import TypeInformation
 class FileSource(Source):
     """The records of files and of all files below directories.
 
-    With `watch_every` the directories are looked at again and again: files are read once, when
-    they are first seen, so move them there whole. Names that begin with "." or "_" are ignored.
+    With `watch_every`, the directories are listed repeatedly. A file is read once, when it is first
+    seen, so move complete files there. Names that begin with "." or "_" are ignored.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class FileSourceBuilder(FluentBuilder):
         return self._with(watch_every=discovery_interval)
 
     def process_static_file_set(self) -> Self:
-        """Read the files that are there, and end; the default."""
+        """Read the existing files, then end; the default."""
         return self._with(watch_every=None)
 
     def build(self) -> FileSource:

@@ -35,8 +35,8 @@ _OURS = frozenset(
 )
 _RENAMED = {"fetch.max.wait.ms": "fetch.wait.max.ms", "request.timeout.ms": "socket.timeout.ms"}
 _QUICK = {
-    # A partition whose records wait unread is asked for more as soon as they are taken; the
-    # default is a second later, in which a fast reader stands still.
+    # Fetch more from a partition as soon as its records are taken. By default the client waits for
+    # a second, in which a fast reader is idle.
     "fetch.queue.backoff.ms": 10,
     "fetch.message.max.bytes": 4 << 20,
 }

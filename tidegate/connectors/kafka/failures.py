@@ -103,7 +103,7 @@ class ConnectionWatch:
                 self.failure = KafkaFailed(self._brokers, self._doing, self.last_error)
 
     def close(self) -> None:
-        """Before the client itself is closed: nobody may use it then."""
+        """Call this before the client is closed: it must not be used afterwards."""
         self._closed.set()
         if self._probing is not None:
             self._probing.join()

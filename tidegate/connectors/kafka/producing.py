@@ -80,7 +80,7 @@ class RecordProducer:
                     raise failure from None
 
     def begin_transactions(self) -> None:
-        """Take the transactional id over from whoever had it; after `connect`."""
+        """Take over the transactional id from its previous owner; after `connect`."""
         # The first answer comes over a connection that is closed right then. Who looks for the
         # coordinator over it waits half a second; the second answer is from a lasting one.
         self._known_topics(self._topic)
@@ -122,7 +122,7 @@ class RecordProducer:
             raise self._reports.failure
 
     def abort(self) -> None:
-        """End the transaction; nobody should see its messages."""
+        """Abort the transaction; its messages must not become visible."""
         try:
             self._producer.purge()
             self._producer.abort_transaction(_ABORT_SECONDS)
@@ -130,7 +130,7 @@ class RecordProducer:
             _log.info("a transaction was not aborted, and will time out: %s", error)
 
     def purge(self) -> None:
-        """Throw away what was not sent, so that nobody waits for it."""
+        """Discard unsent messages, so that nothing waits for them."""
         self._producer.purge()
 
     def _serve(self, seconds: float) -> None:

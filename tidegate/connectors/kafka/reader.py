@@ -117,7 +117,7 @@ class KafkaReader(SourceReader):
         return InputStatus.NOTHING_AVAILABLE
 
     def _next_records(self, count: int) -> list[Any]:
-        """Messages that are records to be read; what stands between them is dealt with."""
+        """The messages that are records; other events are handled here."""
         while messages := self._take(count):
             are_events = [message.error() is not None for message in messages]
             if True in are_events:
@@ -140,7 +140,7 @@ class KafkaReader(SourceReader):
         return self._client.consume(count, 0) if self._splits else []
 
     def _positions(self, messages: list[Any]) -> dict[tuple[str, int], int]:
-        """Behind which offset each partition was read when these messages were."""
+        """The offset after which each partition continues once these messages are read."""
         if len(self._topics) == 1:
             [topic] = self._topics
             last = dict(zip(map(_PARTITION, messages), map(_OFFSET, messages), strict=True))
@@ -173,7 +173,7 @@ class KafkaReader(SourceReader):
             raise as_error(error, self._settings.brokers, "reading records")
 
     def _reached(self, topic: str, partition: int, offset: int) -> None:
-        """The end of a partition: behind its last record there may be marks of transactions."""
+        """The end of a partition: transaction markers may follow its last record."""
         split = self._splits[topic, partition]
         if split.stop is not None and offset >= split.stop and not split.is_done:
             self._moved({(topic, partition): split.stop})

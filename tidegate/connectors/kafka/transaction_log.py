@@ -1,4 +1,4 @@
-"""What became of a transaction, read from the log that it wrote to."""
+"""The outcome of a transaction, read from the log that it wrote to."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def fate_in_log(
 ) -> TransactionFate:
     """Look for the marker that ended a transaction.
 
-    A producer has one transaction at a time, so it is the first marker of this producer behind
-    the first record. Unlike readers of committed records this waits for no other transaction.
+    A producer has one transaction at a time, so it is the producer's first marker after the first
+    record. Unlike readers of committed records this waits for no other transaction.
     """
     offset = first.offset
     deadline = time.monotonic() + client.patience_seconds

@@ -89,7 +89,7 @@ class BrokerTransactions:
         """Commit it, if that was not done before.
 
         Raises:
-            TransactionLost: It was aborted, or what became of it cannot be known.
+            TransactionLost: It was aborted, or its outcome cannot be determined.
         """
         try:
             self._end(transaction)
@@ -217,7 +217,7 @@ class BrokerTransactions:
 
 
 class KafkaCommitter(Committer):
-    """Commits the transactions that checkpoints hold, whoever began them."""
+    """Commits the transactions that checkpoints hold, no matter which attempt began them."""
 
     def __init__(self, transactions: BrokerTransactions, permit: Permit) -> None:
         self._transactions = transactions

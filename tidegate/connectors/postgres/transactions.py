@@ -164,7 +164,7 @@ def _commit(session: Session, transaction: PreparedTransaction, permit: Permit) 
 
 
 def _require_committed(session: Session, transaction: PreparedTransaction) -> None:
-    """A transaction is gone: raise unless it was committed, or nobody can tell any more."""
+    """A transaction is gone: raise unless it was committed, or its outcome is unknowable."""
     try:
         ((fate,),) = session.connection.execute(
             "SELECT txid_status(%s)", (transaction.number,)

@@ -69,7 +69,7 @@ class PostgresWriter(CommittingWriter):
         self._copying = self._copying_to(session, table, columns)
 
     def _prepare_session(self, session: Session) -> None:
-        """Wait for nobody forever, and let the server wait for us as long as it takes."""
+        """Limit our own waits, but let the server wait for us without limit."""
         timeout = f"{int(self._target.lock_timeout / timedelta(milliseconds=1))}ms"
         settings = {
             "lock_timeout": timeout,

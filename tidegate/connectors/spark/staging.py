@@ -74,7 +74,7 @@ class ReadFile:
 
     file: StagedFile
     completed: int = 0
-    """So many checkpoints without it have completed."""
+    """The number of checkpoints without it that have completed."""
 
     def __repr__(self) -> str:
         return f"the end of {self.file.path}"

@@ -27,7 +27,7 @@ from tidegate.storage.private_directory import PrivateDirectory
 
 _log = logging.getLogger(__name__)
 _MOST_UNREAD = 2
-"""So many batches are handed over before the first of them has been read."""
+"""How many batches are handed over before the first of them has been read."""
 _SHORTEST_LOOK, _LONGEST_LOOK = 0.02, 0.5
 """How often, in seconds, it is looked whether batches have been read."""
 _FAREWELL_SECONDS = 2.0
@@ -35,7 +35,7 @@ _FAREWELL_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class QueryState:
-    """Where a query stands: part of a checkpoint."""
+    """The progress of a query: part of a checkpoint."""
 
     job_id: str
     """Of the job that staged the batches."""
@@ -45,7 +45,7 @@ class QueryState:
     log: bytes | None = None
     """A copy of Structured Streaming's own log at this batch."""
     waiting: tuple[StagedRows, ...] = ()
-    """Rows that no reader has got yet; a checkpoint has none, since the query repeats them."""
+    """Rows that no reader has received yet; not in a checkpoint, as the query repeats them."""
     has_ended: bool = False
 
 
@@ -66,7 +66,7 @@ class StreamBatches(SplitEnumerator):
         """Guards everything below that both threads use."""
         self._state = QueryState("")
         self._dealt = self._state
-        """What the readers have got all rows of."""
+        """The state up to which readers have received all rows."""
         self._failure: ExternalError | None = None
         self._is_closed = False
         self._unread: dict[int, list[str]] = {}
@@ -168,9 +168,9 @@ class StreamBatches(SplitEnumerator):
         query.awaitTermination()
 
     def _take(self, directory: Path, frame: DataFrame, number: int) -> None:
-        """Stage a batch. Called by Spark, one batch after the other.
+        """Stage a batch. Called by Spark, one batch at a time.
 
-        Behind the end batches are passed over: what Spark notes of them is thrown away.
+        Batches after the end are skipped: what Spark records about them is discarded.
         """
         if number <= self._state.batch:
             return  # the one that the query repeats to continue after it

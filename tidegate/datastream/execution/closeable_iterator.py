@@ -46,7 +46,7 @@ class CloseableIterator:
         return next(self)
 
     def take(self, limit: int) -> list[Any]:
-        """At most so many of the records that follow."""
+        """At most this many of the next records."""
         return list(islice(self, limit))
 
     def close(self) -> None:

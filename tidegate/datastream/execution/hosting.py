@@ -1,4 +1,4 @@
-"""What whoever runs a program, such as the command line, decides in the program's place."""
+"""What the host of a program, such as the command line, decides instead of the program."""
 
 from __future__ import annotations
 

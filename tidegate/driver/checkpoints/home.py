@@ -38,7 +38,7 @@ class CheckpointHome:
     retained: tuple[Checkpoint, ...] = ()
     """Checkpoints of an earlier run of this job, oldest first."""
     origins: tuple[Checkpoint, ...] = ()
-    """Checkpoints of somebody else to begin with, the best one last."""
+    """Checkpoints of other owners to start from, the best one last."""
     damaged: tuple[Unreadable, ...] = ()
     """Checkpoints later than all of these that cannot be read."""
 

@@ -306,7 +306,7 @@ class JobCheckpoints:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known which checkpoint is the latest, or nobody can wait for that."""
+        """Whether the latest checkpoint is known, or waiting for it is pointless."""
         return self._is_hurried or not self.coordinator.is_publishing
 
     def restored(self, point: Checkpoint) -> None:
@@ -342,7 +342,7 @@ class JobCheckpoints:
     def _go_back_past(
         self, checkpoint_id: CheckpointId, path: str, error: TidegateError
     ) -> TidegateError | None:
-        """Note that a checkpoint cannot be read; returns why the job must not go on before it."""
+        """Note an unreadable checkpoint; returns why the job must not use an earlier one."""
         older = self.retained.restore_point
         if older is None:
             return error

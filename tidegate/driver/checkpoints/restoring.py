@@ -10,7 +10,7 @@ from tidegate.core.ids import CheckpointId, SlotIndex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreProgress:
-    """So many bytes of a checkpoint have been read, of so many."""
+    """The bytes of a checkpoint read so far, and their total."""
 
     checkpoint_id: CheckpointId
     size: int

@@ -61,13 +61,13 @@ class SnapshotOrders:
         self._by_request[order.request.name] = order
 
     def begun(self, request: str, checkpoint_id: CheckpointId) -> None:
-        """The checkpoint that was requested under this name has got its number."""
+        """The checkpoint that was requested under this name has been assigned its number."""
         if request in self._by_request:
             self._requests[checkpoint_id] = request
             self._by_request[request].begun.set_result(checkpoint_id)
 
     def taken(self, checkpoint_id: CheckpointId) -> SnapshotOrder | None:
-        """Who asked for a checkpoint, to be answered; None: nobody, it was due."""
+        """The requester of a checkpoint, which awaits an answer; None: it was a periodic one."""
         return self._by_request.pop(self._requests.pop(checkpoint_id, ""), None)
 
     def not_taken(self, checkpoint_id: CheckpointId, reason: str) -> None:

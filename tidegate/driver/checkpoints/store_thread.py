@@ -90,7 +90,7 @@ class StoreThread:
         self._do(self._store.remove_if_empty)
 
     def hurry(self) -> None:
-        """What is not known to be published by now is taken for not; nobody waits for long."""
+        """Publications with an unknown outcome count as failed, so that nothing waits for long."""
         self._patience = min(self._patience, _HURRIED_SECONDS)
         self._is_hurried = True
         self._worker.hurry()

@@ -150,7 +150,7 @@ class _EndlessJob:
             return unreachable
         with self._lock:
             broken = self._broken
-        if broken is not None:  # while the slots were dialed: whoever gave up knew not all lines
+        if broken is not None:  # canceled while slots were being dialed
             for line in self._lines:
                 line.close()
             raise broken
@@ -184,7 +184,7 @@ class _EndlessJob:
                 line.send(Frame.STEP, order)
 
     def give_up(self, reason: StepBroken) -> None:
-        """Whoever waits for a slot waits no longer."""
+        """Release everything that waits for a slot."""
         with self._lock:
             if self._broken is not None:
                 return

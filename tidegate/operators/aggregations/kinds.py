@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Aggregation(Enum):
-    """What becomes of the records of a key; each emits a result for every record."""
+    """The built-in aggregations; each emits a result for every record."""
 
     SUM = "sum"
     """The first record, with the sum of a field."""

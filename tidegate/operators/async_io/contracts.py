@@ -50,11 +50,11 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
-        """Whether to try once more after so many attempts, the first included."""
+        """Whether to try again after this many attempts, including the first."""
 
     @abstractmethod
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """The pause after so many attempts."""
+        """The pause after this many attempts."""
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:

@@ -43,7 +43,7 @@ class StoredRequest:
 
 @dataclass(frozen=True, slots=True)
 class StoredWatermark:
-    """A watermark behind such records. With another parallelism it would say too much."""
+    """A watermark after such records. With another parallelism, it could be too high."""
 
     timestamp: int
     parallelism: int

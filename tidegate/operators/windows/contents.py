@@ -70,7 +70,7 @@ class WindowContents(ABC):
         self.table.values[place] = None
 
     def merge(self, target: int, sources: Sequence[int]) -> None:
-        """Move what stands at the sources to the target, behind what is there."""
+        """Move the contents of the sources to the target, after its own."""
         values = self.table.values
         merged = self.owned(target)
         for source in sources:

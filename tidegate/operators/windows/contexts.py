@@ -37,7 +37,7 @@ _Descriptor = TypeVar("_Descriptor", bound=StateDescriptor)
 
 
 class KeyScope:
-    """The place of the current key; found only if somebody asks for it."""
+    """The place of the current key; looked up on demand."""
 
     def __init__(self, backend: TableBackend) -> None:
         self._backend = backend
@@ -49,7 +49,7 @@ class KeyScope:
         self._key, self._place = key, None
 
     def leave(self) -> None:
-        """Nobody may use state until the next key is entered."""
+        """State must not be used until the next key is entered."""
         self._place = NO_KEY
 
     @property

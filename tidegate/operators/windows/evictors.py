@@ -98,11 +98,11 @@ class _OneTimeEvictor(Evictor[Any, Any]):
 
     @abstractmethod
     def _evict(self, elements: list[TimestampedValue]) -> None:
-        """Remove what has to go of the elements, of which there is at least one."""
+        """Remove elements; there is at least one."""
 
 
 class CountEvictor(_OneTimeEvictor):
-    """Keeps the last records, so many of them."""
+    """Keeps the last `max_count` records."""
 
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
         if type(max_count) is not int or max_count < 0:
@@ -112,7 +112,7 @@ class CountEvictor(_OneTimeEvictor):
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
-        """Keep so many of the last records."""
+        """Keep the last `max_count` records."""
         return CountEvictor(max_count, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
@@ -123,7 +123,7 @@ class CountEvictor(_OneTimeEvictor):
 
 
 class TimeEvictor(_OneTimeEvictor):
-    """Keeps the records of so much time before the latest one."""
+    """Keeps the records of the last `window_size` before the latest one."""
 
     def __init__(self, window_size: DurationLike, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -131,7 +131,7 @@ class TimeEvictor(_OneTimeEvictor):
 
     @staticmethod
     def of(window_size: DurationLike, do_evict_after: bool = False) -> TimeEvictor:
-        """Keep the records of the last stretch of this length."""
+        """Keep the records within this time before the latest one."""
         return TimeEvictor(window_size, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:

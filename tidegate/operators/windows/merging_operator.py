@@ -42,8 +42,8 @@ class _Session:
 class MergingWindowOperator(WindowOperator):
     """Keeps the set of windows of each key; contents, timers and trigger state follow merges.
 
-    The state of a window always stands at the window itself, so that who reads a savepoint finds
-    sessions as they are.
+    The state of a window is always stored under the window itself, so that savepoints show sessions
+    as they are.
     """
 
     _assigner: MergingWindowAssigner[Any, Any]
@@ -140,7 +140,7 @@ class MergingWindowOperator(WindowOperator):
                     self._merge(key, merge)
                 self._enter(key, actual)
                 if self._is_late(actual):
-                    # It ends behind the watermark by merging: what it holds gets no later chance.
+                    # By merging, it ends before the watermark: this is the last chance to fire.
                     if merges:
                         yield from self._act(TriggerResult.FIRE_AND_PURGE)
                         self._clear(actual)

@@ -61,8 +61,8 @@ class WindowSettings(NamedTuple):
 class WindowOperator(KeyedOperator):
     """Follows Flink's operator of this name, also in what is late, fires or is cleared when.
 
-    The records of a batch that belong to one window of a key are added at once, where their trigger
-    only waits for the end of the window: then nobody can tell.
+    If the trigger only waits for the end of the window, all records of a batch that belong to the
+    same key and window are added at once: the result is the same.
     """
 
     _runtime: RuntimeContext
@@ -253,7 +253,7 @@ class WindowOperator(KeyedOperator):
 
     @staticmethod
     def _may_fire_late(starts: Timestamps, size: int, slide: int, watermark: int) -> bool:
-        """Whether the end of some window of these slices is behind the watermark."""
+        """Whether a window of these slices ends before the watermark."""
         return bool(len(starts)) and int(starts.min()) + slide - 1 <= watermark
 
     def _add_groups(

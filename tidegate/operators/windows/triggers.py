@@ -22,7 +22,7 @@ W = TypeVar("W")
 
 
 class TriggerResult(Enum):
-    """What becomes of a window: (it is evaluated, its contents are dropped)."""
+    """What happens to a window: (it is evaluated, its contents are dropped)."""
 
     CONTINUE = (False, False)
     FIRE_AND_PURGE = (True, True)
@@ -300,7 +300,7 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
 
 
 class CountTrigger(_QuietTrigger):
-    """Fires whenever so many records have come since it last fired."""
+    """Fires whenever this many records have arrived since it last fired."""
 
     def __init__(self, window_size: int) -> None:
         if type(window_size) is not int or window_size <= 0:
@@ -310,7 +310,7 @@ class CountTrigger(_QuietTrigger):
 
     @staticmethod
     def of(window_size: int) -> CountTrigger:
-        """Fire after every so many records."""
+        """Fire after every `window_size` records."""
         return CountTrigger(window_size)
 
     def on_element(

@@ -1,4 +1,4 @@
-"""Windows as values, and the keys under which their state stands."""
+"""Windows as values, and the keys of their state."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ for _kind in (TimeWindow, CountWindow, GlobalWindow):
 
 
 def state_key(key: Any, window: Window) -> WindowKey:
-    """Under what the state of a window of a key stands."""
+    """The key of the state of a window of a key."""
     return OF_WINDOW, with_one_nan(key), *window.parts()
 
 

@@ -30,11 +30,11 @@ ROWS_PER_GROUP: Final = 1 << 16
 _BYTES_PER_GROUP: Final = 16 << 20
 _LONGEST_NAME: Final = 120
 _UNSEEN: Final = re.compile(r"^[._]")
-"""Spark does not look at files whose names begin so."""
+"""Spark ignores files whose names begin like this."""
 
 
 def directory_name(name: str) -> str:
-    """The name of a directory for what the user has given a name."""
+    """A directory name for a name chosen by the user."""
     safe = _UNSEEN.sub(lambda found: f"%{ord(found[0]):02X}", quote(name, safe=" "))
     if len(safe) > _LONGEST_NAME:
         safe = f"{safe[:_LONGEST_NAME]}-{xxh3_64_hexdigest(name.encode('utf-8', 'replace'))}"
@@ -54,7 +54,7 @@ class OpenFile(Protocol):
 class TableWriter:
     """Writes the entries of one state into a Parquet file, or into several.
 
-    There is another file where keys or columns turn out to be of another type.
+    It starts another file when keys or columns have another type.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class TableWriter:
         self._bytes += len(chunk.payload)
 
     def close(self) -> list[TableHandle]:
-        """What was written; nothing where there were no entries."""
+        """What was written; empty if there were no entries."""
         self._flush()
         self._end_file()
         return self._tables
@@ -149,7 +149,7 @@ class _ParquetFile:
 
 
 class _Sink(io.RawIOBase):
-    """Passes bytes on, and counts and sums them."""
+    """Forwards bytes, and computes their number and checksum."""
 
     def __init__(self, target: OpenFile) -> None:
         self._target = target
@@ -179,7 +179,7 @@ class _Sink(io.RawIOBase):
 
 
 class OpenedTable:
-    """A stored table of which verified parts are read."""
+    """A stored table, read in verified parts."""
 
     def __init__(
         self, handle: TableHandle, read: Callable[[FileSegment], bytes], where: str
@@ -188,7 +188,7 @@ class OpenedTable:
         self._read = read
         self._where = where
         try:
-            # Arrow looks for all that it wants to know at the end of what it takes for a file.
+            # Arrow reads the metadata at the end of what it takes for a file.
             with pq.ParquetFile(pa.BufferReader(read(handle.footer))) as file:
                 self._metadata = file.metadata
                 self.schema: pa.Schema = file.schema_arrow
@@ -213,7 +213,7 @@ class OpenedTable:
 
 
 class _FilePart(io.RawIOBase):
-    """A file of which only one part is there."""
+    """A file of which only one part is available."""
 
     def __init__(self, offset: int, data: bytes) -> None:
         self._offset = offset

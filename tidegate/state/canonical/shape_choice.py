@@ -1,4 +1,4 @@
-"""Which shape values get: that of their declared type if they are what it says, or their own."""
+"""Chooses a shape for values: that of their declared type if they conform, otherwise their own."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _BASIC: Final = {
 def choose_shape(
     values: Sequence[Any], declared: Shape | None = None, declaration: str = ""
 ) -> Shape:
-    """A shape for values of which these are the first; they may be few of many.
+    """A shape for values, chosen from the first few.
 
     Args:
         values: the first ones.
@@ -94,7 +94,7 @@ def choose_shape(
     for shape in (declared, own):
         if shape is not None and _fits(shape, values):
             return shape
-    # A declared type that most values have is worth more than texts.
+    # A declared type that fits most values is better than text.
     sample = values[:100]
     if declared is not None and 2 * sum(_fits(declared, [v]) for v in sample) > len(sample):
         return declared
@@ -122,7 +122,7 @@ def _fits(shape: Shape, values: Sequence[Any]) -> bool:
 
 
 def infer(values: Sequence[Any], depth: int = 0) -> Shape | None:
-    """The shape that values have by themselves; None: they have none in common."""
+    """The common shape of values, without a declaration; None: there is none."""
     kinds = set(map(type, values)) - {type(None)}
     if not kinds:
         return Single("text")  # anything will do: there is nothing but None
@@ -187,7 +187,7 @@ def _first(values: Sequence[Any]) -> Any:
 
 
 def shape_of_state(descriptor: StateDescriptor | None) -> Shape | None:
-    """The shape of what a backend stores for a state; None: its type does not say."""
+    """The shape of what a backend stores for a state; None: the type does not determine it."""
     if descriptor is None:
         return None
     inner = shape_of_type(descriptor.type_info)

@@ -1,7 +1,7 @@
-"""Python values ↔ Arrow columns that anybody can read, without losing what the values are.
+"""Python values ↔ readable Arrow columns, without loss.
 
-A codec of a typed stream converts what may be converted; a shape refuses every value that would
-not come back as the very same: an integer is no float, True no 1, a named tuple no tuple.
+A codec of a typed stream converts similar values; a shape refuses every value that would not be
+restored exactly: an integer is not a float, True is not 1, a named tuple is not a tuple.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _NONE: Final = type(None)
 
 
 class Misfit(Exception):
-    """A value would not come back as it is."""
+    """A value would not be restored exactly."""
 
 
 class Shape(ABC):
-    """How values are one column. None is a value of every shape, and null."""
+    """How values become one column. None is a value of every shape, stored as null."""
 
     arrow_type: pa.DataType
     is_exact = True
-    """Whether the column alone gives the values back; otherwise it is only there to be read."""
+    """Whether the column alone restores the values; otherwise it only serves readers."""
 
     @abstractmethod
     def encode(self, values: Sequence[Any]) -> pa.Array[Any]:
@@ -82,7 +82,7 @@ class _Kind:
     encode: Callable[[Any], Any] | None = None
     decode: Callable[[Any], Any] | None = None
     fits: Callable[[Any], bool] | None = None
-    """What is asked beyond the type."""
+    """A condition beyond the type."""
 
 
 def _is_naive(value: dt.datetime | dt.time) -> bool:
@@ -154,7 +154,7 @@ class Single(Shape):
 
 
 class Text(Shape):
-    """Any values, to be read by people."""
+    """Any values, as text for people."""
 
     arrow_type = pa.large_string()
     is_exact = False

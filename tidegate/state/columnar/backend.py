@@ -42,7 +42,7 @@ class StateColumn(ABC):
 
     @abstractmethod
     def grow(self, places: int) -> None:
-        """There are so many places now."""
+        """The number of places has grown to this."""
 
     @abstractmethod
     def freeze(self) -> FrozenColumn:
@@ -54,7 +54,7 @@ class StateColumn(ABC):
 
     @abstractmethod
     def renumber(self, old: Places, new: Places) -> None:
-        """What stood at the old places stands at the new ones; there are no others any more."""
+        """Move the values at the old places to the new ones; no other places remain."""
 
     @property
     @abstractmethod
@@ -107,7 +107,7 @@ class ValueColumn(StateColumn):
         self.kind = kind
         self._store = ColumnStore()
         self._positions = NumberColumn(np.intp)
-        """Where in the store the value of a place stands."""
+        """The position of a place's value in the store."""
 
     @property
     def nbytes(self) -> int:

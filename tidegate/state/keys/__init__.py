@@ -1,1 +1,1 @@
-"""Keys: their bytes, hashes, groups, and the rows where their state stands."""
+"""Keys: their bytes, hashes, key groups, and the places of their state."""

@@ -108,7 +108,7 @@ def _hash_one_by_one(values: Sequence[Any]) -> Hashes:
 
 
 def fold_hashes(parts: Sequence[Hashes], length: int) -> Hashes:
-    """The hash of so many tuples from the hashes of their parts."""
+    """The hashes of tuples, computed from the hashes of their parts."""
     folded = np.full(length, (TUPLE_SEED + len(parts)) & MASK, np.uint64)
     for part in parts:
         folded *= np.uint64(FOLD_FACTOR)

@@ -18,7 +18,7 @@ from tidegate.state.keys.selection import KeyColumns, KeySchema
 from tidegate.state.keys.word_index import Places, WordIndex
 
 MOST_KEY_COLUMNS: Final = 4
-"""Two 64-bit words hold the numbers of so many columns."""
+"""The number of columns whose numbers fit two 64-bit words."""
 
 
 def can_be_indexed(kinds: Sequence[pa.DataType]) -> bool:

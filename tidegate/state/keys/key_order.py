@@ -67,7 +67,7 @@ class KeyOrder(Generic[T]):
     def parts(
         self, count: int, order: Callable[[int, int], Sequence[OrderedKeys[T]]]
     ) -> list[OrderedKeys[T]]:
-        """The first so many places in parts; `order` makes those from a place up to another."""
+        """The first `count` places in parts; `order` sorts a range of places."""
         with self._lock:
             known = [segment for segment in self._segments if segment.stop <= count]
             is_latest = len(known) == len(self._segments)

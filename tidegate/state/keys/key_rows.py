@@ -24,7 +24,7 @@ from tidegate.state.keys.word_index import Places
 _PICKLED: Final = b"\x80"
 """How pickled keys begin; Arrow's streams never do."""
 KEYS_PER_PART: Final = 8_192
-"""Pickling holds the interpreter; so many entries keep records waiting for some milliseconds."""
+"""Pickling holds the interpreter lock; this many entries delay records by a few milliseconds."""
 
 
 class KeySnapshot(ABC):

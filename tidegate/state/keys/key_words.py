@@ -78,7 +78,7 @@ def _words_of_bytes(column: pa.Array[Any]) -> KeyWords:
 
 
 def digest(column: pa.Array[Any]) -> Hashes:
-    """What stands for long keys; different ones with the same digest are told apart later."""
+    """A digest of long keys; different keys with the same digest are distinguished later."""
     return hash_column(column)
 
 

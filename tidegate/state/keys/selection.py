@@ -70,7 +70,7 @@ class KeySelection:
     selector: Any
     """A callable, or an object with `get_key` and perhaps `open` and `close`."""
     columns: int | tuple[int, ...] | None = None
-    """Where the key stands in a typed stream: one column, or several that make a tuple."""
+    """The key of a typed stream: one column, or several that form a tuple."""
 
     def open(self, runtime_context: Any) -> None:
         """Once in the life of a subtask, where the selector is an object that wants it."""

@@ -74,7 +74,7 @@ def field_getter(
 
 
 def field_position(field: int | str, type_info: TypeInformation) -> int | str:
-    """Where a field stands, if the type tells; raises MissingField where it says there is none."""
+    """The position of a field, if the type says; raises MissingField if there is none."""
     if isinstance(type_info, PickledBytesTypeInfo):
         return field
     names = [VALUE_COLUMN]
@@ -159,7 +159,7 @@ def _is_straight_identity(selector: Any) -> bool:
 
 
 def _plain_function(selector: Any) -> FunctionType | None:
-    """The Python function behind a selector that keeps no state; None for anything else."""
+    """The Python function of a stateless selector; None for anything else."""
     method = getattr(selector, "get_key", None)
     function = selector if method is None else getattr(method, "__func__", None)
     return function if isinstance(function, FunctionType) else None
@@ -172,7 +172,7 @@ def _record_argument(selector: Any, function: FunctionType) -> str | None:
 
 
 class _Taken:
-    """Stands for the value of a field; anything done with it raises."""
+    """A placeholder for the value of a field; any operation on it raises."""
 
     __slots__ = ("field",)
 
@@ -181,7 +181,7 @@ class _Taken:
 
 
 class _Probe:
-    """Stands for a record; answers only what a record of the type would answer."""
+    """A placeholder for a record; has only the fields that a record of the type has."""
 
     __slots__ = ("_type",)
 

@@ -33,7 +33,7 @@ class WordIndex:
         self._size = 0
         self._words = np.empty((_FIRST_CELLS, width), np.uint64)
         self._cells = np.full(_FIRST_CELLS, _EMPTY, np.int32)
-        # Not the same in two processes: nobody can choose keys that fall into the same cells.
+        # Different in each process, so that no one can choose keys that collide.
         self._factors = [np.uint64(secrets.randbits(64) | 1) for _ in range(3)]
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class WordIndex:
         return places, self._search(words, places, cells, pending)
 
     def _search(self, words: Words, places: Places, cells: Places, rows: Places) -> Places:
-        """Find or add `rows`, which are not at the `cells` looked at so far."""
+        """Find or add `rows`, which are not in the `cells` probed so far."""
         added: list[Places] = []
         words, cells, found = self._take(words, rows), cells.take(rows), places.take(rows)
         while True:

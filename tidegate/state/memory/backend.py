@@ -27,7 +27,7 @@ from tidegate.state.memory.tables import StateTable, filled_places
 from tidegate.state.timers import Timer, TimerQueue
 
 _FEW_PLACES: Final = 1 << 12
-"""So many keys may stay numbered although they hold nothing any more."""
+"""How many keys may keep their number after they have become empty."""
 
 
 class HashMapBackend(TableBackend):
@@ -111,7 +111,7 @@ class HashMapBackend(TableBackend):
             lifetime = self._lifetime(table)
             if lifetime is not None and lifetime.cleanup_size:
                 self._sweep(table, lifetime, records * lifetime.cleanup_size)
-        # Places of outstanding snapshots must go on meaning the same keys.
+        # Places of outstanding snapshots must keep referring to the same keys.
         if self._places() > self._roomy and not any(t.frozen for t in self._tables.values()):
             self._forget_empty_places()
 
@@ -133,7 +133,7 @@ class HashMapBackend(TableBackend):
         sweep.next_place = stop
 
     def _forget_empty_places(self) -> None:
-        """Number the keys that hold something anew, if they are less than half of all."""
+        """Renumber the keys that have state, if they are less than half of all."""
         assert self._keys is not None
         timers = (timer.place for queue in self._timers.values() for timer in queue.timers())
         in_use = np.zeros(len(self._keys), np.bool_)

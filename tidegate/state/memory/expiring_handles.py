@@ -34,7 +34,7 @@ class Lifetime:
         self.shows_expired = config.state_visibility is StateVisibility.ReturnExpiredIfNotCleanedUp
         cleanup = config.cleanup_strategies.get_incremental_cleanup_strategy()
         self.cleanup_size = 0 if cleanup is None else cleanup.cleanup_size
-        """How many keys are looked at for every record, whether they have expired."""
+        """How many keys are checked for expiry per record."""
 
     def now(self) -> int:
         return int(self._clock.time() * 1000)

@@ -1,7 +1,7 @@
-"""State handles over a list: an access is one look at the place of the current key.
+"""State handles over a list: an access is one lookup at the place of the current key.
 
-What is stored is private: it does not change when the function changes the object that it stored.
-What is read is the state itself, to be changed in place while its record is processed.
+A stored value is private: it does not change if the function changes the object later. A value that
+is read is the state itself: it may be changed in place while its record is processed.
 """
 
 from __future__ import annotations

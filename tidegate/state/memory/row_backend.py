@@ -181,7 +181,7 @@ class TableBackend(KeyedStateBackend):
 
     @abstractmethod
     def _known(self, stored: StateMetadata) -> StateMetadata:
-        """What is known of a state that nobody has declared yet: by default what is stored."""
+        """What is known about a state that is not declared yet: by default what is stored."""
 
     def _places(self) -> int:
         return 0 if self._keys is None else len(self._keys)

@@ -32,7 +32,7 @@ class StateTable:
         self.frozen: tuple[list[Any], ...] = ()
 
     def grow(self, places: int) -> None:
-        """There are so many places now."""
+        """The number of places has grown to this."""
         self.values.extend([None] * (places - len(self.values)))
 
     def owned(self, place: int, value: Any) -> Any:
@@ -43,7 +43,7 @@ class StateTable:
         return value
 
     def renumber(self, old: Places, new: Places) -> None:
-        """Move what stands at the old places to the new ones; there are no others any more."""
+        """Move the values at the old places to the new ones; no other places remain."""
         kept = [self.values[place] for place in old.tolist()]
         self.values[:] = [None] * len(kept)
         for place, value in zip(new.tolist(), kept, strict=True):
@@ -57,7 +57,7 @@ class StateTable:
         return values
 
     def release(self, values: list[Any]) -> None:
-        """Nobody reads these frozen values any more. Called on any thread."""
+        """These frozen values are no longer read. Called on any thread."""
         with _sharing:
             self.frozen = tuple(shared for shared in self.frozen if shared is not values)
 

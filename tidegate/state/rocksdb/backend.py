@@ -288,7 +288,7 @@ class RocksDBBackend(TableBackend):
         return _PLACE_BYTES + total // len(chosen)
 
     def shrink(self, places: int) -> None:
-        """Keep no more than so many keys in memory, those that were used last."""
+        """Keep at most this many keys in memory, the most recently used ones."""
         if places >= self._places() or self._keys is None:
             return
         self._write_back()
@@ -324,7 +324,7 @@ class ExpirySweep:
         self._next_pass = 0
 
     def go_on(self, lifetimes: Mapping[bytes, Lifetime], records: int) -> None:
-        """Look at some more entries, after so many records; states by their suffix."""
+        """Check some more entries for expiry; states by their suffix."""
         looked_at = records * max(lifetime.cleanup_size for lifetime in lifetimes.values())
         now = next(iter(lifetimes.values())).now()
         if not looked_at or (self._next == self._start and now < self._next_pass):

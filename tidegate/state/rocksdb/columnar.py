@@ -147,7 +147,7 @@ class RocksDBColumnarState(ColumnarState):
                 self.shrink(max(room // 2, _FEWEST_PLACES))
 
     def shrink(self, places: int) -> None:
-        """Keep no more than so many keys in memory, those that were used last."""
+        """Keep at most this many keys in memory, the most recently used ones."""
         if places >= len(self):
             return
         self._series.settle()

@@ -25,7 +25,7 @@ from rocksdict import (
 from tidegate.core.errors import LocalStateFailed
 
 _WRITTEN_AT_ONCE: Final = 2_000
-"""Writing holds the interpreter; so many entries hold it for about a millisecond."""
+"""Writing holds the interpreter lock: for this many entries, about a millisecond."""
 _READ_AT_ONCE: Final = 1_000
 _SORTED_RUNS: Final = 8
 """More of them are merged: each makes reading dearer, each merge checkpoints larger."""
@@ -59,7 +59,7 @@ class Database:
 
     @classmethod
     def read_only(cls, directory: Path, memory: int = 8 << 20) -> Database:
-        """Open a database that nobody changes."""
+        """Open a database for reading."""
         database = cls.__new__(cls)
         database._directory = directory
         with database._failures():
@@ -68,7 +68,7 @@ class Database:
         return database
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """What stands under each key."""
+        """The value of each key."""
         asked: Any = keys
         with self._failures():
             found: Any = self._rdict[asked]

@@ -32,7 +32,7 @@ from tidegate.state.rocksdb.files import DatabaseFacts, adopt
 def chunks_of_database(
     directory: Path, key_groups: KeyGroupRange | None = None
 ) -> Iterator[StateChunk]:
-    """The entries of these key groups, all by default, of a database that nobody has open.
+    """The entries of these key groups, by default all, of a closed database.
 
     Args:
         directory: the native files of an image, as `KeyedStateImage.fetch` puts them.

@@ -36,9 +36,9 @@ _TIMER_PAYLOAD: Final = (0).to_bytes(8, "big")
 def to_take_over(
     images: Sequence[KeyedStateImage], key_groups: KeyGroupRange
 ) -> KeyedStateImage | None:
-    """The image whose files to go on with, so that the least is to be copied; None: there is none.
+    """The image whose files to continue with, so that the least is copied; None: there is none.
 
-    More than half of it is wanted, so no other subtask goes on with the same files.
+    More than half of it is needed, so no other subtask continues with the same files.
     """
 
     def wanted(image: KeyedStateImage) -> int:

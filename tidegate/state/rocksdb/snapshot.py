@@ -33,7 +33,7 @@ class Unwritten(ABC):
 
 
 class FrozenDatabase(FrozenState):
-    """What changed since the last snapshot is written by whoever first needs it written.
+    """The changes since the last snapshot, written by the first thread that needs them.
 
     That is the thread that stores the files, or the backend, before it writes something itself:
     until then the database does not change.
@@ -141,7 +141,7 @@ class SnapshotSeries:
         try:
             frozen.settle()
         except Exception:
-            # Whoever stores the snapshot is told; here it only matters that it is not written.
+            # The thread that stores the snapshot reports the failure; here only the undo matters.
             unwritten.undo()
 
     def write(self, unwritten: Unwritten) -> None:

@@ -22,7 +22,7 @@ DEFAULT_MEMORY: Final = 512 << 20
 
 
 class SharedDatabase:
-    """A database that lives until the backend and all snapshots have let go of it."""
+    """A database that lives until the backend and all snapshots have released it."""
 
     def __init__(self, parent: Path | None, memory: int = DEFAULT_MEMORY) -> None:
         """Make a directory of its own.
@@ -69,7 +69,7 @@ class SharedDatabase:
         return self.database.scan(*bounds) if self.has_entries else iter(())
 
     def take_over(self, image: KeyedStateImage, key_groups: KeyGroupRange) -> DatabaseFacts:
-        """Go on with these key groups of the files of an image; before the database is used."""
+        """Continue with these key groups of the files of an image; before the database is used."""
         image.fetch(self.directory / "db")
         self._inherited = adopt(self.directory / "db")
         self.has_entries = True

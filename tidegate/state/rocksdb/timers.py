@@ -59,7 +59,7 @@ class StoredTimerQueue(TimerQueue):
         return found
 
     def put_at(self, timers: Sequence[tuple[int, Any]], places: Sequence[int]) -> None:
-        """The state of the keys of these timers stands there now."""
+        """The state of the keys of these timers has moved there."""
         for timer, place in zip(timers, places, strict=True):
             self._registered[timer] = self._registered[timer][0], place
 

@@ -68,7 +68,7 @@ class WorkingSet:
         return np.sort(np.argpartition(self._all(), min(first, len(self.stems) - 1))[first:])
 
     def keep(self, old: Places, new: Places) -> None:
-        """What stood at the old places stands at the new ones; there are no others any more."""
+        """Move the values at the old places to the new ones; no other places remain."""
         stems, heads = self.stems, self.heads
         order = np.empty(len(old), np.intp)
         order[new] = old

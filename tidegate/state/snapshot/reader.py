@@ -34,12 +34,12 @@ from tidegate.storage.locations import below, shown
 
 _READ_AT_ONCE: Final = 16 << 20
 _SMALL_GAP: Final = 256 << 10
-"""Reading over so many bytes that nobody wants is cheaper than another request."""
+"""Reading this many unneeded bytes is cheaper than another request."""
 _PARALLEL_READS: Final = 4
 
 
 FileResolver: TypeAlias = Callable[[StoredFile], tuple[BlobStore, str]]
-"""Where a file of a checkpoint stands: in which store, under which path."""
+"""The location of a file of a checkpoint: its store and path."""
 
 
 class CheckpointLocation(NamedTuple):
@@ -82,7 +82,7 @@ def read_blocks(segment: FileSegment, resolve: FileResolver) -> Iterator[bytes]:
 
 
 def location_of(file: StoredFile, resolve: FileResolver) -> str:
-    """Where a file stands, for messages."""
+    """The location of a file, for messages."""
     store, path = resolve(file)
     return shown(below(store.url, path)).partition("?")[0]
 
@@ -180,7 +180,7 @@ def _holds(groups: Runs, key_groups: KeyGroupRange | None) -> bool:
 
 
 def _runs(handles: Iterable[ChunkHandle]) -> Iterator[list[ChunkHandle]]:
-    """Chunks that stand one after the other in a file, so that one read gets them all."""
+    """Consecutive chunks of a file, so that one read gets them all."""
     run: list[ChunkHandle] = []
     for handle in handles:
         if run and not _continues(run[0].payload, run[-1].payload, handle.payload):

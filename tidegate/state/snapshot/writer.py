@@ -206,7 +206,7 @@ class SnapshotWriter:
         self._stop_if_canceled()  # a storage may take so long that nobody else deletes it
 
     def discard(self) -> None:
-        """Remove what was written; only as long as nobody has been told of it."""
+        """Remove what was written; only before it has been acknowledged."""
         for begun in (self._file, *self._own_files):
             if begun is not None:
                 begun.abandon()
