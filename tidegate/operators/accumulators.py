@@ -24,7 +24,7 @@ class FunctionAccumulator(ABC):
 
     @abstractmethod
     def merge(self, other: Any) -> None:
-        """Take in what another subtask has added up."""
+        """Merge the value of another subtask."""
 
 
 class LongCounter(FunctionAccumulator):
@@ -47,7 +47,7 @@ class LongCounter(FunctionAccumulator):
 
 
 class IntCounter(LongCounter):
-    """The same: integers of Python have any size."""
+    """Like IntCounter: Python's integers have any size."""
 
 
 class DoubleCounter(FunctionAccumulator):
@@ -89,7 +89,7 @@ class ListAccumulator(FunctionAccumulator):
 
 
 class Histogram(FunctionAccumulator):
-    """How often each integer was added."""
+    """Counts how often each integer was added."""
 
     def __init__(self) -> None:
         self._counts: _Tally[int] = _Tally()

@@ -37,7 +37,7 @@ class Output(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorContext:
-    """What an operator receives when it is opened: who it is and what it may use."""
+    """What an operator receives when it is opened: its identity and resources."""
 
     name: str
     operator_id: OperatorId
@@ -57,19 +57,19 @@ class OperatorContext:
     """The job's configuration, with the user's own job parameters among it."""
     clock: Clock = field(default_factory=SystemClock)
     console: Callable[[str], None] = print
-    """Prints a line where the user of the job sees it: on the driver's standard output."""
+    """Prints a line on the driver's standard output."""
     deliver: Callable[[str, Batch], None] | None = None
-    """Hands a batch to the collector of this name in the driver."""
+    """Sends a batch to the collector of this name in the driver."""
     operator_state: OperatorStateStore = field(default_factory=OperatorStateStore)
     """State of the operator as a whole, restored already. The subtask freezes it at a barrier,
     right after `Operator.snapshot`."""
     watermark: int = NO_WATERMARK
-    """Where event time stood in the checkpoint that is restored: it never goes back."""
+    """The event time of the restored checkpoint: it never decreases."""
     emitted_watermark: int = NO_WATERMARK
     """The last watermark that the operator had emitted then; the same one for most operators."""
     has_ended: bool = False
-    """Whether the subtask had ended in the checkpoint that is restored: no record follows, but what
-    was prepared is committed, and later checkpoints hold its state."""
+    """Whether the subtask had ended in the restored checkpoint: no record follows, but what it
+    prepared is committed, and later checkpoints hold its state."""
     directory: Path | None = None
     """For files that need not outlive the attempt; None: a backend that needs one makes its own."""
     owned_directory: str | None = None
@@ -82,9 +82,9 @@ class OperatorContext:
     accumulators: dict[str, FunctionAccumulator] = field(default_factory=dict)
     """Of the operator's function, by name."""
     poison: PoisonOrders | None = None
-    """Which records to skip; None: poison records are not watched for."""
+    """Which records to skip; None: poison records are not tracked."""
     permit: Permit = Permit()
-    """To be asked right before anything outside is committed, aborted, fenced or deleted."""
+    """Checked right before anything outside is committed, aborted, fenced or deleted."""
 
     @property
     def reuses_objects(self) -> bool:
@@ -100,8 +100,8 @@ class OperatorContext:
 class Operator(ABC):
     """One operator of one subtask.
 
-    Before `open` it is plain data: it travels to the slots pickled, and every subtask opens a copy
-    of its own. All methods are called by one thread. Emitted batches must not change afterwards.
+    Before `open` it is plain data: it travels to the slots pickled, and every subtask opens its own
+    copy. All methods are called by one thread. Emitted batches must not change afterwards.
 
     User code that raises must not swallow what came before: an operator emits the results of the
     records before the failing one and then raises UserFunctionError (see `user_code`), which says
@@ -111,15 +111,15 @@ class Operator(ABC):
     output: Output
 
     def open(self, context: OperatorContext, output: Output) -> None:
-        """Called once, before anything else; what this raises fails the deployment."""
+        """Called once, before anything else; an exception fails the deployment."""
         self.output = output
 
     @abstractmethod
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        """Handle the records of one input, in order."""
+        """Process the records of one input, in order."""
 
     def on_watermark(self, watermark: Watermark) -> None:
-        """Event time has come to `watermark` on all inputs.
+        """Event time has reached `watermark` on all inputs.
 
         Emit what is due, then forward the watermark. The last one, at the end of the input, comes
         before `finish`.
@@ -131,11 +131,11 @@ class Operator(ABC):
         self.output.emit_watermark_status(status)
 
     def delivery(self) -> Delivery | None:
-        """What it guarantees to the outside, if it is a sink."""
+        """Its delivery guarantee, if it is a sink."""
         return None
 
     def keeps_state(self) -> bool:
-        """Whether checkpoints hold something of it, as far as that is known before it is opened."""
+        """Whether checkpoints hold state of it, as far as known before it is opened."""
         return False
 
     def next_timer(self) -> float | None:
@@ -146,11 +146,11 @@ class Operator(ABC):
         """Fire what is due at `now`, seconds of the context's wall clock."""
 
     def room(self) -> int | None:
-        """How many records the next step should bring; None: as many as there are."""
+        """How many records the next step should bring; None: no limit."""
         return None
 
     def flush(self) -> None:
-        """Emit what is held back for efficiency: a barrier or the end of a slice follows."""
+        """Emit what was held back for efficiency: a barrier or the end of a slice follows."""
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot | None:
         """Freeze the state at this point, quickly; serialising comes later, on another thread."""
@@ -160,7 +160,7 @@ class Operator(ABC):
         """Take over the given state, right after `open`; more than one when rescaled."""
 
     def notify_complete(self, checkpoint_id: CheckpointId) -> None:
-        """The checkpoint, and so each one before it, is durable. May be repeated."""
+        """The checkpoint and all earlier ones are durable. May be called repeatedly."""
 
     def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
         """The checkpoint will never complete."""
@@ -171,12 +171,12 @@ class Operator(ABC):
     def is_drained(self) -> bool:
         """Whether the subtask may end, after `finish` of the last input.
 
-        Asked of the head of a chain alone, after every slice until it is true.
+        Called only for the head of a chain, after every slice until it returns True.
         """
         return True
 
     def drain(self) -> None:
-        """Wait until `is_drained`: the job stops and must not leave anything behind."""
+        """Wait until `is_drained`: the job stops, and no work may remain."""
 
     def close(self) -> None:
         """Release everything; called once after `open`, also after a failure."""
@@ -203,4 +203,4 @@ class OperatorSnapshot:
     generator: Any = None
     """What its watermark generator knows, picklable; None: it has none."""
     files: NeededFiles | None = None
-    """What its state counts on beside the outside world; for savepoints alone."""
+    """Files that its state depends on; only for savepoints."""

@@ -20,7 +20,7 @@ from tidegate.types.arrow import ArrowFormat
 
 
 class FrameKind(Enum):
-    """What the function is given."""
+    """The frames that the function receives."""
 
     ARROW = "arrow"
     PANDAS = "pandas"
@@ -28,7 +28,7 @@ class FrameKind(Enum):
 
     @classmethod
     def of(cls, function: Callable[[Any], Any]) -> FrameKind:
-        """What the annotation of the first parameter asks for; Arrow where it has none."""
+        """The format that the annotation of the first parameter names; by default Arrow."""
         try:
             parameter = next(iter(inspect.signature(function).parameters.values()))
             wanted = typing.get_type_hints(function).get(parameter.name, parameter.annotation)
@@ -38,10 +38,10 @@ class FrameKind(Enum):
 
 
 class MapBatchesOperator(FunctionOperator):
-    """The function gets a frame of one batch and returns a frame with any number of rows.
+    """Calls a function with a frame per batch; it returns a frame with any number of rows.
 
-    What it returns may be of any kind, an Arrow table too, or None for no rows. Its columns must
-    be those of the declared output type; where none is declared, those of the input.
+    It may return any kind of frame, an Arrow table, or None for no rows. The columns must be those
+    of the declared output type, or of the input if none is declared.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def _timestamps(timestamps: Timestamps | None, rows: int) -> Timestamps | None:
-    """Those of the records where there are as many rows; else the latest, which is never late."""
+    """Those of the records if there are as many rows; otherwise the latest one, never late."""
     if timestamps is None or len(timestamps) == rows:
         return timestamps
     return np.full(rows, timestamps.max(), dtype=np.int64)

@@ -2,7 +2,7 @@
 
     class CountWithState(FlatMapFunction, CheckpointedFunction): ...
 
-A function has one of these contracts beside the one that processes records.
+A function implements one of these in addition to the contract that processes records.
 
     start     initialize_state(context), open(runtime_context), records ...
     barrier   snapshot_state(context)                  between two records
@@ -66,17 +66,17 @@ class CheckpointedFunction(ABC):
 
     @abstractmethod
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Get handles, and take over what they hold where `is_restored()`.
+        """Get state handles; if `is_restored()`, take over their contents.
 
-        Called once in the life of a subtask, before `open`; after a failure in a new copy of the
+        Called once per subtask, before `open`. After a failure it is called on a new copy of the
         function, as it was when the job was submitted.
         """
 
     @abstractmethod
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Put into the states what must survive; what they hold then is in the checkpoint.
+        """Update the states; the checkpoint contains what they hold afterwards.
 
-        Called between two records, which wait for it: leave what is slow to others.
+        Called between two records, which wait for it: do nothing slow here.
         """
 
 
@@ -85,10 +85,10 @@ class CheckpointListener(ABC):
 
     @abstractmethod
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint, and so each one before it, is durable.
+        """The checkpoint and all earlier ones are durable.
 
-        Not every checkpoint is announced, and one may be announced twice: commit all that is not
-        later than it, and let twice equal once.
+        A notification may be skipped or repeated: commit everything up to this checkpoint, and make
+        commits idempotent.
         """
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:

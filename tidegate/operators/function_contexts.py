@@ -1,4 +1,4 @@
-"""What the contexts of process functions share: the time, timers, the key."""
+"""The common parts of the contexts of process functions: time, timers, key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TimeDomain(Enum):
 
 
 class TimerService(ABC):
-    """Time as the operator sees it, and timers of the current key. Milliseconds since the epoch."""
+    """The time, and the timers of the current key, in milliseconds since the epoch."""
 
     @abstractmethod
     def current_processing_time(self) -> int:
@@ -35,7 +35,7 @@ class TimerService(ABC):
 
     @abstractmethod
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Forget the timer of the current key at exactly this time, if there is one."""
+        """Delete the timer of the current key for this processing time."""
 
     @abstractmethod
     def delete_event_time_timer(self, timestamp: int) -> None:

@@ -1,7 +1,7 @@
 """The contracts that user code implements, under PyFlink's names.
 
-A function is built in the driver, pickled, and opened once in every subtask. Where one of these
-is expected a plain callable does too; `bound_method` makes one of the other.
+A function is built in the driver, pickled, and opened once in every subtask. A plain callable is
+accepted wherever one of these is expected; `bound_method` converts between them.
 
 Functions that may return several results return any iterable, or None for no result; they are
 usually generators. Process functions send a value to a side output by `yield tag, value`.
@@ -99,7 +99,7 @@ class ReduceFunction(Function):
 
     @abstractmethod
     def reduce(self, value1: Any, value2: Any) -> Any:
-        """Two values of a key combined into one."""
+        """Combine two values into one."""
 
 
 class AggregateFunction(Function):
@@ -115,7 +115,7 @@ class AggregateFunction(Function):
 
     @abstractmethod
     def get_result(self, accumulator: Any) -> Any:
-        """The result for what an accumulator holds."""
+        """The result of an accumulator."""
 
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
         """Merges two accumulators; only called for merging windows."""
@@ -135,11 +135,11 @@ class Partitioner(Function):
 
     @abstractmethod
     def partition(self, key: Any, num_partitions: int) -> int:
-        """The partition of a key, below the number of partitions."""
+        """The target subtask for a key."""
 
 
 class ProcessFunction(Function):
-    """Any number of results for every record, to the main and to side outputs."""
+    """Any number of results per record, to the main output and to side outputs."""
 
     class Context(ContextBase):
         """Valid only during the call it is given to."""
@@ -227,7 +227,7 @@ class KeyedCoProcessFunction(Function):
 
 
 class BaseBroadcastProcessFunction(Function):
-    """What both broadcast functions share: contexts that reach the broadcast state."""
+    """The base of both broadcast functions: contexts with access to broadcast state."""
 
     class BaseContext(ABC):
         """Valid only during the call it is given to."""
@@ -259,9 +259,9 @@ class BaseBroadcastProcessFunction(Function):
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction):
-    """A stream joined with one that every subtask sees in full.
+    """Processes a stream together with a broadcast stream.
 
-    Nothing says which of the two comes first: keep what must wait for a broadcast record.
+    The order between the two is undefined: store records that must wait for a broadcast record.
     """
 
     @abstractmethod
@@ -272,14 +272,14 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction):
     def process_broadcast_element(
         self, value: Any, ctx: BaseBroadcastProcessFunction.Context
     ) -> Any:
-        """Change the state by what is in the record and the state alone.
+        """Update the broadcast state from the record and the state only.
 
-        Every subtask does the same then, in whatever order the records of the other stream come.
+        All subtasks then make the same changes, whatever the order of the other stream.
         """
 
 
 class KeyedStateFunction(Function):
-    """What `apply_to_keyed_state` does to the state of each key."""
+    """Called by `apply_to_keyed_state` for the state of each key."""
 
     @abstractmethod
     def process(self, key: Any, state: Any) -> None:
@@ -287,7 +287,7 @@ class KeyedStateFunction(Function):
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
-    """A keyed stream joined with one that every subtask sees in full."""
+    """Processes a keyed stream together with a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context):
         """For broadcast records, which have no key."""
@@ -319,17 +319,17 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
     def process_broadcast_element(
         self, value: Any, ctx: KeyedBroadcastProcessFunction.Context
     ) -> Any:
-        """As in BroadcastProcessFunction; state by key is reached by `apply_to_keyed_state`."""
+        """As in BroadcastProcessFunction; use `apply_to_keyed_state` for keyed state."""
 
     def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Any:
         """A timer of the current key is due; results as in `process_element`."""
 
 
 class SourceFunction(Function):
-    """A source as a loop.
+    """A source written as a loop.
 
-    After a failure it starts from its beginning, unless it is a CheckpointedFunction too: then it
-    emits a record, and changes what `snapshot_state` reads, under the checkpoint lock.
+    After a failure it starts from the beginning, unless it is also a CheckpointedFunction. Then
+    emit a record and change what `snapshot_state` reads under the checkpoint lock:
 
         with ctx.get_checkpoint_lock():
             ctx.collect(self.position)
@@ -337,7 +337,7 @@ class SourceFunction(Function):
     """
 
     class SourceContext(ABC):
-        """Takes the records of the loop. Only the thread that calls `run` may use it."""
+        """Receives the records of the loop. Only the thread that calls `run` may use it."""
 
         @abstractmethod
         def get_checkpoint_lock(self) -> AbstractContextManager[None]:
@@ -345,7 +345,7 @@ class SourceFunction(Function):
 
         @abstractmethod
         def collect(self, value: Any) -> None:
-            """Emit a record; waits while the job cannot take more."""
+            """Emit a record; blocks while the job cannot take more."""
 
         @abstractmethod
         def collect_with_timestamp(self, value: Any, timestamp: int) -> None: ...

@@ -51,7 +51,7 @@ from tidegate.types.arrow import ArrowFormat
 
 
 class KeyedRecords(NamedTuple):
-    """Records with their keys, and the places where the state of these stands."""
+    """Records with their keys, and the places of the keys' state."""
 
     places: Sequence[Any]
     keys: list[Any]
@@ -60,12 +60,12 @@ class KeyedRecords(NamedTuple):
 
 
 class KeyedOperator(FunctionOperator):
-    """Has a key for each input, and state by key."""
+    """An operator with a key for each input, and keyed state."""
 
     backend: TableBackend
     _is_batch: bool
     uses_key = True
-    """Whether the function can tell which key a record has."""
+    """Whether the function can observe the key of a record."""
 
     def __init__(
         self, function: Any, keys: Sequence[KeySelection], format: ArrowFormat | None = None
@@ -88,7 +88,7 @@ class KeyedOperator(FunctionOperator):
                 key.open(RuntimeContext(context))
 
     def keeps_state(self) -> bool:
-        # A function gets at state through what it receives when it is opened.
+        # A function gets its state through the context that it is opened with.
         given = self.users_function
         is_opened = isinstance(given, Function) and type(given).open is not Function.open
         return is_opened or super().keeps_state()
@@ -100,7 +100,7 @@ class KeyedOperator(FunctionOperator):
         if not len(batch):
             return
         if batch.format is not None:
-            # Functions see records as they are declared, also if they have not travelled.
+            # Functions see records as declared, even if they have not been shipped.
             batch = Batch(columns=batch.columns, format=batch.format, timestamps=batch.timestamps)
         keyed, no_key = self._keyed(batch, self.keys[input_index])
         outcome = self.run(keyed, input_index)
@@ -236,7 +236,7 @@ class KeyedFilterOperator(KeyedOperator):
 
 
 class KeyedReduceOperator(KeyedOperator):
-    """What the records of the key have been reduced to, for every record."""
+    """Emits the reduced value of the key for every record."""
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
@@ -265,7 +265,7 @@ class KeyedReduceOperator(KeyedOperator):
                 else:
                     reduced = reduce(reduced, record)
                 values[place] = reduced
-                # What goes out must not change when the function changes the value it is given.
+                # The emitted value must not change when the function changes its argument.
                 append(kept(reduced))
         except USER_FAILURES as error:
             failure = self.user_code.failure(error, record, len(results))
@@ -273,7 +273,7 @@ class KeyedReduceOperator(KeyedOperator):
 
 
 class KeyedProcessOperator(KeyedOperator):
-    """A process function with state, timers and side outputs, on one or two inputs."""
+    """Runs a process function with state, timers and side outputs, on one or two inputs."""
 
     _functions: tuple[Callable[[Any, Any], Any], ...]
 

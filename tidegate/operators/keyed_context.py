@@ -1,4 +1,4 @@
-"""What keyed functions are given: the states of the current key, its timers, the time."""
+"""The contexts of keyed functions: state of the current key, timers, time."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class KeyedTimers(TimerService):
 
 
 class KeyedContext(KeyedProcessFunction.Context, KeyedCoProcessFunction.Context):
-    """The context of every record; it knows the one that is being processed."""
+    """The context of the current record."""
 
     def __init__(self, backend: KeyedStateBackend, timers: KeyedTimers) -> None:
         self._backend = backend
@@ -133,7 +133,7 @@ class KeyedContext(KeyedProcessFunction.Context, KeyedCoProcessFunction.Context)
 class KeyedTimerContext(
     KeyedContext, KeyedProcessFunction.OnTimerContext, KeyedCoProcessFunction.OnTimerContext
 ):
-    """The context of every timer that fires."""
+    """The context of a firing timer."""
 
     domain = TimeDomain.PROCESSING_TIME
 

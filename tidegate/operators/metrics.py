@@ -1,4 +1,4 @@
-"""Numbers that user code counts, under PyFlink's names."""
+"""Metrics of user code, under PyFlink's names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Metric:
 
 
 class Counter(Metric):
-    """A number that goes up and down."""
+    """A counter."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -31,7 +31,7 @@ class Counter(Metric):
 
 
 class Meter(Metric):
-    """Events, in total and per second over the last time span."""
+    """Counts events, in total and per second over a recent time span."""
 
     def __init__(self, time_span_in_seconds: int, clock: Clock) -> None:
         self._span = time_span_in_seconds
@@ -79,7 +79,7 @@ _Metric = TypeVar("_Metric", Counter, Meter, Distribution)
 
 
 class MetricGroup:
-    """Metrics by name; asking for a name again returns the same metric."""
+    """Metrics by name; the same name returns the same metric."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()

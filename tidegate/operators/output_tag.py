@@ -13,8 +13,8 @@ from tidegate.types.typeinfo import RowTypeInfo, TypeInformation
 class OutputTag:
     """A side output: `yield tag, value` sends to it, `get_side_output(tag)` reads it.
 
-    Tags with the same id are the same output, whatever type each declares. Without a type the
-    records travel as pickled Python objects.
+    Tags with the same id are the same output, whatever types they declare. Without a type, records
+    travel as pickled Python objects.
     """
 
     tag_id: str

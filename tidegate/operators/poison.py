@@ -1,6 +1,6 @@
-"""Poison records: found when user code fails on them, skipped where the job asks for it.
+"""Poison records: detected when user code fails on them, and skipped if the job is configured so.
 
-Nothing here is on the way of a batch that gives no trouble.
+A batch without failures does not touch this code.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class DeadLetters:
         self._format = arrow_format(DEAD_LETTER_TYPE)
 
     def settle(self, record: Any, failure: UserFunctionError) -> None:
-        """Skip a record that was processed in vain, or raise its failure."""
+        """Skip a record that failed, or raise its failure."""
         poison = PoisonRecord(self._context.operator_id, digest_of(record))
         self._settle(poison, failure, shorten(record), *_pickled(record))
 
@@ -132,7 +132,7 @@ class Process(Protocol):
 def guarded(
     process: Process, context: OperatorContext, output: Output, position: Position = _nowhere
 ) -> Process:
-    """The same, behind a guard where poison records are watched for."""
+    """The same receiver, guarded if poison records are tracked."""
     if context.poison is None:
         return process
     dead_letters = DeadLetters(context, output, context.poison, position)
@@ -140,7 +140,7 @@ def guarded(
 
 
 class PoisonGuard:
-    """Stands before an operator, or before a channel, and finds the records that it fails on."""
+    """Guards an operator or a channel: finds the records on which it fails."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class PoisonGuard:
         self._dead_letters = dead_letters
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        """All records in order, but for those that are skipped."""
+        """Process all records in order, except those that are skipped."""
         start, size = 0, len(batch)
         while start < len(batch):
             stop = min(start + size, len(batch))
@@ -213,7 +213,7 @@ _PLAIN: Final = (type(None), bool, int, float, complex, str, bytes)
 
 
 def digest_of(record: Any) -> str:
-    """Of what the record holds; not of which objects hold it, nor of the order of a set."""
+    """A digest of the content, independent of object identity and of the order of sets."""
     try:
         found = _canonical(record)
     except RecursionError:

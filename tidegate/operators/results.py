@@ -1,4 +1,4 @@
-"""What functions returned goes out: to the main output, or to the side output of its tag."""
+"""Emits the results of functions: to the main output, or to the side output of a tag."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class RuntimeContext(KeyedStateStore):
         return self._context.metrics
 
     def add_accumulator(self, name: str, accumulator: FunctionAccumulator) -> None:
-        """Add a value up over all subtasks; `JobClient.get_accumulators` returns the result."""
+        """Add an accumulator; `JobClient.get_accumulators` returns the sum over all subtasks."""
         if name in self._context.accumulators:
             raise ValueError(f"the function has an accumulator {name!r} already")
         self._context.accumulators[name] = accumulator
@@ -117,19 +117,19 @@ class RuntimeContext(KeyedStateStore):
         return self._context.accumulators.get(name)
 
     def get_int_counter(self, name: str) -> IntCounter:
-        """The counter of this name, which is added if there is none."""
+        """The counter of this name, created on first use."""
         return self._accumulator(name, IntCounter)
 
     def get_long_counter(self, name: str) -> LongCounter:
-        """The counter of this name, which is added if there is none."""
+        """The counter of this name, created on first use."""
         return self._accumulator(name, LongCounter)
 
     def get_double_counter(self, name: str) -> DoubleCounter:
-        """The counter of floats of this name, which is added if there is none."""
+        """The counter of floats of this name, created on first use."""
         return self._accumulator(name, DoubleCounter)
 
     def get_histogram(self, name: str) -> Histogram:
-        """The histogram of this name, which is added if there is none."""
+        """The histogram of this name, created on first use."""
         return self._accumulator(name, Histogram)
 
     def _accumulator(self, name: str, kind: type[_Kind]) -> _Kind:

@@ -1,4 +1,4 @@
-"""What process functions are given on streams without keys."""
+"""The context of process functions on streams without keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegate.stream.elements import NO_WATERMARK
 
 
 class UnkeyedContext(ProcessFunction.Context, CoProcessFunction.Context, TimerService):
-    """The context of a process function on a stream without keys: it has time but no timers."""
+    """The context of a process function on a stream without keys: time, but no timers."""
 
     def __init__(self, clock: Clock, watermark: int = NO_WATERMARK) -> None:
         self._clock = clock

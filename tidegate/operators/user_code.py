@@ -1,4 +1,4 @@
-"""How user code is called, and what its exceptions become."""
+"""Calls user code and converts its exceptions."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from tidegate.types.arrow import ArrowFormat
 from tidegate.types.privacy import ATOMIC, HELD_BY_TURN, private, private_copy, shared
 
 USER_FAILURES: Final = (Exception, SystemExit)
-"""What is caught around user code: `sys.exit()` in a function is a failure, not the slot's end."""
+"""Exceptions caught from user code: `sys.exit()` in a function does not end the slot."""
 
 Timestamps = npt.NDArray[np.int64]
 
 _OWN_FILES = str(Path(tidegate.__file__).parent)
 _NO_RECORD: Final = object()
 _STOPPED: Final = "raised by the function, which ends no iteration of its own"
-"""map() takes a StopIteration of the function for the end of the records."""
+"""map() would treat a StopIteration of the function as the end of the records."""
 
 
 def user_traceback(error: BaseException) -> str:
-    """The traceback as the user knows it: it begins at the first frame that is not ours."""
+    """The user's traceback: it begins at the first frame outside Tidegate."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
         trace = trace.tb_next
@@ -58,7 +58,7 @@ def user_traceback(error: BaseException) -> str:
 
 
 class Outcome(NamedTuple):
-    """What a run over records gave: results up to a failure, which is raised once they are out."""
+    """Results up to a failure, which is raised after they are emitted."""
 
     results: list[Any]
     timestamps: Timestamps | None
@@ -68,13 +68,13 @@ class Outcome(NamedTuple):
 
 
 class TimestampedContext(Protocol):
-    """A context that knows the timestamp of the record it is used for."""
+    """A context with the timestamp of the current record."""
 
     current: int | None
 
 
 class UserCode:
-    """The user code of one operator of one subtask: tells what failed, where, on which record."""
+    """The user code of one operator of one subtask: reports what failed, where, on which record."""
 
     def __init__(self, context: OperatorContext, usual: type | None = None) -> None:
         self._name = context.name
@@ -94,7 +94,7 @@ class UserCode:
     def failure(
         self, error: BaseException, record: object = _NO_RECORD, position: int | None = None
     ) -> TidegateError:
-        """What to raise for an exception of user code; our own errors keep whose turn it is.
+        """The error to raise for an exception of user code; Tidegate's own errors keep their kind.
 
         `position` is that of the record in its batch, if all before it are through.
         """
@@ -110,7 +110,7 @@ class UserCode:
     def function_error(
         self, error: BaseException, record: object = _NO_RECORD
     ) -> UserFunctionError:
-        """An exception as the failure of this operator, whatever it is."""
+        """Any exception as a failure of this operator."""
         shown = None if record is _NO_RECORD else shorten(record)
         trace = user_traceback(error)
         failure = UserFunctionError(self._name, self._uid, self._subtask, shown, trace)
@@ -119,7 +119,7 @@ class UserCode:
 
     @contextmanager
     def guard(self, record: object = _NO_RECORD, position: int | None = None) -> Iterator[None]:
-        """Around calls that are rare; the loops over records catch for themselves."""
+        """For rare calls; the loops over records catch exceptions themselves."""
         try:
             yield
         except USER_FAILURES as error:
@@ -135,7 +135,7 @@ class UserCode:
     def call_until_failure(
         self, function: Callable[[Any], Any], records: list[Any]
     ) -> tuple[list[Any], TidegateError | None]:
-        """What the function returns for each record, for us and not for the stream."""
+        """What the function returns for each record, for internal use."""
         returned: list[Any] = []
         try:
             returned.extend(map(function, records))
@@ -203,7 +203,7 @@ class UserCode:
         records: list[Any],
         timestamps: Timestamps | None = None,
     ) -> Outcome:
-        """Any number of results per record; those of the failing record before it failed too."""
+        """Any number of results per record, also those of the failing record so far."""
         rest = iter(records)
         return self.any_number((function(record) for record in rest), records, rest, timestamps)
 
@@ -252,7 +252,7 @@ class UserCode:
         results: list[Any],
         ends: list[int] | None,
     ) -> bool:
-        """Add what calls return to the results, and how many there are after each of them.
+        """Append the results of the calls, and the number of results after each call.
 
         Returns whether all results are known to be inert.
         """
@@ -282,7 +282,7 @@ class UserCode:
         return is_inert
 
     def _expect(self, results: list[Any]) -> None:
-        """The next results are probably like the last one of these."""
+        """Expect the next results to be like the last one of these."""
         if results and type(results[-1]) in ATOMIC:
             self.usual = type(results[-1])
 
@@ -335,7 +335,7 @@ class FunctionOperator(Operator):
 
     @property
     def users_function(self) -> Any:
-        """The function as the user has given it: `function` may be one of ours around it."""
+        """The user's function: `function` may be a wrapper around it."""
         return getattr(self.function, "wrapped", self.function)
 
     def keeps_state(self) -> bool:
@@ -346,7 +346,7 @@ class FunctionOperator(Operator):
         return RuntimeContext(context)
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
-        """Let the function put what it knows into its operator state."""
+        """Let the function update its operator state."""
         if isinstance(self.function, CheckpointedFunction):
             with self.user_code.guard():
                 self.call(self.function.snapshot_state, FunctionSnapshotContext(barrier))

@@ -60,37 +60,37 @@ class Aggregate:
 
 
 def count(field: int | str | None = None) -> Aggregate:
-    """How many records there are; with a field, in how many of them it is not None."""
+    """The number of records; with a field, of those in which it is not None."""
     return Aggregate(AggregateKind.COUNT, field)
 
 
 def sum_(field: int | str = 0) -> Aggregate:
-    """The sum of a field: of integers a LONG, of floats a DOUBLE; None where it is always None."""
+    """The sum of a field, as a LONG or DOUBLE; None if it is always None."""
     return Aggregate(AggregateKind.SUM, field)
 
 
 def min_(field: int | str = 0) -> Aggregate:
-    """The least value of a field; None where it is always None."""
+    """The smallest value of a field; None if it is always None."""
     return Aggregate(AggregateKind.MIN, field)
 
 
 def max_(field: int | str = 0) -> Aggregate:
-    """The greatest value of a field; None where it is always None. NaN is the greatest number."""
+    """The greatest value of a field; None if it is always None. NaN is the greatest number."""
     return Aggregate(AggregateKind.MAX, field)
 
 
 def avg_(field: int | str = 0) -> Aggregate:
-    """The mean of a field, as a DOUBLE; None where it is always None."""
+    """The mean of a field, as a DOUBLE; None if it is always None."""
     return Aggregate(AggregateKind.AVG, field)
 
 
 def window_start() -> Aggregate:
-    """Where the window begins, in milliseconds since the epoch."""
+    """The start of the window, in milliseconds since the epoch, inclusive."""
     return Aggregate(AggregateKind.WINDOW_START)
 
 
 def window_end() -> Aggregate:
-    """Where the window ends, in milliseconds since the epoch; this one is no longer in it."""
+    """The end of the window, in milliseconds since the epoch, exclusive."""
     return Aggregate(AggregateKind.WINDOW_END)
 
 

@@ -1,4 +1,4 @@
-"""Aggregations of whatever records there are, one record at a time."""
+"""Aggregations of any records, one record at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregations in batch mode: of all results of a key only the last one is emitted."""
+"""Aggregations in batch mode: only the last result of each key is emitted."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tidegate.stream.elements import Barrier, Watermark, WatermarkStatus
 
 
 class Aggregating(Operator):
-    """An aggregation that has a result for every record, and what the mode of the job lets out.
+    """An aggregation with one result per record, and the results that the runtime mode emits.
 
-    In streaming mode that is everything. In batch mode it is the last result of every key, when
-    the input has ended; there are no checkpoints then, so what is held back is not state.
+    Streaming mode emits all of them. Batch mode emits the last result of each key at the end of the
+    input; it takes no checkpoints, so the held-back results are not state.
     """
 
     def __init__(self, aggregation: Operator, key: KeySelection) -> None:

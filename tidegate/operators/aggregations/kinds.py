@@ -1,4 +1,4 @@
-"""Which aggregations a keyed stream has."""
+"""The aggregations of keyed streams."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class Aggregation(Enum):
     SUM = "sum"
     """The first record, with the sum of a field."""
     MIN = "min"
-    """The first record, with the least value of a field."""
+    """The first record, with the smallest value of a field."""
     MAX = "max"
     """The first record, with the greatest value of a field."""
     MIN_BY = "min_by"
-    """The record with the least value of a field; of several the first."""
+    """The record with the smallest value of a field; the first among equals."""
     MAX_BY = "max_by"
-    """The record with the greatest value of a field; of several the first."""
+    """The record with the greatest value of a field; the first among equals."""
     COUNT = "count"
     """The key and the number of its records."""

@@ -1,4 +1,4 @@
-"""The operator of async I/O: records become requests, and their results leave in steps."""
+"""The operator of async I/O: records become requests, whose results are emitted in later steps."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class StoredWatermark:
 
 
 class AsyncWaitOperator(FunctionOperator):
-    """Sends a request for every record and emits the results in the steps that follow.
+    """Sends a request for every record and emits the results in later steps.
 
-    Records that exceed the capacity wait in the operator, so it never holds up a barrier. How many
-    there may be is what `room` tells the sources: about what one step takes away.
+    Records beyond the capacity wait in the operator, so it never delays a barrier. `room` limits
+    their number: about as many as one step completes.
     """
 
     _loop: RequestLoop | None = None
@@ -138,7 +138,7 @@ class AsyncWaitOperator(FunctionOperator):
         self.flush()
 
     def flush(self) -> None:
-        """Emit the results that are there; where a request failed, those before it."""
+        """Emit the available results; if a request failed, those before it."""
         held = len(self._held)
         records: list[Any] = []
         stamps: list[int | None] = []

@@ -1,7 +1,7 @@
-"""Requests between their record and their results: which results may be emitted next.
+"""Pending requests, and which of their results may be emitted next.
 
-The mailbox adds and takes; the event loop only says which request is done. Watermarks keep their
-place: no result passes one, in either order.
+The mailbox adds and takes; the event loop only reports completed requests. Watermarks keep their
+position: no result overtakes one, in either order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Request:
 
 
 Mark = Watermark | WatermarkStatus
-"""What results must not pass."""
+"""A mark that results must not overtake."""
 Held = Request | Mark
 
 
@@ -62,7 +62,7 @@ class HeldResults(ABC):
 
 
 class ResultsInOrder(HeldResults):
-    """Results leave in the order of their records."""
+    """Emits results in the order of their records."""
 
     def __init__(self) -> None:
         self._queue: deque[Held] = deque()
@@ -101,11 +101,11 @@ class _BetweenWatermarks:
     requests: dict[Request, None] = field(default_factory=dict)
     done: deque[Request] = field(default_factory=deque)
     mark: Mark | None = None
-    """The one behind it; None: more requests may follow."""
+    """The next watermark; None: more requests may follow."""
 
 
 class ResultsAsTheyCome(HeldResults):
-    """Results leave as soon as they are there, except that none passes a watermark."""
+    """Emits results as soon as they arrive, but none overtakes a watermark."""
 
     def __init__(self) -> None:
         self._segments: deque[_BetweenWatermarks] = deque([_BetweenWatermarks()])

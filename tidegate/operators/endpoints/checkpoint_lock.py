@@ -1,4 +1,4 @@
-"""The lock between a function that runs on a thread of its own and the snapshots of its state."""
+"""The lock between a function on its own thread and the snapshots of its state."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from threading import get_ident
 
 
 class CheckpointLock:
-    """Held by the function around what belongs together; a snapshot that waits for it is next.
+    """Held by the function around changes that belong together; a waiting snapshot gets it next.
 
-    Without that order a function that takes the lock again as soon as it has let it go would keep
-    a snapshot waiting for ever.
+    Otherwise a function that releases and takes the lock in a loop could keep a snapshot waiting
+    forever.
     """
 
     def __init__(self, on_demand: Callable[[], None]) -> None:
@@ -30,7 +30,7 @@ class CheckpointLock:
 
     @contextmanager
     def held_by_snapshot(self) -> Iterator[None]:
-        """Hold the lock as soon as the function lets it go; `on_demand` is called before."""
+        """Take the lock as soon as the function releases it; `on_demand` is called before."""
         self._snapshot_is_over.clear()
         self._is_demanded = True
         try:

@@ -1,1 +1,1 @@
-"""Where event time comes from: timestamps of records, and the watermarks made of them."""
+"""Event time: timestamps of records, and the watermarks derived from them."""

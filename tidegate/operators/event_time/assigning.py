@@ -1,4 +1,4 @@
-"""Gives records their timestamps and emits watermarks, in a source or anywhere in a stream."""
+"""Assigns timestamps and emits watermarks, in a source or anywhere in a stream."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class TrackState:
 class EventTime:
     """The event time of one subtask: a generator for each split, combined by their minimum.
 
-    Idle splits hold nothing back; all of them idle make the output idle. Where nothing new is to be
-    said, nobody is woken up for it.
+    Idle splits do not hold event time back; if all are idle, the output is idle. A step is not
+    triggered if there is nothing new to emit.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class EventTime:
         self._paused_until: float | None = None
 
     def align(self, lowest: Mapping[str, int]) -> bool:
-        """Whether to read on, with these watermarks of the slowest sources of each group."""
+        """Whether to continue reading, given the watermark of the slowest source of each group."""
         alignment = self._strategy.alignment
         bound = None if alignment is None else lowest.get(alignment.group)
         self._paused_until = None
@@ -70,16 +70,16 @@ class EventTime:
         now = self._clock.time()
         self._paused_until = now + alignment.update_interval.total_seconds()
         for track in self._tracks.values():
-            track.active_at = now  # who is made to wait is not idle
+            track.active_at = now  # a source that has to wait is not idle
         return False
 
     def aligned(self) -> tuple[str, int] | None:
-        """The group and the watermark that counts in it; None: it has no say."""
+        """The group, and the watermark that counts in it; None: it takes no part."""
         alignment = self._strategy.alignment
         return None if alignment is None or self._is_idle else (alignment.group, self._watermark)
 
     def add(self, split: Hashable = ALL) -> Track:
-        """Records of this split will come: until they do, they hold event time back."""
+        """A split is added: until its records arrive, it holds event time back."""
         track = self._tracks.get(split)
         if track is None:
             track = create_track(self._strategy, self._user_code, self._clock.time())
@@ -90,7 +90,7 @@ class EventTime:
         return track
 
     def release(self, split: Hashable) -> None:
-        """No record of this split will come any more."""
+        """No record of this split follows."""
         track = self._tracks.get(split)
         if track is None:
             return
@@ -170,7 +170,7 @@ class EventTime:
         return min(due, default=None)
 
     def fire(self, now: float) -> None:
-        """Emit the periodic watermark, and skip splits that have been silent for too long."""
+        """Emit the periodic watermark, and mark splits idle that have been silent for too long."""
         if self._interval > 0 and self._next_emission <= now:
             self._emit_periodically(now)
         timeout = self._idle_timeout
@@ -216,7 +216,7 @@ class EventTime:
 
 
 class AssignTimestampsOperator(Operator):
-    """`assign_timestamps_and_watermarks`: event time starts here, whatever came before."""
+    """`assign_timestamps_and_watermarks`: event time starts here; older watermarks end here."""
 
     def __init__(self, strategy: WatermarkStrategy, field: int | None = None) -> None:
         self.strategy = strategy

@@ -1,4 +1,4 @@
-"""Watermarks of one run of records: those of a split, or all that an operator is given."""
+"""Watermarks of one sequence of records: of a split, or of an operator's input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Mark = tuple[int, Watermark | WatermarkStatus]
 
 
 class Track(ABC):
-    """A run of records with its own generator, and what that has said so far."""
+    """A sequence of records with its own generator, and its last watermark."""
 
     def __init__(self, now: float) -> None:
         self.watermark = NO_WATERMARK
@@ -32,7 +32,7 @@ class Track(ABC):
 
     @abstractmethod
     def take(self, batch: Batch) -> list[Mark]:
-        """Records have come; returns what is emitted between them."""
+        """Process records; returns what is emitted between them."""
 
     @property
     @abstractmethod
@@ -67,7 +67,7 @@ _NOTHING: Final[list[Mark]] = []
 
 
 class BoundedTrack(Track):
-    """Stays behind the latest timestamp, by a bound and one millisecond; or makes no watermark."""
+    """Stays a bound and one millisecond behind the latest timestamp; or emits no watermarks."""
 
     def __init__(self, bound: int | None, now: float) -> None:
         super().__init__(now)

@@ -1,4 +1,4 @@
-"""`WatermarkStrategy`: where the timestamps of records come from, and what watermarks follow.
+"""`WatermarkStrategy`: how records get timestamps, and how watermarks are generated.
 
     WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
         .with_timestamp_assigner("event_time")          a column, a TimestampAssigner or a function
@@ -37,11 +37,11 @@ class WatermarkOutput(ABC):
 
     @abstractmethod
     def emit_watermark(self, watermark: Watermark | int) -> None:
-        """Say that no earlier record follows; one that is not beyond the last is ignored."""
+        """Emit a watermark: no earlier record follows. It must exceed the last one, or is ignored."""
 
     @abstractmethod
     def mark_idle(self) -> None:
-        """Hold no other watermark back until the next watermark or `mark_active`."""
+        """Become idle until the next watermark or `mark_active`: do not hold event time back."""
 
     @abstractmethod
     def mark_active(self) -> None:
@@ -49,14 +49,14 @@ class WatermarkOutput(ABC):
 
 
 class WatermarkGenerator(ABC):
-    """Makes watermarks of records as they come; each split of a source has its own.
+    """Generates watermarks from records; each split of a source has its own generator.
 
-    Its attributes are part of checkpoints: after a restore it continues with them.
+    Its attributes are part of checkpoints and are restored with them.
     """
 
     @abstractmethod
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
-        """Called for every record; what is emitted here comes right after the record."""
+        """Called for every record; watermarks emitted here follow right after the record."""
 
     @abstractmethod
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
@@ -65,7 +65,7 @@ class WatermarkGenerator(ABC):
 
 @dataclass(frozen=True, slots=True)
 class WatermarkAlignment:
-    """Sources of a group that read no further ahead of its slowest one than `max_drift`."""
+    """A group of sources that are at most `max_drift` ahead of the slowest one."""
 
     group: str
     max_drift: int
@@ -80,29 +80,29 @@ GeneratorFactory = Callable[[], WatermarkGenerator]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WatermarkStrategy:
-    """How records get timestamps and what watermarks follow. Setters return a changed copy."""
+    """How records get timestamps and watermarks are generated. Setters return a changed copy."""
 
     out_of_orderness: int | None = None
     """Milliseconds that watermarks stay behind the latest timestamp; None: no such watermarks."""
     generator: GeneratorFactory | None = None
-    """Makes watermarks in the user's own way."""
+    """Creates the user's own generators."""
     assigner: TimestampAssignerLike | None = None
     idle_timeout: timedelta | None = None
     alignment: WatermarkAlignment | None = None
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
-        """No watermarks, so event time stands still until the end of the input."""
+        """Emit no watermarks: event time does not advance until the end of the input."""
         return WatermarkStrategy()
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
-        """The timestamps of a split ascend: the watermark follows the latest one."""
+        """For splits with ascending timestamps: the watermark follows the latest one."""
         return WatermarkStrategy(out_of_orderness=0)
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: DurationLike) -> WatermarkStrategy:
-        """Records come at most so much later than ones with a higher timestamp."""
+        """For records that are out of order by at most this much."""
         bound = as_milliseconds(max_out_of_orderness)
         if bound < 0:
             raise ConfigError("max_out_of_orderness", max_out_of_orderness, "give 0 or more")
@@ -110,7 +110,7 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_generator(generator: GeneratorFactory) -> WatermarkStrategy:
-        """Watermarks of your own: a WatermarkGenerator class, or a function that makes one."""
+        """Use your own generator: a WatermarkGenerator class, or a function that creates one."""
         given: object = generator
         if isinstance(given, WatermarkGenerator) or not callable(given):
             raise TypeError(
@@ -122,10 +122,10 @@ class WatermarkStrategy:
     def with_timestamp_assigner(
         self, timestamp_assigner: TimestampAssignerLike
     ) -> WatermarkStrategy:
-        """Take timestamps from the records: by a function, or from a field of a typed stream.
+        """Take timestamps from the records: with a function, or from a field of a typed stream.
 
-        Where a field is named, nothing is called for a record. It holds an integer, which is
-        milliseconds since the epoch, or a point in time.
+        With a field, no function is called per record. The field holds an integer (milliseconds
+        since the epoch) or a point in time.
         """
         given: object = timestamp_assigner
         is_function = callable(given) and not isinstance(given, type)
@@ -137,7 +137,7 @@ class WatermarkStrategy:
         return replace(self, assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: DurationLike) -> WatermarkStrategy:
-        """Skip what brings no record for so long, until it brings one again."""
+        """Ignore splits that have had no record for this long, until their next record."""
         timeout = as_timedelta(idle_timeout)
         if timeout <= timedelta(0):
             raise ConfigError("idle_timeout", idle_timeout, "give a duration above zero")

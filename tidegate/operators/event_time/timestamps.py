@@ -1,4 +1,4 @@
-"""The timestamps of records: as they come, from a column, or from a function of the user."""
+"""The timestamps of records: existing ones, from a column, or from a user function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import TypeInformation
 
 Stamped = tuple[Batch, TidegateError | None]
-"""The records up to one whose timestamp cannot be had, and why."""
+"""The records before one whose timestamp cannot be determined, and the reason."""
 
 _PER_MILLISECOND: Final = {"s": 1, "ms": 1, "us": 1000, "ns": 1_000_000}
 

@@ -53,7 +53,7 @@ class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
 
         @abstractmethod
         def get_timestamp(self) -> int:
-            """Of the results: the later one of both."""
+            """The timestamp of the results: the later of both."""
 
     @abstractmethod
     def process_element(

@@ -43,7 +43,7 @@ class IntervalSettings(NamedTuple):
 
 
 class IntervalJoinOperator(KeyedOperator):
-    """Keeps the records of both sides as long as a record of the other side may still join them.
+    """Keeps records of both sides while records of the other side can still join them.
 
     Each buffer is a list of (timestamp, record) in the order of time.
     """
@@ -158,7 +158,7 @@ class IntervalJoinOperator(KeyedOperator):
         super().on_watermark(watermark)
 
     def _forget(self, watermark: int) -> None:
-        """Remove what no record of the other side can join any more."""
+        """Remove records that no record of the other side can join any longer."""
         timers, settings = self.backend.event_timers, self.settings
         stays = max(settings.upper, 0), max(-settings.lower, 0)
         count = 0

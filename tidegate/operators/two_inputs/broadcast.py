@@ -1,4 +1,4 @@
-"""A stream, keyed or not, beside one that every subtask sees whole: process functions on both."""
+"""Process functions on a stream, keyed or not, and a broadcast stream."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from tidegate.stream.elements import Watermark
 from tidegate.types.arrow import ArrowFormat
 
 BROADCAST_INPUT = 1
-"""The second input is the broadcast one."""
+"""The index of the broadcast input."""
 
 
 class BroadcastProcessOperator(FunctionOperator):
-    """A BroadcastProcessFunction: on a stream without keys."""
+    """Runs a BroadcastProcessFunction, on a stream without keys."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class BroadcastProcessOperator(FunctionOperator):
 
 
 class KeyedBroadcastProcessOperator(KeyedProcessOperator):
-    """A KeyedBroadcastProcessFunction: state and timers by key, and broadcast state."""
+    """Runs a KeyedBroadcastProcessFunction: keyed state, timers and broadcast state."""
 
     def __init__(
         self,

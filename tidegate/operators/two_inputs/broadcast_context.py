@@ -1,4 +1,4 @@
-"""What broadcast functions are given: the broadcast states, to be read or to be changed."""
+"""The contexts of broadcast functions, with readable or writable broadcast state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEYS_AT_ONCE: Final = 10_000
 
 
 class ReadOnlyView(ReadOnlyBroadcastState[Any, Any]):
-    """A broadcast state without what changes it."""
+    """A read-only broadcast state."""
 
     __slots__ = ("_state",)
 
@@ -95,7 +95,7 @@ class BroadcastStates:
 
 
 class _Times:
-    """The time as a record without timers sees it."""
+    """The time for records without timers."""
 
     def __init__(self, clock: Clock, watermark: int) -> None:
         self._clock = clock

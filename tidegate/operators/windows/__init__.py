@@ -1,1 +1,1 @@
-"""Windows: which there are, who assigns and fires them, and what runs on them."""
+"""Windows: assigners, triggers, evictors, and the operators that evaluate them."""

@@ -1,4 +1,4 @@
-"""Built-in aggregates over windows of whatever records there are, one record at a time."""
+"""Built-in aggregates over windows of any records, one record at a time."""
 
 from __future__ import annotations
 

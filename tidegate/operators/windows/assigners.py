@@ -34,7 +34,7 @@ class WindowAssigner(ABC, Generic[T, W]):
     """Assigns any number of windows to each record."""
 
     class WindowAssignerContext(ABC):
-        """What an assigner may know besides the record."""
+        """What an assigner can use besides the record."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int: ...
@@ -51,19 +51,19 @@ class WindowAssigner(ABC, Generic[T, W]):
 
     @abstractmethod
     def get_default_trigger(self, env: Any) -> Trigger[T, W]:
-        """What fires the windows unless the program says otherwise."""
+        """The trigger that is used unless the program sets another."""
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Whether windows are over when event time has passed them."""
+        """Whether windows end in event time."""
 
     def get_window_serializer(self) -> Any:
-        """PyFlink asks for it; windows are stored as what `Window.parts` says."""
+        """Only for compatibility: windows are stored as `Window.parts`."""
         return None
 
 
 class MergingWindowAssigner(WindowAssigner[T, W]):
-    """An assigner whose windows grow together."""
+    """An assigner whose windows can merge."""
 
     class MergeCallback(ABC, Generic[W2]):
         """Is notified of the windows that become one."""
@@ -165,7 +165,7 @@ class SlidingProcessingTimeWindows(_ByClock, _SlidingWindows):
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """How long after a record its session ends, if no other record follows."""
+    """Determines how long after a record its session ends, if no other record follows."""
 
     @abstractmethod
     def extract(self, element: Any) -> int:
@@ -173,7 +173,7 @@ class SessionWindowTimeGapExtractor(ABC):
 
 
 class SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
-    """Windows that last until nothing comes for some time."""
+    """Windows that end when no record has arrived for some time."""
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
@@ -291,7 +291,7 @@ class GlobalWindows(_ByClock, WindowAssigner[Any, GlobalWindow]):
 
 
 class _CountWindows(_ByClock, WindowAssigner[Any, CountWindow]):
-    """Windows of so many records; each is forgotten as soon as it is full and has fired."""
+    """Windows with a fixed number of records; each is removed when it is full and has fired."""
 
     def __init__(self, state: str, window_size: int, window_slide: int) -> None:
         for what, count in (("size", window_size), ("slide", window_slide)):
@@ -315,14 +315,14 @@ class _CountWindows(_ByClock, WindowAssigner[Any, CountWindow]):
 
 
 class CountTumblingWindowAssigner(_CountWindows):
-    """One window after the other, each of so many records of its key."""
+    """Consecutive windows, each with `window_size` records of its key."""
 
     def __init__(self, window_size: int) -> None:
         super().__init__("tumble-count-assigner", window_size, window_size)
 
     @staticmethod
     def of(window_size: int) -> CountTumblingWindowAssigner:
-        """Windows of so many records."""
+        """Windows of this many records."""
         return CountTumblingWindowAssigner(window_size)
 
     def __repr__(self) -> str:
@@ -337,7 +337,7 @@ class CountSlidingWindowAssigner(_CountWindows):
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
-        """Windows of so many records, one every so many records."""
+        """Windows of `window_size` records; one starts every `window_slide` records."""
         return CountSlidingWindowAssigner(window_size, window_slide)
 
     def __repr__(self) -> str:

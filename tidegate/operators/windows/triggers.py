@@ -96,11 +96,11 @@ class Trigger(ABC, Generic[T, W]):
 
     @abstractmethod
     def on_merge(self, window: W, ctx: Trigger.OnMergeContext) -> None:
-        """Several windows have become this one."""
+        """Several windows have been merged into this one."""
 
     @abstractmethod
     def clear(self, window: W, ctx: Trigger.TriggerContext) -> None:
-        """The window goes: clear its state, delete its timers."""
+        """The window is removed: clear its state, delete its timers."""
 
 
 class _QuietTrigger(Trigger[Any, Any]):
@@ -417,7 +417,7 @@ class PurgingTrigger(Trigger[Any, Any]):
 
 
 class ProcessingTimeoutTrigger(Trigger[Any, Any]):
-    """Like another trigger, and fires also when that one has not for some processing time."""
+    """Wraps a trigger, and also fires when it has not fired for some processing time."""
 
     def __init__(
         self,
@@ -445,7 +445,7 @@ class ProcessingTimeoutTrigger(Trigger[Any, Any]):
             nested_trigger: decides as usual.
             timeout: counted from the first record since the last firing.
             reset_timer_on_new_record: count from the latest record instead.
-            should_clear_on_timeout: whether the nested trigger starts afresh after a timeout.
+            should_clear_on_timeout: whether the nested trigger starts fresh after a timeout.
         """
         return ProcessingTimeoutTrigger(
             nested_trigger, timeout, reset_timer_on_new_record, should_clear_on_timeout
