@@ -37,7 +37,7 @@ class WatermarkOutput(ABC):
 
     @abstractmethod
     def emit_watermark(self, watermark: Watermark | int) -> None:
-        """Emit a watermark: no earlier record follows. It must exceed the last one, or is ignored."""
+        """Emit a watermark: no earlier record follows. Ignored unless it exceeds the last."""
 
     @abstractmethod
     def mark_idle(self) -> None:
