@@ -2,8 +2,8 @@
 
 Orders come as lines of JSON. Revenue is summed up by product over windows of ten seconds, and every
 customer has an account that is settled now and then. Some lines are damaged: they become dead
-letters. Every minute or so the payment service does not answer: the job fails, and resumes from its
-last checkpoint.
+letters. Once a minute the payment service does not answer for two seconds: the job fails, and
+resumes from its last checkpoint.
 """
 
 import argparse
@@ -37,8 +37,9 @@ PRODUCTS = ("lamp", "chair", "desk", "shelf", "clock", "rug", "vase")
 CUSTOMERS = 500
 DAMAGED = 5_000
 """One line of so many."""
-SETTLED_AFTER = 15_000
-"""Milliseconds of event time between an order and the settlement of the account."""
+SETTLED_AFTER = range(5_000, 15_000)
+"""Milliseconds of event time between the first order and the settlement of an account."""
+OUTAGE_SECONDS = 2
 
 
 @dataclass
@@ -78,8 +79,8 @@ def parse(text: str) -> Order:
 class Accounts(KeyedProcessFunction):
     """Adds up what a customer has ordered, and sends an invoice when the account is settled."""
 
-    def __init__(self, outages: float) -> None:
-        self.outages = outages
+    def __init__(self, seconds_between_outages: float) -> None:
+        self.seconds_between_outages = seconds_between_outages
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.owed = runtime_context.get_state(ValueStateDescriptor("owed", Types.LONG()))
@@ -90,14 +91,15 @@ class Accounts(KeyedProcessFunction):
 
     def process_element(self, value: Order, ctx: KeyedProcessFunction.Context) -> None:
         if self.owed.value() is None:
-            ctx.timer_service().register_event_time_timer(value.at + SETTLED_AFTER)
+            settled_at = value.at + random.choice(SETTLED_AFTER)
+            ctx.timer_service().register_event_time_timer(settled_at)
         self.owed.update((self.owed.value() or 0) + value.amount)
         self.ordered.put(value.product, (self.ordered.get(value.product) or 0) + 1)
 
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
     ) -> Iterator[Invoice]:
-        if random.random() < self.outages:
+        if time.time() % self.seconds_between_outages < OUTAGE_SECONDS:
             raise ConnectionError("the payment service does not answer")
         yield Invoice(ctx.get_current_key(), self.owed.value() or 0, len(list(self.ordered.keys())))
         self.invoices.inc()
@@ -106,7 +108,7 @@ class Accounts(KeyedProcessFunction):
 
 
 def open_shop(
-    env: StreamExecutionEnvironment, directory: Path, rate: float, outages: float
+    env: StreamExecutionEnvironment, directory: Path, rate: float, seconds_between_outages: float
 ) -> None:
     """Define the job; what it writes goes below the directory."""
     letters = FileSink(str(directory / "dead-letters"), JsonLinesEncoding())
@@ -136,7 +138,7 @@ def open_shop(
     )
     invoices = (
         orders.key_by("customer")
-        .process(Accounts(outages), Invoice)
+        .process(Accounts(seconds_between_outages), Invoice)
         .name("Accounts")
         .uid("accounts")
     )
@@ -149,7 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--directory", type=Path, help="default: a temporary one")
     parser.add_argument("--rate", type=float, default=2_000, help="orders per second")
-    parser.add_argument("--outages", type=float, default=0.0005, help="share of settlements")
+    parser.add_argument("--outages", type=float, default=60, help="seconds between two of them")
     arguments = parser.parse_args()
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="tidegate-shop-"))
     logging.basicConfig(stream=sys.stdout, format="%(asctime)s %(levelname)-7s %(message)s")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.dashboard.steps import act, leave
 from tests.jobs import RESTARTS, fail_once
 from tests.programs import wait_until
 from tests.served_jobs import TOKEN
@@ -21,21 +22,6 @@ def enter(page, served, view="graph"):
     """Open a view as `tidegate ui` does."""
     page.goto(served.server.login_link(f"/jobs/{served.id}/{view}"))
     page.get_by_text("Live").wait_for()
-
-
-def act(page, button):
-    """Choose an action and confirm it; returns its dialog when it is done."""
-    page.locator(".actions").get_by_role("button", name=button, exact=True).click()
-    dialog = page.get_by_role("dialog")
-    assert "tidegate" in dialog.locator(".command").inner_text()
-    dialog.get_by_role("button", name=button, exact=True).click()
-    dialog.get_by_role("button", name="Close", exact=True).wait_for()
-    return dialog
-
-
-def leave(dialog):
-    dialog.get_by_role("button", name="Close", exact=True).click()
-    dialog.wait_for(state="detached")
 
 
 def test_a_checkpoint_a_failure_a_savepoint_another_parallelism_and_the_end(stored, page):
@@ -68,11 +54,9 @@ def test_a_checkpoint_a_failure_a_savepoint_another_parallelism_and_the_end(stor
     assert "/savepoints/savepoint-" in path
     leave(dialog)
 
-    page.locator(".actions").get_by_role("button", name="Rescale").click()
-    page.get_by_role("spinbutton").fill("1")
-    page.get_by_role("dialog").get_by_role("button", name="Rescale").click()
-    page.get_by_text("The job runs with parallelism 1.").wait_for()
-    leave(page.get_by_role("dialog"))
+    dialog = act(page, "Rescale", parallelism=1)
+    assert "The job runs with parallelism 1." in dialog.inner_text()
+    leave(dialog)
     page.get_by_role("link", name="Graph").click()
     page.locator(".node").filter(has_text="\N{MULTIPLICATION SIGN} 1").first.wait_for()
 

@@ -45,11 +45,12 @@ export function Chart({ label, times, series, format, height = 180, version }) {
   }, [version, names, height, theme.value]);
 
   const shown = at ?? times.length - 1;
+  const isEmpty = series.every((each) => each.values.every((value) => value === null || value === undefined));
   return html`<figure class="stack">
     <figcaption class="readout small soft">
       ${series.map((each, n) => html`<span class="key" key=${each.label}><i style=${{ background: colour(n) }}></i>${each.label} <b>${format(each.values[shown])}</b></span>`)}
       ${at !== null && times[at] && html`<span>${time(times[at] * 1000)}</span>`}
     </figcaption>
-    <div class="chart" ref=${box} style=${{ height: `${height}px` }} role="img" aria-label=${label}></div>
+    <div class="chart ${isEmpty ? "is-empty" : ""}" ref=${box} style=${{ height: `${height}px` }} role="img" aria-label=${label}></div>
   </figure>`;
 }
