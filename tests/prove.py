@@ -39,6 +39,7 @@ class Campaign:
 _PROPERTIES = sorted((ROOT / "tests/properties").glob("test_*.py"))
 _LONGER = {
     "test_bugs_in_worlds.py": (2, 400),
+    "test_damaged_checkpoints.py": (20, 600),
     "test_damaged_savepoints.py": (140, 600),
     "test_savepoints.py": (10, 260),
     "test_planted_bugs.py": (1, 1800),

@@ -134,7 +134,7 @@ def _latest(
 def _open(store: BlobStore, name: str, job: str | None = None) -> Checkpoint:
     """A checkpoint of this name, in the store or in the directory of a job there."""
     path = f"{name}/{METADATA}" if job is None else f"{job}/{name}/{METADATA}"
-    metadata = decode(store.read(path), shown(below(store.url, path)))
+    metadata = decode(store.read(path), shown(below(store.url, path)), id_of(name))
     directory = store.url if job is None else below(store.url, job)
     return Checkpoint(metadata, CheckpointLocation(directory, name))
 

@@ -118,12 +118,15 @@ def encode(metadata: CheckpointMetadata) -> bytes:
     return frame + _CHECKSUM.pack(xxh3_64_intdigest(frame))
 
 
-def decode(data: bytes, where: str) -> CheckpointMetadata:
+def decode(
+    data: bytes, where: str, checkpoint_id: CheckpointId | None = None
+) -> CheckpointMetadata:
     """The checkpoint that bytes hold.
 
     Args:
         data: the content of a `_metadata` file.
         where: its path or URL, for messages.
+        checkpoint_id: which checkpoint it must be; None: any.
 
     Raises:
         CorruptCheckpoint: it is none, it is cut off, or something in it has changed.
@@ -146,10 +149,14 @@ def decode(data: bytes, where: str) -> CheckpointMetadata:
     try:
         metadata = _Reader(frame[end:]).metadata(version, json.loads(frame[_HEADER.size : end]))
         check_types(metadata)
-        return metadata
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         problem = f"{type(error).__name__}: {error}"
         raise CorruptCheckpoint(where, f"a document of format {version}", problem) from None
+    found_id = metadata.checkpoint_id
+    if checkpoint_id not in (None, found_id):
+        expected = f"the metadata of checkpoint {checkpoint_id}"
+        raise CorruptCheckpoint(where, expected, f"those of checkpoint {found_id}")
+    return metadata
 
 
 class _Writer:

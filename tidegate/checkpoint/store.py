@@ -294,7 +294,8 @@ class CheckpointStore:
         for checkpoint_id in ids:
             path = _metadata_path(checkpoint_id)
             try:
-                readable.append(decode(self._store.read(path), shown(below(self._store.url, path))))
+                where = shown(below(self._store.url, path))
+                readable.append(decode(self._store.read(path), where, checkpoint_id))
             except BlobNotFound:
                 continue
             except (CorruptCheckpoint, UnsupportedFormat) as error:

@@ -90,6 +90,16 @@ def test_a_corrupt_checkpoint_is_named(job):
         open_checkpoint(str(job))
 
 
+def test_the_metadata_of_another_checkpoint_are_refused(job):
+    older = (job / "chk-2" / "_metadata").read_bytes()
+    (job / "chk-10" / "_metadata").write_bytes(older)
+    with pytest.raises(CorruptCheckpoint, match=r"chk-10/_metadata is corrupt.*checkpoint 10"):
+        open_checkpoint(str(job))
+    retained = CheckpointStore(LocalStore(job)).retained()
+    assert [metadata.checkpoint_id for metadata in retained.checkpoints] == [1, 2]
+    assert [each.name for each in retained.unreadable] == ["chk-10"]
+
+
 def test_a_checkpoint_of_a_newer_format_is_named(job):
     blobs = LocalStore(job)
     CheckpointStore(blobs).publish(metadata_of(11, format_version=FORMAT_VERSION + 1))

@@ -3,7 +3,9 @@
 taskowned/<operator>/log/00000000000000000000
                          00000000000000000001   ◀── records, and how the source continues after
 
-segment = "TGLOG1" · xxh3 of the rest (8 bytes, big endian) · pickled Segment
+segment = "TGLOG2" · xxh3 of the rest and its number (8 bytes, big endian) · pickled Segment
+
+"TGLOG1" does not count the number in.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from tidegate.storage.locations import below, shown
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
 
-_MAGIC: Final = b"TGLOG1"
+_MAGIC, _WITHOUT_NUMBER = b"TGLOG2", b"TGLOG1"
 _CHECKSUM_BYTES: Final = 8
 _NAME: Final = re.compile(r"(?:.*/)?log/(\d{20})")
 
@@ -127,7 +129,7 @@ class DurableLog:
             StorageError: it may or may not be there; also if another process has written it.
         """
         body = pickle.dumps(segment, protocol=5)
-        data = _MAGIC + xxh3_64_digest(body) + body
+        data = _MAGIC + xxh3_64_digest(body, number) + body
         if not self._store.create_if_absent(path_of_segment(number), data):
             raise StorageError(
                 self.location_of(number),
@@ -144,9 +146,12 @@ class DurableLog:
         data = self._store.read(path_of_segment(number))
         head = len(_MAGIC) + _CHECKSUM_BYTES
         body = data[head:]
-        if data[:head] != _MAGIC + xxh3_64_digest(body):
+        heads = (_MAGIC + xxh3_64_digest(body, number), _WITHOUT_NUMBER + xxh3_64_digest(body))
+        if data[:head] not in heads:
             raise CorruptCheckpoint(
-                self.location_of(number), "a segment with its checksum", f"{len(data)} other bytes"
+                self.location_of(number),
+                f"segment {number} with its checksum",
+                f"{len(data)} other bytes",
             )
         segment = pickle.loads(body)
         assert isinstance(segment, Segment)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xxhash import xxh3_64_digest
 
 from tests.effort import examples
 from tests.programs import wait_until
@@ -339,7 +340,7 @@ def test_a_damaged_segment_is_refused(tmp_path, log):
     log.append(0, Segment.of([Batch.of_records(["a"])], (), ()))
     file = next((tmp_path / "log").iterdir())
     file.write_bytes(file.read_bytes()[:-1] + b"!")
-    with pytest.raises(CorruptCheckpoint, match="a segment with its checksum"):
+    with pytest.raises(CorruptCheckpoint, match=r"segment \d+ with its checksum"):
         log.read(0)
 
     def read():
@@ -348,6 +349,23 @@ def test_a_damaged_segment_is_refused(tmp_path, log):
 
     with pytest.raises(CorruptCheckpoint):
         read()
+
+
+def test_a_segment_in_the_place_of_another_is_refused(tmp_path, log):
+    for number in (0, 1):
+        log.append(number, Segment.of([Batch.of_records([number])], (), ()))
+    first, second = sorted((tmp_path / "log").iterdir())
+    second.write_bytes(first.read_bytes())
+    with pytest.raises(CorruptCheckpoint, match="segment 1 with its checksum"):
+        log.read(1)
+
+
+def test_a_segment_of_an_earlier_version_is_read(tmp_path, log):
+    log.append(3, Segment.of([Batch.of_records(["a"])], (), ()))
+    (file,) = (tmp_path / "log").iterdir()
+    body = file.read_bytes()[14:]
+    file.write_bytes(b"TGLOG1" + xxh3_64_digest(body) + body)
+    assert log.read(3).records == ["a"]
 
 
 def test_a_missing_segment_is_refused(log):
