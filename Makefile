@@ -6,10 +6,11 @@ RUN = JAVA_HOME="$$(.venv/bin/tidegate doctor --java-home)" PATH="$(CURDIR)/.ven
 AT_A_TIME := --dist loadfile --no-loadscope-reorder -n
 QUICK := -m 'not (slow or spark)' tests/*.py tests/properties tests/unit --ignore=tests/unit/cli --ignore=tests/unit/web
 TIMES := artifacts/tests.xml
+COVERAGE := artifacts/coverage.json
 MINUTES ?= 60
 VERSION ?= 3.5.9
 
-.PHONY: help install browser demo demo-ui test check test-spark prove test-times lint format bench doctor services services-stop constraints clean
+.PHONY: help install browser demo demo-ui test check test-spark prove coverage test-times lint format bench doctor services services-stop constraints clean
 
 help:
 	@echo 'make demo           count words, fail, and recover from a checkpoint'
@@ -18,6 +19,7 @@ help:
 	@echo 'make check          run the quick tests'
 	@echo 'make test-spark     run the tests of Spark on another version of it: VERSION=3.5.9'
 	@echo 'make prove          run the long proofs: MINUTES=60, SEED=that of the last time'
+	@echo 'make coverage       what the quick tests execute, by package'
 	@echo 'make test-times     list the slowest tests of the last make test'
 	@echo 'make lint           run ruff and mypy'
 	@echo 'make format         format the code and sort the imports'
@@ -57,6 +59,14 @@ test-spark: install
 
 prove: install
 	@$(RUN) $(VENV) -m tests.prove --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+coverage: install
+	@rm -f .coverage*
+	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m coverage run -m pytest -q $(AT_A_TIME) 2 $(QUICK)
+	@$(VENV) -m coverage combine -q
+	@mkdir -p artifacts
+	@$(VENV) -m coverage json -q -o $(COVERAGE)
+	@$(VENV) scripts/coverage_by_package.py $(COVERAGE)
 
 test-times:
 	@$(VENV) scripts/test_times.py $(TIMES)

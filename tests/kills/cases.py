@@ -1,0 +1,112 @@
+"""What a seed gives: a program, its settings, and what happens to it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tidegate.core.fault_points import FaultPoint, Victim
+
+LOCAL, CLUSTER = "local", "cluster"
+PROGRAMS = ("counts", "windows", "joins", "pipelines", "files", "kafka_kafka", "kafka_postgres")
+_AT_LEAST_ONCE = {"counts", "pipelines", "files"}
+"""Programs of whose results one can say that none is lost, even if some are repeated."""
+KILL, PAUSE, AT_POINT = "kill", "pause", "kill at"
+SLOT, DRIVER, EXECUTOR, SPARK = "slot", "driver", "executor", "Spark"
+RIVAL, BROKER, DATABASE, DISK = "rival driver", "broker", "database", "disk"
+RESCALE, SAVEPOINT, RESTART = "rescale", "savepoint", "restart from savepoint"
+ACTIONS = (RESCALE, SAVEPOINT, RESTART)
+"""What the user asks for; these are no kills."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    kind: str
+    wait: bool
+    """Whether the job first recovers from what was before, and completes a checkpoint."""
+    delay: float
+    """Seconds from then on."""
+    chance: float
+    """Which slot it is, how much the job grows, ..."""
+    order: tuple[FaultPoint, Victim, int] | None = None
+    """Where in the protocol, who, and how often it passes before."""
+
+    @property
+    def name(self) -> str:
+        if self.order is None:
+            return self.kind
+        point, victim, _ = self.order
+        return f"{victim.value} {point.value}"
+
+    @property
+    def is_kill(self) -> bool:
+        return self.kind not in ACTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    seed: int
+    number: int
+    stage: str
+    program: str
+    backend: str
+    incremental: bool
+    exactly: bool
+    unaligned: bool
+    exchange: str
+    failover: str
+    parallelism: int
+    interval_ms: int
+    retained: int
+    faults: tuple[Fault, ...]
+
+    @property
+    def name(self) -> str:
+        return f"c{self.seed}x{self.number}"
+
+    @property
+    def settings(self) -> dict[str, str | bool | int]:
+        """What the ledger says of it."""
+        names = ("stage", "backend", "incremental", "exactly", "unaligned", "exchange", "failover")
+        return {name: getattr(self, name) for name in (*names, "parallelism", "interval_ms")}
+
+
+def draw(seed: int, number: int) -> Case:
+    """The case of this number; blocks of them share a kind of Spark."""
+    stage = random.Random(f"{seed}/stage/{number // 25}").choices([LOCAL, CLUSTER], [7, 1])[0]
+    rnd = random.Random(f"{seed}/{number}")
+    program = rnd.choice(PROGRAMS)
+    return Case(
+        seed,
+        number,
+        stage,
+        program,
+        backend=rnd.choice(["hashmap", "rocksdb"]),
+        incremental=rnd.random() < 0.5,
+        exactly=program not in _AT_LEAST_ONCE or rnd.random() < 0.7,
+        unaligned=rnd.random() < 0.4,
+        exchange=rnd.choice(["pipelined", "jobs"]),
+        failover=rnd.choice(["region", "full"]),
+        parallelism=rnd.choice([1, 2, 2, 3]),
+        interval_ms=rnd.choice([50, 150, 400]),
+        retained=rnd.choice([1, 1, 2]),
+        faults=tuple(_fault(rnd, program, stage) for _ in range(rnd.randrange(6, 13))),
+    )
+
+
+def _fault(rnd: random.Random, program: str, stage: str) -> Fault:
+    weights = {SLOT: 8, AT_POINT: 10, DRIVER: 3, PAUSE: 1, RIVAL: 1, DISK: 2, SPARK: 0.15}
+    weights |= {RESCALE: 1.5, SAVEPOINT: 1, RESTART: 1}
+    if stage == CLUSTER:
+        weights |= {EXECUTOR: 6, SPARK: 0}
+    if program.startswith("kafka"):
+        weights[BROKER] = 0.6
+    if program.endswith("postgres"):
+        weights[DATABASE] = 4
+    kind = rnd.choices(list(weights), list(weights.values()))[0]
+    wait = rnd.random() < 0.75
+    delay = rnd.choice([0.0, rnd.uniform(0, 0.1), rnd.uniform(0, 0.5)])
+    order = None
+    if kind == AT_POINT:
+        order = (rnd.choice(list(FaultPoint)), rnd.choice(list(Victim)), rnd.randrange(3))
+    return Fault(kind, wait, delay, rnd.random(), order)

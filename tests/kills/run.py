@@ -1,0 +1,438 @@
+"""One case from its beginning to its end."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.kills import cases
+from tests.kills.cases import Case, Fault
+from tests.kills.ground import Ground
+from tests.kills.programs import expected, found
+from tests.kills.servers import Servers
+from tests.kills.stage import Driver, Script, Stage
+from tidegate.core.fault_points import FaultPoint, Order, Victim
+
+PATIENCE = 150.0
+"""Seconds without a checkpoint after which a job is taken for hung."""
+_POINT_SECONDS = 20.0
+_LEASE_SECONDS = 5
+_STARTS = 8
+EXACT, WRONG, HUNG, FAILED = "exact", "wrong", "hung", "failed"
+
+
+class Hung(Exception):
+    """Nothing happens any more."""
+
+
+class JobEnded(Exception):
+    """The job came to its end, for better or worse."""
+
+
+@dataclass(slots=True)
+class Kill:
+    fault: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class Outcome:
+    outcome: str
+    kills: list[Kill] = field(default_factory=list)
+    actions: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lost: int = 0
+    doubled: int = 0
+    seconds: float = 0.0
+
+
+class Run:
+    def __init__(
+        self, case: Case, stage: Stage, servers: Servers, directory: Path, orders: Path
+    ) -> None:
+        self._case = case
+        self._stage = stage
+        self._servers = servers
+        self._orders = orders
+        self._ground = Ground(case, servers, directory)
+        self._rnd = random.Random(case.name)
+        self._checkpoints: list[Path] = []
+        """A directory for every time that the job began with a savepoint, or with nothing."""
+        self._savepoint: str | None = None
+        self._parallelism = case.parallelism
+        self._answer: tuple[str, str] | None = None
+        self._is_over = False
+        self._is_stopping = False
+        self._zombies: list[int] = []
+        self._order_number = case.number * 1000
+        self.outcome = Outcome(EXACT)
+
+    def play(self) -> Outcome:
+        started = time.monotonic()
+        outcome = self.outcome
+        try:
+            self._begin(None)
+            self._suffer()
+            self._finish()
+            self._compare()
+        except Hung as reason:
+            outcome.outcome = HUNG
+            outcome.notes.append(str(reason))
+            self._dump()
+        except JobEnded as reason:
+            outcome.outcome = FAILED
+            outcome.notes.append(str(reason))
+        finally:
+            Order.withdraw(self._orders)
+            if self._driver.is_alive:
+                self._driver.kill()
+        left = self._gone()
+        left += self._ground.leave(keep=outcome.outcome != EXACT)
+        if left and outcome.outcome == EXACT:
+            outcome.outcome = WRONG
+        outcome.notes += left
+        outcome.seconds = time.monotonic() - started
+        return outcome
+
+    # The driver
+
+    def _begin(self, savepoint: str | None) -> None:
+        """Start the job from a savepoint, or from nothing."""
+        self._savepoint = savepoint
+        name = f"{len(self._checkpoints)}"
+        self._checkpoints.append(self._ground.place.checkpoints / name)
+        self._starts = 0
+        self._resume()
+
+    def _resume(self, **more: Any) -> None:
+        """Start a driver as somebody would who finds the job without one."""
+        self._starts += 1
+        if self._starts > _STARTS + len(self._case.faults):
+            raise JobEnded(f"{self._starts} drivers have failed")
+        self._stage.start()
+        directory = self._checkpoints[-1]
+        origin = "latest"
+        if self._savepoint is not None and not any(directory.glob("*/chk-*/_metadata")):
+            origin = self._savepoint
+        case = self._case
+        settings = {
+            "execution.checkpointing.interval": f"{case.interval_ms} ms",
+            "execution.checkpointing.mode": "EXACTLY_ONCE" if case.exactly else "AT_LEAST_ONCE",
+            "execution.checkpointing.dir": str(directory),
+            "execution.checkpointing.savepoint-dir": str(self._ground.savepoints),
+            "execution.checkpointing.num-retained": case.retained,
+            "execution.checkpointing.incremental": case.incremental,
+            "execution.checkpointing.unaligned.enabled": case.unaligned and case.exactly,
+            "execution.checkpointing.tolerable-failed-checkpoints": 3,
+            "execution.checkpointing.timeout": "60 s",
+            "execution.state-recovery.path": origin,
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            "state.backend.type": case.backend,
+            "jobmanager.execution.failover-strategy": case.failover,
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": 1_000_000,
+            "restart-strategy.fixed-delay.delay": "20 ms",
+            "heartbeat.interval": "500 ms",
+            "heartbeat.timeout": f"{_LEASE_SECONDS} s",
+            "tidegate.exchange": case.exchange,
+            "tidegate.step.max-records": 40,
+            "tidegate.rest.enabled": False,
+            "tidegate.console.live-line": "off",
+            **more,
+        }
+        self._driver = Driver(
+            Script(
+                case.program,
+                self._ground.place,
+                self._stage.gateway,
+                self._parallelism,
+                settings,
+            )
+        )
+
+    def _hear(self, seconds: float) -> str | None:
+        """The next thing that the driver tells, if it does so in time."""
+        try:
+            if not self._driver.line.poll(seconds):
+                return None
+            what, text = self._driver.line.recv()
+        except (EOFError, OSError):
+            self._driver.join()
+            if self._driver.exit_code not in (0, -signal.SIGKILL):
+                self.outcome.notes.append(f"a driver has ended with {self._driver.exit_code}")
+            return "gone"
+        if what in ("done", "refused"):
+            self._answer = (what, str(text))
+        elif what == "failed":
+            self.outcome.notes.append(f"driver: {text}")
+        elif what == "ended" and not self._is_stopping:
+            self._is_over = True
+        return str(what)
+
+    def _catch_up(self) -> None:
+        """What was told before now does not count."""
+        while self._hear(0) not in (None, "gone", "failed"):
+            pass
+
+    def _await_checkpoint(self) -> None:
+        """Until a checkpoint is complete, of whichever driver."""
+        deadline = time.monotonic() + PATIENCE
+        while not self._is_over and time.monotonic() < deadline:
+            match self._hear(1.0):
+                case "Completed checkpoint":
+                    return
+                case "gone" | "failed":
+                    self._driver.join()
+                    if not self._is_over:
+                        self._resume()
+        if not self._is_over:
+            raise Hung(f"no checkpoint for {PATIENCE} s")
+
+    # What happens to it
+
+    def _suffer(self) -> None:
+        faults = self._case.faults
+        for index, fault in enumerate(faults):
+            self._ground.let((index + 1) / (len(faults) + 1))
+            if fault.wait or index == 0:
+                self._await_checkpoint()
+            if self._is_over:
+                return
+            time.sleep(fault.delay)
+            self._catch_up()
+            if self._is_over:
+                return
+            started = time.monotonic()
+            if not self._carry_out(fault):
+                continue
+            if fault.is_kill:
+                self.outcome.kills.append(Kill(fault.name, time.monotonic() - started))
+            else:
+                self.outcome.actions.append(fault.name)
+
+    def _carry_out(self, fault: Fault) -> bool:
+        match fault.kind:
+            case cases.SLOT:
+                return self._kill_slot(fault)
+            case cases.AT_POINT:
+                return self._kill_at_point(fault)
+            case cases.DRIVER:
+                self._driver.kill()
+                self._resume()
+            case cases.SPARK:
+                self._driver.kill()
+                self._stage.kill()
+                self._resume()
+            case cases.EXECUTOR:
+                return self._kill_slot(fault, executor=True)
+            case cases.PAUSE:
+                return self._pause_slot(fault)
+            case cases.RIVAL:
+                self._take_over()
+            case cases.BROKER:
+                self._servers.kill_broker()
+            case cases.DATABASE:
+                self._servers.kill_database()
+            case cases.DISK:
+                if not self._ground.has_disk:
+                    return False
+                self._ground.fill_disk(fault.chance)
+            case cases.RESCALE:
+                self._parallelism = 1 + round(2 * fault.chance)
+                return self._ask("rescale", parallelism=self._parallelism)
+            case cases.SAVEPOINT:
+                return self._ask("trigger_savepoint", format=_format(fault))
+            case cases.RESTART:
+                return self._restart(fault)
+        return True
+
+    def _slot(self, fault: Fault) -> tuple[int, int] | None:
+        """The process of a slot and of its executor."""
+        files = sorted(self._ground.place.slots.glob("slot-*"))
+        alive = []
+        for file in files:
+            worker, java = map(int, file.read_text().split())
+            if psutil.pid_exists(worker) and worker not in self._zombies:
+                alive.append((worker, java))
+        return alive[int(fault.chance * len(alive))] if alive else None
+
+    def _kill_slot(self, fault: Fault, executor: bool = False) -> bool:
+        slot = self._slot(fault)
+        if slot is None:
+            return False
+        try:
+            os.kill(slot[executor], signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def _kill_at_point(self, fault: Fault) -> bool:
+        assert fault.order is not None
+        point, victim, spared = fault.order
+        self._order_number += 1
+        is_restore = point is FaultPoint.RESTORE
+        order = Order(self._order_number, point, victim, 0 if is_restore else spared)
+        order.give(self._orders)
+        if is_restore and not self._kill_slot(fault):
+            order.withdraw(self._orders)
+            return False
+        deadline = time.monotonic() + _POINT_SECONDS
+        while not order.is_carried_out(self._orders):
+            heard = self._hear(0.02)
+            if heard in ("gone", "failed") and not order.is_carried_out(self._orders):
+                self._driver.join()
+                self._resume()
+            if self._is_over or time.monotonic() > deadline:
+                order.withdraw(self._orders)
+                return False
+        if victim is Victim.DRIVER:
+            self._driver.join()
+            self._resume()
+        return True
+
+    def _pause_slot(self, fault: Fault) -> bool:
+        slot = self._slot(fault)
+        if slot is None:
+            return False
+        try:
+            os.kill(slot[0], signal.SIGSTOP)
+        except ProcessLookupError:
+            return False
+        self._zombies.append(slot[0])
+        try:
+            time.sleep(_LEASE_SECONDS + 0.5)
+            self._catch_up()
+            self._await_checkpoint()
+        finally:
+            if psutil.pid_exists(slot[0]):
+                os.kill(slot[0], signal.SIGCONT)
+        return True
+
+    def _take_over(self) -> None:
+        """Another driver takes the job over while this one sleeps, which then wakes up."""
+        before = self._driver
+        before.signal(signal.SIGSTOP)
+        self._resume(**{"tidegate.recovery.take-over": True})
+        try:
+            self._await_checkpoint()
+        finally:
+            before.signal(signal.SIGCONT)
+        before.join(PATIENCE)
+        if before.is_alive:
+            before.kill()
+            raise Hung("a driver whose job was taken over does not end")
+
+    def _ask(self, what: str, **arguments: Any) -> bool:
+        self._answer = None
+        try:
+            self._driver.line.send((what, arguments))
+        except OSError:
+            return False
+        return True
+
+    def _restart(self, fault: Fault) -> bool:
+        """Stop with a savepoint, and start another job from it; sometimes a slot dies meanwhile."""
+        self._is_stopping = True
+        try:
+            return self._stop_and_begin(fault)
+        finally:
+            self._is_stopping = False
+
+    def _stop_and_begin(self, fault: Fault) -> bool:
+        if not self._ask("stop_with_savepoint", format=_format(fault)):
+            return False
+        if fault.chance > 0.7:
+            time.sleep(fault.delay / 4)
+            if self._kill_slot(fault):
+                self.outcome.kills.append(Kill("slot during stop", 0.0))
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            match self._hear(1.0):
+                case "refused":
+                    return False
+                case "gone" | "ended" | "failed" as heard:
+                    self._driver.join()
+                    path = self._path_of_savepoint()
+                    if path is None and heard == "ended":
+                        self._is_over = True  # it had come to its end before
+                    elif path is None:
+                        self._resume()
+                    else:
+                        self._begin(path)
+                    return path is not None
+        raise Hung(f"a stop has no end for {PATIENCE} s")
+
+    def _path_of_savepoint(self) -> str | None:
+        """Where the job has stopped, as it says itself."""
+        while self._hear(0) not in (None, "gone"):
+            pass
+        if self._answer is not None:
+            what, text = self._answer
+            return text if what == "done" else None
+        told = "".join(self.outcome.notes[-1:])
+        named = re.search(re.escape(str(self._ground.savepoints)) + r"/[\w-]+", told)
+        return named[0] if named else None
+
+    # The end
+
+    def _finish(self) -> None:
+        self._ground.open()
+        while not self._is_over:
+            self._await_checkpoint()
+        self._driver.join()
+
+    def _compare(self) -> None:
+        wanted = expected(self._case.program)
+        got: Counter[Any] = found(self._case.program, self._ground.place)
+        lost, doubled = wanted - got, got - wanted
+        outcome = self.outcome
+        outcome.lost = lost.total()
+        outcome.doubled = doubled.total() if self._case.exactly else 0
+        if outcome.lost or outcome.doubled:
+            outcome.outcome = WRONG
+            outcome.notes += [f"lost {each}" for each in list(lost)[:3]]
+            outcome.notes += [f"doubled {each}" for each in list(doubled)[:3]]
+
+    def _dump(self) -> None:
+        """Have the processes of a job that hangs tell where they are."""
+        self._driver.signal(signal.SIGUSR1)
+        for file in self._ground.place.slots.glob("slot-*"):
+            worker = int(file.read_text().split()[0])
+            if psutil.pid_exists(worker):
+                os.kill(worker, signal.SIGUSR1)
+        time.sleep(1)
+
+    def _gone(self) -> list[str]:
+        """The slots of the last driver, if they have not gone with it."""
+        slots = [
+            int(file.read_text().split()[0]) for file in self._ground.place.slots.glob("slot-*")
+        ]
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            left = [pid for pid in (*slots, *self._zombies) if _is_running(pid)]
+            if not left:
+                return []
+            time.sleep(0.05)
+        return [f"process {pid} is left behind" for pid in left]
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _format(fault: Fault) -> Any:
+    from tidegate.core.modes import SavepointFormat
+
+    return SavepointFormat.NATIVE if fault.chance * 10 % 1 < 0.5 else SavepointFormat.CANONICAL

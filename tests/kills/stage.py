@@ -1,0 +1,232 @@
+"""Spark for many jobs, and the driver processes that use it.
+
+A program of its own keeps Spark's JVM; drivers attach to it. Whoever kills a driver leaves the JVM
+alone, and with it the executors and the slots of that driver, for as long as they stay.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.kills.cases import LOCAL
+from tests.kills.programs import Place, build
+
+ROOT = Path(__file__).parents[2]
+MASTERS = {LOCAL: "local[48]", "cluster": "local-cluster[2,16,640]"}
+_START_SECONDS = 240
+_CONF = {
+    "spark.default.parallelism": "4",
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.memory": "640m",
+    "spark.python.daemon.module": "tests.kills.daemon",
+    "spark.python.task.killTimeout": "15s",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_forks = get_context("forkserver")
+_forks.set_forkserver_preload(["tests.kills.stage", "tests.kills.daemon", "tidegate.driver.launch"])
+
+
+class Stage:
+    """Spark's JVM, started again whenever it was killed."""
+
+    def __init__(self, kind: str, directory: Path) -> None:
+        self.kind = kind
+        self._directory = directory
+        self._keeper: subprocess.Popen[str] | None = None
+        self.gateway = ("", "")
+
+    def start(self) -> None:
+        if self._keeper is not None and self._keeper.poll() is None:
+            return
+        with (self._directory / "spark.log").open("ab") as log:
+            self._keeper = subprocess.Popen(
+                [sys.executable, "-m", "tests.kills.stage", MASTERS[self.kind]],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self._keeper.stdout is not None
+        timer = threading.Timer(_START_SECONDS, self._keeper.kill)
+        timer.start()
+        port, secret = self._keeper.stdout.readline().split()
+        timer.cancel()
+        self.gateway = port, secret
+
+    def kill(self) -> None:
+        """The JVM and all that belongs to it go at once."""
+        if self._keeper is None:
+            return
+        family = psutil.Process(self._keeper.pid).children(recursive=True)
+        for member in family:
+            if "java" in member.name():
+                member.kill()
+        self._keeper.kill()
+        self._keeper.wait()
+        psutil.wait_procs(family, timeout=30)
+        self._keeper = None
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a driver process does."""
+
+    program: str
+    place: Place
+    gateway: tuple[str, str]
+    parallelism: int
+    settings: Mapping[str, Any]
+
+
+class Driver:
+    """A driver process."""
+
+    def __init__(self, script: Script) -> None:
+        self.line, other = _forks.Pipe()
+        self._process = _forks.Process(target=_drive, args=(script, other), daemon=True)
+        self._process.start()
+        other.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self._process.join()
+
+    def signal(self, number: signal.Signals) -> None:
+        if self._process.is_alive():
+            os.kill(self.pid, number)
+
+    def join(self, seconds: float | None = None) -> None:
+        self._process.join(seconds)
+
+
+class _Events(logging.Handler):
+    """Tells of checkpoints and recoveries."""
+
+    def __init__(self, line: Connection) -> None:
+        super().__init__()
+        self._line = line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        print(f"{record.created:.3f} {record.name}: {text}", file=sys.stderr, flush=True)
+        if record.exc_info and record.exc_info[1] is not None:
+            print(self.format(record), file=sys.stderr, flush=True)
+        for event in ("Completed checkpoint", "Restoring job"):
+            if text.startswith(event):
+                self._line.send((event, text))
+
+
+def _drive(script: Script, line: Connection) -> None:
+    log = os.open(script.place.directory / "driver.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    faulthandler.register(signal.SIGUSR1)
+    print(f"--- driver {os.getpid()}", file=sys.stderr, flush=True)
+    logging.getLogger("tidegate").addHandler(_Events(line))
+    logging.getLogger("tidegate").setLevel(logging.INFO)
+    try:
+        client = _submit(script)
+        threading.Thread(target=_obey, args=(client, line), daemon=True).start()
+        client.wait()
+    except BaseException as error:
+        traceback.print_exc()
+        line.send(("failed", f"{type(error).__name__}: {error}"))
+    else:
+        line.send(("ended", ""))
+    line.close()
+    os._exit(0)
+
+
+def _submit(script: Script) -> Any:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    from tidegate import Configuration, StreamExecutionEnvironment
+
+    os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = script.gateway
+    gateway = launch_gateway()
+    jvm = gateway.jvm
+    session = jvm.org.apache.spark.sql.classic.SparkSession.active()
+    context = jvm.org.apache.spark.api.java.JavaSparkContext(session.sparkContext())
+    conf = SparkConf(_jvm=jvm, _jconf=context.getConf())
+    spark = SparkSession(SparkContext(gateway=gateway, jsc=context, conf=conf), session)
+    env = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict(script.settings), spark=spark
+    )
+    env.set_parallelism(script.parallelism)
+    build(script.program, env, script.place)
+    return env.execute_async(script.place.name)
+
+
+def _obey(client: Any, line: Connection) -> None:
+    """Do what the user asks for, and tell the path that comes of it."""
+    while True:
+        try:
+            what, argument = line.recv()
+        except EOFError:
+            return
+        try:
+            answer = getattr(client, what)(**argument).result()
+        except Exception as error:
+            line.send(("refused", f"{type(error).__name__}: {error}"))
+        else:
+            line.send(("done", answer))
+
+
+def main(master: str) -> None:
+    """Keep a JVM until nobody listens any more."""
+    from pyspark.sql import SparkSession
+
+    from tidegate.exchange.pipelined.requirements import session_settings
+
+    spark = (
+        SparkSession.builder.master(master)
+        .config(map={**_CONF, **session_settings()})
+        .config("spark.local.dir", os.environ["TMPDIR"])
+        .config("spark.sql.warehouse.dir", os.environ["TMPDIR"])
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    parameters = spark.sparkContext._gateway.java_parameters
+    print(parameters.port, parameters.auth_token, flush=True)
+    sys.stdin.read()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
