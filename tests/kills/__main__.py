@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import random
 import shutil
@@ -30,12 +31,10 @@ def main() -> int:
     if options.report:
         return _report(options.ledger)
     home = Path(tempfile.mkdtemp(prefix="kills-"))
-    home.chmod(0o711)  # PostgreSQL runs as a user of its own
-    try:
-        _set_environment(home)
-        return _campaign(options, home)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    # Registered before multiprocessing is imported, so it comes after what that does at the end.
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    _set_environment(home)
+    return _campaign(options, home)
 
 
 def _set_environment(home: Path) -> None:
@@ -51,6 +50,7 @@ def _set_environment(home: Path) -> None:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "OPENBLAS_NUM_THREADS": "1",
         "JAVA_TOOL_OPTIONS": f"{_JAVA} {os.environ.get('JAVA_TOOL_OPTIONS', '')}".strip(),
     }
 
@@ -81,7 +81,9 @@ def _campaign(options: argparse.Namespace, home: Path) -> int:
                 stage.kill()
                 stage = Stage(case.stage, home)
             stage.start()
-            outcome = Run(case, stage, servers, home, home / "orders").play()
+            outcome = Run(
+                case, stage, servers, home, home / "orders", options.case is not None
+            ).play()
             share = outcome.seconds / max(1, len(outcome.kills))
             entries = [
                 ledger.Entry(
@@ -91,7 +93,8 @@ def _campaign(options: argparse.Namespace, home: Path) -> int:
                 )
                 for kill in outcome.kills
             ]  # fmt: skip
-            ledger.append(options.ledger, entries)
+            if options.case is None:
+                ledger.append(options.ledger, entries)
             kills += len(entries)
             told = f"{outcome.outcome:6} {len(entries):3} kills in {outcome.seconds:5.1f} s"
             print(

@@ -25,7 +25,7 @@ from tidegate.core.fault_points import FaultPoint, Order, Victim
 PATIENCE = 150.0
 """Seconds without a checkpoint after which a job is taken for hung."""
 _POINT_SECONDS = 20.0
-_LEASE_SECONDS = 5
+_LEASE_SECONDS = 10
 _STARTS = 8
 EXACT, WRONG, HUNG, FAILED = "exact", "wrong", "hung", "failed"
 
@@ -57,8 +57,16 @@ class Outcome:
 
 class Run:
     def __init__(
-        self, case: Case, stage: Stage, servers: Servers, directory: Path, orders: Path
+        self,
+        case: Case,
+        stage: Stage,
+        servers: Servers,
+        directory: Path,
+        orders: Path,
+        is_traced: bool = False,
     ) -> None:
+        self._is_traced = is_traced
+        self._started = time.monotonic()
         self._case = case
         self._stage = stage
         self._servers = servers
@@ -77,7 +85,6 @@ class Run:
         self.outcome = Outcome(EXACT)
 
     def play(self) -> Outcome:
-        started = time.monotonic()
         outcome = self.outcome
         try:
             self._begin(None)
@@ -100,7 +107,7 @@ class Run:
         if left and outcome.outcome == EXACT:
             outcome.outcome = WRONG
         outcome.notes += left
-        outcome.seconds = time.monotonic() - started
+        outcome.seconds = time.monotonic() - self._started
         return outcome
 
     # The driver
@@ -149,6 +156,7 @@ class Run:
             "tidegate.console.live-line": "off",
             **more,
         }
+        self._note(f"starts a driver, from {origin}")
         self._driver = Driver(
             Script(
                 case.program,
@@ -158,6 +166,11 @@ class Run:
                 settings,
             )
         )
+
+    def _note(self, text: str) -> None:
+        """A line for who looks at one case."""
+        if self._is_traced:
+            print(f"{time.monotonic() - self._started:7.2f} {text}", flush=True)
 
     def _hear(self, seconds: float) -> str | None:
         """The next thing that the driver tells, if it does so in time."""
@@ -170,6 +183,7 @@ class Run:
             if self._driver.exit_code not in (0, -signal.SIGKILL):
                 self.outcome.notes.append(f"a driver has ended with {self._driver.exit_code}")
             return "gone"
+        self._note(f"driver: {text}")
         if what in ("done", "refused"):
             self._answer = (what, str(text))
         elif what == "failed":
@@ -212,7 +226,9 @@ class Run:
             if self._is_over:
                 return
             started = time.monotonic()
+            self._note(fault.name)
             if not self._carry_out(fault):
+                self._note("not carried out")
                 continue
             if fault.is_kill:
                 self.outcome.kills.append(Kill(fault.name, time.monotonic() - started))
@@ -391,6 +407,7 @@ class Run:
         self._driver.join()
 
     def _compare(self) -> None:
+        self._note("compares")
         wanted = expected(self._case.program)
         got: Counter[Any] = found(self._case.program, self._ground.place)
         lost, doubled = wanted - got, got - wanted
