@@ -140,6 +140,7 @@ MAY_IMPORT_PYSPARK = (
     "connectors/spark/stream_batches.py",
     "datastream/environment.py",
     "datastream/execution/spark_session.py",
+    "datastream/execution/worker_daemon.py",
     "driver/launch.py",
     "exchange/choice.py",
     "exchange/pipelined/exchange.py",

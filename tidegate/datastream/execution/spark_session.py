@@ -15,7 +15,7 @@ from tidegate.core.config import Settings
 from tidegate.core.errors import ConfigError, UnsuitableSpark
 from tidegate.core.foreign_logs import FOREIGN_LOG_VARIABLE
 from tidegate.core.modes import ExchangeMode
-from tidegate.exchange.pipelined.requirements import JAR, SHUFFLE_SETTINGS
+from tidegate.exchange.pipelined.requirements import JAR, SHUFFLE_SETTINGS, WORKER_SETTINGS
 from tidegate.prerequisites.java import require_java
 from tidegate.storage.private_directory import PrivateDirectory
 
@@ -155,6 +155,7 @@ def session_conf(settings: Settings, master: str, parallelism: int, log: Path) -
         "spark.python.task.killTimeout": "100ms",
         "spark.ui.enabled": str(settings.spark.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
+        **WORKER_SETTINGS,
     }
     if settings.engine.exchange is not ExchangeMode.JOBS:
         conf |= SHUFFLE_SETTINGS

@@ -19,10 +19,15 @@ SHUFFLE_SETTINGS: Final = {
 }
 """With these, Spark's streaming shuffle is quick."""
 
+WORKER_SETTINGS: Final = {
+    "spark.python.daemon.module": "tidegate.datastream.execution.worker_daemon"
+}
+"""With these, slots start quickly."""
+
 
 def session_settings() -> dict[str, str]:
     """All that a Spark session has to be started with."""
-    return {"spark.jars": str(JAR), **SHUFFLE_SETTINGS}
+    return {"spark.jars": str(JAR), **SHUFFLE_SETTINGS, **WORKER_SETTINGS}
 
 
 def is_pumped(pipeline: Pipeline) -> bool:
