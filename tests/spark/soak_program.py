@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from tidegate.common import Configuration, Types
 from tidegate.connectors.datagen import DataGeneratorSource
 from tidegate.datastream import StreamExecutionEnvironment
+from tidegate.exchange.pipelined.requirements import session_settings
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -39,7 +40,7 @@ def sample(steps: int, local: Path) -> dict[str, object]:
     return found
 
 
-def main(total: int, every: int) -> None:
+def main(exchange: str, total: int, every: int, rate: float | None = None) -> None:
     local = Path(tempfile.mkdtemp(prefix="tidegate-soak-"))
     conf = {
         "spark.local.dir": str(local),
@@ -47,17 +48,20 @@ def main(total: int, every: int) -> None:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.unix.domain.socket.enabled": "true",
+        **session_settings(),
     }
-    builder = SparkSession.builder.master("local[4]")
+    builder = SparkSession.builder.master("local[8]")
     for key, value in conf.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     settings = Configuration()
+    settings.set_string("tidegate.exchange", exchange)
+    settings.set_string("execution.checkpointing.interval", "1 s")
     # One record a slice: the number of steps matters here, not what they carry.
     settings.set_string("tidegate.step.max-records", "1")
     env = StreamExecutionEnvironment.get_execution_environment(settings, spark=spark)
     env.set_parallelism(2)
-    source = DataGeneratorSource(lambda i: (f"k{i % 7}", 1), type_info=PAIR)
+    source = DataGeneratorSource(lambda i: (f"k{i % 7}", 1), type_info=PAIR, rate=rate)
     stream = env.from_source(source, source_name="numbers")
     stream.key_by(lambda pair: pair[0]).sum(1).add_sink(lambda pair: None)
     job = env.execute_async("soak")
@@ -75,4 +79,4 @@ def main(total: int, every: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(sys.argv[1], *map(int, sys.argv[2:]))
