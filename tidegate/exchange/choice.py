@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError
 
 from tidegate.core.errors import UnsuitableSpark
-from tidegate.core.ids import Address, JobId, SlotIndex
+from tidegate.core.ids import Address, JobId, PipelineId, SlotIndex
 from tidegate.core.modes import ExchangeMode
 from tidegate.exchange.contract import Exchange, StepAnswer, StepBroken, StepCanceled
 from tidegate.exchange.pipelined.exchange import PipelinedExchange
@@ -35,6 +38,9 @@ _RULED_OUT: Final = {
 }
 _PRINTED: Final = "`tidegate doctor --spark-conf` prints what to start it with"
 _MOST_BREAKS: Final = 2
+"""In a row."""
+_MOST_RECENT_BREAKS: Final = 10
+_RECENT_SECONDS: Final = 300.0
 
 
 def create_exchange(
@@ -90,12 +96,21 @@ def _obstacle(context: SparkContext, available: int, needed: int) -> str | None:
 
 
 class FallbackExchange:
-    """The fast exchange, until it breaks several times in a row without carrying a step."""
+    """The fast exchange, until it breaks too often.
 
-    def __init__(self, fast: Exchange, steady: Exchange) -> None:
+    That is: twice without carrying a step of the same pipeline in between, or a number of times
+    within some minutes, whatever it carries between them.
+    """
+
+    def __init__(
+        self, fast: Exchange, steady: Exchange, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._fast = fast
         self._current, self._steady = fast, steady
-        self._breaks = 0
+        self._now = now
+        self._in_a_row: dict[PipelineId, int] = {}
+        self._recent: deque[float] = deque(maxlen=_MOST_RECENT_BREAKS)
+        self._lock = threading.Lock()
 
     def run_step(
         self,
@@ -107,28 +122,35 @@ class FallbackExchange:
         """See `tidegate.exchange.contract.Exchange`."""
 
         def noted(outcome: Sequence[StepOutcome] | StepBroken) -> None:
-            self._note(outcome if isinstance(outcome, StepBroken) else None)
+            self._note(pipeline, outcome if isinstance(outcome, StepBroken) else None)
             answer(outcome)
 
         try:
             self._current.run_step(pipeline, request, slots, noted)
         except StepBroken as failure:
-            self._note(failure)
+            self._note(pipeline, failure)
             raise
 
-    def _note(self, failure: StepBroken | None) -> None:
+    def _note(self, pipeline: Pipeline, failure: StepBroken | None) -> None:
+        if self._current is not self._fast or isinstance(failure, StepCanceled):
+            return
         if failure is None:
-            self._breaks = 0
-        elif not isinstance(failure, StepCanceled):
-            self._breaks += 1
-        if self._breaks == _MOST_BREAKS and self._current is self._fast:
-            self._current = self._steady
-            _log.warning(
-                "steps are Spark jobs from now on: the streaming shuffle broke %d times in a row, "
-                "at last because %s",
-                self._breaks,
-                failure,
-            )
+            self._in_a_row.pop(pipeline.id, None)
+            return
+        with self._lock:
+            in_a_row = self._in_a_row[pipeline.id] = self._in_a_row.get(pipeline.id, 0) + 1
+            self._recent.append(self._now())
+            is_full = len(self._recent) == _MOST_RECENT_BREAKS
+            is_often = is_full and self._recent[-1] - self._recent[0] < _RECENT_SECONDS
+        if in_a_row < _MOST_BREAKS and not is_often:
+            return
+        self._current = self._steady
+        _log.warning(
+            "steps are Spark jobs from now on: the streaming shuffle broke %d times, at last "
+            "because %s",
+            len(self._recent) if is_often else in_a_row,
+            failure,
+        )
 
     def cancel_step(self, pipeline: Pipeline) -> None:
         self._fast.cancel_step(pipeline)

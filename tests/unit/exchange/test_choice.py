@@ -1,3 +1,6 @@
+from itertools import count
+from types import SimpleNamespace
+
 import pytest
 
 from tidegate.exchange.choice import FallbackExchange
@@ -25,10 +28,14 @@ class Scripted:
         self.has_ended = True
 
 
-def run(exchange, steps):
-    for _ in range(steps):
+FIRST, SECOND = SimpleNamespace(id=0), SimpleNamespace(id=1)
+
+
+def run(exchange, steps, pipelines=(FIRST,)):
+    for step in range(steps):
         try:
-            exchange.run_step(None, None, {}, lambda outcome: None)
+            turn = pipelines[step % len(pipelines)]
+            exchange.run_step(turn, None, {}, lambda outcome: None)
         except StepBroken:
             pass
 
@@ -46,6 +53,20 @@ def test_a_step_that_goes_through_makes_up_for_one_that_broke():
     assert (fast.steps, steady.steps) == (5, 0)
 
 
+def test_a_pipeline_whose_steps_go_through_does_not_make_up_for_another_one():
+    fast, steady = Scripted(StepBroken("one"), [], StepBroken("two"), []), Scripted()
+    run(FallbackExchange(fast, steady), 5, [FIRST, SECOND])
+    assert (fast.steps, steady.steps) == (3, 2)
+
+
+@pytest.mark.parametrize(("seconds_apart", "steady_steps"), [(29, 3), (40, 0)])
+def test_the_fast_exchange_is_left_when_it_breaks_often(seconds_apart, steady_steps):
+    breaks = [outcome for number in range(10) for outcome in (StepBroken(str(number)), [])]
+    fast, steady, times = Scripted(*breaks), Scripted(), count(0, seconds_apart)
+    run(FallbackExchange(fast, steady, lambda: next(times)), 22)
+    assert steady.steps == steady_steps
+
+
 def test_a_canceled_step_says_nothing_about_the_exchange():
     fast, steady = Scripted(*[StepCanceled("enough")] * 5), Scripted()
     run(FallbackExchange(fast, steady), 5)
@@ -54,7 +75,7 @@ def test_a_canceled_step_says_nothing_about_the_exchange():
 
 def test_a_broken_step_is_reported_to_whoever_asked_for_it():
     with pytest.raises(StepBroken, match="one"):
-        FallbackExchange(Scripted(StepBroken("one")), Scripted()).run_step(None, None, {}, print)
+        FallbackExchange(Scripted(StepBroken("one")), Scripted()).run_step(FIRST, None, {}, print)
 
 
 def test_both_exchanges_are_released_in_the_end():
