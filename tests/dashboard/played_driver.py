@@ -156,8 +156,7 @@ class PlayedJob:
             "skipped": 0,
         }
 
-    def points(self, seconds: int) -> dict[str, Any]:
-        now = int(time.time())
+    def points(self, seconds: int, now: int) -> dict[str, Any]:
         times = list(range(now - seconds + 1, now + 1))
         wave = [1 + 0.2 * math.sin(each / 40) for each in times]
         return {
@@ -221,6 +220,7 @@ class PlayedDriver:
     def __init__(self, job: PlayedJob) -> None:
         self.job = job
         self.is_silent = False
+        self.pace = 1.0
         self._socket = _bound(0)
         self.port = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -269,18 +269,18 @@ class PlayedDriver:
 
     async def _events(self, request: Request) -> Response:
         async def events() -> AsyncIterator[str]:
-            number = 0
+            number, begun = 0, int(time.time())
             yield _event(0, "jobs", self.jobs())
             if "job" in request.query_params:
                 yield _event(0, "job", self.job.live())
             while not self._server.should_exit:
-                await asyncio.sleep(1)
+                await asyncio.sleep(self.pace)
                 number += 1
                 if self.is_silent:
                     continue
                 if "job" in request.query_params:
                     yield _event(number, "job", self.job.live())
-                    yield _event(number, "points", self.job.points(1))
+                    yield _event(number, "points", self.job.points(1, begun + number))
                 else:
                     yield ": \n\n"
 
@@ -325,7 +325,7 @@ class PlayedDriver:
             case ["tidegate", "jobs", _, "live"]:
                 return self.job.live()
             case ["tidegate", "jobs", _, "history"]:
-                return self.job.points(600)
+                return self.job.points(600, int(time.time()))
             case ["jobs", _, "vertices", vertex]:
                 return self.job.subtasks(vertex)
             case _:

@@ -103,22 +103,33 @@ def test_a_driver_that_falls_silent_shows_within_five_seconds(play, page):
     page.get_by_text("Live").wait_for()
 
 
-def test_what_the_page_keeps_is_bounded(play, page):
-    """Points of two hours, and a thousand live documents: as much as after the first minutes."""
-    page.goto(play().url + f"/#/jobs/{JID}/charts")
-    page.locator(".chart canvas").first.wait_for()
-    kept = page.evaluate(
-        """async () => {
-            const { points } = await import("/dashboard/core/live.js");
-            const { Ring } = await import("/dashboard/core/ring.js");
-            const ring = new Ring(600);
-            for (let time = 0; time < 7200; time += 1)
-                ring.add({ times: [time], job: { a: [time] }, vertices: { v: { busy: [0.5] } } });
-            const columns = [ring.times, ring.column("a"), ring.column("v/busy")];
-            return [...columns.map((column) => column.length), ring.times[0], points.length];
-        }"""
-    )
-    assert kept == [600, 600, 600, 6600, 600]
+MINUTES = """async (minutes) => {
+    const { points } = await import("/dashboard/core/live.js");
+    const end = (points.times.at(-1) ?? Date.now() / 1000) + 60 * minutes;
+    while ((points.times.at(-1) ?? 0) < end) await new Promise((done) => setTimeout(done, 20));
+    return points.times.length;
+}"""
+
+
+@pytest.mark.parametrize("view", ["graph", "charts"])
+def test_a_page_that_stays_open_does_not_grow(play, page, view):
+    """Events of a quarter of an hour in some seconds: what is kept is full after ten minutes."""
+    driver = play()
+    page.goto(f"{driver.url}/#/jobs/{JID}/{view}")
+    page.locator(".node, canvas").first.wait_for()
+    session = page.context.new_cdp_session(page)
+
+    def heap():
+        session.send("HeapProfiler.collectGarbage")
+        return session.send("Runtime.getHeapUsage")["usedSize"]
+
+    driver.pace = 0.003
+    assert page.evaluate(MINUTES, 10.5) == 600
+    before, elements = heap(), page.locator("*").count()
+    assert page.evaluate(MINUTES, 5) == 600
+    driver.pace = 1.0
+    assert heap() - before < 500_000
+    assert page.locator("*").count() <= elements + 20
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

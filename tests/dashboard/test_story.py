@@ -93,3 +93,25 @@ def test_a_driver_that_may_only_be_read_offers_no_action(serve, page):
     enter(page, served)
     page.get_by_text("read-only").wait_for()
     assert page.locator(".actions").count() == 0
+
+
+def test_a_job_that_has_ended_elsewhere_is_shown_with_what_is_known_of_it(serve, page):
+    ended, running = serve(name="ended job"), serve()
+    ended.job.cancel()
+    wait_until(lambda: ended.job.status().is_terminal)
+    page.goto(running.server.login_link())
+    page.get_by_role("cell", name="ended job").click()
+    page.get_by_text("What is known").wait_for()
+    assert page.get_by_role("heading", name="ended job").is_visible()
+    page.goto(f"{running.server.url}/#/jobs/{32 * 'f'}")
+    page.get_by_text("This job is not known here").wait_for()
+    page.complaints.found[:] = [each for each in page.complaints.found if "404" not in each]
+
+
+def test_a_job_of_another_driver_is_opened_there(serve, page):
+    first, second = serve(name="first"), serve(name="second")
+    page.goto(first.server.login_link())
+    page.get_by_role("cell", name="second").click()
+    page.wait_for_url(f"{second.server.url}/**")
+    page.get_by_role("heading", name="second").wait_for()
+    page.get_by_role("button", name="Savepoint").wait_for()

@@ -1,5 +1,5 @@
 // The frame of the page: the way around on the left, one view on the right.
-import { html, useEffect, useRef } from "./core/html.js";
+import { html, useEffect } from "./core/html.js";
 import { isTokenWanted } from "./core/api.js";
 import { connection, isGone, jobs, live } from "./core/live.js";
 import { link, route } from "./core/router.js";
@@ -8,6 +8,7 @@ import { Icon, Mark } from "./parts/icons.js";
 import { Empty } from "./parts/basics.js";
 import { Login } from "./parts/login.js";
 import { JobHeader } from "./parts/job_header.js";
+import { Elsewhere } from "./views/elsewhere.js";
 import { Jobs } from "./views/jobs.js";
 import { Savepoints } from "./views/state.js";
 import { VIEWS } from "./views/index.js";
@@ -25,7 +26,6 @@ export function App() {
 
 function Page() {
   const { parts } = route.value;
-  const heading = useRef(null);
   const [place, jid, view = "graph"] = parts;
   useEffect(() => {
     document.getElementById("content").scrollTop = 0;
@@ -33,14 +33,13 @@ function Page() {
   if (place === "savepoints") return html`<div class="page"><h1>Savepoints and checkpoints</h1><${Savepoints} /></div>`;
   if (place !== "jobs" || !jid) return html`<${Jobs} />`;
   const found = VIEWS.find((each) => each.id === view);
-  const isKnown = found && !isGone.value;
-  return html`<div class="page ${found?.isFull ? "full" : ""}" key=${jid} ref=${heading}>
+  const entry = jobs.value?.find((job) => job.jid === jid);
+  if (isGone.value || (entry && !entry.here)) return html`<div class="page"><${Elsewhere} job=${entry} /></div>`;
+  return html`<div class="page ${found?.isFull ? "full" : ""}" key=${jid}>
     <${JobHeader} jid=${jid} />
-    ${isKnown
+    ${found
       ? html`<${found.view} key=${view} jid=${jid} rest=${parts.slice(3)} />`
-      : html`<${Empty} title=${found ? "This driver does not know the job" : "There is no such page"}>
-          <a href="#/">All jobs of this machine</a>
-        <//>`}
+      : html`<${Empty} title="There is no such page"><a href="#/">All jobs of this machine</a><//>`}
   </div>`;
 }
 
@@ -54,7 +53,7 @@ function Side() {
     <nav aria-label="Views">
       <a href="#/" aria-current=${here(!place || (place === "jobs" && !jid))}><${Icon} name="jobs" />Jobs</a>
       <a href="#/savepoints" aria-current=${here(place === "savepoints")}><${Icon} name="state" />Savepoints</a>
-      ${place === "jobs" && jid && html`<div class="side-title" title=${name}>${name ?? jid}</div>
+      ${place === "jobs" && jid && isHere(jid) && html`<div class="side-title" title=${name}>${name ?? jid}</div>
         ${VIEWS.map(({ id, label, icon }) => html`<a key=${id} href=${link(["jobs", jid, id])} aria-current=${here(view === id)}>
           <${Icon} name=${icon} />${label}<${Tally} of=${id} />
         </a>`)}`}
@@ -69,6 +68,8 @@ function Side() {
     </div>
   </div>`;
 }
+
+const isHere = (jid) => !isGone.value && (jobs.value?.find((job) => job.jid === jid)?.here ?? true);
 
 function Tally({ of }) {
   const restarts = live.value?.restarts;

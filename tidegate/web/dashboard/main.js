@@ -2,14 +2,15 @@
 import { App } from "./app.js";
 import { logInByAddress } from "./core/api.js";
 import { effect, html, render } from "./core/html.js";
-import { follow, isConnected } from "./core/live.js";
+import { follow, isConnected, jobs } from "./core/live.js";
 import { route } from "./core/router.js";
 import { loadSession } from "./core/session.js";
 
 await logInByAddress();
 effect(() => {
-  const { parts } = route.value;
-  follow(parts[0] === "jobs" && parts[1] ? parts[1] : null);
+  const [place, jid] = route.value.parts;
+  const isElsewhere = jobs.value?.some((job) => job.jid === jid && !job.here);
+  follow(place === "jobs" && jid && !isElsewhere ? jid : null);
 });
 effect(() => {
   if (isConnected.value) loadSession(); // Again after a break: another driver may answer.

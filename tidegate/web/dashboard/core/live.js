@@ -23,20 +23,20 @@ let stream = null;
 
 /** Follow a job, or with null only the list of jobs. */
 export function follow(jid) {
-  if (stream?.jid === jid) return;
+  if (stream?.wanted === jid) return;
   stream?.abort.abort();
   batch(() => {
     live.value = null;
     isGone.value = false;
   });
   points.clear();
-  stream = { jid, abort: new AbortController(), lastId: null };
+  stream = { wanted: jid, jid, abort: new AbortController(), lastId: null };
   run(stream);
 }
 
 /** Ask again, with a new token for example. */
 export function reconnect() {
-  const jid = stream?.jid ?? null;
+  const jid = stream?.wanted ?? null;
   stream?.abort.abort();
   stream = null;
   follow(jid);
@@ -94,7 +94,11 @@ function refused(own, status) {
     isTokenWanted.value = true;
     own.abort.abort(); // Until there is a token.
   }
-  if (status === 404) isGone.value = true;
+  if (status === 404 && own.jid) {
+    isGone.value = true;
+    own.jid = null; // The list of jobs still comes.
+    return 0;
+  }
   return AFTER_REFUSAL;
 }
 

@@ -1,12 +1,11 @@
 // All jobs of this user on this machine, with the latest figures of those of this driver.
-import { html, useState } from "../core/html.js";
-import { request } from "../core/api.js";
+import { html } from "../core/html.js";
 import { ago, count, duration, rate, time } from "../core/format.js";
 import { connection, jobs } from "../core/live.js";
 import { go } from "../core/router.js";
 import { session } from "../core/session.js";
 import { useResource } from "../core/resource.js";
-import { Badge, Command, Empty, Loaded, Problem, State } from "../parts/basics.js";
+import { Badge, Command, Empty, Loaded, State } from "../parts/basics.js";
 import { Table } from "../parts/table.js";
 
 const COLUMNS = [
@@ -23,22 +22,13 @@ const COLUMNS = [
 
 export function Jobs() {
   const figures = useFigures(jobs.value);
-  const [error, setError] = useState(null);
-  const open = async (job) => {
-    if (job.here) return go(["jobs", job.jid]);
-    try {
-      location.assign((await request("POST", `/tidegate/jobs/${job.jid}/link`)).url);
-    } catch (refusal) {
-      setError(refusal);
-    }
-  };
+  const open = (job) => go(["jobs", job.jid]);
   const rows = jobs.value?.map((job) => ({ ...job, live: figures.get(job.jid) }));
   return html`<div class="page">
     <div class="row spread wrap">
       <h1>Jobs</h1>
       <span class="soft small">${session.value?.server === "registry" ? "No job runs in this process" : session.value && `Process ${session.value.pid} on ${session.value.host}`}</span>
     </div>
-    ${error && html`<${Problem} error=${error} />`}
     <div class="card">
       ${rows?.length
         ? html`<${Table} name="Jobs" columns=${COLUMNS} rows=${rows} rowKey=${(job) => job.jid} open=${open} tall />`
