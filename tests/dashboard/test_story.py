@@ -88,6 +88,20 @@ def test_a_page_without_the_token_asks_for_it(served, page):
     page.complaints.found.clear()
 
 
+def test_who_has_not_logged_in_sees_the_graph_but_neither_records_nor_buttons(serve, page):
+    served = serve(rest=RestSettings())
+    page.goto(f"{served.server.url}/#/jobs/{served.id}")
+    page.get_by_role("button", name="Log in to act").wait_for()
+    assert page.locator(".node").count() == 2
+    page.get_by_role("link", name="Dead letters").click()
+    page.get_by_label("paste the link").wait_for()
+    page.get_by_role("link", name="Graph").click()
+    page.get_by_role("button", name="Log in to act").click()
+    page.get_by_label("paste the link").fill(served.server.login_link())
+    page.get_by_role("button", name="Log in", exact=True).click()
+    page.get_by_role("button", name="Savepoint").wait_for()
+
+
 def test_a_driver_that_may_only_be_read_offers_no_action(serve, page):
     served = serve(rest=RestSettings(token=TOKEN, read_only=True))
     enter(page, served)

@@ -3,7 +3,7 @@ import { html, useEffect } from "./core/html.js";
 import { isTokenWanted } from "./core/api.js";
 import { connection, isGone, jobs, live } from "./core/live.js";
 import { link, route } from "./core/router.js";
-import { session, theme, toggleTheme } from "./core/session.js";
+import { mustLogIn, session, theme, toggleTheme } from "./core/session.js";
 import { Icon, Mark } from "./parts/icons.js";
 import { Empty } from "./parts/basics.js";
 import { Login } from "./parts/login.js";
@@ -19,18 +19,21 @@ export function App() {
     <${Side} />
     <main class="main" id="content" tabindex="-1">
       <${Banner} />
-      ${isTokenWanted.value ? html`<${Login} />` : html`<${Page} />`}
+      ${isTokenWanted.value ? html`<div class="page"><${Login} /></div>` : html`<${Page} />`}
     </main>
   </div>`;
 }
 
 function Page() {
+  useEffect(() => {
+    document.title = live.value ? `${live.value.name}, ${live.value.state.toLowerCase()} · Tidegate` : "Tidegate";
+  }, [live.value?.name, live.value?.state]);
   const { parts } = route.value;
   const [place, jid, view = "graph"] = parts;
   useEffect(() => {
     document.getElementById("content").scrollTop = 0;
   }, [place, jid, view]);
-  if (place === "savepoints") return html`<div class="page"><h1>Savepoints and checkpoints</h1><${Savepoints} /></div>`;
+  if (place === "savepoints") return html`<div class="page"><h1>Savepoints and checkpoints</h1><${mustLogIn.value ? Login : Savepoints} /></div>`;
   if (place !== "jobs" || !jid) return html`<${Jobs} />`;
   const found = VIEWS.find((each) => each.id === view);
   const entry = jobs.value?.find((job) => job.jid === jid);
@@ -38,7 +41,7 @@ function Page() {
   return html`<div class="page ${found?.isFull ? "full" : ""}" key=${jid}>
     <${JobHeader} jid=${jid} />
     ${found
-      ? html`<${found.view} key=${view} jid=${jid} rest=${parts.slice(3)} />`
+      ? html`<${found.isPrivate && mustLogIn.value ? Login : found.view} key=${view} jid=${jid} rest=${parts.slice(3)} />`
       : html`<${Empty} title="There is no such page"><a href="#/">All jobs of this machine</a><//>`}
   </div>`;
 }

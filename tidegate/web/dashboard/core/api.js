@@ -8,6 +8,8 @@ const CODE = /([#?&])login=([^&]+)&?/;
 /** Whether a request was refused for want of a token: the page then asks for one. */
 export const isTokenWanted = signal(false);
 
+addEventListener("hashchange", () => (isTokenWanted.value = false)); // Another view may need none.
+
 export class ApiError extends Error {
   constructor(status, message) {
     super(message);

@@ -1,9 +1,12 @@
 // What this page may do, and how it looks.
 import { get } from "./api.js";
-import { signal } from "./html.js";
+import { computed, signal } from "./html.js";
 
 /** `tidegate` of /config: version, server, read-only, may-act, may-look, ... */
 export const session = signal(null);
+
+/** Whether records, state, logs and stacks are hidden from whoever looks at this page. */
+export const mustLogIn = computed(() => session.value !== null && !session.value["may-look"]);
 
 export async function loadSession() {
   try {

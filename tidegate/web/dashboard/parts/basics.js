@@ -64,6 +64,7 @@ export function Loaded({ resource, lines = 4, children }) {
 
 export function Copy({ text, label = "Copy" }) {
   const [isDone, setDone] = useState(false);
+  if (!navigator.clipboard) return null; // Browsers have it only on this machine, or with TLS.
   const copy = async () => {
     await navigator.clipboard.writeText(text);
     setDone(true);

@@ -20,6 +20,6 @@ export function JobHeader({ jid }) {
 
 function since(job) {
   if (job["end-time"] > 0) return `ran for ${duration(job.duration)}`;
-  if (job.restart) return `restart ${job.restart.number ?? ""}`;
+  if (job.restart) return job.restart;
   return `for ${duration(job.uptime ?? job.duration)}`;
 }

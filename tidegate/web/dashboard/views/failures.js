@@ -27,7 +27,7 @@ function facts(job, entries) {
     ["Last failure", ago(entries[0].timestamp, job?.now)],
     ["Time to recovery, last", duration(times[0])],
     ["Time to recovery, longest", times.length ? duration(Math.max(...times)) : "–"],
-    ["Job", job ? job.state.toLowerCase() : "–", job?.restart && `restart ${job.restart.number ?? ""} waits`],
+    ["Job", job ? job.state.toLowerCase() : "–", job?.restart],
   ];
 }
 

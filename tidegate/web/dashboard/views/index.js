@@ -1,4 +1,4 @@
-// The views of a job, in the order of the menu.
+// The views of a job, in the order of the menu. Private ones show records, state, logs or stacks.
 import { Charts } from "./charts.js";
 import { Checkpoints } from "./checkpoints.js";
 import { Configuration } from "./configuration.js";
@@ -15,10 +15,10 @@ export const VIEWS = [
   { id: "checkpoints", label: "Checkpoints", icon: "checkpoints", view: Checkpoints },
   { id: "failures", label: "Failures", icon: "failures", view: Failures },
   { id: "charts", label: "Charts", icon: "charts", view: Charts },
-  { id: "state", label: "State", icon: "state", view: JobState },
-  { id: "dead-letters", label: "Dead letters", icon: "letters", view: DeadLetters },
-  { id: "sample", label: "Sample", icon: "sample", view: Sample },
+  { id: "state", label: "State", icon: "state", view: JobState, isPrivate: true },
+  { id: "dead-letters", label: "Dead letters", icon: "letters", view: DeadLetters, isPrivate: true },
+  { id: "sample", label: "Sample", icon: "sample", view: Sample, isPrivate: true },
   { id: "configuration", label: "Configuration", icon: "settings", view: Configuration },
-  { id: "logs", label: "Logs", icon: "logs", view: Logs },
-  { id: "threads", label: "Threads", icon: "threads", view: Threads },
+  { id: "logs", label: "Logs", icon: "logs", view: Logs, isPrivate: true },
+  { id: "threads", label: "Threads", icon: "threads", view: Threads, isPrivate: true },
 ];

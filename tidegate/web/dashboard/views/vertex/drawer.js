@@ -2,6 +2,8 @@
 import { html, useEffect } from "../../core/html.js";
 import { percent } from "../../core/format.js";
 import { go } from "../../core/router.js";
+import { mustLogIn } from "../../core/session.js";
+import { Login } from "../../parts/login.js";
 import { Load, State, Tabs } from "../../parts/basics.js";
 import { Icon } from "../../parts/icons.js";
 import { Accumulators } from "./accumulators.js";
@@ -14,9 +16,9 @@ import { VertexState } from "./vertex_state.js";
 const TABS = [
   ["subtasks", "Subtasks", Subtasks],
   ["metrics", "Metrics", Metrics],
-  ["state", "State", VertexState],
-  ["logs", "Logs", VertexLogs],
-  ["flames", "Flame graph", Flames],
+  ["state", "State", VertexState, "private"],
+  ["logs", "Logs", VertexLogs, "private"],
+  ["flames", "Flame graph", Flames, "private"],
   ["accumulators", "Accumulators", Accumulators],
 ];
 
@@ -26,7 +28,8 @@ export function Drawer({ jid, vertex, tab = "subtasks", close }) {
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
   }, [close]);
-  const view = TABS.find(([id]) => id === tab)?.[2] ?? Subtasks;
+  const [, , found, isPrivate] = TABS.find(([id]) => id === tab) ?? TABS[0];
+  const view = isPrivate && mustLogIn.value ? Login : found;
   return html`<aside class="card drawer" aria-label=${vertex.name}>
     <header>
       <h2 class="clip" title=${vertex.name}>${vertex.name.replaceAll(" -> ", " → ")}</h2>
