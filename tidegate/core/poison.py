@@ -18,6 +18,25 @@ class PoisonRecord(NamedTuple):
     """Where its source found it, if that is the operator that failed."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A record that was skipped, for who wants to look at it."""
+
+    at: float
+    """Seconds since the epoch."""
+    operator: str
+    uid: str | None
+    subtask: int
+    position: str | None
+    """How far its source had read."""
+    record: str
+    raw: bytes
+    raw_format: str
+    """pickle, bytes or repr."""
+    error: str
+    traceback: str
+
+
 @dataclass(frozen=True, slots=True)
 class PoisonOrders:
     """Which records operators skip if they fail on them."""

@@ -5,14 +5,17 @@ Written by the job master's thread; what is returned never changes, so any threa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from tidegate.core.errors import SlotLost, TidegateError, UserFunctionError
-from tidegate.core.ids import PipelineId, SlotIndex
+from tidegate.core.ids import CheckpointId, PipelineId, SlotIndex
+from tidegate.core.poison import DeadLetter
 from tidegate.protocol.job_status import JobStatus
 
 _MOST_FAILURES = 16
 """As many as Flink keeps."""
+_MOST_LETTERS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,10 @@ class FailureRecord:
     """Those that failed with it; none if it was the job as a whole."""
     is_final: bool
     """Whether the job failed for good; otherwise it was restarted."""
+    recovered_at: float | None = None
+    """When the job ran again; None: it does not yet."""
+    restored_from: CheckpointId | None = None
+    """The checkpoint that it went back to; None: it started fresh, or has not recovered yet."""
 
     @property
     def slot(self) -> SlotIndex | None:
@@ -49,6 +56,10 @@ class Chronicle:
         """The last ones, newest first."""
         self.is_truncated = False
         """Whether there were more."""
+        self.skipped_records = 0
+        self.dead_letters: tuple[DeadLetter, ...] = ()
+        """The last records that were skipped, newest first."""
+        self._restored_from: CheckpointId | None = None
         self._entered: dict[JobStatus, float] = {JobStatus.CREATED: now}
         self._status = JobStatus.CREATED
 
@@ -62,7 +73,27 @@ class Chronicle:
             return
         self._status = status
         self._entered[status] = now
+        if status is JobStatus.RUNNING:
+            self._recovered(now)
         self.ended_at = now if status.is_terminal else None
+
+    def restored(self, checkpoint_id: CheckpointId) -> None:
+        """The job, or a part of it, goes back to a checkpoint."""
+        self._restored_from = checkpoint_id
+
+    def skipped(self, count: int, letters: Iterable[DeadLetter]) -> None:
+        """Records were left out, of which some are shown."""
+        self.skipped_records += count
+        self.dead_letters = (*reversed(list(letters)), *self.dead_letters)[:_MOST_LETTERS]
+
+    def _recovered(self, now: float) -> None:
+        """All failures before have been overcome."""
+        self.failures = tuple(
+            failure
+            if failure.is_final or failure.recovered_at is not None
+            else replace(failure, recovered_at=now, restored_from=self._restored_from)
+            for failure in self.failures
+        )
 
     def restarted(
         self, now: float, cause: TidegateError, pipelines: tuple[PipelineId, ...]

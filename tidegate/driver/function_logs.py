@@ -7,6 +7,12 @@ import sys
 
 from tidegate.protocol.messages import FunctionLog
 
+FUNCTION_LOGS = logging.getLogger("tidegate.functions")
+"""Gets everything that slots send, for who keeps it; prints nothing."""
+FUNCTION_LOGS.propagate = False
+FUNCTION_LOGS.setLevel(logging.DEBUG)
+FUNCTION_LOGS.addHandler(logging.NullHandler())
+
 
 def level_for_slots() -> int:
     """What slots send: INFO and above, or more if the driver shows more."""
@@ -17,15 +23,18 @@ def level_for_slots() -> int:
 def log_again(message: FunctionLog) -> None:
     """Log it here, under its own logger; print it if logging is not configured."""
     logger = logging.getLogger(message.logger)
+    FUNCTION_LOGS.handle(_record(message, message.text))
     text = f"{message.task}: {message.text}"
     if not logger.hasHandlers():
         name = logging.getLevelName(message.level)
         print(f"{name} {message.logger} {text}", file=sys.stderr, flush=True)
     elif logger.isEnabledFor(message.level):
-        record = logger.makeRecord(
-            message.logger, message.level, message.task, 0, "%s", (text,), None
-        )
-        record.created = message.created
-        record.msecs = (message.created % 1) * 1000
-        record.threadName = message.task
-        logger.handle(record)
+        logger.handle(_record(message, text))
+
+
+def _record(message: FunctionLog, text: str) -> logging.LogRecord:
+    record = logging.LogRecord(message.logger, message.level, message.task, 0, "%s", (text,), None)
+    record.created = message.created
+    record.msecs = (message.created % 1) * 1000
+    record.threadName = message.task
+    return record

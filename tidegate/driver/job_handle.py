@@ -28,6 +28,7 @@ from tidegate.driver.checkpoints.home import CheckpointHome
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.chronicle import Chronicle
 from tidegate.driver.collectors import Collectors
+from tidegate.driver.inspections import InspectionOrder
 from tidegate.driver.job_master import JobMaster
 from tidegate.driver.live_line import Console
 from tidegate.driver.progress import Progress, VertexProgress
@@ -35,7 +36,7 @@ from tidegate.driver.slots import SlotProcess
 from tidegate.graph.job_graph import JobGraph
 from tidegate.operators.endpoints.operators import SinkOperator
 from tidegate.protocol.job_status import JobStatus
-from tidegate.protocol.messages import Traffic
+from tidegate.protocol.messages import Inspection, Traffic
 from tidegate.stream.elements import BarrierKind, SavepointTarget
 from tidegate.types.arrow import ArrowFormat
 
@@ -160,6 +161,12 @@ class JobHandle:
     def processes(self) -> dict[SlotIndex, SlotProcess]:
         """Those that serve the slots."""
         return self._master.processes()
+
+    def inspect(self, slot: SlotIndex, what: Inspection) -> Future[Any]:
+        """Look into a slot while it works; who waits should not do so for ever."""
+        order = InspectionOrder(slot, what)
+        self._master.inspect(order)
+        return order.answer
 
     @property
     def graph(self) -> JobGraph:

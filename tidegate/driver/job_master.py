@@ -42,6 +42,7 @@ from tidegate.driver.chronicle import Chronicle
 from tidegate.driver.closing import Closing
 from tidegate.driver.cluster import Cluster, ClusterEvent, FromSlot, LineEnded, SlotJobEnded
 from tidegate.driver.function_logs import log_again
+from tidegate.driver.inspections import InspectionOrder, Inspections
 from tidegate.driver.pipeline_driver import (
     EnumerationFailed,
     PipelineDriver,
@@ -85,6 +86,8 @@ from tidegate.protocol.messages import (
     Deployed,
     DeployFailed,
     FunctionLog,
+    Inspected,
+    RecordsSkipped,
     Register,
     SlotHeartbeat,
     StateRead,
@@ -118,7 +121,9 @@ class CancelRequested:
     """Whether the last one stays, whatever the settings say of jobs that are cancelled."""
 
 
-Event = ClusterEvent | StepEvent | CheckpointEvent | SnapshotOrder | CancelRequested
+Event = (
+    ClusterEvent | StepEvent | CheckpointEvent | SnapshotOrder | InspectionOrder | CancelRequested
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +179,7 @@ class JobMaster:
             on_missing=self._slots_missing,
             on_failure=self._fail,
         )
+        self._inspections = Inspections(self._slots)
         groups = WatermarkGroups()
         self._drivers = {
             pipeline.id: PipelineDriver(
@@ -239,6 +245,10 @@ class JobMaster:
         if self.result.done():
             self._refuse(order)
         return order.answer
+
+    def inspect(self, order: InspectionOrder) -> None:
+        """Ask a slot; may be called by any thread."""
+        self._inbox.put(order)
 
     def join(self, timeout: float | None = None) -> None:
         self._thread.join(timeout)
@@ -381,6 +391,8 @@ class JobMaster:
                 self._apply(self.checkpoints.handle(event))
             case SnapshotOrder():
                 self._ordered(event)
+            case InspectionOrder():
+                self._inspections.order(event)
             case CancelRequested(keeps_checkpoints):
                 self.checkpoints.keep(keeps_checkpoints)
                 self._cancel()
@@ -420,6 +432,10 @@ class JobMaster:
                 self._outputs.collect(message)
             case FunctionLog():
                 log_again(message)
+            case RecordsSkipped(count, letters):
+                self.chronicle.skipped(count, letters)
+            case Inspected():
+                self._inspections.answered(message)
             case UserCounts(pipeline):
                 self._drivers[pipeline].counted(slot, message)
             case SlotHeartbeat(number, memory):
@@ -428,6 +444,7 @@ class JobMaster:
                 raise InternalError(f"slot {slot} sent {message!r}")
 
     def _slot_gone(self, slot: SlotIndex, reason: str) -> None:
+        self._inspections.slot_gone(slot)
         self._closing.slot_gone(slot)
         self._regions_failed(
             {
@@ -486,6 +503,7 @@ class JobMaster:
         orders = driver.deploy(point, self.checkpoints.snapshot_settings, self._poison.orders())
         if point is not None:
             self.checkpoints.restored(point)
+            self.chronicle.restored(point.checkpoint_id)
         for slot, order in orders.items():
             self._slots.tell([slot], order)
 

@@ -13,7 +13,7 @@ from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.ids import Attempt, CheckpointId, OperatorId, SubtaskIndex
 from tidegate.core.modes import RuntimeExecutionMode
 from tidegate.core.permit import Permit
-from tidegate.core.poison import PoisonOrders
+from tidegate.core.poison import DeadLetter, PoisonOrders
 from tidegate.operators.accumulators import FunctionAccumulator
 from tidegate.operators.metrics import MetricGroup
 from tidegate.state.backend import KeyedStateImage
@@ -83,6 +83,8 @@ class OperatorContext:
     """Of the operator's function, by name."""
     poison: PoisonOrders | None = None
     """Which records to skip; None: poison records are not tracked."""
+    skip: Callable[[DeadLetter], None] = lambda letter: None
+    """Told of every record that is skipped."""
     permit: Permit = Permit()
     """Checked right before anything outside is committed, aborted, fenced or deleted."""
 

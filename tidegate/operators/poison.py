@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from types import FunctionType
 from typing import Any, Final, Protocol
 
 from tidegate.core.errors import TypeMismatch, UserError, UserFunctionError, shorten
-from tidegate.core.poison import PoisonOrders, PoisonRecord
+from tidegate.core.poison import DeadLetter, PoisonOrders, PoisonRecord
 from tidegate.operators.base import OperatorContext, Output
 from tidegate.operators.user_code import UserCode
 from tidegate.stream.batch import Batch
@@ -102,8 +103,8 @@ class DeadLetters:
             raise failure
         context = self._context
         position = self._position() if poison.position is None else poison.position
-        letter = Row(
-            job_id=context.job_id,
+        letter = DeadLetter(
+            at=context.clock.time(),
             operator=context.name,
             uid=context.uid,
             subtask=int(context.subtask),
@@ -113,14 +114,19 @@ class DeadLetters:
             raw_format=raw_format,
             error=failure.cause,
             traceback=str(failure.args[4]),
-            failed_at=datetime.fromtimestamp(context.clock.time(), UTC).replace(tzinfo=None),
         )
-        self._output.emit_side(DEAD_LETTERS, Batch.of_records([letter], self._format))
+        self._output.emit_side(DEAD_LETTERS, Batch.of_records([self._row(letter)], self._format))
+        context.skip(letter)
         where = "" if position is None else f" ({position})"
         number = f"({context.subtask + 1}/{context.parallelism})"
         context.console(
             f"WARNING {context.name} {number}: skipped the record {shown}{where}: {failure.cause}"
         )
+
+    def _row(self, letter: DeadLetter) -> Row:
+        fields = asdict(letter)
+        failed_at = datetime.fromtimestamp(fields.pop("at"), UTC).replace(tzinfo=None)
+        return Row(job_id=self._context.job_id, **fields, failed_at=failed_at)
 
 
 class Process(Protocol):

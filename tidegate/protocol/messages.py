@@ -22,7 +22,7 @@ from tidegate.core.ids import (
     SubtaskIndex,
     VertexId,
 )
-from tidegate.core.poison import PoisonOrders
+from tidegate.core.poison import DeadLetter, PoisonOrders
 from tidegate.protocol.incarnation import Incarnation
 from tidegate.protocol.packet import FailureMark, SlotOutOfReach
 from tidegate.protocol.restore import SubtaskRestore
@@ -121,6 +121,41 @@ class UserCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordsSkipped:
+    """How many records were skipped since the last such message, and some of them."""
+
+    count: int
+    letters: tuple[DeadLetter, ...]
+
+
+class SampledRecord(NamedTuple):
+    """A record as text, and its timestamp if it has one."""
+
+    text: str
+    timestamp: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Where the threads of a process spent their time."""
+
+    stacks: dict[str, int]
+    """How often each was seen: functions from the outermost on, with ";" between."""
+    sampler: str
+    seconds: float
+    note: str | None
+    """What would have made it better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What was found by an inspection: stacks by thread, a profile, or records."""
+
+    number: int
+    found: dict[str, str] | Profile | tuple[SampledRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Collected:
     """Records for a collector in the driver, encoded like on a channel."""
 
@@ -184,6 +219,8 @@ SlotMessage = (
     | ConsoleLines
     | FunctionLog
     | UserCounts
+    | RecordsSkipped
+    | Inspected
     | Collected
     | SlotHeartbeat
     | CheckpointAcknowledged
@@ -285,6 +322,39 @@ class DriverHeartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class DumpThreads:
+    """Report the stacks of all threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeProfile:
+    """Report where time goes for so long."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SampleEdge:
+    """Report the next records that go along an edge, or those that have when the time is over."""
+
+    pipeline: PipelineId
+    edge: EdgeId
+    records: int
+    seconds: float
+
+
+Inspection = DumpThreads | TakeProfile | SampleEdge
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """Look into the slot while it works; it answers with `Inspected` under the same number."""
+
+    number: int
+    what: Inspection
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     """Close everything and exit."""
 
@@ -297,6 +367,7 @@ DriverMessage = (
     | CheckpointCompleted
     | CheckpointAborted
     | DriverHeartbeat
+    | Inspect
     | Shutdown
 )
 

@@ -16,6 +16,7 @@ from tidegate.graph.partitioning import Forward, Rescale
 from tidegate.operators.base import OperatorContext
 from tidegate.operators.user_code import USER_FAILURES, UserCode
 from tidegate.protocol.packet import Channel, Packet, PacketHeader
+from tidegate.slot.inspection import EdgeTap
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import StreamElement
 
@@ -96,6 +97,8 @@ class ChannelWriter:
         self.edge = edge.id
         self.records = 0
         """Those that were written."""
+        self.tap: EdgeTap | None = None
+        """Who looks at what is written, if anybody does."""
         self._is_open = False
         self._channel = Channel(edge.id, subtask)
         self._vertex = target.id
@@ -130,6 +133,14 @@ class ChannelWriter:
         with self._user_code.guard():
             self._put(shares)
         self.records += len(batch)
+        if self.tap is not None:
+            self._show(self.tap, batch)
+
+    def _show(self, tap: EdgeTap, batch: Batch) -> None:
+        if not tap.is_over:
+            tap.take(batch)
+        if tap.is_over:
+            self.tap = None
 
     def _split(self, batch: Batch) -> Iterable[Share]:
         if self._is_watched and self._format is not None:

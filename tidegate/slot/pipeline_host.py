@@ -16,6 +16,7 @@ from tidegate.core.errors import CorruptCheckpoint, TidegateError, shorten
 from tidegate.core.ids import (
     Attempt,
     CheckpointId,
+    EdgeId,
     Level,
     OperatorId,
     PipelineId,
@@ -26,7 +27,7 @@ from tidegate.core.ids import (
     VertexId,
 )
 from tidegate.core.permit import Permit
-from tidegate.core.poison import PoisonOrders
+from tidegate.core.poison import DeadLetter, PoisonOrders
 from tidegate.core.workers import Threads, Workers
 from tidegate.exchange.codec import decode
 from tidegate.exchange.spill import SpillStore, loaded
@@ -36,6 +37,7 @@ from tidegate.operators.metrics import MetricGroup
 from tidegate.operators.poison import DEAD_LETTERS
 from tidegate.protocol.input_gate import REQUESTS, InputGate
 from tidegate.protocol.messages import (
+    RecordsSkipped,
     RestoreOrder,
     SlotMessage,
     SlotReport,
@@ -50,6 +52,7 @@ from tidegate.protocol.pacing import StepCaller
 from tidegate.protocol.packet import Channel, FailureMark, Packet
 from tidegate.protocol.restore import SubtaskRestore
 from tidegate.slot.function_logs import thread_named
+from tidegate.slot.inspection import EdgeTap
 from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into
 from tidegate.slot.restored_state import RestoredState
 from tidegate.slot.snapshotter import Snapshotter
@@ -65,6 +68,8 @@ from tidegate.transport.shipping import JobPackage
 _log = logging.getLogger("tidegate.job")
 _COUNTING_SECONDS = 1.0
 """How often the driver learns what functions have counted."""
+_LETTERS_AT_ONCE = 10
+"""More records than this that are skipped in a second are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,9 @@ class PipelineHost:
         self._pipeline = pipeline
         self._counted_at = 0.0
         self._has_uncounted = False
+        self._skipped = 0
+        self._letters: list[DeadLetter] = []
+        """Of those that were skipped since the driver was last told."""
         self._poison = poison
         self._slot = slot
         self._clock = services.clock
@@ -190,6 +198,7 @@ class PipelineHost:
                     else _owned_by(chained.operator_id, self._origin)
                 ),
                 poison=self._poison_orders(vertex, chained),
+                skip=self._skip,
                 permit=self._permit,
             )
             for chained in vertex.chain
@@ -353,6 +362,16 @@ class PipelineHost:
             subtask.feed(channel, elements)
         subtask.end_slice(now)
 
+    def tap(self, edge: EdgeId, tap: EdgeTap) -> None:
+        """Let somebody look at what goes along an edge."""
+        if not any(subtask.tap(edge, tap) for subtask in self._subtasks.values()):
+            tap.finish()
+
+    def _skip(self, letter: DeadLetter) -> None:
+        self._skipped += 1
+        if len(self._letters) < _LETTERS_AT_ONCE:
+            self._letters.append(letter)
+
     def send_counts_when_due(self) -> None:
         """Send what functions have counted: about once a second, and when they rest."""
         if self._has_uncounted and time.monotonic() - self._counted_at >= _COUNTING_SECONDS:
@@ -373,6 +392,9 @@ class PipelineHost:
         if metrics or accumulators:
             counts = UserCounts(self._pipeline, self.attempt, metrics, tuple(accumulators))
             self._services.send(counts)
+        if self._skipped:
+            self._services.send(RecordsSkipped(self._skipped, tuple(self._letters)))
+            self._skipped, self._letters = 0, []
 
     def _begin(self, step: StepNumber) -> None:
         self._step = step

@@ -15,7 +15,7 @@ from typing import TypeVar, assert_never
 
 from tidegate.core.clock import Clock
 from tidegate.core.errors import InternalError, TidegateError, UserError
-from tidegate.core.ids import Attempt, CheckpointId, PipelineId, SlotIndex, SubtaskIndex
+from tidegate.core.ids import Attempt, CheckpointId, EdgeId, PipelineId, SlotIndex, SubtaskIndex
 from tidegate.core.permit import Permit
 from tidegate.core.workers import Alarm, Threads, Workers
 from tidegate.exchange.codec import encode
@@ -32,12 +32,18 @@ from tidegate.protocol.messages import (
     DeployFailed,
     DriverHeartbeat,
     DriverMessage,
+    DumpThreads,
+    Inspect,
+    Inspected,
+    Inspection,
     Refused,
+    SampleEdge,
     Shutdown,
     SlotHeartbeat,
     SlotMessage,
     SlotReport,
     StepRequest,
+    TakeProfile,
     Undeploy,
     Undeployed,
     Wake,
@@ -45,6 +51,7 @@ from tidegate.protocol.messages import (
 from tidegate.protocol.packet import FailureMark, Packet
 from tidegate.protocol.slot_machine import SlotMachine
 from tidegate.protocol.units import Pending, RunNow, Sealed, Stale, UnitKey
+from tidegate.slot.inspection import EdgeTap, profile, thread_dump
 from tidegate.slot.pipeline_host import HostServices, PipelineHost, UnitAnswer
 from tidegate.stream.batch import Batch
 from tidegate.transport.shipping import JobPackage, unpack
@@ -110,12 +117,29 @@ class SlotHost:
                 self._post(pipeline, lambda hosted: hosted.abort(attempt, checkpoint_id))
             case Undeploy(pipeline):
                 self._undeploy(pipeline)
+            case Inspect(number, what):
+                self._inspect(number, what)
             case Shutdown():
                 self.is_over.set()
             case Refused(reason):
                 self.leave(reason)
             case _:
                 assert_never(message)
+
+    def _inspect(self, number: int, what: Inspection) -> None:
+        match what:
+            case DumpThreads():
+                self.send(Inspected(number, thread_dump()))
+            case TakeProfile(seconds):
+                self.workers.later(0, lambda: self.send(Inspected(number, profile(seconds))))
+            case SampleEdge(pipeline, edge, records, seconds):
+                tap = EdgeTap(records, lambda found: self.send(Inspected(number, found)))
+                self._post(pipeline, lambda hosted: hosted.tap(edge, tap))
+                self.workers.later(
+                    seconds, lambda: self._post(pipeline, lambda hosted: tap.finish())
+                )
+            case _:
+                assert_never(what)
 
     def beat(self) -> None:
         """Ask for the lease to be renewed; a slot whose lease has run out is over."""
@@ -288,6 +312,12 @@ class _Hosted:
         if self._may_act(attempt):
             assert self._host is not None
             self._host.abort_checkpoint(checkpoint_id)
+
+    def tap(self, edge: EdgeId, tap: EdgeTap) -> None:
+        if self._host is None:
+            tap.finish()
+        else:
+            self._host.tap(edge, tap)
 
     def _open(self, order: Deploy, watch: Alarm) -> None:
         watch.cancel()

@@ -39,6 +39,7 @@ from tidegate.protocol.input_gate import (
 )
 from tidegate.protocol.messages import SourceReport, SplitAssignment, Traffic
 from tidegate.protocol.packet import Channel
+from tidegate.slot.inspection import EdgeTap
 from tidegate.slot.outbox import ChannelWriter, size_of
 from tidegate.slot.snapshotter import FrozenOperator, FrozenSubtask, Snapshotter
 from tidegate.state.backend import FrozenState
@@ -181,6 +182,14 @@ class Subtask:
     def records_out(self) -> int:
         """What the last operators of the chain emitted, to channels or into the outside world."""
         return self._outputs[-1].records
+
+    def tap(self, edge: EdgeId, tap: EdgeTap) -> bool:
+        """Let somebody look at what it sends along an edge; False if the edge is not its own."""
+        for _, _, writer in self._writers:
+            if writer.edge == edge:
+                writer.tap = tap
+                return True
+        return False
 
     def sent(self, sizes: Mapping[EdgeId, int]) -> dict[EdgeId, Traffic]:
         """What it has written to each edge; their sizes are those of the slot."""

@@ -11,6 +11,16 @@ from tidegate.core.config import Settings
 from tidegate.storage.locations import is_url, local_path, shown
 
 
+def is_storage_path(text: str) -> bool:
+    """Whether it could be a path or URL at all."""
+    try:
+        address = urlsplit(text) if is_url(text) else None
+        _ = None if address is None else address.port
+    except ValueError:
+        return False
+    return bool(text) and text.isprintable()
+
+
 def savepoint_directories(settings: Settings) -> tuple[str, ...]:
     """The directories that the settings of a job allow."""
     own = settings.checkpointing.savepoint_directory

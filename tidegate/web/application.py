@@ -16,21 +16,27 @@ from starlette.routing import BaseRoute, Route
 
 from tidegate.core.rest_settings import RestSettings
 from tidegate.web.answers import Document, on_fault, on_http_error, on_refusal
+from tidegate.web.api.diagnostics import DiagnosticsApi
 from tidegate.web.api.jobs import JobApi
 from tidegate.web.api.live import LiveApi
 from tidegate.web.api.machine import MachineApi
 from tidegate.web.api.orders import OrderApi
+from tidegate.web.api.starts import StartApi
+from tidegate.web.api.states import StateApi
+from tidegate.web.archive import Archive
 from tidegate.web.documents.driver import ServerKind
 from tidegate.web.endpoints import Endpoint, endpoints
-from tidegate.web.guard import Guard
 from tidegate.web.hub import Hub
-from tidegate.web.logins import Logins
 from tidegate.web.openapi import openapi
 from tidegate.web.operations import Operations
-from tidegate.web.pages import FOLDER, Pages
+from tidegate.web.recent_logs import RecentLogs
 from tidegate.web.requests import Refusal
 from tidegate.web.served_jobs import ServedJobs
-from tidegate.web.shared_answers import Handler, SharedAnswers
+from tidegate.web.serving.guard import Guard
+from tidegate.web.serving.logins import Logins
+from tidegate.web.serving.pages import FOLDER, Pages
+from tidegate.web.serving.shared_answers import Handler, SharedAnswers
+from tidegate.web.state_browser import StateBrowser
 
 _VERSION = "/v1"
 """All paths exist below it as well, as in Flink."""
@@ -49,13 +55,22 @@ class Application:
         kind: ServerKind = "driver",
     ) -> None:
         logins = logins or Logins()
-        machine = MachineApi(jobs, settings, logins, kind)
+        archive = Archive()
+        machine = MachineApi(jobs, settings, logins, archive, kind)
+        self.logs = RecentLogs()
+        self._browser = StateBrowser()
         self.hub = Hub(jobs, operations, machine.jobs_of_machine)
         self.endpoints = endpoints(
-            machine, JobApi(jobs), LiveApi(self.hub), OrderApi(jobs, operations)
+            machine,
+            JobApi(jobs, self.hub),
+            LiveApi(self.hub),
+            OrderApi(jobs, operations),
+            DiagnosticsApi(jobs, self.logs),
+            StateApi(jobs, self._browser),
+            StartApi(operations),
         )
         self.asgi = Starlette(
-            routes=[*_routes(self.endpoints, settings), *_pages()],
+            routes=[*_routes(self.endpoints, settings, archive), *_pages()],
             middleware=[
                 Middleware(Guard, settings=settings, owner_token=owner_token, logins=logins)
             ],
@@ -71,7 +86,10 @@ class Application:
     @asynccontextmanager
     async def _live(self, app: Starlette) -> AsyncIterator[None]:
         looking = asyncio.get_running_loop().create_task(self.hub.run())
+        self.logs.install()
         yield
+        self.logs.remove()
+        await self._browser.close()
         looking.cancel()
 
 
@@ -80,7 +98,7 @@ def _pages() -> list[BaseRoute]:
     return [Route("/", pages.start), Route(f"{FOLDER}{{path:path}}", pages.file)]
 
 
-def _routes(found: list[Endpoint], settings: RestSettings) -> list[BaseRoute]:
+def _routes(found: list[Endpoint], settings: RestSettings, archive: Archive) -> list[BaseRoute]:
     document = openapi(found)
 
     async def described(request: Request) -> Response:
@@ -102,13 +120,22 @@ def _routes(found: list[Endpoint], settings: RestSettings) -> list[BaseRoute]:
                 else each.handler(settings)
                 for each in of_path
             }
-            routes.append(Route(f"{prefix}{path}", _by_method(methods), methods=list(methods)))
+            routes.append(
+                Route(f"{prefix}{path}", _by_method(methods, archive), methods=list(methods))
+            )
     return routes
 
 
-def _by_method(methods: dict[str, Handler]) -> Handler:
+def _by_method(methods: dict[str, Handler], archive: Archive) -> Handler:
     async def handle(request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
-        return await methods[method](request)
+        try:
+            return await methods[method](request)
+        except Refusal as refusal:
+            path = request.scope["path"].removeprefix(_VERSION)
+            archived = archive.answer(path) if (method, refusal.status) == ("GET", 404) else None
+            if archived is None:
+                raise
+            return Document(archived)
 
     return handle

@@ -17,9 +17,9 @@ from starlette.responses import Response
 from tidegate.core.rest_settings import RestSettings
 from tidegate.web.answers import Document
 from tidegate.web.forms import Form, NotOfForm, parsed_query
-from tidegate.web.guard import unknown
 from tidegate.web.requests import KNOWN, Refusal, body_of
-from tidegate.web.shared_answers import Handler
+from tidegate.web.serving.guard import unknown
+from tidegate.web.serving.shared_answers import Handler
 
 OF_JOB: Final = (400, 404)
 _OF_ORDER: Final = (400, 403, 404, 409, 413, 429)

@@ -243,6 +243,9 @@ def _filled(form: type[F], found: Mapping[str, Any]) -> F:
 
 def without_none(kind: Any) -> Any:
     """The type of a field that is given."""
+    if typing.get_origin(kind) is Annotated:
+        base, *marks = typing.get_args(kind)
+        return Annotated[without_none(base), *marks]
     if typing.get_origin(kind) in (Union, types.UnionType):
         return next(each for each in typing.get_args(kind) if each is not type(None))
     return kind

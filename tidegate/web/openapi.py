@@ -35,6 +35,9 @@ _PARAMETERS = {
     "vertexid": Annotated[Id, "The id of a vertex."],
     "triggerid": Annotated[Id, "What the order was answered with as request-id."],
     "checkpointid": Annotated[int, Between(0, 10**17), "Its number."],
+    "edgeid": Annotated[int, Between(0, 10**9), "Its number."],
+    "filename": Annotated[str, "Of a log file."],
+    "taskmanagerid": Annotated[str, "The id of a job, -slot-, and a number."],
 }
 
 

@@ -24,6 +24,8 @@ from tidegate.web.documents.orders import (
     SavepointOutcome,
     SavepointStatus,
     SnapshotProgress,
+    StartOutcome,
+    StartStatus,
 )
 from tidegate.web.forms import Form, as_document
 from tidegate.web.requests import Refusal
@@ -41,6 +43,7 @@ class OperationKind(Enum):
     CHECKPOINT = "checkpoint"
     DISPOSAL = "disposal"
     RESCALING = "rescaling"
+    START = "start"
 
 
 @dataclass(slots=True)
@@ -98,6 +101,8 @@ class Operation:
                     "checkpoint_id": self.checkpoint_id,
                     "external_path": None if path == NOT_ADDRESSABLE else path,
                 }
+            case OperationKind.START:
+                return dict(self.result.result())
             case OperationKind.SAVEPOINT:
                 return {"location": self.result.result()}
             case _:
@@ -109,6 +114,7 @@ _FORMS: dict[OperationKind, tuple[Callable[..., Form], Callable[..., Form]]] = {
     OperationKind.CHECKPOINT: (CheckpointTriggerStatus, CheckpointOutcome),
     OperationKind.DISPOSAL: (PlainStatus, PlainOutcome),
     OperationKind.RESCALING: (PlainStatus, PlainOutcome),
+    OperationKind.START: (StartStatus, StartOutcome),
 }
 
 

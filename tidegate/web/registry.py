@@ -25,6 +25,8 @@ _log = logging.getLogger("tidegate.registry")
 HOME_VARIABLE = "TIDEGATE_HOME"
 LAUNCH_VARIABLE = "TIDEGATE_LAUNCH"
 """Set by a process that starts a driver and has to recognise its job."""
+COMMAND_VARIABLE = "TIDEGATE_COMMAND"
+"""Set by `tidegate run` to how it was called, as JSON."""
 LOG_VARIABLE = "TIDEGATE_LOG"
 """Set to the file that the driver's output goes to."""
 LOST = "LOST"
@@ -51,6 +53,10 @@ class JobRecord:
     launch: str | None = None
     checkpoint_directory: str | None = None
     """That of this job; None: it writes no checkpoints to files."""
+    savepoint_directory: str | None = None
+    """Where savepoints go that are not told where."""
+    command: Mapping[str, Any] | None = None
+    """How `tidegate run` was called: program, arguments, settings, directory; without secrets."""
     host: str = field(default_factory=socket.gethostname)
     state: str | None = None
     """How the job ended; None while its driver runs it."""

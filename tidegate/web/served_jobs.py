@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from starlette.requests import Request
+
 from tidegate.driver.job_handle import JobHandle
+from tidegate.driver.progress import VertexProgress
+from tidegate.web.documents.common import vertex_id
 from tidegate.web.requests import Refusal, identity
 
 _MOST = 20
@@ -36,3 +40,16 @@ class ServedJobs:
         if found is None:
             raise Refusal(404, f"this driver has no job {job_id}; /jobs tells which it has")
         return found
+
+
+def vertex_of(request: Request, job: JobHandle) -> VertexProgress:
+    """The vertex that the path of a request names.
+
+    Raises:
+        Refusal: there is none.
+    """
+    wanted = identity(request.path_params["vertexid"], "vertex")
+    for progress in job.vertices():
+        if vertex_id(progress.vertex) == wanted:
+            return progress
+    raise Refusal(404, f"the job has no vertex {wanted}; /jobs/{job.job_id} tells which")

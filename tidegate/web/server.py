@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import secrets
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING
 from tidegate.core.errors import ConfigError
 from tidegate.core.rest_settings import RestSettings
 from tidegate.driver.job_handle import JobHandle
-from tidegate.web.logins import Logins
 from tidegate.web.operations import Operations
 from tidegate.web.registry import (
+    COMMAND_VARIABLE,
     LAUNCH_VARIABLE,
     LOG_VARIABLE,
     JobRecord,
@@ -25,6 +26,7 @@ from tidegate.web.registry import (
     owner_token,
 )
 from tidegate.web.served_jobs import ServedJobs
+from tidegate.web.serving.logins import Logins
 
 if TYPE_CHECKING:
     import uvicorn
@@ -84,6 +86,8 @@ class RestServer:
             log=os.environ.get(LOG_VARIABLE),
             launch=os.environ.get(LAUNCH_VARIABLE),
             checkpoint_directory=job.checkpoint_directory,
+            savepoint_directory=job.settings.checkpointing.savepoint_directory,
+            command=json.loads(os.environ.get(COMMAND_VARIABLE, "null")),
         )
         try:
             registration = Registration(record)
@@ -116,16 +120,30 @@ class RestServer:
             token=None,
             operations=self._operations.outcomes(job.job_id),
         )
+        self._archive(job)
         try:
             registration.end(ended)
         except OSError as error:
             _log.warning("the end of job %s could not be written down: %s", job.job_id, error)
 
+    def _archive(self, job: JobHandle) -> None:
+        from tidegate.web.archive import Archive, answers_of
+
+        if self._application is None:
+            return
+        try:
+            watched = self._application.hub.watched(job.job_id)
+            watched.look(self._operations)
+            Archive().write(job.job_id, answers_of(job, watched))
+        except Exception as error:
+            # The end of the job matters more than what can be read of it later.
+            _log.warning("what is known of job %s could not be kept: %s", job.job_id, error)
+
     def _serve(self) -> None:
         import uvicorn
 
         from tidegate.web.application import Application
-        from tidegate.web.connections import bounded_protocol
+        from tidegate.web.serving.connections import bounded_protocol
 
         self._application = Application(
             self._jobs, self._operations, self._settings, self._token, self._logins, self._kind

@@ -8,9 +8,9 @@ import pytest
 
 from tests.served_jobs import TOKEN
 from tidegate.core.rest_settings import RestSettings
-from tidegate.web.logins import Logins
-from tidegate.web.pages import Pages
 from tidegate.web.registry import owner_token
+from tidegate.web.serving.logins import Logins
+from tidegate.web.serving.pages import Pages
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from tidegate.core.rest_settings import RestSettings
 from tidegate.protocol.job_status import JobStatus
 from tidegate.web.application import Application
 from tidegate.web.documents import jobs as documents
-from tidegate.web.guard import Pace
 from tidegate.web.operations import Operations
 from tidegate.web.served_jobs import ServedJobs
+from tidegate.web.serving.guard import Pace
 
 READERS = Path(__file__).with_name("readers.py")
 

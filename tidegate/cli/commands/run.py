@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +18,12 @@ from tidegate.cli.program import (
 )
 from tidegate.core.errors import UserError
 from tidegate.core.modes import OnTerminate
+from tidegate.core.redaction import is_secret
+from tidegate.web.registry import COMMAND_VARIABLE
 
 _PATH = "execution.state-recovery.path"
+_ONCE = (_PATH, "tidegate.recovery.take-over", "execution.state-recovery.claim-mode")
+"""What holds for one start only."""
 
 
 def run(
@@ -129,12 +134,24 @@ def run(
     else:
         from tidegate.datastream.execution.hosting import Hosting
 
+        os.environ[COMMAND_VARIABLE] = json.dumps(_command(job, program, settings))
         hosting = Hosting(settings=settings)
         run_program(job, program, hosting)
         if any(not built.is_empty for built in hosting.programs.values()):
             raise UserError(
                 f"{job} ended without running what it has built: call env.execute() at its end"
             )
+
+
+def _command(job: Path, arguments: list[str], settings: dict[str, object]) -> dict[str, object]:
+    """How to run the program again, but for where it resumes and for secrets."""
+    kept = {key: str(value) for key, value in settings.items() if not is_secret(key)}
+    return {
+        "program": str(job.resolve()),
+        "arguments": arguments,
+        "settings": {key: value for key, value in kept.items() if key not in _ONCE},
+        "directory": str(Path.cwd()),
+    }
 
 
 def _supervise(job: Path, arguments: list[str], settings: dict[str, object]) -> None:

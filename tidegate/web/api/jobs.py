@@ -11,19 +11,20 @@ from tidegate.checkpoint.statistics import CheckpointRecord
 from tidegate.core.errors import NotNow
 from tidegate.core.ids import CheckpointId
 from tidegate.driver.job_handle import JobHandle
-from tidegate.driver.progress import VertexProgress
 from tidegate.web.documents import checkpoints as checkpoint_documents
 from tidegate.web.documents import config as config_documents
 from tidegate.web.documents import driver as driver_documents
 from tidegate.web.documents import exceptions as exception_documents
 from tidegate.web.documents import jobs as job_documents
 from tidegate.web.documents import vertices as vertex_documents
-from tidegate.web.documents.common import Nothing, vertex_id
+from tidegate.web.documents.common import Nothing
 from tidegate.web.documents.orders import CancelQuery
 from tidegate.web.endpoints import OF_JOB, endpoint, order
 from tidegate.web.forms import Between, Form, camel
-from tidegate.web.requests import Refusal, identity, whole_number
-from tidegate.web.served_jobs import ServedJobs
+from tidegate.web.hub import Hub
+from tidegate.web.live.rates import Rates
+from tidegate.web.requests import Refusal, whole_number
+from tidegate.web.served_jobs import ServedJobs, vertex_of
 
 
 class ExceptionsQuery(Form, naming=camel):
@@ -41,8 +42,9 @@ class MetricsQuery(Form):
 class JobApi:
     """Each method answers one path."""
 
-    def __init__(self, jobs: ServedJobs) -> None:
+    def __init__(self, jobs: ServedJobs, hub: Hub) -> None:
         self._jobs = jobs
+        self._hub = hub
 
     @endpoint("/overview", refusals=())
     async def overview(self, request: Request) -> driver_documents.Overview:
@@ -102,19 +104,38 @@ class JobApi:
     async def vertex(self, request: Request) -> vertex_documents.VertexDetails:
         """The subtasks of a vertex."""
         job = self._job(request)
-        return vertex_documents.vertex_details(job, self._vertex(request, job))
+        progress = vertex_of(request, job)
+        return vertex_documents.vertex_details(job, progress, self._rates(job))
+
+    @endpoint("/jobs/{jobid}/vertices/{vertexid}/subtasktimes")
+    async def subtask_times(self, request: Request) -> vertex_documents.SubtaskTimes:
+        """Since when the subtasks of a vertex are in their state."""
+        job = self._job(request)
+        return vertex_documents.subtask_times(job, vertex_of(request, job))
+
+    @endpoint("/jobs/{jobid}/vertices/{vertexid}/taskmanagers")
+    async def vertex_task_managers(self, request: Request) -> vertex_documents.VertexTaskManagers:
+        """The slots that run a vertex."""
+        job = self._job(request)
+        return vertex_documents.vertex_task_managers(job, vertex_of(request, job))
+
+    @endpoint("/jobs/{jobid}/vertices/{vertexid}/backpressure")
+    async def back_pressure(self, request: Request) -> vertex_documents.BackPressure:
+        """How the subtasks of a vertex spend their time."""
+        job = self._job(request)
+        return vertex_documents.back_pressure(vertex_of(request, job), self._rates(job))
 
     @endpoint("/jobs/{jobid}/vertices/{vertexid}/watermarks")
     async def watermarks(self, request: Request) -> list[vertex_documents.MetricDocument]:
         """How far event time has come in the subtasks of a vertex that have it."""
-        return vertex_documents.watermarks(self._vertex(request, self._job(request)))
+        return vertex_documents.watermarks(vertex_of(request, self._job(request)))
 
     @endpoint("/jobs/{jobid}/vertices/{vertexid}/metrics")
     async def vertex_metrics(
         self, request: Request, query: MetricsQuery
     ) -> list[vertex_documents.MetricDocument]:
         """The names of a vertex' metrics, or with `get` the values of some of them."""
-        values = vertex_documents.vertex_metrics(self._vertex(request, self._job(request)))
+        values = vertex_documents.vertex_metrics(vertex_of(request, self._job(request)))
         return vertex_documents.metric_documents(values, query.get)
 
     @endpoint("/jobs/{jobid}/accumulators")
@@ -146,17 +167,13 @@ class JobApi:
         """What the subtasks of a vertex did for a checkpoint."""
         job = self._job(request)
         record = self._checkpoint(request, job)
-        return checkpoint_documents.task_details(record, self._vertex(request, job).vertex)
+        return checkpoint_documents.task_details(record, vertex_of(request, job).vertex)
+
+    def _rates(self, job: JobHandle) -> Rates | None:
+        return self._hub.watched(job.job_id).meter.rates()
 
     def _job(self, request: Request) -> JobHandle:
         return self._jobs.get(request.path_params["jobid"])
-
-    def _vertex(self, request: Request, job: JobHandle) -> VertexProgress:
-        wanted = identity(request.path_params["vertexid"], "vertex")
-        for progress in job.vertices():
-            if vertex_id(progress.vertex) == wanted:
-                return progress
-        raise Refusal(404, f"the job has no vertex {wanted}; /jobs/{job.job_id} tells which")
 
     def _checkpoint(self, request: Request, job: JobHandle) -> CheckpointRecord:
         wanted = whole_number(request.path_params["checkpointid"], "number of a checkpoint")

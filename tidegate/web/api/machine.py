@@ -8,16 +8,17 @@ from starlette.requests import Request
 
 from tidegate.core.errors import TidegateError
 from tidegate.core.rest_settings import RestSettings
+from tidegate.web.archive import Archive
 from tidegate.web.client import JobConnection
 from tidegate.web.documents import machine
 from tidegate.web.documents.common import milliseconds
 from tidegate.web.documents.driver import ServerConfig, ServerKind, server_config
 from tidegate.web.endpoints import endpoint, order
-from tidegate.web.guard import SESSION
-from tidegate.web.logins import CODE_SECONDS, Logins
 from tidegate.web.registry import known_jobs
 from tidegate.web.requests import KNOWN, OWNER, Refusal, identity
 from tidegate.web.served_jobs import ServedJobs
+from tidegate.web.serving.guard import SESSION
+from tidegate.web.serving.logins import CODE_SECONDS, Logins
 
 _PATIENCE_SECONDS = 5.0
 
@@ -26,11 +27,17 @@ class MachineApi:
     """Each method answers one path."""
 
     def __init__(
-        self, jobs: ServedJobs, settings: RestSettings, logins: Logins, kind: ServerKind
+        self,
+        jobs: ServedJobs,
+        settings: RestSettings,
+        logins: Logins,
+        archive: Archive,
+        kind: ServerKind,
     ) -> None:
         self._jobs = jobs
         self._settings = settings
         self._logins = logins
+        self._archive = archive
         self._kind = kind
 
     @endpoint("/config", refusals=())
@@ -68,7 +75,12 @@ class MachineApi:
     def jobs_of_machine(self) -> machine.KnownJobs:
         here = {str(job.job_id): job.status().name for job in self._jobs.all()}
         found = [
-            machine.known_job(record, here, here.get(record.job_id)) for record in known_jobs()
+            machine.known_job(
+                record,
+                state=here.get(record.job_id),
+                is_archived=not record.is_running and self._archive.has(record.job_id),
+            )
+            for record in known_jobs()
         ]
         return machine.KnownJobs(jobs=found)
 

@@ -14,7 +14,12 @@ from tidegate.core.modes import SavepointFormat
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.job_handle import JobHandle
 from tidegate.protocol.job_status import JobStatus
-from tidegate.web.allowed_paths import allowed_path, refused_path, savepoint_directories
+from tidegate.web.allowed_paths import (
+    allowed_path,
+    is_storage_path,
+    refused_path,
+    savepoint_directories,
+)
 from tidegate.web.documents import orders
 from tidegate.web.documents.common import Triggered
 from tidegate.web.endpoints import endpoint, order
@@ -145,6 +150,8 @@ class OrderApi:
         return self._allowed(request, wanted, list(savepoint_directories(job.settings)))
 
     def _allowed(self, request: Request, wanted: str, directories: list[str]) -> str:
+        if not is_storage_path(wanted):
+            raise Refusal(400, f"{wanted!r} is no path or URL")
         if request.scope[OWNER]:
             return wanted
         found = allowed_path(wanted, directories)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from tidegate.checkpoint.statistics import CheckpointRecord
 from tidegate.driver.job_handle import JobHandle
 from tidegate.graph.job_graph import Vertex
 from tidegate.protocol.job_status import JobStatus
+from tidegate.stream.elements import FINAL_WATERMARK
 from tidegate.web.forms import Form, Id, OneOf
 
 NEVER = -1
@@ -71,3 +73,22 @@ def vertex_id(vertex: Vertex) -> str:
 
 def slot_name(index: int) -> str:
     return f"slot-{index}"
+
+
+def task_manager_id(job_id: str, index: int) -> str:
+    """A slot is what Flink calls a task manager."""
+    return f"{job_id}-{slot_name(index)}"
+
+
+def state_sizes(record: CheckpointRecord | None) -> dict[tuple[int, int], int]:
+    """Bytes of the state of each subtask, by vertex and index, in the last checkpoint."""
+    if record is None:
+        return {}
+    return {(who.vertex, int(who.subtask)): facts.size for who, facts in record.subtasks.items()}
+
+
+def watermark_lag(watermark: int | None, now: float) -> int | None:
+    """Milliseconds behind the clock; None where time has not begun, or has ended."""
+    if watermark is None or watermark >= FINAL_WATERMARK:
+        return None
+    return milliseconds(now) - watermark

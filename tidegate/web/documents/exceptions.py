@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from tidegate.core.errors import TidegateError, UserFunctionError
 from tidegate.driver.chronicle import FailureRecord
 from tidegate.driver.job_handle import JobHandle
-from tidegate.web.documents.common import milliseconds, slot_name
+from tidegate.web.documents.common import milliseconds, slot_name, vertex_id
 from tidegate.web.forms import Form, camel, named
 
 
@@ -15,6 +15,15 @@ class FailureFacts(Form):
     """What only Tidegate says of a failure."""
 
     restarted: bool
+    traceback: Annotated[str, "The user's frames only; the sentence of other errors."]
+    record: Annotated[str | None, "The record that was being processed, as text."]
+    operator: str | None
+    uid: str | None
+    subtask: int | None
+    vertices: Annotated[list[str], "Those of the part that failed."]
+    checkpoint_id: Annotated[int | None, "The checkpoint that was restored."]
+    recovered: Annotated[int, "When the job ran again; -1: it has not, or never will."]
+    recovery_time: int
 
 
 class FailureDocument(Form, naming=camel):
@@ -77,7 +86,25 @@ def _failure(job: JobHandle, record: FailureRecord) -> FailureDocument:
         location=slot,
         task_manager_id=slot,
         concurrent_exceptions=[],
-        tidegate=FailureFacts(restarted=not record.is_final),
+        tidegate=_facts(job, record),
+    )
+
+
+def _facts(job: JobHandle, record: FailureRecord) -> FailureFacts:
+    cause, at, recovered = record.cause, record.at, record.recovered_at
+    is_users = isinstance(cause, UserFunctionError)
+    operator, uid, _, shown, trace = cause.args if is_users else (None, None, None, None, None)
+    return FailureFacts(
+        restarted=not record.is_final,
+        traceback=str(trace) if is_users else str(cause),
+        record=shown,
+        operator=operator,
+        uid=uid,
+        subtask=record.slot if is_users else None,
+        vertices=[vertex_id(v) for v in job.graph.vertices if v.pipeline in record.pipelines],
+        checkpoint_id=record.restored_from,
+        recovered=milliseconds(recovered),
+        recovery_time=milliseconds(None if recovered is None else recovered - at),
     )
 
 

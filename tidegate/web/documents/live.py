@@ -12,15 +12,16 @@ from tidegate.driver.job_handle import JobHandle
 from tidegate.driver.progress import VertexProgress
 from tidegate.graph.guarantees import end_to_end
 from tidegate.protocol.job_status import JobStatus
-from tidegate.stream.elements import FINAL_WATERMARK
 from tidegate.web.documents.checkpoints import TYPES
 from tidegate.web.documents.common import (
     ExecutionState,
     JobState,
     Times,
     milliseconds,
+    state_sizes,
     times_of,
     vertex_id,
+    watermark_lag,
 )
 from tidegate.web.documents.jobs import ship_strategy
 from tidegate.web.documents.orders import SnapshotProgress
@@ -224,20 +225,6 @@ def headline(cause: TidegateError) -> str:
     if isinstance(cause, UserFunctionError):
         return cause.cause
     return str(cause).strip().partition("\n")[0]
-
-
-def state_sizes(record: CheckpointRecord | None) -> dict[tuple[int, int], int]:
-    """Bytes of the state of each subtask, by vertex and index, in the last checkpoint."""
-    if record is None:
-        return {}
-    return {(who.vertex, int(who.subtask)): facts.size for who, facts in record.subtasks.items()}
-
-
-def watermark_lag(watermark: int | None, now: float) -> int | None:
-    """Milliseconds behind the clock; None where time has not begun, or has ended."""
-    if watermark is None or watermark >= FINAL_WATERMARK:
-        return None
-    return milliseconds(now) - watermark
 
 
 def _vertex(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from tidegate.web.documents.common import NEVER, Times, milliseconds
 from tidegate.web.forms import Form
@@ -25,6 +25,7 @@ class KnownJob(Times):
     failure: str | None
     log: str | None
     checkpoint_directory: str | None
+    command: Annotated[list[str] | None, "How to start it again; null: not by `tidegate run`."]
 
 
 class KnownJobs(Form):
@@ -59,7 +60,8 @@ class LoggedIn(Form):
     expires: int
 
 
-def known_job(record: JobRecord, here: Collection[str], state: str | None = None) -> KnownJob:
+def known_job(record: JobRecord, *, state: str | None, is_archived: bool) -> KnownJob:
+    """A job as it is written down; `state` is known of those that this server runs."""
     end = record.ended_at
     return KnownJob(
         jid=record.job_id,
@@ -68,12 +70,19 @@ def known_job(record: JobRecord, here: Collection[str], state: str | None = None
         start_time=milliseconds(record.started_at),
         end_time=NEVER if end is None else milliseconds(end),
         duration=milliseconds((end or time.time()) - record.started_at),
-        here=record.job_id in here,
-        archived=False,
+        here=state is not None or is_archived,
+        archived=state is None and is_archived,
         url=record.url if record.is_running else None,
         pid=record.pid,
         application=record.application_id,
         failure=record.failure,
         log=record.log,
         checkpoint_directory=record.checkpoint_directory,
+        command=None if record.command is None else run_command(record.command),
     )
+
+
+def run_command(called: Mapping[str, Any]) -> list[str]:
+    """What to type to run the program again."""
+    pairs = [text for key, value in called["settings"].items() for text in ("-D", f"{key}={value}")]
+    return ["tidegate", "run", *pairs, called["program"], *called["arguments"]]

@@ -93,12 +93,25 @@ class CheckpointOutcome(Form):
     failure_cause: FailureCause | Absent = named("failureCause", default=ABSENT)
 
 
+class StartOutcome(PlainOutcome):
+    """The job that was started."""
+
+    jid: str | Absent = ABSENT
+    url: Annotated[str | Absent | None, "Its dashboard, with a code for one login."] = ABSENT
+
+
 class PlainStatus(Form):
     """What became of an operation."""
 
     status: OperationState
     progress: SnapshotProgress | Absent | None = ABSENT
     operation: PlainOutcome | Absent = ABSENT
+
+
+class StartStatus(PlainStatus):
+    """What became of a start."""
+
+    operation: StartOutcome | Absent = ABSENT
 
 
 class SavepointStatus(PlainStatus):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
+from tidegate.core.ids import SlotIndex
 from tidegate.driver.job_handle import JobHandle
 from tidegate.driver.progress import SubtaskProgress, VertexProgress
+from tidegate.driver.slots import SlotProcess
 from tidegate.protocol.region import RegionState
 from tidegate.web.documents.common import (
     EXECUTION_STATES,
@@ -15,10 +18,14 @@ from tidegate.web.documents.common import (
     Times,
     milliseconds,
     slot_name,
+    state_sizes,
+    task_manager_id,
     times_of,
     vertex_id,
+    watermark_lag,
 )
-from tidegate.web.forms import ABSENT, Absent, Form, Id, named
+from tidegate.web.forms import ABSENT, Absent, Form, Id, OneOf, camel, named
+from tidegate.web.live.rates import Rates, SubtaskRates
 
 
 class IoMetrics(Form):
@@ -32,6 +39,35 @@ class IoMetrics(Form):
     read_records_complete: bool
     write_records: int
     write_records_complete: bool
+    accumulated_backpressured_time: int = 0
+    accumulated_idle_time: int = 0
+    accumulated_busy_time: int
+
+
+class SubtaskFacts(Form):
+    """What only Tidegate says of a subtask."""
+
+    records_in_per_second: float | None
+    records_out_per_second: float | None
+    busy: Annotated[float | None, "The share of its time that its operators ran, from 0 to 1."]
+    back_pressured: Annotated[float | None, "The share that it waited for later operators."]
+    idle: float | None
+    watermark: int | None
+    watermark_lag: int | None
+    pending: int | None
+    state_size: Annotated[int | None, "Bytes in the last checkpoint."]
+    host: str | None
+    pid: int | None
+    memory: Annotated[int | None, "Bytes of the whole slot."]
+
+
+class OperatorDocument(Form):
+    """One operator of the chain of a vertex."""
+
+    id: Id
+    name: str
+    uid: str | None
+    keyed: bool
 
 
 class SubtaskDocument(Times):
@@ -45,6 +81,13 @@ class SubtaskDocument(Times):
     taskmanager_id: str
     started: int = named("start_time")
     metrics: IoMetrics
+    tidegate: SubtaskFacts
+
+
+class VertexDetailsFacts(Form):
+    """What only Tidegate says of a vertex."""
+
+    operators: list[OperatorDocument]
 
 
 class VertexDetails(Form):
@@ -56,6 +99,7 @@ class VertexDetails(Form):
     max_parallelism: int = named("maxParallelism")
     now: int
     subtasks: list[SubtaskDocument]
+    tidegate: VertexDetailsFacts
 
 
 class MetricDocument(Form):
@@ -65,30 +109,69 @@ class MetricDocument(Form):
     value: str | Absent = ABSENT
 
 
-def vertex_details(job: JobHandle, progress: VertexProgress) -> VertexDetails:
+def vertex_details(job: JobHandle, progress: VertexProgress, rates: Rates | None) -> VertexDetails:
     now, vertex = time.time(), progress.vertex
+    found = None if rates is None else rates.vertices.get(vertex.id)
+    sizes = state_sizes(job.checkpoints.latest_completed)
+    processes = job.processes()
+    subtasks = [
+        SubtaskDocument(
+            subtask=index,
+            status=state,
+            attempt=max(0, progress.attempt - 1),
+            endpoint=slot_name(index),
+            host=slot_name(index),
+            taskmanager_id=task_manager_id(job.job_id, index),
+            started=milliseconds(job.chronicle.started_at),
+            metrics=io_metrics([subtask]),
+            tidegate=_facts(
+                subtask,
+                None if found is None or index >= len(found.subtasks) else found.subtasks[index],
+                sizes.get((vertex.id, index)),
+                processes.get(SlotIndex(index)),
+                now,
+            ),
+            **times_of(job, now),
+        )
+        for index, (subtask, state) in enumerate(
+            zip(progress.subtasks, states_of(progress), strict=True)
+        )
+    ]
+    operators = [
+        OperatorDocument(id=each.operator_id, name=each.name, uid=each.uid, keyed=each.is_keyed)
+        for each in vertex.chain
+    ]
     return VertexDetails(
         id=vertex_id(vertex),
         name=vertex.name,
         parallelism=vertex.parallelism,
         max_parallelism=vertex.max_parallelism,
         now=milliseconds(now),
-        subtasks=[
-            SubtaskDocument(
-                subtask=index,
-                status=state,
-                attempt=max(0, progress.attempt - 1),
-                endpoint=slot_name(index),
-                host=slot_name(index),
-                taskmanager_id=slot_name(index),
-                started=milliseconds(job.chronicle.started_at),
-                metrics=io_metrics([subtask]),
-                **times_of(job, now),
-            )
-            for index, (subtask, state) in enumerate(
-                zip(progress.subtasks, states_of(progress), strict=True)
-            )
-        ],
+        subtasks=subtasks,
+        tidegate=VertexDetailsFacts(operators=operators),
+    )
+
+
+def _facts(
+    subtask: SubtaskProgress,
+    rates: SubtaskRates | None,
+    size: int | None,
+    process: SlotProcess | None,
+    now: float,
+) -> SubtaskFacts:
+    return SubtaskFacts(
+        records_in_per_second=None if rates is None else rates.records_in,
+        records_out_per_second=None if rates is None else rates.records_out,
+        busy=None if rates is None else rates.busy,
+        back_pressured=None if rates is None else rates.back_pressured,
+        idle=None if rates is None else rates.idle,
+        watermark=subtask.watermark,
+        watermark_lag=watermark_lag(subtask.watermark, now),
+        pending=subtask.pending,
+        state_size=size,
+        host=None if process is None else process.host,
+        pid=None if process is None else process.pid,
+        memory=None if process is None else process.memory,
     )
 
 
@@ -170,4 +253,129 @@ def io_metrics(subtasks: Sequence[SubtaskProgress]) -> IoMetrics:
         read_records_complete=True,
         write_records=sum(subtask.records_out for subtask in subtasks),
         write_records_complete=True,
+        accumulated_busy_time=sum(milliseconds(subtask.worked) for subtask in subtasks),
+    )
+
+
+class SubtaskBackPressure(Form, naming=camel):
+    """How a subtask spends its time."""
+
+    subtask: int
+    attempt_number: int = named("attempt-number")
+    backpressure_level: Annotated[str, OneOf(("ok", "low", "high"))]
+    ratio: float
+    busy_ratio: float
+    idle_ratio: float
+
+
+class BackPressure(Form, naming=camel):
+    """How the subtasks of a vertex spend their time."""
+
+    status: Annotated[str, OneOf(("ok", "deprecated"))]
+    backpressure_level: Annotated[str, OneOf(("ok", "low", "high"))]
+    end_timestamp: int = named("end-timestamp")
+    subtasks: list[SubtaskBackPressure]
+
+
+def back_pressure(progress: VertexProgress, rates: Rates | None) -> BackPressure:
+    """In Flink's levels: high above a half of the time, low above a tenth."""
+    found = None if rates is None else rates.vertices.get(progress.vertex.id)
+    each = () if found is None else found.subtasks
+    return BackPressure(
+        status="deprecated" if found is None else "ok",
+        backpressure_level=_level(max((one.back_pressured for one in each), default=0.0)),
+        end_timestamp=milliseconds(time.time()),
+        subtasks=[
+            SubtaskBackPressure(
+                subtask=index,
+                attempt_number=max(0, progress.attempt - 1),
+                backpressure_level=_level(one.back_pressured),
+                ratio=one.back_pressured,
+                busy_ratio=one.busy,
+                idle_ratio=one.idle,
+            )
+            for index, one in enumerate(each)
+        ],
+    )
+
+
+def _level(share: float) -> str:
+    return "high" if share > 0.5 else "low" if share > 0.1 else "ok"
+
+
+class VertexTaskManager(Times):
+    """What one slot does for a vertex."""
+
+    endpoint: str
+    taskmanager_id: str
+    status: ExecutionState
+    metrics: IoMetrics
+    status_counts: dict[str, int]
+
+
+class VertexTaskManagers(Form):
+    """The slots that run a vertex."""
+
+    id: Id
+    name: str
+    now: int
+    taskmanagers: list[VertexTaskManager]
+
+
+def vertex_task_managers(job: JobHandle, progress: VertexProgress) -> VertexTaskManagers:
+    now = time.time()
+    return VertexTaskManagers(
+        id=vertex_id(progress.vertex),
+        name=progress.vertex.name,
+        now=milliseconds(now),
+        taskmanagers=[
+            VertexTaskManager(
+                endpoint=slot_name(index),
+                taskmanager_id=task_manager_id(job.job_id, index),
+                status=state,
+                metrics=io_metrics([subtask]),
+                status_counts=counts_of([state]),
+                **times_of(job, now),
+            )
+            for index, (subtask, state) in enumerate(
+                zip(progress.subtasks, states_of(progress), strict=True)
+            )
+        ],
+    )
+
+
+class SubtaskTimestamps(Form):
+    """Since when a subtask is in its state."""
+
+    subtask: int
+    host: str
+    duration: int
+    timestamps: dict[str, int]
+
+
+class SubtaskTimes(Form):
+    """Since when the subtasks of a vertex are in their states."""
+
+    id: Id
+    name: str
+    now: int
+    subtasks: list[SubtaskTimestamps]
+
+
+def subtask_times(job: JobHandle, progress: VertexProgress) -> SubtaskTimes:
+    now = time.time()
+    entered = {status.name: milliseconds(at) for status, at in job.chronicle.entered().items()}
+    return SubtaskTimes(
+        id=vertex_id(progress.vertex),
+        name=progress.vertex.name,
+        now=milliseconds(now),
+        subtasks=[
+            SubtaskTimestamps(
+                subtask=index,
+                host=slot_name(index),
+                duration=times_of(job, now)["duration"],
+                timestamps={state: entered.get(state, 0) for state in EXECUTION_STATES},
+            )
+            for index in range(progress.vertex.parallelism)
+        ],
     )

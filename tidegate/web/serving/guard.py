@@ -11,11 +11,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegate.core.rest_settings import RestSettings
 from tidegate.web.answers import refused
-from tidegate.web.logins import Logins
-from tidegate.web.pages import FOLDER
 from tidegate.web.registry import token_file
 from tidegate.web.requests import KNOWN, OWNER, Refusal
-from tidegate.web.shared_answers import ARRIVED
+from tidegate.web.serving.logins import Logins
+from tidegate.web.serving.pages import FOLDER
+from tidegate.web.serving.shared_answers import ARRIVED
 
 SESSION = "/tidegate/session"
 """Where a code becomes a token."""

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from tidegate.web.requests import Refusal
 
 FOLDER = "/dashboard/"
-_ROOT = Path(__file__).with_name("dashboard")
+_ROOT = Path(__file__).parents[1] / "dashboard"
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",

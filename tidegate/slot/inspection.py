@@ -1,0 +1,134 @@
+"""Looks into a slot while it works, when somebody asks: stacks, where time goes, a few records."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+from tidegate.core.errors import shorten
+from tidegate.protocol.messages import Profile, SampledRecord
+from tidegate.stream.batch import Batch
+
+_SAMPLES_PER_SECOND = 100
+_GRACE_SECONDS = 15.0
+_MOST_STACKS = 5000
+_SET_PTRACER = 0x59616D61
+"""From prctl.h: who else may look into this process."""
+_WAITING = frozenset(
+    ("accept", "acquire", "get", "join", "poll", "read", "readinto", "recv_into", "select", "wait")
+)
+_INSTALL = "py-spy is not installed beside the slot, so only Python's own frames were sampled: "
+
+
+def thread_dump() -> dict[str, str]:
+    """The stack of every thread of this process, by name."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return {
+        f"{names.get(id, 'native')} ({id})": "".join(traceback.format_stack(frame))
+        for id, frame in sys._current_frames().items()
+    }
+
+
+def profile(seconds: float) -> Profile:
+    """Where the threads of this process spend their time: by py-spy, or else from inside."""
+    tool = shutil.which("py-spy") or shutil.which("py-spy", path=str(Path(sys.executable).parent))
+    if tool is None:
+        note = f"{_INSTALL}pip install py-spy"
+        return Profile(_sampled(seconds), "in-process", seconds, note)
+    try:
+        return Profile(_spied(tool, seconds), "py-spy", seconds, None)
+    except (OSError, subprocess.SubprocessError) as error:
+        note = f"py-spy could not look into the slot: {error}"
+        return Profile(_sampled(seconds), "in-process", seconds, note)
+
+
+def _spied(tool: str, seconds: float) -> dict[str, int]:
+    with tempfile.TemporaryDirectory(prefix="tidegate-profile-") as directory:
+        output = Path(directory, "stacks")
+        options = ["--pid", str(os.getpid()), "--duration", str(max(1, round(seconds)))]
+        options += ["--rate", str(_SAMPLES_PER_SECOND), "--format", "raw", "--nonblocking"]
+        with subprocess.Popen(
+            [tool, "record", *options, "--output", str(output)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            _allow(process.pid)
+            try:
+                _, said = process.communicate(timeout=seconds + _GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        if process.returncode:
+            raise OSError(said.strip().rpartition("\n")[2])
+        stacks: Counter[str] = Counter()
+        for line in output.read_text().splitlines():
+            stack, _, count = line.rpartition(" ")
+            stacks[stack] += int(count)
+        return dict(stacks.most_common(_MOST_STACKS))
+
+
+def _allow(pid: int) -> None:
+    """Linux may forbid a child to look into its parent, unless that one agrees."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_PTRACER, pid, 0, 0, 0)
+
+
+def _sampled(seconds: float) -> dict[str, int]:
+    own = threading.get_ident()
+    stacks: Counter[str] = Counter()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for id, frame in sys._current_frames().items():
+            if id != own and frame.f_code.co_name not in _WAITING:
+                stacks[_stack(frame)] += 1
+        time.sleep(1 / _SAMPLES_PER_SECOND)
+    return dict(stacks.most_common(_MOST_STACKS))
+
+
+def _stack(frame: FrameType | None) -> str:
+    """The functions from the outermost on, as py-spy writes them."""
+    found: list[str] = []
+    while frame is not None:
+        code = frame.f_code
+        found.append(f"{code.co_name} ({Path(code.co_filename).name}:{frame.f_lineno})")
+        frame = frame.f_back
+    return ";".join(reversed(found))
+
+
+class EdgeTap:
+    """Shows the next records that a subtask sends along an edge. Called by the mailbox alone."""
+
+    def __init__(self, records: int, done: Callable[[tuple[SampledRecord, ...]], None]) -> None:
+        self._wanted = records
+        self._done = done
+        self._found: list[SampledRecord] = []
+        self.is_over = False
+
+    def take(self, batch: Batch) -> None:
+        some = batch.slice(0, min(len(batch), self._wanted - len(self._found)))
+        stamps = some.timestamps
+        for number, record in enumerate(some.records):
+            at = None if stamps is None else int(stamps[number])
+            self._found.append(SampledRecord(shorten(record, 1000), at))
+        if len(self._found) >= self._wanted:
+            self.finish()
+
+    def finish(self) -> None:
+        """Report what was found, once."""
+        if not self.is_over:
+            self.is_over = True
+            self._done(tuple(self._found))
