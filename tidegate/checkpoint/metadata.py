@@ -377,12 +377,12 @@ class _Reader:
 def _native_form(found: Any) -> str | None:
     form: str | None = found["native_form"]
     if form is not None and (form != NATIVE_FORM or not found["native_files"]):
-        raise ValueError(f"{form!r} is no database, or it has no files")
+        raise ValueError(f"{form!r} is not a known database, or it has no files")
     return form
 
 
 def _file_name(name: str) -> str:
     """A name that stays in its directory."""
     if name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
-        raise ValueError(f"{name!r} is no file name")
+        raise ValueError(f"{name!r} is not a file name")
     return name

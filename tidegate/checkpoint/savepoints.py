@@ -40,7 +40,7 @@ def publish_savepoint(target: SavepointTarget, metadata: CheckpointMetadata) -> 
     path = f"{target.name}/{METADATA}"
     if not open_store(target.directory).create_if_absent(path, encode(metadata)):
         where = path_of_savepoint(target)
-        raise StorageError(where, "somebody else has written there", "ask for it again")
+        raise StorageError(where, "another process has written there", "ask for it again")
     return path_of_savepoint(target)
 
 

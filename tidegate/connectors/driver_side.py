@@ -41,7 +41,7 @@ class CollectSink(Sink):
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         if context.deliver is None:
-            raise InternalError(f"nobody in the driver collects {self.name!r}")
+            raise InternalError(f"no collector in the driver is named {self.name!r}")
         return _CollectWriter(self.name, context.deliver)
 
 

@@ -35,4 +35,4 @@ class Replay:
 
     is_possible: bool
     why: str
-    """The rest of a sentence that begins with the source: "goes back to its positions"."""
+    """The rest of a sentence that begins with the source: "replays from its positions"."""

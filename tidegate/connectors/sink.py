@@ -99,9 +99,7 @@ class Sink(ABC):
 
     def delivery(self) -> Delivery:
         """How often a record arrives if it reaches the sink exactly once."""
-        return Delivery(
-            DeliveryGuarantee.AT_LEAST_ONCE, "writes again what it is given again after a failure"
-        )
+        return Delivery(DeliveryGuarantee.AT_LEAST_ONCE, "repeats results after a failure")
 
 
 class CommittingWriter(SinkWriter):

@@ -259,7 +259,7 @@ class Source(ABC):
 
     def replay(self) -> Replay:
         """Whether readers return the same records again when they get older splits."""
-        return Replay(True, "goes back to its positions")
+        return Replay(True, "replays from its positions")
 
     def max_readers(self) -> int | None:
         """The largest useful number of readers (1 for a socket); None: any number."""

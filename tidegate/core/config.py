@@ -104,7 +104,7 @@ def find_option(key: str, value: object = None) -> Option | None:
         _log.warning("%s has no effect in Tidegate: %s", key, reason)
         return None
     near = difflib.get_close_matches(lowered, _SPELLINGS, n=1, cutoff=0.5)
-    advice = f"did you mean {near[0]}?" if near else "docs/configuration.md lists all there are"
+    advice = f"did you mean {near[0]}?" if near else "docs/configuration.md lists all settings"
     raise ConfigError(key, value, f"there is no such setting; {advice}")
 
 

@@ -238,7 +238,7 @@ class UntrustedState(UserError):
 
     sentence = (
         "it holds pickled objects that need {}, and loading them can run any code: pass --trust "
-        "if you trust whoever wrote it"
+        "if you trust its author"
     )
 
     def __init__(self, name: str) -> None:
@@ -250,7 +250,7 @@ class StateTooLarge(UserError):
 
     sentence = (
         "a subtask has at least {} bytes of state, but checkpoints in the memory of the driver "
-        "take {} of a subtask: write them to files (execution.checkpointing.dir), or raise "
+        "take {} per subtask: write them to files (execution.checkpointing.dir), or raise "
         "tidegate.checkpoint.max-state-in-memory"
     )
 
@@ -311,8 +311,8 @@ class UndecodableRecord(UserError, ValueError):
     """A record that a source cannot decode: where it is, its bytes, and why."""
 
     sentence = (
-        "{}: the record {} cannot be decoded: {}; correct the schema of the source, or let "
-        "env.on_poison_record() leave such records out"
+        "{}: the record {} cannot be decoded: {}; correct the schema of the source, or "
+        "skip such records with env.on_poison_record()"
     )
 
     def __init__(self, position: str, raw: bytes, reason: str) -> None:
@@ -323,8 +323,8 @@ class UnencodableRecord(UserError, ValueError):
     """A record that the schema of a sink cannot encode, and why."""
 
     sentence = (
-        "the record {} cannot be encoded: {}; correct the schema of the sink, or let "
-        "env.on_poison_record() leave such records out"
+        "the record {} cannot be encoded: {}; correct the schema of the sink, or "
+        "skip such records with env.on_poison_record()"
     )
 
     def __init__(self, record: object, reason: str) -> None:
@@ -469,8 +469,8 @@ class LeaseEnded(ExternalError):
     """The lease of a slot has expired: another slot may act in its place."""
 
     sentence = (
-        "the slot has lost its lease: the driver was not heard of for heartbeat.timeout; what is "
-        "left undone is done by the process that replaces it"
+        "the slot has lost its lease: it has not heard from the driver for heartbeat.timeout; the "
+        "process that replaces it continues its work"
     )
 
 
@@ -520,8 +520,8 @@ class CorruptCheckpoint(ExternalError):
     """Stored data is missing or has changed."""
 
     sentence = (
-        "{} is corrupt: expected {}, found {}; another copy of it can be used in its place, or an "
-        "older checkpoint or savepoint of the job"
+        "{} is corrupt: expected {}, found {}; use another copy, or an older checkpoint or savepoint "
+        "of the job"
     )
 
     def __init__(self, location: str, expected: str, found: str) -> None:
@@ -564,8 +564,8 @@ class DirectoryTaken(ExternalError):
     """Another driver has taken over the directory of the job."""
 
     sentence = (
-        "{} is no longer owned by this driver (epoch {}): another one runs the same job and goes "
-        "on with its checkpoints; stop one of the two"
+        "{} is no longer owned by this driver (epoch {}): another driver runs the same job and has "
+        "taken over its checkpoints; stop one of the two"
     )
 
     def __init__(self, directory: str, epoch: int) -> None:
@@ -612,7 +612,7 @@ class TransactionLost(ExternalError):
     """A prepared transaction of a checkpoint is gone and was not committed."""
 
     sentence = (
-        "transaction {1!r}, which a checkpoint holds, cannot be committed on {0}: {2}; its "
+        "transaction {1!r} of a checkpoint cannot be committed on {0}: {2}; its "
         "records are lost unless the job resumes from an earlier checkpoint"
     )
 

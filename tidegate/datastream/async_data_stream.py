@@ -93,7 +93,7 @@ def _wait(
         raise TypeError(f"expected an AsyncFunction, got {function!r}")
     if not inspect.iscoroutinefunction(function.async_invoke):
         raise TypeError(
-            f"{type(function).__name__}.async_invoke() is no coroutine: declare it by 'async def'"
+            f"{type(function).__name__}.async_invoke() is not a coroutine: declare it with 'async def'"
         )
     if not isinstance(strategy, AsyncRetryStrategy):
         raise TypeError(f"expected an AsyncRetryStrategy, got {strategy!r}")

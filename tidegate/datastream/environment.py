@@ -290,9 +290,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             settings = replace(settings, pipeline=replace(settings.pipeline, name=job_name))
         if settings.checkpointing.is_enabled and self._checkpoint_storage_is_open():
             _log.warning(
-                "no checkpoint storage is set, so checkpoints are kept in the memory of the driver "
-                "and end with it: set a directory by execution.checkpointing.dir, or "
-                "JobManagerCheckpointStorage() if this is meant"
+                "checkpoints are kept in the memory of the driver and are lost with it; set "
+                "execution.checkpointing.dir, or JobManagerCheckpointStorage() if this is intended"
             )
         if (
             settings.engine.on_terminate is OnTerminate.STOP
@@ -398,7 +397,7 @@ def uid_warning(graph: JobGraph) -> str | None:
     if not names:
         return None
     return (
-        f"no uid is set for {', '.join(map(repr, names))}: a savepoint or checkpoint gives back "
-        "the state of such operators only to a program with the same graph; set one that stays, "
-        'such as .uid("orders"), for every operator with state'
+        f"no uid is set for {', '.join(map(repr, names))}: their state is found in a savepoint or "
+        "checkpoint only while the graph stays the same; give every operator with state a uid, "
+        'such as .uid("orders")'
     )

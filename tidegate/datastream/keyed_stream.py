@@ -183,7 +183,7 @@ class KeyedStream(DataStream):
 
     def _operator(self, call: str) -> NoReturn:
         raise GraphError(
-            f"{call}() is not possible on a KeyedStream, which is no operator: call it on the "
+            f"{call}() is not possible on a KeyedStream, which is not an operator: call it on the "
             "operator before key_by(), or on the next one"
         )
 

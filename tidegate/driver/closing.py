@@ -65,7 +65,7 @@ class Closing:
     def give_up(self) -> None:
         """End the processes of those that are not done."""
         for slot in {slot for _, slot in self._open}:
-            _log.warning("user code in slot %s did not return; its process is ended", slot)
+            _log.warning("user code in slot %s did not return; its process is killed", slot)
             self._slots.kill(slot)
         self._deadline = None
         self._open.clear()

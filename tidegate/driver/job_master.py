@@ -569,7 +569,7 @@ class JobMaster:
         names = ", ".join(str(pipeline) for pipeline in failures)
         decision = self._restart.failed(self._clock.monotonic())
         if isinstance(decision, GiveUp):
-            _log.info("pipeline %s failed, and so does the job: %s", names, decision.reason)
+            _log.info("pipeline %s failed, and the job with it: %s", names, decision.reason)
             self._fail(cause, tuple(failures))
             return
         again = self._poison.hint(cause)

@@ -45,8 +45,7 @@ class PoisonCounts:
             self._skips.add(poison)
             del self._failures[poison]
             _log.warning(
-                "the job failed %d time(s) on the record %s in operator %r: from now on it is "
-                "skipped",
+                "the job has failed %d time(s) on the record %s in operator %r: it is now skipped",
                 self._skip_after,
                 error.args[3],
                 error.args[0],

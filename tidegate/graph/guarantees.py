@@ -72,7 +72,7 @@ def _of_mode(checkpointing: CheckpointSettings) -> Delivery:
     if not checkpointing.is_enabled:
         return Delivery(
             DeliveryGuarantee.NONE,
-            "no checkpoints are taken, so a failure loses or repeats records: enable_checkpointing",
+            "no checkpoints are taken, so a failure loses or repeats records: call enable_checkpointing()",
         )
     if checkpointing.mode is CheckpointingMode.AT_LEAST_ONCE:
         return Delivery(
@@ -81,7 +81,7 @@ def _of_mode(checkpointing: CheckpointSettings) -> Delivery:
         )
     why = "barriers carry what they overtake" if checkpointing.unaligned else "barriers align"
     if checkpointing.directory is None or checkpointing.storage is CheckpointStorageType.JOBMANAGER:
-        why += ", with checkpoints that last as long as the driver"
+        why += ", with checkpoints in the memory of the driver"
     return Delivery(DeliveryGuarantee.EXACTLY_ONCE, why)
 
 

@@ -165,8 +165,8 @@ class RuntimeContext(KeyedStateStore):
         if first is not state_descriptor and self._context.subtask == 0 and not self._has_warned:
             self._has_warned = True
             _log.warning(
-                "operator %r asks for the state %r with two descriptors: both are one state; give "
-                "them different names if they should not share it",
+                "operator %r uses two descriptors for the state %r, which then share their values; "
+                "rename one if this is not intended",
                 self._context.name,
                 state_descriptor.name,
             )

@@ -162,7 +162,7 @@ def _make_directory(directory: Path) -> None:
         raise StorageError(
             str(directory),
             f"no directory can be created in {directory.parent}",
-            "it is no file system for files: choose another directory",
+            "it is not a file system for ordinary files: choose another directory",
         ) from None
     sync_directory(directory.parent)
 

@@ -125,8 +125,8 @@ class Connection:
             tag = self._read(_TAG_BYTES)
             if not hmac.compare_digest(tag, self._receives.tag(header, payload)):
                 self.close()
-                _log.error("a frame was refused and its line closed: it was changed on its way")
-                raise LineClosed("a frame that was changed on its way")
+                _log.error("a frame was refused and its line closed: it was changed in transit")
+                raise LineClosed("a frame was changed in transit")
         return kind, payload
 
     def _read(self, length: int) -> bytearray:
@@ -263,7 +263,7 @@ class Listener:
                 if getattr(failure, "errno", errno.EMFILE) not in _OUT_OF_RESOURCES:
                     continue
                 if not is_short:
-                    _log.error("no connection can be accepted at present: %s", failure)
+                    _log.error("no connection can be accepted at the moment: %s", failure)
                 is_short = True
                 time.sleep(_RESOURCES_MAY_BE_BACK_SECONDS)
 

@@ -147,7 +147,7 @@ def _elements(convert: Convert) -> Convert:
             return None
         if type(value) in (list, tuple):
             return type(value)(map(convert, value))
-        raise Inconvertible(f"{shorten(value)} is no list")
+        raise Inconvertible(f"{shorten(value)} is not a list")
 
     return convert_elements
 
@@ -158,7 +158,7 @@ def _map_values(convert: Convert) -> Convert:
             return None
         if isinstance(value, dict):
             return {key: convert(item) for key, item in value.items()}
-        raise Inconvertible(f"{shorten(value)} is no dict")
+        raise Inconvertible(f"{shorten(value)} is not a dict")
 
     return convert_values
 
@@ -236,7 +236,9 @@ def _row_evolution(
             return type(value)(by_position(value, value))
         if type(value) is dict and changes.was and set(value) <= set(changes.was):
             return with_new(dict(value))
-        raise Inconvertible(f"{shorten(value)} is no row with the fields {', '.join(changes.was)}")
+        raise Inconvertible(
+            f"{shorten(value)} is not a row with the fields {', '.join(changes.was)}"
+        )
 
     return Evolution(convert, changes.added(path, {n: shorten(v) for n, v in defaults.items()}))
 
@@ -266,7 +268,7 @@ def _record_evolution(
         if value is None:
             return None
         if type(value).__qualname__ != record_class.__qualname__:
-            raise Inconvertible(f"{shorten(value)} is no {record_class.__qualname__}")
+            raise Inconvertible(f"{shorten(value)} is not a {record_class.__qualname__}")
         if is_tuple:
             # Loading called the class, which filled in the defaults.
             held = dict(zip(changes.now, value, strict=True))

@@ -63,7 +63,7 @@ def as_type_info(declared: Any) -> TypeInformation:
             "leave the type out, then its instances are pickled"
         )
     raise TypeError(
-        f"{declared!r} is no type of records: give Types.STRING() and the like, a dataclass, a "
+        f"{declared!r} is not a type of records: give Types.STRING() and the like, a dataclass, a "
         "NamedTuple, a Python type, an Arrow schema or a Spark schema"
     )
 

@@ -56,8 +56,8 @@ def test_explain_shows_the_graph_and_the_guarantee_of_every_sink(program):
             "state backend hashmap"
         ),
         (
-            "Sink 'FileSink': exactly once, end to end: source 'Words' goes back to its positions; "
-            "barriers align, with checkpoints that last as long as the driver; "
+            "Sink 'FileSink': exactly once, end to end: source 'Words' replays from its positions; "
+            "barriers align, with checkpoints in the memory of the driver; "
             "the sink commits with the checkpoint"
         ),
     ]

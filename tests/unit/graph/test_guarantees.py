@@ -86,7 +86,7 @@ def test_the_strongest_is_explained_by_all_of_its_parts():
     _, lines = guarantees(([CollectionSource([1])], transactional()))
     assert lines == [
         (
-            "Sink 'out-0': exactly once, end to end: source 'in-0-0' goes back to its positions; "
+            "Sink 'out-0': exactly once, end to end: source 'in-0-0' replays from its positions; "
             "barriers align; the sink commits with the checkpoint"
         )
     ]
@@ -95,4 +95,4 @@ def test_the_strongest_is_explained_by_all_of_its_parts():
 def test_checkpoints_in_memory_end_with_the_driver():
     in_memory = replace(EXACTLY_ONCE, directory=None)
     _, lines = guarantees(([CollectionSource([1])], transactional()), checkpointing=in_memory)
-    assert "barriers align, with checkpoints that last as long as the driver" in lines[0]
+    assert "barriers align, with checkpoints in the memory of the driver" in lines[0]

@@ -21,7 +21,7 @@ def plan(
     arguments: ProgramArguments = None,
     allow_non_restored: Annotated[
         bool,
-        typer.Option("--allow-non-restored", help="State that belongs to no operator is no fault."),
+        typer.Option("--allow-non-restored", help="Accept state that belongs to no operator."),
     ] = False,
     as_json: AsJson = False,
     set_: SettingOptions = None,

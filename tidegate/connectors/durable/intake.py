@@ -180,7 +180,7 @@ class Intake:
         """What the log holds after the checkpoint, or all if there was none; False: stopped."""
         if self._to_replay:
             _log.info(
-                "source %r reads %d segment(s) of its log again, from %s on",
+                "source %r replays %d segment(s) of its log, from %s on",
                 self._context.operator_name,
                 len(self._to_replay),
                 self._logged.location_of(self._to_replay[0]),
@@ -282,7 +282,7 @@ class Intake:
             try:
                 self._logged.delete(self._oldest)
             except StorageError as error:
-                _log.warning("a segment that is not needed any more stays: %s", error)
+                _log.warning("an obsolete segment could not be deleted: %s", error)
                 self._unneeded_before = 0
                 return
             self._oldest += 1

@@ -184,7 +184,7 @@ class _TextParser(LineParser):
             text = lines.decode(self._charset)
         except UnicodeDecodeError as error:
             raise UnreadableLines(
-                f"byte {error.object[error.start]:#04x} is no {self._charset} text",
+                f"byte {error.object[error.start]:#04x} is not {self._charset} text",
                 "give the charset that the file was written in",
             ) from None
         if "\r" in text:

@@ -188,8 +188,8 @@ class KafkaReader(SourceReader):
                 "to 'earliest' or 'latest' to go on without what was deleted",
             )
         _log.warning(
-            "%s, offset %d: the brokers do not have this offset any more; resumes from the %s one, "
-            "as auto.offset.reset says, and what was in between is lost",
+            "%s, offset %d: the brokers no longer have this offset; reading continues from the %s "
+            "one (auto.offset.reset), and the records in between are lost",
             split.partition,
             split.position,
             self._reset.value,

@@ -18,7 +18,7 @@ from tidegate.core.fluent import FluentBuilder
 
 _DELIVERIES = {
     DeliveryGuarantee.NONE: "does not wait for what it sends",
-    DeliveryGuarantee.AT_LEAST_ONCE: "writes again what it is given again after a failure",
+    DeliveryGuarantee.AT_LEAST_ONCE: "repeats results after a failure",
     DeliveryGuarantee.EXACTLY_ONCE: "commits transactions of Kafka with the checkpoint",
 }
 _PREFIX = "tidegate"

@@ -38,7 +38,7 @@ class Server:
             raise ConfigError(
                 "dsn",
                 "…",
-                f"it is no connection string ({type(error).__name__}): give one like "
+                f"it is not a connection string ({type(error).__name__}): give one like "
                 "postgresql://user@host:5432/database",
             ) from None
 

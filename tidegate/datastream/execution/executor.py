@@ -119,14 +119,14 @@ def look_at_running_jobs(name: str, settings: CheckpointSettings) -> None:
             continue
         if settings.restore_path != LATEST or not _writes_to(other.checkpoint_directory, settings):
             _log.warning(
-                "another job %r runs already, with id %s: commands need the id, and checkpoints "
-                "of both are latest to either; give one of them another name",
+                "another job named %r already runs, with id %s: commands need the id, and `latest` "
+                "cannot tell the two apart; rename one of them",
                 name,
                 other.job_id,
             )
         elif settings.take_over:
             _log.warning(
-                "this driver takes job %s over from process %d, which fails",
+                "this driver takes over job %s from process %d, which fails",
                 other.job_id,
                 other.pid,
             )

@@ -74,7 +74,7 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
         found = find_latest(base, job_name=job_name)
         if found is None:
             _log.warning(
-                "there is no checkpoint of a job %r in %s: it starts fresh",
+                "job %r has no checkpoint in %s: it starts fresh",
                 job_name,
                 shown(settings.directory),
             )

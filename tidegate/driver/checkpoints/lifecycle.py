@@ -350,11 +350,13 @@ class JobCheckpoints:
             return RepeatsCommitted(path, str(error), older.path, self._committing)
         number = older.checkpoint_id
         _log.error(
-            "checkpoint %d cannot be restored, going back to %d: %s", checkpoint_id, number, error
+            "checkpoint %d cannot be restored, resuming from %d: %s", checkpoint_id, number, error
         )
         if self._committing:
             sinks = ", ".join(map(repr, self._committing))
-            _log.warning("what %s committed since checkpoint %d comes twice", sinks, number)
+            _log.warning(
+                "results that %s committed since checkpoint %d are repeated", sinks, number
+            )
         return None
 
     # --- the end --------------------------------------------------------------------------------

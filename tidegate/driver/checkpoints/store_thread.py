@@ -103,7 +103,7 @@ class StoreThread:
         while (left := self._busy_since + self._patience - time.monotonic()) > 0:
             if self._worker.stop(left):
                 return
-        _log.error("the storage of the checkpoints does not answer: the job no longer waits for it")
+        _log.error("the checkpoint storage does not answer: the job no longer waits for it")
 
     def _do(self, action: Action) -> None:
         self._worker.post(partial(self._run, action))
@@ -116,7 +116,7 @@ class StoreThread:
             # What could not be deleted stays until the next start.
             _log.warning("%s", error)
         except Exception:
-            _log.exception("something went wrong with the store of the checkpoints")
+            _log.exception("unexpected failure of the checkpoint store")
         return None
 
     def _carry_out(self, order: StoreOrder) -> float | None:
@@ -175,7 +175,7 @@ class StoreThread:
                 return 0.0
             if target is None and not self._is_hurried:
                 number = checkpoint.checkpoint_id
-                _log.warning("cannot see whether checkpoint %d is there: %s", number, failure)
+                _log.warning("cannot determine whether checkpoint %d exists: %s", number, failure)
                 return _READ_BACK_SECONDS
             error = unknown or failure
         except Exception as failure:
@@ -202,5 +202,5 @@ class StoreThread:
 def _as_ours(error: Exception) -> TidegateError:
     if isinstance(error, TidegateError):
         return error
-    _log.error("something went wrong with the store of the checkpoints", exc_info=error)
+    _log.error("unexpected failure of the checkpoint store", exc_info=error)
     return InternalError(f"{type(error).__name__}: {error}")

@@ -70,7 +70,7 @@ def test_what_is_missing_is_named():
     ("guarantee", "why"),
     [
         (DeliveryGuarantee.NONE, "does not wait for what it sends"),
-        (DeliveryGuarantee.AT_LEAST_ONCE, "writes again what it is given again after a failure"),
+        (DeliveryGuarantee.AT_LEAST_ONCE, "repeats results after a failure"),
         (DeliveryGuarantee.EXACTLY_ONCE, "commits transactions of Kafka with the checkpoint"),
     ],
 )
