@@ -65,7 +65,7 @@ ROOMS = {
         ("pipeline_driver", "slots"),
         ("checkpoints", "catching_up", "poison_counts", "split_enumerator", "upgrade_plan"),
         ("task_log",),
-        ("chronicle", "cluster", "function_logs"),
+        ("chronicle", "cluster", "function_logs", "interrupts"),
     ),
     "operators": (
         ("joins",),

@@ -132,7 +132,7 @@ def test_the_job_fails_as_often_as_was_asked_for(caplog):
     env.execute()
     restarts = [m for m in caplog.messages if "failed, restart " in m]
     assert len(restarts) == 3
-    said = "the job failed 3 time(s) on the record 33 in operator 'Map': from now on it is skipped"
+    said = "the job has failed 3 time(s) on the record 33 in operator 'Map': it is now skipped"
     assert caplog.messages.count(said) == 1
 
 

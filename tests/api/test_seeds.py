@@ -94,7 +94,7 @@ def lines_of_the_table(messages):
             lines.append(f"goes back to {found[1]}")
         elif message.startswith("pipeline 0 failed, restart "):
             lines.append("restarts")
-        elif found := re.match("pipeline 0 failed, and so does the job: (.*)", message):
+        elif found := re.match("pipeline 0 failed, and the job with it: (.*)", message):
             lines.append(f"gives up: {found[1]}")
         elif message.startswith("checkpoint at"):
             if message != stored:
@@ -171,7 +171,7 @@ def test_the_word_count_as_a_script_fails_for_good_after_three_restarts(tmp_path
         r"tidegate\.\w+ - (?:pipeline 0 (failed), restart \d of at most 3"
         r"|(Restoring) job \w+ from Checkpoint \d+"
         r"|source 'Words' \(1/1\) (seeks to Partition\(topic='word', offset=28\))"
-        r"|pipeline 0 failed, and so does the job: (all 3 restart\(s\)))",
+        r"|pipeline 0 failed, and the job with it: (all 3 restart\(s\)))",
         done.stdout,
     )
     once = ["failed", "Restoring", "seeks to Partition(topic='word', offset=28)"]

@@ -57,7 +57,7 @@ def run_program(file: Path, arguments: Sequence[str], hosting: Hosting) -> None:
         traceback has been printed.
     """
     from tidegate.datastream.execution.hosting import hosted
-    from tidegate.driver.job_handle import plain_interrupts
+    from tidegate.driver.interrupts import plain_interrupts
 
     if log := os.environ.get(LOG_VARIABLE):
         keep_bounded(Path(log))

@@ -520,8 +520,8 @@ class CorruptCheckpoint(ExternalError):
     """Stored data is missing or has changed."""
 
     sentence = (
-        "{} is corrupt: expected {}, found {}; use another copy, or an older checkpoint or savepoint "
-        "of the job"
+        "{} is corrupt: expected {}, found {}; use another copy, or an older checkpoint or "
+        "savepoint of the job"
     )
 
     def __init__(self, location: str, expected: str, found: str) -> None:

@@ -92,9 +92,8 @@ def _wait(
     if not isinstance(function, AsyncFunction):
         raise TypeError(f"expected an AsyncFunction, got {function!r}")
     if not inspect.iscoroutinefunction(function.async_invoke):
-        raise TypeError(
-            f"{type(function).__name__}.async_invoke() is not a coroutine: declare it with 'async def'"
-        )
+        name = type(function).__name__
+        raise TypeError(f"{name}.async_invoke() is not a coroutine: declare it with 'async def'")
     if not isinstance(strategy, AsyncRetryStrategy):
         raise TypeError(f"expected an AsyncRetryStrategy, got {strategy!r}")
     if capacity < 1:

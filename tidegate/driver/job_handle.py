@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from tidegate.checkpoint.savepoints import new_savepoint
@@ -29,6 +28,7 @@ from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.chronicle import Chronicle
 from tidegate.driver.collectors import Collectors
 from tidegate.driver.inspections import InspectionOrder
+from tidegate.driver.interrupts import plain_interrupts
 from tidegate.driver.job_master import JobMaster
 from tidegate.driver.live_line import Console
 from tidegate.driver.progress import Progress, VertexProgress
@@ -41,24 +41,6 @@ from tidegate.stream.elements import BarrierKind, SavepointTarget
 from tidegate.types.arrow import ArrowFormat
 
 _log = logging.getLogger("tidegate.job")
-_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-@contextmanager
-def plain_interrupts() -> Iterator[None]:
-    """Within the block, Ctrl-C and SIGTERM are a KeyboardInterrupt and nothing else.
-
-    PySpark's own handler would kill every slot at once, before functions are closed.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {each: signal.signal(each, signal.default_int_handler) for each in _ENDING_SIGNALS}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 StartMaster = Callable[[JobGraph, CheckpointHome | None], JobMaster]

@@ -72,7 +72,7 @@ def _of_mode(checkpointing: CheckpointSettings) -> Delivery:
     if not checkpointing.is_enabled:
         return Delivery(
             DeliveryGuarantee.NONE,
-            "no checkpoints are taken, so a failure loses or repeats records: call enable_checkpointing()",
+            "without checkpoints a failure loses or repeats records: call enable_checkpointing()",
         )
     if checkpointing.mode is CheckpointingMode.AT_LEAST_ONCE:
         return Delivery(

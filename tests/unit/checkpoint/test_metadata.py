@@ -159,7 +159,7 @@ def test_another_kind_of_file_is_no_checkpoint():
         decode(b"PAR1" + bytes(100), "/data/chk-1/_metadata")
     assert str(caught.value) == (
         "/data/chk-1/_metadata is corrupt: expected the metadata of a checkpoint, found another "
-        "kind of file; another copy of it can be used in its place, or an older checkpoint or "
+        "kind of file; use another copy, or an older checkpoint or "
         "savepoint of the job"
     )
 

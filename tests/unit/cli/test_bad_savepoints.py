@@ -134,7 +134,7 @@ def cut_its_metadata(savepoint):
     path = savepoint / "_metadata"
     data = path.read_bytes()
     path.write_bytes(data[:-1])
-    return f"{path} is corrupt: expected {len(data)} bytes, found {len(data) - 1}; another copy"
+    return f"{path} is corrupt: expected {len(data)} bytes, found {len(data) - 1}; use another copy"
 
 
 def empty_its_metadata(savepoint):

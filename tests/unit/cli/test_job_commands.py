@@ -228,7 +228,7 @@ def test_a_savepoint_is_disposed_of_without_its_job(served):
     assert not Path(path).exists()
     path = done("savepoint", served.id)
     Path(path, "notes").touch()
-    assert "but for what is no part of it: notes" in done("savepoint", "--dispose", path)
+    assert "except for foreign files: notes" in done("savepoint", "--dispose", path)
     assert [each.name for each in Path(path).iterdir()] == ["notes"]
     assert "there is no savepoint" in refused(1, "savepoint", "--dispose", path)
 

@@ -1,6 +1,10 @@
 """`tidegate run` and `tidegate explain`: programs as the command line runs them."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -180,3 +184,18 @@ def test_the_traceback_of_a_program_shows_no_secret(tmp_path):
     done = invoke("run", str(file))
     assert "TypeError" in done.output
     assert "planted" not in done.output
+
+
+@pytest.mark.parametrize(("end", "is_warned"), [("", True), ("1 / 0", False)])
+def test_a_script_that_never_executes_what_it_built_says_so(program, tmp_path, end, is_warned):
+    """As a process of its own: the warning comes when Python exits."""
+    text = Path(program()).read_text().replace('env.execute("words")', end)
+    (tmp_path / "job.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "job.py", "results"],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ("ended without running what it has built" in done.stderr) is is_warned

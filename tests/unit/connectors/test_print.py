@@ -76,5 +76,5 @@ def test_a_collector_that_nobody_asked_for_is_a_bug_of_ours():
     from tidegate.connectors.sink import WriterContext
 
     context = WriterContext(subtask=0, parallelism=1, operator_name="", console=print)
-    with pytest.raises(InternalError, match="nobody in the driver collects 'result'"):
+    with pytest.raises(InternalError, match="no collector in the driver is named 'result'"):
         CollectSink("result").create_writer(context)

@@ -103,7 +103,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one(key, nearest):
 
 
 def test_a_key_that_resembles_nothing_is_refused_with_where_to_look():
-    with pytest.raises(ConfigError, match=r"docs/configuration\.md lists all there are"):
+    with pytest.raises(ConfigError, match=r"docs/configuration\.md lists all settings"):
         Settings.of({"zzz": 1})
 
 

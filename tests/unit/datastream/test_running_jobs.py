@@ -38,7 +38,7 @@ def test_a_job_is_not_resumed_while_it_runs(running, tmp_path):
 def test_a_driver_that_takes_over_says_so(running, tmp_path, caplog):
     look_at_running_jobs("counts", settings(tmp_path / "checkpoints", take_over=True))
     assert caplog.messages == [
-        f"this driver takes job {ID} over from process {os.getpid()}, which fails"
+        f"this driver takes over job {ID} from process {os.getpid()}, which fails"
     ]
 
 
@@ -46,7 +46,7 @@ def test_a_driver_that_takes_over_says_so(running, tmp_path, caplog):
 def test_a_second_job_of_one_name_is_warned_of(running, tmp_path, caplog, directory, path):
     look_at_running_jobs("counts", settings(tmp_path / directory, path))
     (warning,) = caplog.messages
-    assert warning.startswith(f"another job 'counts' runs already, with id {ID}")
+    assert warning.startswith(f"another job named 'counts' already runs, with id {ID}")
 
 
 def test_other_names_and_jobs_that_have_ended_are_no_concern(running, tmp_path, caplog):

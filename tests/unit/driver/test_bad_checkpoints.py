@@ -95,7 +95,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     damage(Path(damaged))
     recovers(job, watch, tap)
     assert watch.values("sums", "map") == RECORDS[:40] + RECORDS[20:]
-    assert f"checkpoint {second} cannot be restored, going back to {first}" in caplog.text
+    assert f"checkpoint {second} cannot be restored, resuming from {first}" in caplog.text
     assert f"{damaged} is corrupt" in caplog.text
 
 

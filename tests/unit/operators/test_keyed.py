@@ -429,5 +429,5 @@ def test_two_descriptors_of_one_name_are_warned_of_once(caplog, names, warnings)
     operator = KeyedMapOperator(AsksTwice(*names), [select_key(lambda value: value)])
     with OperatorHarness(operator):
         pass
-    found = [each for each in caplog.messages if "with two descriptors: both are one state" in each]
+    found = [each for each in caplog.messages if "two descriptors for the state" in each]
     assert len(found) == warnings

@@ -77,9 +77,7 @@ def _dispose(path: str, as_json: bool) -> None:
     if as_json:
         print_json({"disposed": path, "left": list(foreign)})
     elif foreign:
-        typer.echo(
-            f"{path} is deleted, except for files that are not part of it: {', '.join(foreign)}"
-        )
+        typer.echo(f"{path} is deleted, except for foreign files: {', '.join(foreign)}")
     else:
         typer.echo(f"{path} is deleted.")
 

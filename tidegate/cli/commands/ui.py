@@ -55,7 +55,7 @@ def ui(
 
 def _serve(route: str, port: int, browser: bool) -> None:
     from tidegate.core.rest_settings import RestSettings
-    from tidegate.driver.job_handle import plain_interrupts
+    from tidegate.driver.interrupts import plain_interrupts
     from tidegate.web.server import RestServer
 
     server = RestServer(RestSettings(ports=(port,)), kind="registry")

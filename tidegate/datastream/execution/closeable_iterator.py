@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Self
 
 from tidegate.common.job_client import JobClient
-from tidegate.driver.job_handle import plain_interrupts
+from tidegate.driver.interrupts import plain_interrupts
 
 
 class CloseableIterator:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,9 +37,30 @@ def hosting() -> Hosting:
 
 
 def building(environment: object, program: Program) -> None:
-    """Note what an environment builds from now on, for a program that is hosted."""
+    """Note what an environment builds from now on, for a program that is hosted or a script."""
     if len(_in_force) > 1:
         hosting().programs[id(environment)] = program
+    elif _is_called_by_a_script():
+        if not hosting().programs:
+            atexit.register(_warn_of_forgotten_programs)
+        hosting().programs[id(environment)] = program
+
+
+def _is_called_by_a_script() -> bool:
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("tidegate."):
+        frame = frame.f_back
+    return bool(frame.f_globals["__name__"] == "__main__")
+
+
+def _warn_of_forgotten_programs() -> None:
+    has_failed = hasattr(sys, "last_value")
+    if not has_failed and any(not built.is_empty for built in hosting().programs.values()):
+        print(
+            "tidegate: the program ended without running what it has built: call env.execute() at "
+            "its end",
+            file=sys.stderr,
+        )
 
 
 @contextmanager

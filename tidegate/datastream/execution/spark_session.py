@@ -15,6 +15,7 @@ from tidegate.core.config import Settings
 from tidegate.core.errors import ConfigError, UnsuitableSpark
 from tidegate.core.foreign_logs import FOREIGN_LOG_VARIABLE
 from tidegate.core.modes import ExchangeMode
+from tidegate.driver.interrupts import held_interrupts
 from tidegate.exchange.pipelined.requirements import JAR, SHUFFLE_SETTINGS, WORKER_SETTINGS
 from tidegate.prerequisites.java import require_java
 from tidegate.storage.private_directory import PrivateDirectory
@@ -94,7 +95,8 @@ def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkS
     builder = SparkSession.builder.master(master).appName(settings.pipeline.name)
     for key, value in session_conf(settings, master, 2 * parallelism, log).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with held_interrupts():
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(settings.spark.log_level)
     return spark
 
