@@ -1,4 +1,4 @@
-"""Bytes that wait: in memory up to a budget, in a file past it."""
+"""Waiting bytes: in memory up to a budget, beyond it in a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Bytes = bytes | bytearray | memoryview
 
 
 class SpilledBytes:
-    """Bytes in a spill file; the file goes when the last of them does."""
+    """Bytes in a spill file, which is deleted with the last of them."""
 
     __slots__ = ("_file", "_length", "_offset")
 
@@ -54,7 +54,7 @@ class SpillStore:
         return SpilledBytes(self._file, self._file.append(body), len(body))
 
     def end_step(self) -> None:
-        """What was kept is on its way or used up: the budget is whole again."""
+        """Everything kept has been sent or used: reset the budget."""
         self._in_memory = 0
         self._file = None
 

@@ -24,7 +24,7 @@ from tidegate.protocol.packet import FailureMark, SlotOutOfReach
 from tidegate.transport.wire import Connection, dial
 
 _connections: dict[Address, Connection] = {}
-"""Lines of this Python worker to slots: workers are reused, so a step need not dial."""
+"""Connections of this Python worker to slots: workers are reused, so a step need not reconnect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class StageTask:
             connection = _connections.pop(address, None) or dial(address, self.secret)
             send_unit(connection, order, cargo)
             yield from receive_answer(connection)
-            # Only a line at rest may be used again: a task that is stopped halfway loses its own.
+            # Only an idle connection can be reused: a task that is stopped halfway loses its own.
             _connections[address] = connection
         except (LineClosed, NotAuthorized, UnitRefused) as failure:
             missing = SlotOutOfReach(SlotIndex(slot), str(failure))
@@ -76,8 +76,8 @@ class StageTask:
 def _settle_in() -> None:
     """Make garbage collection cheap in this worker: Spark's daemon collects after every task.
 
-    What is loaded by the first task stays for good, and looking through it again and again would
-    cost more than the tasks themselves.
+    Objects loaded by the first task stay, and scanning them repeatedly would cost more than the
+    tasks.
     """
     if not gc.get_freeze_count():
         gc.collect()

@@ -57,7 +57,7 @@ def send_unit(connection: Connection, order: bytes, cargo: Iterable[Cargo]) -> N
 
 
 def receive_answer(connection: Connection) -> Iterator[Cargo]:
-    """What the unit emitted, as it comes; the report is last.
+    """Yield what the unit emitted as it arrives; the report is last.
 
     Raises:
         UnitRefused: the slot will not run it.

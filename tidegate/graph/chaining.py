@@ -1,4 +1,4 @@
-"""Which operators share a vertex: the rule of Flink, as a function of two neighbours."""
+"""Which operators share a vertex: Flink's rule for two neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds from end to end: the weakest of the sources, the checkpoints and the sink."""
+"""End-to-end guarantees: the weakest of sources, checkpoints and sink."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _ORDER = list(DeliveryGuarantee)
 
 @dataclass(frozen=True, slots=True)
 class SinkGuarantee:
-    """How often a record takes effect in the system that one sink writes to, and why."""
+    """The end-to-end guarantee of one sink, and the reason."""
 
     sink: str
     guarantee: DeliveryGuarantee
     why: str
     commits: bool
-    """Whether it commits with checkpoints, which cannot be taken back."""
+    """Whether it commits with checkpoints, which cannot be undone."""
 
     def __str__(self) -> str:
         what = "no guarantee"
@@ -43,7 +43,7 @@ def end_to_end(graph: JobGraph, checkpointing: CheckpointSettings) -> tuple[Sink
 
 
 def _weakest(sink: str, before: list[Delivery], delivery: Delivery) -> SinkGuarantee:
-    """All parts matter to the strongest guarantee; a weaker one is explained by who weakens it."""
+    """A guarantee below the strongest is explained by the parts that weaken it."""
     parts = [*before, delivery]
     level = min((part.guarantee for part in parts), key=_ORDER.index)
     why = "; ".join(part.why for part in parts if part.guarantee is level)

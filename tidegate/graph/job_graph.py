@@ -44,7 +44,7 @@ class Vertex:
     parallelism: int
     max_parallelism: int
     is_max_parallelism_chosen: bool = True
-    """Otherwise it follows from the parallelism, and gives way to that of state restored."""
+    """Otherwise it follows from the parallelism, or from the restored state."""
     chain: tuple[ChainedOperator, ...]
     source: Source | None = None
     """The source that the head of the chain reads; its splits are enumerated in the driver."""
@@ -60,7 +60,7 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """Records of one operator of a vertex on their way to the head of another."""
+    """A connection from an operator of one vertex to the head of another."""
 
     id: EdgeId
     source: VertexId

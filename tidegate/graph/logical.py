@@ -20,7 +20,7 @@ class ChainingStrategy(Enum):
 
     ALWAYS = auto()
     HEAD = auto()
-    """Starts a new chain; followers may join it."""
+    """Starts a new chain; later operators may join it."""
     NEVER = auto()
 
 

@@ -1,4 +1,4 @@
-"""From the program to the job graph: order, chain, level, split into pipelines."""
+"""Translates the program to a job graph: order, chains, levels, pipelines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate.types.arrow import ArrowFormat, arrow_format
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphSettings:
-    """What the environment decides for operators that do not decide themselves."""
+    """Defaults of the environment for operators."""
 
     job_name: str
     parallelism: int
@@ -30,7 +30,7 @@ class GraphSettings:
 
 @dataclass(slots=True)
 class _Chain:
-    """A vertex while it grows."""
+    """A vertex under construction."""
 
     members: list[Transformation] = field(default_factory=list)
     links: list[ChainLink | None] = field(default_factory=list)
@@ -135,7 +135,7 @@ def _format_of(edge: _LooseEdge) -> ArrowFormat | None:
 
 
 def reachable(sinks: Sequence[Transformation]) -> list[Transformation]:
-    """All that they depend on: inputs before their readers, in the order of the program."""
+    """All transformations that they depend on, inputs first, in program order."""
     reached: set[Transformation] = set()
     waiting = list(sinks)
     while waiting:

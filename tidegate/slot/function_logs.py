@@ -1,4 +1,4 @@
-"""What functions log goes to the driver; threads are named like the subtask that they run."""
+"""Sends the logs of functions to the driver; threads are named after their subtask."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LogForwarder(logging.Handler):
 
 
 def forward_logs(send: Callable[[SlotMessage], None], level: int) -> None:
-    """Send what this process logs from now on, at this level and above."""
+    """From now on, send log records of this process at this level and above."""
     root = logging.getLogger()
     root.handlers[:] = [LogForwarder(send)]
     root.setLevel(level)

@@ -1,6 +1,6 @@
 """What the subtasks of a slot emit during a unit, by channel and target.
 
-A share for a subtask in the same slot is handed over as it is; what leaves the slot is encoded.
+Batches for subtasks in the same slot are handed over as they are; others are encoded.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class ChannelWriter:
         return self._partitioner.split(batch)
 
     def _write_until_failure(self, batch: Batch) -> None:
-        """The records before the one that has no key or target travel on; that one is named."""
+        """Send the records before one without a key or target, and report that one."""
         for position in range(len(batch)):
             single = batch.slice(position, position + 1)
             with self._user_code.guard(single.records[0], position):
@@ -173,7 +173,7 @@ class ChannelWriter:
 
 
 def size_of(element: StreamElement) -> int:
-    """Bytes that it takes in memory, about."""
+    """The approximate size in memory, in bytes."""
     if not isinstance(element, Batch):
         return 0
     return element.columns.nbytes if element.is_columnar else 64 * len(element)

@@ -1,4 +1,4 @@
-"""The subtasks of one pipeline in one slot, and how they work through a unit."""
+"""The subtasks of one pipeline in one slot, and how they process a unit."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class UnitAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostServices:
-    """What the slot gives to the operators it hosts."""
+    """Services of the slot for its operators."""
 
     clock: Clock
     console: Callable[[str], None]
@@ -98,7 +98,7 @@ class HostServices:
 
 
 class PipelineHost:
-    """One attempt at a pipeline in one slot. Used by its mailbox thread alone."""
+    """One attempt of a pipeline in one slot. Used only by its mailbox thread."""
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class PipelineHost:
         except Exception as error:
             self.close()
             if isinstance(error, CorruptCheckpoint):
-                self._check_owned()  # perhaps the other driver needs it no longer
+                self._check_owned()  # perhaps the other driver no longer needs it
             raise
         self._is_opening = False
 
@@ -271,7 +271,7 @@ class PipelineHost:
 
     @property
     def seeks(self) -> tuple[str, ...]:
-        """In words, from where its sources resume."""
+        """The positions that its sources resume from, as text."""
         if self._restored is None:
             return ()
         return tuple(
@@ -373,7 +373,7 @@ class PipelineHost:
             self._letters.append(letter)
 
     def send_counts_when_due(self) -> None:
-        """Send what functions have counted: about once a second, and when they rest."""
+        """Send the metrics of functions: about once a second, and when the pipeline is idle."""
         if self._has_uncounted and time.monotonic() - self._counted_at >= _COUNTING_SECONDS:
             self._send_counts()
 
@@ -431,12 +431,12 @@ class PipelineHost:
         return False
 
     def abort_checkpoint(self, checkpoint_id: CheckpointId) -> None:
-        """The checkpoint is aborted: records held back for it travel with the next step."""
+        """The checkpoint is aborted: records that waited for it travel with the next step."""
         self._snapshotter.abort(checkpoint_id)
         self.caller.abort(checkpoint_id)
 
     def complete_checkpoint(self, checkpoint_id: CheckpointId) -> TidegateError | None:
-        """It is durable; returns what failed in doing what was to be done then."""
+        """The checkpoint is durable; returns the failures of the notified operators."""
         self._snapshotter.complete(checkpoint_id)
         for subtask in self._subtasks.values():
             subtask.complete(checkpoint_id)
@@ -444,9 +444,9 @@ class PipelineHost:
         return next((failure for failure in failures if failure is not None), None)
 
     def close(self) -> TidegateError | None:
-        """Close all subtasks; returns the first failure of user code in doing so.
+        """Close all subtasks; returns the first failure of user code.
 
-        Without a lease they stay as they are: user code that closes may write, or roll back.
+        Without a lease they are not closed: user code may write or roll back when it closes.
         """
         self._snapshotter.close()
         if not self._permit.is_valid():

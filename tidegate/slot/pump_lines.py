@@ -1,7 +1,7 @@
 """The lines of a slot to the endless Spark jobs of its pipelines, and to the driver.
 
 The driver attends first and says which *epoch* it begins: a number that grows with every job of a
-pipeline. Only pumps of that job are let in, so nothing of an earlier job is taken for its own.
+pipeline. Only pumps of that job are admitted, so packets of earlier jobs cannot get in.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RunUnit = Callable[
 
 
 class PumpLines:
-    """All such lines of one slot; each is served by a thread of its own."""
+    """All such lines of one slot; each is served by its own thread."""
 
     def __init__(self, slot: SlotIndex, run_unit: RunUnit) -> None:
         self._slot = slot
@@ -44,7 +44,7 @@ class PumpLines:
         self._lock = threading.Lock()
 
     def attend(self, connection: Connection, greeting: bytearray) -> None:
-        """Serve the driver: run the first level of every step that it asks for."""
+        """Serve the driver: run the first level of every requested step."""
         attendance: Attendance = pickle.loads(greeting)
         job = _LinesOfJob(self._slot, attendance, connection, self._run_unit)
         with self._lock:
@@ -103,7 +103,7 @@ class _LinesOfJob:
             is_second = self._pumps.setdefault(level, connection) is not connection
             is_complete = not is_second and len(self._pumps) == self._levels
         if is_second:
-            # Spark has repeated the task: what the first one carried may be lost.
+            # Spark has repeated the task: packets of the first attempt may be lost.
             self._break()
             return
         if is_complete:
@@ -121,7 +121,7 @@ class _LinesOfJob:
             _end(connection)
 
     def end(self) -> None:
-        """Let the job run dry: what its first pumps do not get, the others wait for in vain."""
+        """End the job: without input from the first pumps, the others would wait forever."""
         self._driver.close()
         with self._lock:
             self._has_ended = True
@@ -130,7 +130,7 @@ class _LinesOfJob:
             _end(first)
 
     def _break(self) -> None:
-        """A pump has left: unless that was wanted, the driver needs another job."""
+        """A pump has left: unless this was intended, the driver needs another job."""
         if not self._has_ended:
             with suppress(LineClosed):
                 self._driver.send(Frame.BROKEN)
@@ -146,7 +146,7 @@ class _LinesOfJob:
         marks: Sequence[FailureMark],
         request: StepRequest | None,
     ) -> None:
-        """Run a unit, and those of higher levels for which nothing is on its way any more."""
+        """Run a unit, and those of higher levels that have no packets in transit."""
         while True:
             answer = self._run_unit(self._pipeline, key, packets, marks, request)
             report: StepOutcome

@@ -1,4 +1,4 @@
-"""What the subtasks of a slot take over from a checkpoint, read when it is asked for."""
+"""The state that the subtasks of a slot restore from a checkpoint, read on demand."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _REPORTED_BYTES = 1 << 20
 
 
 class RestoredState:
-    """A restore order of one slot, with access to the files it names."""
+    """A restore order of one slot, with access to its files."""
 
     def __init__(
         self, order: RestoreOrder, report: Callable[[int], None] = lambda size: None
     ) -> None:
         self._order = order
         self._report = report
-        """Told now and then how many more bytes of files have been read."""
+        """Called from time to time with the number of bytes read since the last call."""
         self._unreported = 0
         self._lock = threading.Lock()
 
@@ -53,7 +53,7 @@ class RestoredState:
         )
 
     def snapshots(self, vertex: VertexId) -> dict[OperatorId, list[OperatorSnapshot]]:
-        """What the operators of a subtask restore, the keyed state still to be read."""
+        """The state that the operators of a subtask restore; keyed state is read lazily."""
         return {
             operator_id: [
                 *(OperatorSnapshot(keyed=StoredImage(k, self._resolve)) for k in found.keyed),
@@ -66,7 +66,7 @@ class RestoredState:
         }
 
     def verify_owned(self, vertex: VertexId) -> None:
-        """Raise CorruptCheckpoint if a file has changed that splits count on."""
+        """Raise CorruptCheckpoint if a file that splits depend on has changed."""
         for operator in self.subtask(vertex).operators.values():
             for segment in operator.owned:
                 for _ in read_blocks(segment, self._resolve):
@@ -76,7 +76,7 @@ class RestoredState:
         return tuple(map(pickle.loads, self._operator(vertex, operator).source_splits))
 
     def in_flight(self, vertex: VertexId) -> list[tuple[Channel, bytes]]:
-        """Encoded elements that a subtask takes in before anything else."""
+        """Encoded elements that a subtask processes before anything else."""
         return [
             (
                 Channel(EdgeId(handle.edge), SubtaskIndex(handle.source)),

@@ -1,4 +1,4 @@
-"""The long-running Spark task that hosts a slot: registers, serves, beats, and goes."""
+"""The long-running Spark task that hosts a slot."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ class SlotTask:
     control: Address
     secret: bytes
     is_local: bool
-    """On a local master nothing but Unix sockets is opened."""
+    """On a local master, only Unix sockets are opened."""
     host: str | None
-    """Where tasks of other machines reach the step server; None to find out."""
+    """The host name at which other machines reach the step server; None to determine it."""
     ports: tuple[int, ...]
     directory: str | None
-    """Where the slot may put its files, and who made it removes them; None to find a directory."""
+    """A directory for the files of the slot, removed by its creator; None to create one."""
     heartbeat_seconds: float
     closing_seconds: float
     log_level: int
-    """From which level on the driver gets what is logged here."""
+    """The minimum level of log records that are sent to the driver."""
 
     def __call__(self, partition: Iterable[object]) -> Iterator[object]:
-        """Serve until the driver says goodbye.
+        """Serve until the driver ends the slot.
 
-        The partition is left unread on purpose: Spark then ends the process instead of keeping
-        it, with the user's memory in it, for other tasks.
+        The partition is not read on purpose: Spark then ends the process instead of reusing it, and
+        its memory, for other tasks.
         """
         task = TaskContext.get()
         attempt = task.attemptNumber() if task is not None else 0
@@ -120,7 +120,7 @@ class _SlotProcess:
             self._host.beat()
         self._listener.close()
         if not self._host.close(task.closing_seconds):
-            # User code holds the thread that could end it; only the end of the process does.
+            # User code does not return; only ending the process stops it.
             os._exit(1)
         self._line.close(_FAREWELL_SECONDS)
 
@@ -141,14 +141,14 @@ class _SlotProcess:
 
 
 def _collect_garbage_rarely() -> None:
-    """Look for cycles seldom: among millions of short-lived records there are none to find."""
+    """Collect garbage rarely: millions of short-lived records form no cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 50, 100)
 
 
 def _give_memory_back() -> None:
-    """Let allocators return what a slice needed: by default each thread and slot keeps its peak."""
+    """Make allocators return memory: by default, each thread keeps its peak."""
     with suppress(OSError, AttributeError):  # only the C library of GNU knows it
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
     if "jemalloc" in pa.supported_memory_backends():

@@ -1,7 +1,7 @@
 """A slot without threads and sockets: how it handles messages and units.
 
-Control messages come by one thread, units by any number of them; operator code runs on the
-mailbox of its pipeline alone. What may be done is decided by the slot machine.
+One thread delivers control messages, any number of threads deliver units, and operator code runs
+only on the mailbox of its pipeline. The slot machine decides what may be done.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ from tidegate.transport.shipping import JobPackage, unpack
 _IDLE_SECONDS = 0.01
 _CONSOLE_LINES_AT_ONCE = 1000
 _LAST_ACTION_SECONDS = 1.0
-"""How long a slot that may not act waits for what it does at the moment."""
+"""How long a slot without permission to act waits for its current work."""
 Answer = Callable[[UnitAnswer | Stale], None]
 T = TypeVar("T")
 
 
 class SlotHost:
-    """Everything of one job that lives in one slot process: carries out what the machine allows.
+    """Everything of one job in one slot process: does what the machine allows.
 
     `now` reads the clock of the lease, which is never that of user code.
     """
@@ -102,7 +102,7 @@ class SlotHost:
         self._waiting: list[tuple[PipelineId, UnitKey, Answer]] = []
 
     def handle(self, message: DriverMessage) -> None:
-        """Take a message of the driver; called by the control thread alone."""
+        """Handle a message of the driver; called only by the control thread."""
         match message:
             case Accepted(package, lease):
                 self._shipped = package
@@ -151,7 +151,7 @@ class SlotHost:
             self.send(SlotHeartbeat(number, _memory()))
 
     def leave(self, reason: str) -> None:
-        """Do nothing any more, whatever is under way: another process may serve the slot."""
+        """Stop all work: another process may serve the slot."""
         self.ask(lambda machine, now: machine.exit(reason))
         self.is_over.set()
 
@@ -164,7 +164,7 @@ class SlotHost:
         request: StepRequest | None,
         answer: Answer,
     ) -> None:
-        """Run a unit unless it is running; `answer` is called once, with its answer.
+        """Run a unit unless it already runs; `answer` is called once, with its answer.
 
         It must return at once: the slot waits for it.
         """
@@ -186,7 +186,7 @@ class SlotHost:
         return all(stopped)
 
     def ask(self, question: Callable[[SlotMachine[UnitAnswer], float], T]) -> T:
-        """Ask the machine, or tell it something; may be called by any thread."""
+        """Call the machine under its lock; on any thread."""
         now = self._now()
         with self._lock:
             outcome = question(self._machine, now)
@@ -245,7 +245,7 @@ class SlotHost:
 
 
 class _Hosted:
-    """A pipeline with its mailbox, which calls everything but `deploy`, and what is open of it."""
+    """A pipeline with its mailbox, which makes all calls except `deploy`, and its open parts."""
 
     def __init__(self, slot: SlotHost, package: JobPackage, pipeline: PipelineId) -> None:
         self._slot = slot
@@ -387,7 +387,7 @@ class _Hosted:
 
 
 def _memory() -> int | None:
-    """Bytes of this process that are in memory, where the system says so."""
+    """The resident memory of this process in bytes, if the system provides it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""Writes the frozen state of subtasks while records flow, and tells the driver."""
+"""Writes the frozen state of subtasks while records flow, and acknowledges it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from tidegate.stream.elements import Barrier
 
 _PATIENCE_WITH_STORAGE = 2.0
 _Shared = Mapping[str, FileSegment]
-"""Files of a database that are stored already, by their own names."""
+"""Database files that are already stored, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class FrozenOperator:
     time: TimeHandle | None = None
 
     def release(self) -> None:
-        """It will not be read again."""
+        """Release the state: it is no longer needed."""
         if self.keyed is not None:
             self.keyed.release()
         if self.files is not None:
@@ -75,7 +75,7 @@ class FrozenOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenSubtask:
-    """The state of a subtask at a barrier, and what it took to get there. Times in seconds."""
+    """The state of a subtask at a barrier, with statistics in seconds."""
 
     id: SubtaskId
     key_groups: KeyGroupRange
@@ -91,13 +91,13 @@ class FrozenSubtask:
     """Elements that arrived before the barrier on slower channels, encoded."""
 
     def release(self) -> None:
-        """It will not be read again."""
+        """Release the state: it is no longer needed."""
         for operator in self.operators:
             operator.release()
 
 
 class Snapshotter:
-    """Writes the state of a pipeline and attempt, with a worker of its own."""
+    """Writes the state of an attempt of a pipeline, on its own worker."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Snapshotter:
         self._worker = workers.start("tidegate-snapshots")
 
     def write(self, frozen: FrozenSubtask) -> None:
-        """Write this when everything before it is written, then acknowledge."""
+        """Write the state after everything posted before, then acknowledge it."""
         self._worker.post(partial(self._take, frozen))
 
     def decline(
@@ -129,7 +129,7 @@ class Snapshotter:
         *,
         is_skipped: bool = False,
     ) -> None:
-        """The subtask takes no part; `is_skipped`: because a newer barrier overtook this one's."""
+        """The subtask declines the checkpoint; `is_skipped`: because of a newer barrier."""
         if not isinstance(error, TidegateError):
             error = InternalError(f"{type(error).__name__}: {error}")
         self._send(
@@ -143,19 +143,19 @@ class Snapshotter:
         )
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
-        """What is not yet written of this checkpoint need not be."""
+        """Abandon what is not yet written for this checkpoint."""
         self._aborted.add(checkpoint_id)
 
     def complete(self, checkpoint_id: CheckpointId) -> None:
-        """Snapshots build on this checkpoint from now on, or on a later one."""
+        """From now on, snapshots build on this checkpoint or a later one."""
         self._aborted = {number for number in self._aborted if number > checkpoint_id}
         for number in [number for number in self._stored.copy() if number < checkpoint_id]:
             self._stored.pop(number, None)
 
     def close(self) -> None:
-        """Write nothing any more; what is being written is abandoned.
+        """Stop writing, and abandon the current write.
 
-        A storage that does not answer is not waited for: what it still takes is of an old attempt.
+        Does not wait for a storage that hangs: whatever it still writes belongs to an old attempt.
         """
         self._is_closed = True
         self._worker.stop(_PATIENCE_WITH_STORAGE)

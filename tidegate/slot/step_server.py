@@ -1,4 +1,4 @@
-"""Answers who comes to a slot with a unit: same unit, same answer."""
+"""Serves units of a slot: the same unit always gets the same answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One subtask: the operators of a vertex, what feeds them and where they emit."""
+"""One subtask: the operators of a vertex, their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from tidegate.stream.elements import (
 
 
 class TimeConsumer(Protocol):
-    """What event time reaches: an operator, or the channels of an edge."""
+    """A receiver of event time: an operator, or the channels of an edge."""
 
     def on_watermark(self, watermark: Watermark) -> None: ...
 
@@ -71,7 +71,7 @@ class ChainOutput:
     def __init__(self, *, reuses_objects: bool = False, watermark: int = NO_WATERMARK) -> None:
         self._reuses_objects = reuses_objects
         self.watermark = watermark
-        """The last one emitted."""
+        """The last watermark emitted."""
         self.is_idle = False
         self._main: list[Callable[[Batch], None]] = []
         self._side: dict[str, list[Callable[[Batch], None]]] = {}
@@ -134,7 +134,7 @@ class Subtask:
         self.is_finished = self._owes_end = contexts[0].has_ended
         self.records_in = 0
         self.worked = 0.0
-        """Seconds, written by who calls it."""
+        """Seconds, set by the caller."""
         self._owes_time = not self.is_finished
         self._operators = operators
         self._contexts = contexts
@@ -180,7 +180,7 @@ class Subtask:
 
     @property
     def records_out(self) -> int:
-        """What the last operators of the chain emitted, to channels or into the outside world."""
+        """What the last operators of the chain emitted, to channels or external systems."""
         return self._outputs[-1].records
 
     def tap(self, edge: EdgeId, tap: EdgeTap) -> bool:
@@ -200,12 +200,12 @@ class Subtask:
 
     @property
     def watermark(self) -> int:
-        """How far event time has come."""
+        """The current event time."""
         return self._gate.watermark if self.source is None else self._outputs[0].watermark
 
     @property
     def idle_channels(self) -> int:
-        """How many channels hold no watermark back; one of a source that is idle."""
+        """The number of idle channels; an idle source counts as one."""
         if self.source is None:
             return self._gate.idle_channels
         return int(self._outputs[0].is_idle)
@@ -294,7 +294,7 @@ class Subtask:
             self.failure = self._as_failure(error)
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
-        """The coordinator gave a checkpoint up."""
+        """The coordinator has aborted a checkpoint."""
         self._drop_snapshot(checkpoint_id)
         if checkpoint_id == self._halted_by:
             self._halted_by = None
@@ -333,7 +333,7 @@ class Subtask:
 
     @property
     def _rests(self) -> bool:
-        """Whether it emits nothing more, for good or unless the stop is aborted."""
+        """Whether it has stopped emitting, for good or until the stop is aborted."""
         return self.is_finished or self._halted_by is not None
 
     def next_timer(self) -> float | None:
@@ -360,7 +360,7 @@ class Subtask:
         return [pair for context in self._contexts for pair in context.accumulators.items()]
 
     def room(self) -> int | None:
-        """How many records the next step should bring; None: as many as there are."""
+        """How many records the next step should bring; None: no limit."""
         return None if self.is_finished else self._operators[0].room()
 
     def is_available(self) -> bool:
@@ -375,7 +375,7 @@ class Subtask:
             return True
 
     def close(self) -> TidegateError | None:
-        """Close everything that was opened; returns the first failure of user code in doing so."""
+        """Close everything that was opened; returns the first failure of user code."""
         first: TidegateError | None = None
         for checkpoint_id in list(self._unfinished):
             self._drop_snapshot(checkpoint_id)
@@ -438,7 +438,7 @@ class Subtask:
         self.is_finished = True
 
     def announce(self) -> None:
-        """Say again what the restored checkpoint holds: whoever reads it may be another."""
+        """Announce the restored event time again: receivers may be new."""
         if self._owes_time:
             self._owes_time = False
             for index, _, writer in self._writers:
@@ -448,7 +448,7 @@ class Subtask:
                 self._operators[0].on_watermark_status(WatermarkStatus.IDLE)
 
     def _end_again(self) -> None:
-        """Report again what had ended in the restored checkpoint to those that missed it."""
+        """Announce ended inputs of the restored checkpoint again, to receivers that missed it."""
         if self._owes_end:
             self._owes_end = False
             for _, _, writer in self._writers:

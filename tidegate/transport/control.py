@@ -1,4 +1,4 @@
-"""The line between driver and slot: pickled messages, after the secret was proven."""
+"""The control line between driver and slot: pickled messages over an authenticated connection."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MESSAGE = 1
 _MOST_WAITING = 10_000
 """An end that has left this many messages unread no longer reads."""
 _ROOM = 4 << 20
-"""Bytes that wait before those who can wait do."""
+"""Waiting bytes beyond which senders that can wait do so."""
 
 
 class ControlLine:
-    """Either end of a control connection. A thread of its own sends what waits, in order."""
+    """Either end of a control connection. Its own thread sends waiting messages in order."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -32,9 +32,9 @@ class ControlLine:
         ).start()
 
     def send(self, message: SlotMessage | DriverMessage, *, waits: bool = False) -> None:
-        """Send soon, without waiting for the other end; may be called by several threads.
+        """Queue a message without waiting for the other end; may be called by several threads.
 
-        With `waits`, wait for room where much is to be sent, until the line ends.
+        With `waits`, wait for room in the queue, until the line ends.
 
         Raises:
             LineClosed: the other end is gone, or reads nothing.
@@ -55,7 +55,7 @@ class ControlLine:
             raise LineClosed(f"the other end has left {_MOST_WAITING} messages unread")
 
     def messages(self) -> Iterator[SlotMessage | DriverMessage]:
-        """What the other end says, until the line ends."""
+        """The messages of the other end, until the line ends."""
         while True:
             try:
                 _, payload = self._connection.receive()
@@ -66,7 +66,7 @@ class ControlLine:
             yield pickle.loads(payload)
 
     def close(self, patience: float = 0.0) -> None:
-        """Close the line, `patience` seconds later if something still waits to be sent."""
+        """Close the line after sending what waits, within `patience` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting or self._is_closed, patience)
         self._end()
@@ -87,7 +87,7 @@ class ControlLine:
             try:
                 self._connection.send(_MESSAGE, data)
             except LineClosed:
-                self._end()  # who reads the line finds out why
+                self._end()  # the reader of the line learns the reason
                 return
             with self._changed:
                 self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""What went wrong in Spark, as one line instead of a wall of Java frames."""
+"""Failures of Spark as one line instead of a Java stack trace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _log = logging.getLogger("tidegate.spark")
 
 @contextmanager
 def spark_may_be_gone() -> Iterator[None]:
-    """Around calls that have nothing to do in a Spark that was stopped or has died."""
+    """Ignore failures of calls that do not matter if Spark has been stopped or has died."""
     try:
         yield
     except Exception as failure:
@@ -19,7 +19,7 @@ def spark_may_be_gone() -> Iterator[None]:
 
 
 def reason_of(failure: Exception) -> str:
-    """The line that says most: the last of a Python traceback, else the first of the message."""
+    """The most informative line of a Spark error."""
     java = getattr(failure, "java_exception", None)
     text = str(java.getMessage() or "") if java is not None else str(failure)
     lines = [line.strip() for line in text.split("\n\tat ")[0].splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""What driver and slots must agree on, because bytes of the one are read by the other."""
+"""Versions that driver and slots must share, because they read each other's bytes."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _FRAME_LIMIT = 1 << 34
 _HANDSHAKE_KIND = 0
 _HANDSHAKE_SECONDS = 20.0
 _MOST_STRANGERS = 64
-"""Connections of a listener that have not proven the secret yet; the oldest makes room."""
+"""The most unauthenticated connections of a listener; the oldest is dropped for a new one."""
 _TAG_BYTES = 16
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RESOURCES_MAY_BE_BACK_SECONDS = 0.2
@@ -86,12 +86,12 @@ class Connection:
         self._sends: _Seal | None = None
         self._receives: _Seal | None = None
         self._deadline: float | None = None
-        """When the other end must have proven the secret; None: it has."""
+        """The deadline for the proof of the other end; None: it has been given."""
         self._is_closed_here = False
         self.is_other_end_gone = False
-        """Whether the end of the line was that of the other process, which then does no more.
+        """Whether the line ended because the other process ended.
 
-        Something on the way may reset a TCP connection whose ends are both alive.
+        The network may reset a TCP connection whose ends are both alive.
         """
 
     def send(self, kind: int, *parts: bytes | bytearray | memoryview) -> None:
@@ -114,7 +114,7 @@ class Connection:
         """Wait for a frame.
 
         Raises:
-            LineClosed: the other end is gone, or something on the way has changed the frame.
+            LineClosed: the other end is gone, or the frame was changed in transit.
         """
         header = self._read(_HEADER.size)
         length, kind = _HEADER.unpack(header)
@@ -165,7 +165,7 @@ class Connection:
             pass  # the other end was faster
 
     def prove(self, secret: bytes, *, we_dialed: bool) -> None:
-        """Prove the secret to the other end and have it prove its knowledge to us, in time."""
+        """Prove the secret to the other end and verify its proof, within a time limit."""
         self._deadline = time.monotonic() + _HANDSHAKE_SECONDS
         ours = secrets.token_bytes(32)
         self.send(_HANDSHAKE_KIND, ours)
@@ -196,7 +196,7 @@ def _proof(secret: bytes, role: bytes, challenge: bytes, salt: bytes) -> bytes:
 
 
 def dial(address: Address, secret: bytes, timeout: float = 10.0) -> Connection:
-    """Connect by the nearest way: the Unix socket on the same machine, TCP otherwise."""
+    """Connect by Unix socket on the same machine, otherwise by TCP."""
     try:
         if address.unix_path is not None and address.machine == this_machine():
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -240,7 +240,7 @@ class Listener:
         self.address = Address(host or "", port, unix_path, this_machine())
 
     def serve(self, secret: bytes, handler: ConnectionHandler) -> None:
-        """Give every connection that proves the secret to `handler`, on a thread of its own."""
+        """Pass every connection that proves the secret to `handler`, each on its own thread."""
         for sock in self._sockets:
             threading.Thread(
                 target=self._accept,
@@ -259,7 +259,7 @@ class Listener:
             except (OSError, RuntimeError) as failure:
                 if self._is_closed or sock.fileno() < 0:
                     return
-                # A connection may be gone before it is accepted; that is no reason to wait.
+                # A connection may be gone before it is accepted; there is no need to wait then.
                 if getattr(failure, "errno", errno.EMFILE) not in _OUT_OF_RESOURCES:
                     continue
                 if not is_short:

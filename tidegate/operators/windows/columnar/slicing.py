@@ -43,10 +43,6 @@ class Slicing:
     def slice_end(self, number: int) -> int:
         return self.slice_start(number + 1)
 
-    def slice_at(self, start: int) -> int:
-        """The slice that begins there."""
-        return int(self.slices_of(np.array([start], np.int64))[0])
-
     def window_start(self, window: Any) -> Any:
         """Of one window, or of many."""
         return self.offset + window * self.slide
