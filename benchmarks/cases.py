@@ -12,6 +12,11 @@ class Workload(StrEnum):
     SUM = "sum"
     FUNCTION = "function"
     MAP = "map"
+    TUMBLING = "tumbling"
+    SLIDING = "sliding"
+    SESSION = "session"
+    WINDOW_FUNCTION = "window-function"
+    INTERVAL_JOIN = "interval-join"
     KAFKA = "kafka"
     LATENCY = "latency"
     FLOOR = "floor"
@@ -42,6 +47,11 @@ HEADINGS = {
     Workload.SUM: "(a) keyed running sum, the engine's own aggregation",
     Workload.FUNCTION: "(b) keyed running sum, a Python function per record with state",
     Workload.MAP: "(c) map only, a Python function per record",
+    Workload.TUMBLING: "(h) sums in windows of 10 s, the engine's own aggregation",
+    Workload.SLIDING: "(i) sums in windows of 10 s that slide by 100 ms",
+    Workload.SESSION: "(j) sums in sessions with a gap of 5 s",
+    Workload.WINDOW_FUNCTION: "(k) windows of 10 s, a Python AggregateFunction",
+    Workload.INTERVAL_JOIN: "(l) interval join of two streams, records of both",
     Workload.KAFKA: "a Kafka topic of JSON messages to a keyed running sum",
     Workload.LATENCY: "(e) event to sink at a fixed rate, keyed running sum",
     Workload.FLOOR: "(d) floor of a warm two-stage step",
@@ -53,10 +63,18 @@ HEADINGS = {
     Workload.SOAK: "(g) soak of (a): cost per record as it goes on",
 }
 
+WINDOWS = (
+    Workload.TUMBLING,
+    Workload.SLIDING,
+    Workload.SESSION,
+    Workload.WINDOW_FUNCTION,
+    Workload.INTERVAL_JOIN,
+)
 DEFAULT_WORKLOADS = (
     Workload.SUM,
     Workload.FUNCTION,
     Workload.MAP,
+    *WINDOWS,
     Workload.FLOOR,
     Workload.LATENCY,
     Workload.INCREMENTAL,
@@ -65,6 +83,7 @@ DEFAULT_WORKLOADS = (
 )
 DEFAULT_KEYS = (1_000, 1_000_000)
 FEW, MANY = DEFAULT_KEYS
+WINDOW_KEYS = (1_000, 100_000)
 SLOT_COUNTS = (1, 2, 3, 4)
 
 
@@ -92,6 +111,8 @@ def cases_of(workloads: list[Workload], keys: list[int]) -> list[Case]:
             cases += [Case(workload, number) for number in keys]
         elif workload in (Workload.INCREMENTAL, Workload.RECOVERY, Workload.RESTORE):
             cases.append(Case(workload, MANY))
+        elif workload in (Workload.TUMBLING, Workload.SLIDING, Workload.SESSION):
+            cases += [Case(workload, number) for number in WINDOW_KEYS]
         elif workload is Workload.SLOTS:
             cases += [Case(workload, FEW, slots) for slots in SLOT_COUNTS]
         else:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from benchmarks.cases import FEW, MANY, Case, Workload
+from benchmarks.cases import FEW, MANY, WINDOW_KEYS, Case, Workload
 
 
 class Outcome(StrEnum):
@@ -75,9 +75,31 @@ RATIO_GOALS: Sequence[RatioGoal] = (
     RatioGoal(Case(Workload.FUNCTION, MANY), ("tidegate-no-checkpoints",), 0.9),
 )
 
+WINDOW_GOALS: Sequence[RatioGoal] = tuple(
+    RatioGoal(Case(workload, keys), (peer,), 3)
+    for workload, peers in (
+        (Workload.TUMBLING, ("flink-sql", "spark-native")),
+        (Workload.SLIDING, ("flink-sql", "spark-native")),
+        (Workload.SESSION, ("flink-sql",)),
+    )
+    for keys in WINDOW_KEYS
+    for peer in peers
+)
+RATIO_GOALS = (
+    *RATIO_GOALS,
+    *WINDOW_GOALS,
+    RatioGoal(Case(Workload.WINDOW_FUNCTION, FEW), ("pyflink",), 10),
+    RatioGoal(Case(Workload.WINDOW_FUNCTION, FEW), BYTEWAX, 2),
+    RatioGoal(Case(Workload.INTERVAL_JOIN, FEW), ("flink-sql",), 2),
+)
+
 LIMIT_GOALS: Sequence[LimitGoal] = (
     LimitGoal(Case(Workload.SUM, MANY), "python_peak_mb", 1_000, "MB"),
     LimitGoal(Case(Workload.FLOOR, FEW), "step_p50_ms", 100, "ms"),
+    *(
+        LimitGoal(Case(Workload.SLIDING, keys), "tumbling_over_sliding", 2, "x")
+        for keys in WINDOW_KEYS
+    ),
     LimitGoal(Case(Workload.KAFKA, FEW), "us_per_record", 1e6 / 150_000, "us"),
     LimitGoal(Case(Workload.LATENCY, FEW), "latency_p50_ms", 150, "ms"),
     LimitGoal(Case(Workload.INCREMENTAL, MANY), "written_over_full", 0.1, "x"),

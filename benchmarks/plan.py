@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.cases import Case, Workload
+from benchmarks.cases import WINDOWS, Case, Workload
 from benchmarks.peers.protocol import TAIL, Order
 from benchmarks.peers.rule import LARGEST_RECORD
 from benchmarks.registry import Peer
@@ -55,6 +55,10 @@ def order_for(peer: Peer, case: Case, sizes: Sizes, scratch: str, scale: float =
         # Every key once to fill the state, within the warm-up limit, then the window.
         fill = min(case.keys, rate * sizes.warm_limit)
         records = int(scale * (fill + rate * (sizes.warm_seconds + sizes.seconds)) / TAIL)
+        if case.workload in WINDOWS:
+            # Equal parts for streams and readers, each of whole rounds of keys.
+            whole = 2 * sizes.parallelism * case.keys
+            records = max(1, records // whole) * whole
     return Order(
         workload=case.workload.value,
         keys=case.keys,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.cases import FEW, MANY, Case, Workload
+from benchmarks.cases import FEW, MANY, WINDOWS, Case, Workload
 from benchmarks.environments import TIDEGATE
 
 
@@ -43,6 +43,14 @@ TIDEGATE_RATES = {
     (Workload.FUNCTION, FEW): 1e6,
     (Workload.FUNCTION, MANY): 0.8e6,
     (Workload.MAP, FEW): 1e6,
+    (Workload.TUMBLING, FEW): 6e6,
+    (Workload.TUMBLING, MANY): 4e6,
+    (Workload.SLIDING, FEW): 4e6,
+    (Workload.SLIDING, MANY): 1.5e6,
+    (Workload.SESSION, FEW): 4e6,
+    (Workload.SESSION, MANY): 3e6,
+    (Workload.WINDOW_FUNCTION, FEW): 0.8e6,
+    (Workload.INTERVAL_JOIN, FEW): 0.3e6,
     (Workload.KAFKA, FEW): 0.3e6,
 }
 
@@ -53,6 +61,7 @@ PEERS: tuple[Peer, ...] = (
         environment=TIDEGATE,
         modules={
             **dict.fromkeys(Workload, "benchmarks.peers.tidegate_peer"),
+            **dict.fromkeys(WINDOWS, "benchmarks.peers.tidegate_windows"),
             Workload.KAFKA: "benchmarks.peers.tidegate_kafka",
             Workload.INCREMENTAL: "benchmarks.peers.tidegate_incremental",
             Workload.RECOVERY: "benchmarks.peers.tidegate_recovery",
@@ -77,8 +86,24 @@ PEERS: tuple[Peer, ...] = (
         name="flink-sql",
         title="Flink SQL, a result per record",
         environment="flink",
-        modules={Workload.SUM: "benchmarks.peers.flink_sql"},
-        rates={(Workload.SUM, FEW): 2.4e6, (Workload.SUM, MANY): 0.6e6},
+        modules={
+            Workload.SUM: "benchmarks.peers.flink_sql",
+            Workload.TUMBLING: "benchmarks.peers.flink_windows",
+            Workload.SLIDING: "benchmarks.peers.flink_windows",
+            Workload.SESSION: "benchmarks.peers.flink_windows",
+            Workload.INTERVAL_JOIN: "benchmarks.peers.flink_windows",
+        },
+        rates={
+            (Workload.SUM, FEW): 2.4e6,
+            (Workload.SUM, MANY): 0.6e6,
+            (Workload.TUMBLING, FEW): 1.5e6,
+            (Workload.TUMBLING, MANY): 1e6,
+            (Workload.SLIDING, FEW): 0.8e6,
+            (Workload.SLIDING, MANY): 0.2e6,
+            (Workload.SESSION, FEW): 0.4e6,
+            (Workload.SESSION, MANY): 0.2e6,
+            (Workload.INTERVAL_JOIN, FEW): 0.3e6,
+        },
         options={"state_backend": "hashmap"},
     ),
     Peer(
@@ -87,9 +112,18 @@ PEERS: tuple[Peer, ...] = (
         environment="spark",
         modules={
             Workload.SUM: "benchmarks.peers.spark_native",
+            Workload.TUMBLING: "benchmarks.peers.spark_windows",
+            Workload.SLIDING: "benchmarks.peers.spark_windows",
             Workload.LATENCY: "benchmarks.peers.spark_latency",
         },
-        rates={(Workload.SUM, FEW): 6e6, (Workload.SUM, MANY): 0.1e6},
+        rates={
+            (Workload.SUM, FEW): 6e6,
+            (Workload.SUM, MANY): 0.1e6,
+            (Workload.TUMBLING, FEW): 3e6,
+            (Workload.TUMBLING, MANY): 0.5e6,
+            (Workload.SLIDING, FEW): 0.05e6,
+            (Workload.SLIDING, MANY): 0.02e6,
+        },
     ),
     Peer(
         name="polars",
@@ -104,6 +138,7 @@ PEERS: tuple[Peer, ...] = (
         title="Bytewax, batches of 1,000 (its connectors' default)",
         environment="bytewax",
         modules={
+            Workload.WINDOW_FUNCTION: "benchmarks.peers.bytewax_peer",
             Workload.FUNCTION: "benchmarks.peers.bytewax_peer",
             Workload.MAP: "benchmarks.peers.bytewax_peer",
         },
@@ -115,6 +150,7 @@ PEERS: tuple[Peer, ...] = (
         title="Bytewax, batches of 100,000",
         environment="bytewax",
         modules={
+            Workload.WINDOW_FUNCTION: "benchmarks.peers.bytewax_peer",
             Workload.FUNCTION: "benchmarks.peers.bytewax_peer",
             Workload.MAP: "benchmarks.peers.bytewax_peer",
         },
@@ -144,8 +180,10 @@ PEERS: tuple[Peer, ...] = (
         modules={
             Workload.FUNCTION: "benchmarks.peers.flink_datastream",
             Workload.MAP: "benchmarks.peers.flink_datastream",
+            Workload.WINDOW_FUNCTION: "benchmarks.peers.flink_datastream",
         },
         rates={
+            (Workload.WINDOW_FUNCTION, FEW): 20_000,
             (Workload.FUNCTION, FEW): 20_000,
             (Workload.FUNCTION, MANY): 10_000,
             (Workload.MAP, FEW): 50_000,

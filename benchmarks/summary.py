@@ -83,6 +83,11 @@ class Summary:
     def _measure(self, goal: LimitGoal) -> float | None:
         if goal.case.workload is Workload.SLOTS:
             return self._slot_model()
+        if goal.measure == "tumbling_over_sliding":
+            tumbling = self.line(Case(Workload.TUMBLING, goal.case.keys), OURS)
+            sliding = self.line(goal.case, OURS)
+            rates = [line.rate for line in (tumbling, sliding) if line is not None]
+            return rates[0] / rates[1] if len(rates) == 2 and all(rates) else None
         line = self.line(goal.case, OURS)
         return line.measures.get(goal.measure) if line is not None else None
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import bytewax.operators as op
+import bytewax.operators.windowing as windowing
 from bytewax.dataflow import Dataflow
 from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
@@ -23,37 +24,79 @@ from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.testing import run_main
 
 from benchmarks.peers.protocol import Check, Meter, Order, Pace, Result, report
-from benchmarks.peers.rule import key_cycle, mapped
+from benchmarks.peers.rule import (
+    EPOCH,
+    WINDOW,
+    WINDOWED,
+    Timeline,
+    key_cycle,
+    mapped,
+    timeline,
+)
 
 Record = tuple[str, int]
+START = datetime.fromtimestamp(EPOCH / 1000, UTC)
 
 
 class Tally:
     """What the sink has seen; shared by source and sink, which run in one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, meter: Meter) -> None:
         self.count = 0
         self.total = 0
+        self.read = 0
+        self.meter = meter
 
 
 class CyclePartition(StatefulSourcePartition[Record, int]):
     """The endless stream of the rule, cut from a list that holds one round of it."""
 
-    def __init__(self, keys: int, batch: int, resume: int | None, pace: Pace, tally: Tally) -> None:
+    def __init__(
+        self,
+        keys: int,
+        batch: int,
+        resume: int | None,
+        pace: Pace,
+        tally: Tally,
+        times: Timeline | None,
+    ) -> None:
         rounds = -(-max(keys, batch * 10) // keys)
-        self._records: list[Record] = [(key, 1) for key in key_cycle(keys)] * rounds
+        self._records: list[Any] = [(key, 1) for key in key_cycle(keys)] * rounds
+        self._times = times
         self._batch = batch
         self._position = resume or 0
         self._pace = pace
         self._tally = tally
 
     def next_batch(self) -> Iterable[Record]:
-        if self._pace.enough(self._tally.count):
+        # Of windows, what was read counts: results come when they are over.
+        count = self._tally.count if self._times is None else self._position
+        if self._pace.enough(count):
+            self._tally.read = self._position
             raise StopIteration()
         start = self._position % len(self._records)
         batch = self._records[start : start + self._batch]
+        if self._times is not None:
+            self._tally.meter.mark(self._position)
+            batch = self._timed(batch)
         self._position += len(batch)
         return batch
+
+    def _timed(self, batch: list[Record]) -> list[tuple[str, datetime]]:
+        """With the time of each record in place of its value, which windows count."""
+        assert self._times is not None
+        first, per_millisecond = self._position, self._times.per_reader
+        at = [
+            START + timedelta(milliseconds=n)
+            for n in range(
+                first // per_millisecond, (first + len(batch) - 1) // per_millisecond + 1
+            )
+        ]
+        base = first // per_millisecond
+        return [
+            (key, at[(first + place) // per_millisecond - base])
+            for place, (key, _) in enumerate(batch)
+        ]
 
     def next_awake(self) -> datetime | None:
         return None
@@ -73,27 +116,31 @@ class CycleSource(FixedPartitionedSource[Record, int]):
     def build_part(self, step_id: str, for_part: str, resume_state: int | None) -> CyclePartition:
         batch = int(self._order.options["batch"])
         pace = Pace(self._order)
-        return CyclePartition(self._order.keys, batch, resume_state, pace, self._tally)
+        times = timeline(self._order.workload, 0) if self._order.workload in WINDOWED else None
+        return CyclePartition(self._order.keys, batch, resume_state, pace, self._tally, times)
 
 
-class CountingPartition(StatelessSinkPartition[Record]):
-    def __init__(self, tally: Tally, meter: Meter) -> None:
+class CountingPartition(StatelessSinkPartition[Any]):
+    def __init__(self, tally: Tally, is_windowed: bool) -> None:
         self._tally = tally
-        self._meter = meter
+        self._is_windowed = is_windowed
 
-    def write_batch(self, items: list[Record]) -> None:
+    def write_batch(self, items: list[Any]) -> None:
         self._tally.count += len(items)
+        if self._is_windowed:
+            self._tally.total += sum([total for _, (_, total) in items])
+            return
         self._tally.total += sum([value for _, value in items])
-        self._meter.mark(self._tally.count)
+        self._tally.meter.mark(self._tally.count)
 
 
-class CountingSink(DynamicSink[Record]):
-    def __init__(self, tally: Tally, meter: Meter) -> None:
+class CountingSink(DynamicSink[Any]):
+    def __init__(self, tally: Tally, is_windowed: bool) -> None:
         self._tally = tally
-        self._meter = meter
+        self._is_windowed = is_windowed
 
     def build(self, step_id: str, worker_index: int, worker_count: int) -> CountingPartition:
-        return CountingPartition(self._tally, self._meter)
+        return CountingPartition(self._tally, self._is_windowed)
 
 
 def add(total: int | None, value: int) -> tuple[int, int]:
@@ -105,14 +152,21 @@ def map_record(record: Record) -> Record:
     return record[0], mapped(record[1])
 
 
-def flow_of(order: Order, tally: Tally, meter: Meter) -> Dataflow:
+def flow_of(order: Order, tally: Tally) -> Dataflow:
     flow = Dataflow("benchmark")
     stream: Any = op.input("source", flow, CycleSource(order, tally))
-    if order.workload == "map":
+    is_windowed = order.workload in WINDOWED
+    if is_windowed:
+        clock = windowing.EventClock(lambda at: at, wait_for_system_duration=timedelta(0))
+        windower = windowing.TumblingWindower(align_to=START, length=timedelta(milliseconds=WINDOW))
+        stream = windowing.fold_window(
+            "sum", stream, clock, windower, int, lambda total, at: total + 1, lambda a, b: a + b
+        ).down
+    elif order.workload == "map":
         stream = op.map("map", stream, map_record)
     else:
         stream = op.stateful_map("sum", stream, add)
-    op.output("sink", stream, CountingSink(tally, meter))
+    op.output("sink", stream, CountingSink(tally, is_windowed))
     return flow
 
 
@@ -121,19 +175,20 @@ def main() -> None:
     store = Path(order.scratch) / "recovery"
     store.mkdir(parents=True)
     init_db_dir(store, 1)
-    tally, meter = Tally(), Meter()
+    meter = Meter()
+    tally = Tally(meter)
     begun = time.time()
     run_main(
-        flow_of(order, tally, meter),
+        flow_of(order, tally),
         epoch_interval=timedelta(seconds=order.commit_seconds),
         recovery_config=RecoveryConfig(str(store), timedelta(seconds=0)),
     )
     took = time.time() - begun
     report(
         Result(
-            records=tally.count,
+            records=tally.read or tally.count,
             emitted=tally.count,
-            checks=[Check("sum of all emitted results", tally.count, tally.total)],
+            checks=[Check("sum of all emitted results", tally.read or tally.count, tally.total)],
             samples=meter.samples,
             bounded=False,
             commit_interval=order.commit_seconds,

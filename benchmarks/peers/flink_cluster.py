@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import time
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,12 +88,21 @@ class Cluster:
             flink.StreamExecutionEnvironment(self._configuration._j_configuration)
         )
 
-    def watch(self, job: str) -> Watched:
-        """Sample a job's count until it ends; a job that fails raises with its root cause."""
+    def watch(self, job: str, *, sources: Sequence[str] = (), records: int = 0) -> Watched:
+        """Sample a job's count until it ends; a job that fails raises with its root cause.
+
+        Where sources are named, what they have emitted is counted, `records` in the end: counters
+        of operators go with the job.
+        """
         samples: list[tuple[float, int]] = []
         while True:
             state = self._get(f"/jobs/{job}")
-            count = int(state["vertices"][-1]["metrics"]["read-records"])
+            if not sources:
+                count = int(state["vertices"][-1]["metrics"]["read-records"])
+            elif state["state"] in ENDED:
+                count = records
+            else:
+                count = self._emitted(job, state["vertices"], sources)
             # The counts are fetched now and then: an unchanged one is an old one.
             if not samples or count > samples[-1][1]:
                 samples.append((time.time(), count))
@@ -104,6 +114,15 @@ class Cluster:
         commits = self._get(f"/jobs/{job}/checkpoints")["counts"]["completed"]
         took = samples[-1][0] - samples[0][0]
         return Watched(count, samples, commits, took / commits if commits else None)
+
+    def _emitted(self, job: str, vertices: Any, sources: Sequence[str]) -> int:
+        total = 0.0
+        for name in sources:
+            vertex = next(v["id"] for v in vertices if f"Source: {name}" in v["name"])
+            counter = f"Source__{name}.numRecordsOut"
+            path = f"/jobs/{job}/vertices/{vertex}/subtasks/metrics?get={counter}&agg=sum"
+            total += sum(metric["sum"] for metric in self._get(path))
+        return int(total)
 
     def _get(self, path: str) -> Any:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=60) as answer:

@@ -13,8 +13,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pyflink.common import Row, Types, WatermarkStrategy
+from pyflink.common import Row, Time, Types, WatermarkStrategy
 from pyflink.datastream import (
+    AggregateFunction,
     DataStream,
     KeyedProcessFunction,
     MapFunction,
@@ -23,12 +24,13 @@ from pyflink.datastream import (
 from pyflink.datastream.connectors import Sink
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 from pyflink.datastream.state import ValueState, ValueStateDescriptor
+from pyflink.datastream.window import TumblingEventTimeWindows
 from pyflink.java_gateway import get_gateway
-from pyflink.table import StreamTableEnvironment
+from pyflink.table import DataTypes, Schema, StreamTableEnvironment
 
 from benchmarks.peers.flink_cluster import Cluster
 from benchmarks.peers.protocol import Check, Order, Result, leave, report
-from benchmarks.peers.rule import sql_key, sql_value
+from benchmarks.peers.rule import WINDOW, WINDOWED, sql_key, sql_value, timeline
 
 EMITTED = Types.ROW([Types.STRING(), Types.LONG()])
 
@@ -47,6 +49,28 @@ class RunningSum(KeyedProcessFunction):
         self._state.update(total)
         self._emitted += total
         yield Row(value[0], total)
+
+    def close(self) -> None:
+        Path(self._tally, uuid.uuid4().hex).write_text(json.dumps(self._emitted))
+
+
+class WindowSum(AggregateFunction):
+    def __init__(self, tally: str) -> None:
+        self._tally = tally
+        self._emitted = 0
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Row, accumulator: int) -> int:
+        return accumulator + int(value[1])
+
+    def get_result(self, accumulator: int) -> int:
+        self._emitted += accumulator
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
 
     def close(self) -> None:
         Path(self._tally, uuid.uuid4().hex).write_text(json.dumps(self._emitted))
@@ -75,9 +99,15 @@ def records(cluster: Cluster, order: Order) -> tuple[Any, DataStream]:
         type_info=Types.LONG(),
     )
     sql = StreamTableEnvironment.create(environment)
-    sql.create_temporary_view("numbers", sql.from_data_stream(numbers).alias("i"))
+    schema = Schema.new_builder().column("f0", DataTypes.BIGINT())
+    if order.workload in WINDOWED:
+        times = timeline(order.workload, order.records, order.parallelism)
+        schema = schema.column_by_expression("ts", f"to_timestamp_ltz({times.sql('f0')}, 3)")
+        schema = schema.watermark("ts", "ts - interval '0.001' second(3, 3)")
+    sql.create_temporary_view("numbers", numbers, schema.build())
+    time = ", ts" if order.workload in WINDOWED else ""
     table = sql.sql_query(
-        f"select {sql_key('i', order.keys)} as k, {sql_value('i')} as v from numbers"
+        f"select {sql_key('f0', order.keys)} as k, {sql_value('f0')} as v{time} from numbers"
     )
     return environment, sql.to_data_stream(table)
 
@@ -103,13 +133,19 @@ def main() -> None:
     environment, stream = records(cluster, order)
     if order.workload == "map":
         stream = stream.map(MapRecord(str(tally)), output_type=EMITTED)
+    elif order.workload in WINDOWED:
+        keyed = stream.key_by(lambda record: record[0], key_type=Types.STRING())
+        windows = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(WINDOW)))
+        stream = windows.aggregate(WindowSum(str(tally)), output_type=Types.LONG())
     else:
         keyed = stream.key_by(lambda record: record[0], key_type=Types.STRING())
         stream = keyed.process(RunningSum(str(tally)), output_type=EMITTED)
     discard = get_gateway().jvm.org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink()
     stream.disable_chaining()
     stream.sink_to(Sink(discard)).disable_chaining()
-    watched = cluster.watch(str(environment.execute_async("benchmark").get_job_id()))
+    sources = ("numbers",) if order.workload in WINDOWED else ()
+    job = str(environment.execute_async("benchmark").get_job_id())
+    watched = cluster.watch(job, sources=sources, records=order.records)
     emitted = sum(json.loads(part.read_text()) for part in tally.iterdir())
     report(
         Result(

@@ -53,7 +53,7 @@ class Check:
 
     what: str
     records: int
-    checksum: int
+    checksum: float
 
 
 @dataclass

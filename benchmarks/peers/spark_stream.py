@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from time import sleep
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.peers.protocol import Order, Pace
 from benchmarks.peers.rule import sql_key, sql_value
@@ -103,8 +104,13 @@ def session(order: Order, settings: dict[str, str] | None = None) -> SparkSessio
     return spark
 
 
-def records(spark: SparkSession, order: Order, batch_rows: int) -> DataFrame:
-    """The stream of the rule, as columns `key` and `value`."""
+Program = Callable[[DataFrame], DataFrame]
+
+
+def records(
+    spark: SparkSession, order: Order, batch_rows: int, time: str | None = None
+) -> DataFrame:
+    """The stream of the rule, as columns `key` and `value`, and `ts` where `time` gives it."""
     counter = (
         spark.readStream.format("rate-micro-batch")
         .option("rowsPerBatch", batch_rows)
@@ -112,21 +118,33 @@ def records(spark: SparkSession, order: Order, batch_rows: int) -> DataFrame:
         .load()
     )
     key, value = sql_key("value", order.keys), sql_value("value")
-    return counter.selectExpr(f"{key} as key", f"{value} as value")
+    times = [] if time is None else [f"{time} as ts"]
+    return counter.selectExpr(f"{key} as key", f"{value} as value", *times)
 
 
-def run(spark: SparkSession, order: Order, program: Callable[[DataFrame], DataFrame]) -> Run:
+def run(
+    spark: SparkSession,
+    order: Order,
+    program: Program,
+    mode: str = "update",
+    time: str | None = None,
+) -> Run:
     """Run a program on the stream until it has been steady for long enough.
 
     The program's frame must be observed as "out" with `emitted` and `total`.
     """
+
     # The Python ways pay per key and batch: with few keys a batch must not get so small that this
     # is all they do, even if the commits then come less often than asked.
+    def query(rows: int, name: str, enough: Callable[[int, int], bool]) -> Run:
+        stream = program(records(spark, order, rows, time)).writeStream.outputMode(mode)
+        return _query(stream, rows, Path(order.scratch) / name, enough)
+
     few = order.keys <= FEW_KEYS
     least = max(SMALLEST_BATCH, order.keys * RECORDS_PER_KEY if few else 0)
     rows = max(least, order.batch_records)
     for trial in range(TRIALS):
-        tried = _query(spark, order, program, rows, f"trial-{trial}", _after(TRIAL_BATCHES))
+        tried = query(rows, f"trial-{trial}", _after(TRIAL_BATCHES))
         last = min(batch.ended - batch.started for batch in tried.batches[-2:])
         ratio = order.commit_seconds / last
         if 0.75 <= ratio <= 1.33:
@@ -136,7 +154,7 @@ def run(spark: SparkSession, order: Order, program: Callable[[DataFrame], DataFr
         # A batch that is far too small tells little about a large one, so growth is damped.
         rows = max(least, int(rows * min(ratio, 8.0)))
     pace = Pace(order)
-    return _query(spark, order, program, rows, "measured", lambda _, count: pace.enough(count))
+    return query(rows, "measured", lambda _, count: pace.enough(count))
 
 
 def _after(batches: int) -> Callable[[int, int], bool]:
@@ -144,24 +162,12 @@ def _after(batches: int) -> Callable[[int, int], bool]:
 
 
 def _query(
-    spark: SparkSession,
-    order: Order,
-    program: Callable[[DataFrame], DataFrame],
-    rows: int,
-    name: str,
-    enough: Callable[[int, int], bool],
+    stream: DataStreamWriter, rows: int, checkpoint: Path, enough: Callable[[int, int], bool]
 ) -> Run:
-    checkpoint = Path(order.scratch) / name
-    query = (
-        program(records(spark, order, rows))
-        .writeStream.format("noop")
-        .outputMode("update")
-        .option("checkpointLocation", str(checkpoint))
-        .start()
-    )
+    query = stream.format("noop").option("checkpointLocation", str(checkpoint)).start()
     done = 0
     while query.isActive and not enough(done, done * rows):
-        time.sleep(0.1)
+        sleep(0.1)
         progress = query.lastProgress
         done = progress.batchId + 1 if progress is not None else 0
     error = query.exception()

@@ -15,6 +15,7 @@ from tidegate.datastream.window import (
     CountTrigger,
     EventTimeSessionWindows,
     EventTimeTrigger,
+    MergingWindowAssigner,
     PurgingTrigger,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
@@ -22,6 +23,7 @@ from tidegate.datastream.window import (
 from tidegate.state.keys.hash_columns import hash_values
 from tidegate.state.keys.key_groups import key_groups_of, subtasks_of
 from tidegate.stream.batch import Batch
+from tidegate.stream.elements import WatermarkStatus
 
 GROUPS = 8
 END = 2**63 - 1
@@ -33,6 +35,7 @@ ASSIGNERS = {
     "ragged": SlidingEventTimeWindows.of(10, 4, 1),
     "gaps": SlidingEventTimeWindows.of(4, 10),
     "sessions": EventTimeSessionWindows.with_gap(5),
+    "dynamic sessions": EventTimeSessionWindows.with_dynamic_gap(lambda record: 2 + record[1]),
 }
 TRIGGERS = {
     "end": EventTimeTrigger(),
@@ -40,6 +43,7 @@ TRIGGERS = {
     "count": CountTrigger.of(COUNT),
     "count, purging": PurgingTrigger.of(CountTrigger.of(COUNT)),
     "continuous": ContinuousEventTimeTrigger.of(INTERVAL),
+    "continuous, purging": PurgingTrigger.of(ContinuousEventTimeTrigger.of(INTERVAL)),
 }
 
 
@@ -85,9 +89,9 @@ class Naive:
 
     def add(self, key, value, time):
         is_skipped = True
-        for found in self.assigner.assign_windows(None, time, None):
+        for found in self.assigner.assign_windows((key, value), time, None):
             window = found.start, found.end
-            if isinstance(self.assigner, EventTimeSessionWindows):
+            if isinstance(self.assigner, MergingWindowAssigner):
                 window = self.merge(key, window)
             if window[1] - 1 + self.lateness <= self.watermark:
                 continue
@@ -128,7 +132,7 @@ class Naive:
             self.fire(key, window, pane)
         else:
             pane.timers.add(last)
-            if self.trigger == "continuous" and pane.next_fire is None:
+            if self.trigger.startswith("continuous") and pane.next_fire is None:
                 self.plan(time - time % INTERVAL, pane, last)
 
     @staticmethod
@@ -155,7 +159,7 @@ class Naive:
             pane.timers.remove(time)
             if time == last and not self.trigger.startswith("count"):
                 self.fire(key, window, pane)
-            elif self.trigger == "continuous" and pane.next_fire == time:
+            elif self.trigger.startswith("continuous") and pane.next_fire == time:
                 self.plan(time, pane, last)
                 self.fire(key, window, pane)
             if time == last + self.lateness:
@@ -210,7 +214,7 @@ RECORD = st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 60)
 STEPS = st.lists(
     st.lists(RECORD, min_size=1, max_size=8)
     | st.integers(0, 20)
-    | st.sampled_from(["restart", "rescale"]),
+    | st.sampled_from(["restart", "rescale", "idle", "active"]),
     max_size=12,
 )
 
@@ -234,22 +238,30 @@ def test_windows_fire_as_a_naive_interpreter_says(backend, assigner, steps, trig
     )
     naive = Naive(ASSIGNERS[assigner], trigger, lateness)
     job = Job(operator, BACKENDS[backend])
-    watermark = None
-    for step in [*steps, END]:
+    watermark, is_idle = None, False
+    for step in [*steps, "active", END]:
         match step:
             case list():
                 for record in step:
                     naive.add(*record)
                 job.add(step)
+            case "idle" | "active":
+                is_idle = step == "idle"
+                for part in job.parts:
+                    part.watermark_status(WatermarkStatus[step.upper()])
+            case int() if is_idle:
+                for part in job.parts:
+                    part.watermark((watermark or 0) + step)  # does not count
             case int():
                 watermark = step if watermark is None or step == END else watermark + step
                 naive.advance(watermark)
                 for part in job.parts:
                     part.watermark(watermark)
-            case "restart":
-                job.start(len(job.parts), watermark)
             case _:
-                job.start(1 + len(job.parts) % 3, watermark)
+                is_idle = False
+                job.start(
+                    len(job.parts) if step == "restart" else 1 + len(job.parts) % 3, watermark
+                )
     job.take()
     for part in job.parts:
         assert not part.operator.backend.event_timers.timers()

@@ -1,0 +1,134 @@
+"""Watermarks of several splits in one subtask: facts of Flink's multiplexer and of alignment."""
+
+import pytest
+
+from tidegate.common import Duration, WatermarkGenerator, WatermarkStrategy
+from tidegate.operators.event_time.assigning import AssignTimestampsOperator
+from tidegate.stream.batch import Batch
+from tidegate.stream.elements import WatermarkStatus
+from tidegate.testing.harness import OperatorHarness
+
+IDLE, ACTIVE = WatermarkStatus.IDLE, WatermarkStatus.ACTIVE
+
+
+class AsTold(WatermarkGenerator):
+    """Each record is a watermark, or says that the split is idle."""
+
+    def on_event(self, event, event_timestamp, output):
+        if event == "idle":
+            output.mark_idle()
+        else:
+            output.emit_watermark(event)
+
+    def on_periodic_emit(self, output):
+        pass
+
+
+# What happens to which split, and what the subtask emits then.
+COURSES = {
+    "one split": [("+a", []), ("a", 5, [5]), ("a", 3, []), ("a", 8, [8])],
+    "all must have spoken": [("+a", []), ("+b", []), ("a", 5, []), ("b", 3, [3]), ("b", 9, [5])],
+    "the lowest decides": [
+        *[("+a", []), ("+b", []), ("a", 10, []), ("b", 20, [10])],
+        *[("a", 15, [15]), ("a", 30, [20]), ("b", 25, [25])],
+    ],
+    "an idle split holds nothing back": [
+        *[("+a", []), ("+b", []), ("a", 10, []), ("b", "idle", [10])],
+        *[("a", 20, [20]), ("b", 15, []), ("a", 30, []), ("b", 25, [25])],
+    ],
+    "all idle make the subtask idle": [
+        *[("+a", []), ("+b", []), ("a", 10, []), ("b", 20, [10])],
+        *[("a", "idle", [20]), ("b", "idle", [IDLE]), ("a", 40, [ACTIVE, 40])],
+    ],
+    "a new split holds back, but time never goes back": [
+        *[("+a", []), ("a", 10, [10]), ("+b", []), ("a", 20, [])],
+        *[("b", 5, []), ("b", 15, [15]), ("b", 30, [20])],
+    ],
+    "a split that is released holds nothing back": [
+        *[("+a", []), ("+b", []), ("a", 10, []), ("b", 5, [5])],
+        *[("-b", [10]), ("a", 12, [12])],
+    ],
+    "a released split that was ahead changes nothing": [
+        *[("+a", []), ("+b", []), ("a", 10, []), ("b", 50, [10])],
+        *[("-b", []), ("a", 12, [12])],
+    ],
+    "a released split does not count as idle": [
+        *[("+a", []), ("+b", []), ("a", 10, []), ("b", "idle", [10])],
+        *[("-a", [IDLE]), ("b", 11, [ACTIVE, 11])],
+    ],
+    "the last split that goes leaves event time where it is": [
+        *[("+a", []), ("a", 10, [10]), ("-a", []), ("+b", []), ("b", 5, []), ("b", 12, [12])],
+    ],
+}
+
+
+class Subtask(OperatorHarness):
+    """Writes down watermarks and statuses in one order."""
+
+    def __init__(self, strategy):
+        self.told = []
+        super().__init__(AssignTimestampsOperator(strategy))
+        self.time = self.operator._time
+
+    def emit_watermark(self, watermark):
+        self.told.append(watermark.timestamp)
+
+    def emit_watermark_status(self, status):
+        self.told.append(status)
+
+    def taken(self):
+        told, self.told = self.told, []
+        return told
+
+
+@pytest.mark.parametrize("name", COURSES)
+def test_a_subtask_emits(name):
+    strategy = WatermarkStrategy.for_generator(AsTold).with_timestamp_assigner(lambda *_: 0)
+    with Subtask(strategy) as subtask:
+        for what, *event, expected in COURSES[name]:
+            if what.startswith("+"):
+                subtask.time.add(what[1:])
+            elif what.startswith("-"):
+                subtask.time.release(what[1:])
+            else:
+                subtask.time.process(Batch.of_records(event), what)
+            assert subtask.taken() == expected, (what, *event)
+
+
+# Its own watermark, the lowest of the group, the drift: whether the source reads on.
+ALIGNED = [
+    (None, None, 10, True),
+    (None, 0, 10, True),
+    (5, None, 10, True),
+    (10, 0, 10, True),
+    (11, 0, 10, False),
+    (11, 1, 10, True),
+    (500, 499, 0, False),
+    (500, 500, 0, True),
+]
+
+
+@pytest.mark.parametrize(("own", "lowest", "drift", "reads_on"), ALIGNED)
+def test_a_source_waits_that_is_more_than_the_drift_ahead(own, lowest, drift, reads_on):
+    strategy = WatermarkStrategy.for_generator(AsTold).with_timestamp_assigner(lambda *_: 0)
+    strategy = strategy.with_watermark_alignment(
+        "group", Duration.of_millis(drift), Duration.of_seconds(2)
+    )
+    with Subtask(strategy) as subtask:
+        time = subtask.time
+        if own is not None:
+            time.process(Batch.of_records([own]), "a")
+        groups = {"other group": -1} if lowest is None else {"group": lowest, "other group": -1}
+        assert time.align(groups) is reads_on
+        if own is not None:
+            assert time.aligned() == ("group", own)
+
+
+def test_an_idle_source_has_no_say_in_its_group():
+    strategy = WatermarkStrategy.for_generator(AsTold).with_timestamp_assigner(lambda *_: 0)
+    strategy = strategy.with_watermark_alignment("group", Duration.of_millis(1))
+    with Subtask(strategy) as subtask:
+        subtask.time.process(Batch.of_records([5, "idle"]), "a")
+        assert subtask.time.aligned() is None
+        subtask.time.process(Batch.of_records([7]), "a")
+        assert subtask.time.aligned() == ("group", 7)
