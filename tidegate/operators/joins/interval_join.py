@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort_right
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -29,7 +28,6 @@ from tidegate.stream.elements import NO_WATERMARK, Watermark
 from tidegate.types.arrow import ArrowFormat
 
 _BUFFERS: Final = ("left-buffer", "right-buffer")
-_time = itemgetter(0)
 
 
 class IntervalSettings(NamedTuple):
@@ -45,7 +43,7 @@ class IntervalSettings(NamedTuple):
 class IntervalJoinOperator(KeyedOperator):
     """Keeps records of both sides while records of the other side can still join them.
 
-    Each buffer is a list of (timestamp, record) in the order of time.
+    Each buffer is a list of (timestamp, record) in the order of time; None: it is empty.
     """
 
     def __init__(
@@ -132,9 +130,13 @@ class IntervalJoinOperator(KeyedOperator):
                 continue
             backend.place, backend.current_key = place, key
             self._pairs_before = len(times)
-            found = other.owned(place, other.values[place]) or ()
-            first = bisect_left(found, time + lower, key=_time)
-            for theirs, match in found[first : bisect_right(found, time + upper, key=_time)]:
+            found = other.values[place]
+            if found is not None:
+                found = other.owned(place, found)
+                # A tuple without a record comes before all records of its time.
+                first = bisect_left(found, (time + lower,))
+                found = found[first : bisect_left(found, (time + upper + 1,), first)]
+            for theirs, match in found or ():
                 times.append(max(time, theirs))
                 if side == 0:
                     context.times = time, theirs
@@ -142,12 +144,19 @@ class IntervalJoinOperator(KeyedOperator):
                 else:
                     context.times = theirs, time
                     yield process(match, record, context)
-            stored = own.owned(place, own.values[place])
+            stored = own.values[place]
             if stored is None:
                 own.values[place] = [(time, record)]
+                timers.register(time + stays, with_one_nan(key), place)
+                continue
+            stored = own.owned(place, stored)
+            if stored[-1][0] <= time:
+                stored.append((time, record))
             else:
-                insort_right(stored, (time, record), key=_time)
-            timers.register(time + stays, with_one_nan(key), place)
+                at = bisect_left(stored, (time + 1,))
+                stored.insert(at, (time, record))
+                if at == 0:
+                    timers.register(time + stays, with_one_nan(key), place)
 
     def emit(self, outcome: Outcome) -> None:
         emit_tagged_outcome(self.output, outcome, self.format, self.side_formats)
@@ -158,7 +167,10 @@ class IntervalJoinOperator(KeyedOperator):
         super().on_watermark(watermark)
 
     def _forget(self, watermark: int) -> None:
-        """Remove records that no record of the other side can join any longer."""
+        """Remove records that no record of the other side can join any longer.
+
+        There is a timer for the first record of each buffer.
+        """
         timers, settings = self.backend.event_timers, self.settings
         stays = max(settings.upper, 0), max(-settings.lower, 0)
         count = 0
@@ -167,11 +179,16 @@ class IntervalJoinOperator(KeyedOperator):
             while (timer := timers.pop_due(ready)) is not None:
                 count += 1
                 for buffer, time in zip(self._buffers, stays, strict=True):
-                    stored = buffer.owned(timer.place, buffer.values[timer.place])
-                    if stored is not None:
-                        del stored[: bisect_right(stored, timer.timestamp - time, key=_time)]
-                        if not stored:
-                            buffer.values[timer.place] = None
+                    stored = buffer.values[timer.place]
+                    if stored is None:
+                        continue
+                    gone = bisect_left(stored, (watermark - time + 1,))
+                    if gone == len(stored):
+                        buffer.values[timer.place] = None
+                    elif gone:
+                        stored = buffer.owned(timer.place, stored)
+                        del stored[:gone]
+                        timers.register(stored[0][0] + time, timer.key, timer.place)
             self.backend.clean_up(count)
 
 
