@@ -255,6 +255,15 @@ class CheckpointStoreContract:
         take(newest, blobs, 3)
         assert published(blobs.list()) == [3, 1]
 
+    def test_a_checkpoint_that_appears_two_drivers_later_is_void(self, store, blobs):
+        take(store, blobs, 1)
+        store.begin(CheckpointId(2))
+        take(CheckpointStore(blobs), blobs, 3)
+        CheckpointStore(blobs)
+        blobs.put("chk-2/_metadata", encode(metadata_of(2)))
+        assert published(blobs.list()) == [3, 1]
+        assert CheckpointStore(blobs).highest_id == 3
+
     def test_a_directory_that_holds_no_checkpoint_is_removed(self, store, blobs):
         take(store, blobs, 1, shared("s"))
         store.remove_if_empty()

@@ -1,7 +1,7 @@
 """Bugs that are planted into the protocol: the worlds must find each of them.
 
 A bug is a function that takes one rule of the protocol out. Its world then draws as many examples
-as in `make test`, from several seeds; from one of them at least an assertion has to fail.
+as in `make test`, from several seeds; from most of them an assertion has to fail.
 """
 
 from __future__ import annotations
@@ -231,4 +231,4 @@ def test_a_planted_bug_is_found_by_the_examples_of_make_test(world, plant, monke
     rnd = random.Random(seed())
     taken = [examples_to_find(world, rnd.randrange(10**6)) for _ in range(SEEDS)]
     print(f"{plant.__name__}: {median(taken)} examples, {taken}")
-    assert min(taken) < math.inf
+    assert median(taken) < math.inf

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.effort import examples
 from tests.properties.protocol_world import World
+from tidegate.core.errors import SlotLost
 from tidegate.protocol.region import RegionState
 
 CHOICES = st.integers(0, 1_000_000)
@@ -115,6 +116,14 @@ class Protocol(RuleBasedStateMachine):
             self.world.advance(30)
         process.is_asleep = False
         self.world.advance(then)
+
+    @precondition(lambda self: self.alive() and self.world.region.state is RegionState.RUNNING)
+    @rule(choice=CHOICES, then=AFTERWARDS)
+    def a_process_sleeps_before_it_opens_until_it_is_replaced(self, choice, then):
+        region = self.world.region
+        self.world.react(region.fail(region.attempt, SlotLost(0, "lost")))
+        self.world.deploy_if_possible()
+        self.a_process_sleeps_until_it_is_replaced(choice, then)
 
     @rule(then=AFTERWARDS)
     def whoever_was_cut_off_wakes_up(self, then):

@@ -67,6 +67,12 @@ def is_closing(path: str) -> bool:
     return _CLOSED.fullmatch(path) is not None
 
 
+def closes_nothing(path: str) -> bool:
+    """Whether a blob says that no checkpoint is void."""
+    found = _CLOSED.fullmatch(path)
+    return found is not None and found[2] == found[3]
+
+
 def stopped_by(checkpoint_id: int) -> str:
     """The name of the file that says with which savepoint, of this id, the job ends."""
     return f"stopped-{checkpoint_id}"
@@ -87,11 +93,11 @@ def highest_in(paths: Collection[str]) -> CheckpointId:
 def published(paths: Iterable[str]) -> list[CheckpointId]:
     """The completed checkpoints among the blobs of a job, the latest first; void ones are not."""
     paths = list(paths)
-    closed = [tuple(map(int, found.groups())) for p in paths if (found := _CLOSED.fullmatch(p))]
-    _, seen, begun = max(closed, default=(0, 0, 0))
+    void = [range(int(f[2]) + 1, int(f[3]) + 1) for p in paths if (f := _CLOSED.fullmatch(p))]
     parts = (path.split("/") for path in paths)
     ids = (id_of(part[0]) for part in parts if len(part) == 2 and part[1] == METADATA)
-    return sorted((id for id in ids if id is not None and not seen < id <= begun), reverse=True)
+    found = (id for id in ids if id is not None and not any(id in each for each in void))
+    return sorted(found, reverse=True)
 
 
 def is_temporary(path: str) -> bool:

@@ -24,10 +24,10 @@ from tidegate.checkpoint.layout import (
     METADATA,
     SHARED,
     closed_by,
+    closes_nothing,
     directory_of,
     highest_in,
     id_of,
-    is_closing,
     is_last_id,
     is_ours,
     is_stop,
@@ -105,7 +105,7 @@ class CheckpointStore:
         """The highest checkpoint id that was ever used in the directory; 0 for none."""
         found = published(present)
         store.put(closed_by(self.ownership.epoch, max(found, default=_NO_ID), self.highest_id), b"")
-        for path in [*filter(is_closing, present), *noted]:
+        for path in [*filter(closes_nothing, present), *noted]:
             store.delete(path)
         self._retained = self._read_all(reversed(found))
         for metadata in self._retained.checkpoints:
