@@ -180,9 +180,9 @@ class _Inbox(queue.SimpleQueue):  # type: ignore[type-arg]
 class DriverProcess(Process):
     """A driver with its job master, from its start to its end."""
 
-    def __init__(self, world: World, width: int, origin: str, number: int) -> None:
+    def __init__(self, world: World, width: int, number: int) -> None:
         super().__init__(world.sim, f"driver {number}")
-        self.world, self.width, self.origin = world, width, origin
+        self.world, self.width = world, width
         self.cluster: SimulatedCluster
         self.master: JobMaster | None = None
         self.orders: list[tuple[str, SnapshotOrder]] = []
@@ -194,7 +194,7 @@ class DriverProcess(Process):
 
     def _begin(self, graph: Any, predecessor: JobMaster | None) -> None:
         world = self.world
-        values = {**world.plan.settings, "execution.state-recovery.path": self.origin}
+        values = {**world.plan.settings, "execution.state-recovery.path": world.origin}
         settings = Settings.of(values)
         home: CheckpointHome | None = None if predecessor is None else predecessor.checkpoints.home
         clock = SystemClock()
@@ -391,7 +391,7 @@ class World:
         self.sim.later(seconds, "a driver is started", start)
 
     def _new_driver(self) -> None:
-        self.drivers.append(DriverProcess(self, self.width, self.origin, len(self.drivers)))
+        self.drivers.append(DriverProcess(self, self.width, len(self.drivers)))
 
     def driver_gone(self, driver: DriverProcess) -> None:
         """Its slots notice; somebody starts another one."""
