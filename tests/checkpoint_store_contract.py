@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.checkpoint.layout import published
+from tidegate.checkpoint.layout import is_stop, published
 from tidegate.checkpoint.metadata import (
     FORMAT_VERSION,
     CheckpointMetadata,
@@ -12,7 +12,7 @@ from tidegate.checkpoint.metadata import (
     encode,
 )
 from tidegate.checkpoint.store import CheckpointStore
-from tidegate.core.errors import CorruptCheckpoint, DirectoryTaken, UnsupportedFormat
+from tidegate.core.errors import CorruptCheckpoint, DirectoryTaken, JobStopped, UnsupportedFormat
 from tidegate.core.ids import CheckpointId, JobId, OperatorId
 from tidegate.state.pointers import (
     FileScope,
@@ -264,6 +264,15 @@ class CheckpointStoreContract:
         assert published(blobs.list()) == [3, 1]
         assert CheckpointStore(blobs).highest_id == 3
 
+    def test_nobody_takes_over_a_job_that_has_ended_and_whose_checkpoints_are_being_deleted(
+        self, store, blobs
+    ):
+        take(store, blobs, 1)
+        store.end()
+        store.discard(CheckpointId(1))
+        with pytest.raises(JobStopped, match="has ended"):
+            CheckpointStore(blobs)
+
     def test_a_directory_that_holds_no_checkpoint_is_removed(self, store, blobs):
         take(store, blobs, 1, shared("s"))
         store.remove_if_empty()
@@ -281,5 +290,7 @@ class CheckpointStoreContract:
 
     def test_files_of_others_are_not_removed_with_the_directory(self, store, blobs):
         blobs.put("README", b"")
+        store.end()
         store.remove_if_empty()
+        assert not any(is_stop(path) for path in blobs.list())
         assert "README" in set(blobs.list())

@@ -427,7 +427,11 @@ class World:
     def driver_failed(self, driver: DriverProcess, failure: BaseException) -> None:
         if isinstance(failure, JobStopped):
             # The one that stops the job may not be through with it.
-            if not any(each.is_alive for each in self.drivers):
+            is_over = not any(each.is_alive for each in self.drivers)
+            if is_over and not failure.args[1]:
+                self.is_finished = True
+                return
+            if is_over:
                 self.origin = failure.args[1]
         elif not isinstance(failure, ExternalError | UserFunctionError | JobCanceled):
             raise Wrong(f"{driver.name} failed: {failure!r}") from failure

@@ -74,12 +74,12 @@ def closes_nothing(path: str) -> bool:
 
 
 def stopped_by(checkpoint_id: int) -> str:
-    """The name of the file that says with which savepoint, of this id, the job ends."""
+    """The name of the file that says that the job is over: it has ended with this checkpoint."""
     return f"stopped-{checkpoint_id}"
 
 
 def is_stop(path: str) -> bool:
-    """Whether a blob says with which savepoint the job ends."""
+    """Whether a blob says that the job is over."""
     return _STOPPED.fullmatch(path) is not None
 
 

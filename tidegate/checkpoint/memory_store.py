@@ -46,6 +46,9 @@ class MemoryCheckpointStore:
     def do_not_stop(self, checkpoint_id: CheckpointId) -> None:
         """Nothing was noted."""
 
+    def end(self) -> None:
+        """Nobody can start it again."""
+
     def discard(self, checkpoint_id: CheckpointId) -> None:
         self._kept.pop(checkpoint_id, None)
 

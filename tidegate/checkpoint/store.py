@@ -7,7 +7,7 @@
                last-id-<epoch>       the highest checkpoint id that this driver has begun
                owner-<epoch>         the driver that may write here
                closed-<e>-<m>-<n>    what the driver of epoch e found: after m, up to n, nothing
-               stopped-<n>           the savepoint with which the job ends, if it is elsewhere
+               stopped-<n>           the job is over; the savepoint with which it was stopped
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class Retained:
 class CheckpointStore:
     """Publishes, finds and deletes the checkpoints of one job.
 
-    Whoever makes one owns the directory from then on, unless the job was stopped with a savepoint.
-    Methods may be called by any thread.
+    Whoever makes one owns the directory from then on, unless the job is over. Methods may be
+    called by any thread.
     """
 
     def __init__(self, store: BlobStore, job_name: str = "") -> None:
@@ -93,12 +93,13 @@ class CheckpointStore:
         self._shared = _SharedFiles()
         self._garbage: set[str] = set()
         """Paths that are no longer needed but could not be deleted yet."""
+        self._is_stopped = False
         self._attempted: dict[CheckpointId, int] = {}
         """The checksum of the metadata that this driver has tried to publish."""
         self.ownership, present = Ownership.claim(store, job_name)
         """By which slots see whether this driver still owns the directory."""
         for stop in filter(is_stop, present):
-            # Sinks have committed, or will commit, what no checkpoint in the directory knows of.
+            # Sinks have committed, or will commit, what no checkpoint that is left knows of.
             raise JobStopped(shown(store.url), store.read(stop).decode(), stop)
         noted = [path for path in present if is_last_id(path)]
         self.highest_id = max([highest_in(present), *map(self._noted_in, noted)])
@@ -189,10 +190,17 @@ class CheckpointStore:
     def stop(self, checkpoint_id: CheckpointId, savepoint: str) -> None:
         """The job ends with a savepoint elsewhere: whoever takes it over finds that out."""
         self._store.put(stopped_by(checkpoint_id), savepoint.encode())
+        self._is_stopped = True
 
     def do_not_stop(self, checkpoint_id: CheckpointId) -> None:
         """The savepoint is aborted."""
+        self._is_stopped = False
         self._store.delete(stopped_by(checkpoint_id))
+
+    def end(self) -> None:
+        """The job is over, and its checkpoints are about to be deleted: nobody starts it again."""
+        if not self._is_stopped and self.still_owned():
+            self._store.put(stopped_by(self.highest_id), b"")
 
     def discard(self, checkpoint_id: CheckpointId) -> None:
         """Delete a checkpoint, with the shared files that no other needs. May be repeated."""
@@ -275,6 +283,8 @@ class CheckpointStore:
         present = list(self._store.list())
         if all(is_ours(path) and not path.endswith(f"/{METADATA}") for path in present):
             self._store.delete("")
+        elif not self._is_stopped:
+            self._store.delete(stopped_by(self.highest_id))
 
     def _path_of(self, checkpoint_id: CheckpointId) -> str:
         """The path or URL of a checkpoint, without credentials."""

@@ -16,12 +16,15 @@ from tidegate.cli.detached import record_of
 from tidegate.cli.exit_codes import USAGE, USER_ERROR
 from tidegate.core.checkpoint_settings import LATEST
 from tidegate.core.errors import NoCheckpoint
+from tidegate.protocol.job_status import JobStatus
 from tidegate.web.registry import LAUNCH_VARIABLE, JobRecord
 
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
 _FINAL = (0, USER_ERROR, USAGE)
 """Exit codes after which a restart would end in the same way."""
+_OVER = (JobStatus.FINISHED.name, JobStatus.CANCELED.name)
+"""How a job has ended that must not run again, whatever happens to its driver afterwards."""
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -39,7 +42,13 @@ def supervise(argv: Callable[[str | None], Sequence[str]], start_from: str | Non
             return code
         if time.monotonic() - began > _LONGEST_WAIT_SECONDS:
             wait = _FIRST_WAIT_SECONDS
-        path = restart_path(record_of(launch), start_from)
+        record = record_of(launch)
+        if record is not None and record.state in _OVER:
+            typer.echo(
+                f"tidegate: the job is {record.state}, but the driver {_end(code)}", err=True
+            )
+            return code
+        path = restart_path(record, start_from)
         where = "from the latest checkpoint" if path == LATEST else f"from {path}"
         where = "from the beginning" if path is None else where
         typer.echo(

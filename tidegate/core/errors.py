@@ -573,15 +573,23 @@ class DirectoryTaken(ExternalError):
 
 
 class JobStopped(UserError):
-    """The last run of the job has ended with a savepoint."""
-
-    sentence = (
-        "the job in {} was stopped with the savepoint {}, with which its sinks commit: start from "
-        "it by execution.state-recovery.path, or delete {} there to go back before it"
-    )
+    """The last run of the job is over; it may have been stopped with a savepoint."""
 
     def __init__(self, directory: str, savepoint: str, note: str) -> None:
         super().__init__(directory, savepoint, note)
+
+    def said(self) -> str:
+        directory, savepoint, note = self.args
+        if not savepoint:
+            return (
+                f"the job in {directory} has ended, and its driver died before it had deleted the "
+                "checkpoints: delete the directory to run the job from its beginning"
+            )
+        return (
+            f"the job in {directory} was stopped with the savepoint {savepoint}, with which its "
+            "sinks commit: start from it by execution.state-recovery.path, or delete "
+            f"{note} there to go back before it"
+        )
 
 
 class UnwritableOutput(_AtLocation, ExternalError):

@@ -17,7 +17,7 @@ from tests.programs import wait_until
 from tidegate.cli import supervision
 from tidegate.cli.main import app
 from tidegate.cli.supervision import restart_path, supervise
-from tidegate.web.registry import known_jobs
+from tidegate.web.registry import LAUNCH_VARIABLE, known_jobs
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
@@ -63,6 +63,21 @@ def test_a_driver_is_started_again_unless_its_end_is_final(tmp_path, quickly, ca
     found = supervise(lambda path: [*program, str(log)], None)
     assert len(log.read_text().split()) == starts
     assert found == (0 if starts == 3 else code)
+
+
+def test_a_job_that_has_finished_does_not_run_again_when_its_driver_dies(
+    tmp_path, home, quickly, monkeypatch
+):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.delenv(LAUNCH_VARIABLE, raising=False)
+    died = (
+        "from tidegate.web.registry import known_jobs\n"
+        "while known_jobs()[0].state is None: time.sleep(0.01)\n"
+        "import os; os._exit(7)\n"
+    )
+    commands = iter([[*script(tmp_path, PROGRAM + died), "0"], [sys.executable, "-c", ""]])
+    assert supervise(lambda path: next(commands), None) == 7
+    assert [record.state for record in known_jobs()] == ["FINISHED"]
 
 
 @pytest.mark.parametrize(

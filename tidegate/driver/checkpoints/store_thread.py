@@ -84,6 +84,7 @@ class StoreThread:
 
     def remove(self, checkpoints: Iterable[CheckpointId]) -> None:
         """Delete these checkpoints, and the directory with them, unless a newer driver has it."""
+        self._do(self._store.end)
         for checkpoint_id in checkpoints:
             self.carry_out(Discard(checkpoint_id))
         self._do(self._remove_again)
