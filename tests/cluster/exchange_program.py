@@ -1,14 +1,16 @@
 """Sums by key on a given master, and tells which executors the slots were in."""
 
 import json
+import os
 import sys
 
 import psutil
 from pyspark.sql import SparkSession
 
-from tidegate.common import Types
+from tidegate.common import Configuration, Types
 from tidegate.datastream import StreamExecutionEnvironment
 from tidegate.datastream.functions import MapFunction, RuntimeContext
+from tidegate.exchange.pipelined.requirements import session_settings
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -24,23 +26,31 @@ class WithExecutor(MapFunction):
         return (*value, self.executor)
 
 
-def main(master: str, records: int) -> None:
+CORES = {"jobs": ("1", "4"), "pipelined": ("4", "8")}
+"""Of an executor, and of all: pumps run all at once."""
+
+
+def main(master: str, records: int, exchange: str = "jobs") -> None:
+    address = os.environ["SPARK_LOCAL_IP"]
     conf = {
-        "spark.executor.cores": "1",
-        "spark.cores.max": "4",
+        "spark.executor.cores": CORES[exchange][0],
+        "spark.cores.max": CORES[exchange][1],
         "spark.executor.memory": "512m",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": address,
+        "spark.driver.bindAddress": address,
         "spark.task.maxFailures": "1",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **session_settings(),
     }
     builder = SparkSession.builder.master(master)
     for key, value in conf.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    env = StreamExecutionEnvironment.get_execution_environment(spark=spark)
+    settings = Configuration().set_string("tidegate.exchange", exchange)
+    settings.set_string("tidegate.step.max-records", "1000")
+    env = StreamExecutionEnvironment.get_execution_environment(settings, spark=spark)
     env.set_parallelism(2)
     numbers = env.from_sequence(1, records)
     sums = (
@@ -60,4 +70,4 @@ def main(master: str, records: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

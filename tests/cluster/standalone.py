@@ -7,44 +7,94 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pyspark
+import pytest
 
 from tidegate.prerequisites.java import require_java
 
-_HOST = "127.0.0.1"
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where a process of the cluster runs, and the command by which one gets there."""
+
+    address: str = "127.0.0.1"
+    enter: tuple[str, ...] = ()
 
 
-def environment() -> dict[str, str]:
+HERE: Final = Host()
+
+
+@contextmanager
+def two_hosts(*line: str) -> Iterator[tuple[Host, Host]]:
+    """This machine and one of its network namespaces, with a line between them.
+
+    The line is as bad as `line` tells `tc`, if the kernel can do that. The other host has a name of
+    its own, so that nobody takes it for this machine.
+    """
+    name = f"tg{os.getpid() % 10**6}"
+    ours, theirs = f"10.231.{os.getpid() % 251}.1", f"10.231.{os.getpid() % 251}.2"
+    inside = ("ip", "netns", "exec", name)
+    try:
+        for command in (
+            f"ip netns add {name}",
+            f"ip link add {name}a type veth peer name {name}b netns {name}",
+            f"ip addr add {ours}/30 dev {name}a",
+            f"ip link set {name}a up",
+            f"ip -n {name} addr add {theirs}/30 dev {name}b",
+            f"ip -n {name} link set {name}b up",
+            f"ip -n {name} link set lo up",
+        ):
+            done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                pytest.skip(f"this machine permits no second host: {done.stderr.strip()}")
+        for end in (["tc"], [*inside, "tc"]):
+            device = f"{name}a" if end == ["tc"] else f"{name}b"
+            bad = [*end, "qdisc", "add", "dev", device, "root", "netem", *line]
+            subprocess.run(bad, capture_output=True, check=False)
+        named = ("unshare", "--uts", "sh", "-c", f'hostname {name}; exec "$@"', "sh")
+        yield Host(ours), Host(theirs, (*inside, *named))
+    finally:
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+def environment(host: Host = HERE) -> dict[str, str]:
     return {
         **os.environ,
         "JAVA_HOME": str(require_java().home),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "SPARK_LOCAL_IP": _HOST,
+        "SPARK_LOCAL_IP": host.address,
         "PYSPARK_PYTHON": sys.executable,
     }
 
 
 @contextmanager
-def standalone_cluster(directory: Path, workers: int, cores: int) -> Iterator[str]:
-    """Start a master and workers; yields the master's address."""
-    port, processes = _free_port(), []
+def standalone_cluster(
+    directory: Path, cores: int, workers: Sequence[Host] = (HERE, HERE)
+) -> Iterator[str]:
+    """Start a master and workers, the first beside it; yields the master's address."""
+    port, processes, host = _free_port(), [], workers[0]
+    address = f"spark://{host.address}:{port}"
     try:
-        processes.append(_start("master.Master", directory / "master.log", "--port", str(port)))
-        _wait_for_port(port)
+        log = directory / "master.log"
+        processes.append(_start(host, "master.Master", log, "--port", str(port)))
+        _wait_for_port(host, port)
         processes.extend(
             _start(
+                worker,
                 "worker.Worker",
                 directory / f"worker-{i}.log",
                 *("-c", str(cores), "-m", "2g", "-d", str(directory / f"work-{i}")),
-                f"spark://{_HOST}:{port}",
+                address,
             )
-            for i in range(workers)
+            for i, worker in enumerate(workers)
         )
-        yield f"spark://{_HOST}:{port}"
+        yield address
     finally:
         for process in reversed(processes):
             process.terminate()
@@ -52,11 +102,11 @@ def standalone_cluster(directory: Path, workers: int, cores: int) -> Iterator[st
             process.wait(120)
 
 
-def run_program(program: Path, *arguments: str, timeout: float = 240) -> str:
+def run_program(program: Path, *arguments: str, timeout: float = 240, host: Host = HERE) -> str:
     """Run a driver program as a user would, and return what it prints."""
     done = subprocess.run(
         [sys.executable, str(program), *arguments],
-        env=environment(),
+        env=environment(host),
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -66,25 +116,27 @@ def run_program(program: Path, *arguments: str, timeout: float = 240) -> str:
     return done.stdout
 
 
-def _start(role: str, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+def _start(host: Host, role: str, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
     spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    command = [str(spark_class), f"org.apache.spark.deploy.{role}"]
-    command += ["--host", _HOST, "--webui-port", "0", *arguments]
+    command = [*host.enter, str(spark_class), f"org.apache.spark.deploy.{role}"]
+    command += ["--host", host.address, "--webui-port", "0", *arguments]
     with log.open("wb") as output:
-        return subprocess.Popen(command, env=environment(), stdout=output, stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            command, env=environment(host), stdout=output, stderr=subprocess.STDOUT
+        )
 
 
 def _free_port() -> int:
     with socket.socket() as probe:
-        probe.bind((_HOST, 0))
+        probe.bind((HERE.address, 0))
         return int(probe.getsockname()[1])
 
 
-def _wait_for_port(port: int, seconds: float = 60) -> None:
+def _wait_for_port(host: Host, port: int, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while True:
         try:
-            socket.create_connection((_HOST, port), 1).close()
+            socket.create_connection((host.address, port), 1).close()
             return
         except OSError:
             assert time.monotonic() < deadline, f"nobody listens on port {port}"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.standalone import run_program, standalone_cluster
+from tests.cluster.standalone import run_program, standalone_cluster, two_hosts
 from tests.effort import seed, times
 from tests.spark.chaos import Chaos
 from tests.spark.scripts import end
@@ -24,7 +24,7 @@ def expected() -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory):
-    with standalone_cluster(tmp_path_factory.mktemp("cluster"), workers=2, cores=2) as address:
+    with standalone_cluster(tmp_path_factory.mktemp("cluster"), cores=4) as address:
         yield address
 
 
@@ -32,6 +32,21 @@ def test_records_move_between_two_executors_of_a_standalone_cluster(master):
     answer = json.loads(run_program(PROGRAM, master, str(RECORDS)).splitlines()[-1])
     assert answer["totals"] == expected()
     assert len(answer["executors"]) == 2
+
+
+def test_pumps_of_two_executors_carry_records_over_tcp(master):
+    output = run_program(PROGRAM, master, str(RECORDS), "pipelined")
+    assert json.loads(output.splitlines()[-1])["totals"] == expected()
+
+
+@pytest.mark.prove
+def test_pumps_carry_records_between_two_hosts(tmp_path):
+    with (
+        two_hosts("delay", "5ms", "2ms", "loss", "1%") as hosts,
+        standalone_cluster(tmp_path, 4, hosts) as master,
+    ):
+        output = run_program(PROGRAM, master, str(RECORDS), "pipelined", host=hosts[0])
+    assert json.loads(output.splitlines()[-1])["totals"] == expected()
 
 
 @pytest.mark.prove
