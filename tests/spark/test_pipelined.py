@@ -1,6 +1,7 @@
 """Steps over an endless Spark job: what holds when it breaks, and when it cannot be had."""
 
 import threading
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.programs import (
     read,
     results_of,
     settings_of,
+    wait_until,
 )
 from tests.properties.random_programs import RunningTotal, remainder
 from tidegate.connectors.sequence import NumberSequenceSource
@@ -20,6 +22,7 @@ from tidegate.core.errors import UnsuitableSpark
 from tidegate.core.modes import ExchangeMode
 from tidegate.driver.launch import submit
 from tidegate.exchange.choice import create_exchange
+from tidegate.exchange.pipelined import exchange
 from tidegate.exchange.shuffle import ShuffleExchange
 from tidegate.state.keys.selection import select_key
 
@@ -56,6 +59,31 @@ def test_a_step_is_repeated_when_its_job_breaks_and_counts_once(spark, traces, c
     broken = [record for record in caplog.records if "broke" in record.getMessage()]
     assert len(broken) >= 3
     assert sorted(results) == sorted(RunningTotal(KEY, sums=True).results(range(1, 20_001), {}))
+
+
+def test_a_job_steps_although_another_one_of_the_session_leaves_its_pumps_no_room(
+    spark, traces, tmp_path, caplog, monkeypatch
+):
+    """Of 16 task slots it holds 11, and beside two slots four pumps have to run at once."""
+    monkeypatch.setattr(exchange, "_START_SECONDS", 3.0)
+    release, held = tmp_path / "release", tmp_path / "held"
+
+    def hold(_):
+        held.touch()
+        while not release.exists():
+            time.sleep(0.05)
+
+    others = spark.sparkContext.parallelize(range(11), 11)
+    other = threading.Thread(target=others.foreach, args=(hold,))
+    other.start()
+    try:
+        wait_until(held.exists)
+        (results,) = results_of(submit(totals(300), spark, settings_of()))
+    finally:
+        release.touch()
+        other.join()
+    assert sorted(results) == sorted(RunningTotal(KEY, sums=True).results(range(1, 301), {}))
+    assert "steps are Spark jobs from now on" in caplog.text
 
 
 def test_a_job_says_what_keeps_it_from_the_fast_exchange(spark, caplog):

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError
@@ -14,7 +15,7 @@ from py4j.protocol import Py4JError
 from tidegate.core.errors import UnsuitableSpark
 from tidegate.core.ids import Address, JobId, PipelineId, SlotIndex
 from tidegate.core.modes import ExchangeMode
-from tidegate.exchange.contract import Exchange, StepAnswer, StepBroken, StepCanceled
+from tidegate.exchange.contract import Exchange, NoRoom, StepAnswer, StepBroken, StepCanceled
 from tidegate.exchange.pipelined.exchange import PipelinedExchange
 from tidegate.exchange.pipelined.requirements import (
     SHUFFLE_SETTINGS,
@@ -37,6 +38,7 @@ _RULED_OUT: Final = {
     "spark.speculation": "a speculative copy would break the endless job",
 }
 _PRINTED: Final = "`tidegate doctor --spark-conf` prints what to start it with"
+_WRITER: Final = "org.apache.spark.shuffle.streaming.StreamingShuffleWriter"
 _MOST_BREAKS: Final = 2
 """In a row."""
 _MOST_RECENT_BREAKS: Final = 10
@@ -61,6 +63,7 @@ def create_exchange(
         return jobs, 0
     obstacle = _obstacle(context, available, task_slots_for(graph))
     if obstacle is None:
+        _silence_writers(context)
         _log.info("steps travel over Spark's streaming shuffle")
         fast = PipelinedExchange(context, job_id, secret)
         is_forced = mode is ExchangeMode.PIPELINED
@@ -69,6 +72,14 @@ def create_exchange(
         raise UnsuitableSpark("tidegate.exchange", mode.value, obstacle)
     _log.info("steps are Spark jobs, not pipelined: %s", obstacle)
     return jobs, 0
+
+
+def _silence_writers(context: SparkContext) -> None:
+    """Spark warns every second that frames are larger than their buffer, which is on purpose."""
+    with suppress(Py4JError):
+        assert context._jvm is not None
+        log4j = context._jvm.org.apache.logging.log4j
+        log4j.core.config.Configurator.setLevel(_WRITER, log4j.Level.OFF)
 
 
 def _obstacle(context: SparkContext, available: int, needed: int) -> str | None:
@@ -99,7 +110,7 @@ class FallbackExchange:
     """The fast exchange, until it breaks too often.
 
     That is: twice without carrying a step of the same pipeline in between, or a number of times
-    within some minutes, whatever it carries between them.
+    within some minutes, whatever it carries between them; or once because it found no room.
     """
 
     def __init__(
@@ -142,11 +153,11 @@ class FallbackExchange:
             self._recent.append(self._now())
             is_full = len(self._recent) == _MOST_RECENT_BREAKS
             is_often = is_full and self._recent[-1] - self._recent[0] < _RECENT_SECONDS
-        if in_a_row < _MOST_BREAKS and not is_often:
+        if in_a_row < _MOST_BREAKS and not is_often and not isinstance(failure, NoRoom):
             return
         self._current = self._steady
         _log.warning(
-            "steps are Spark jobs from now on: the streaming shuffle broke %d times, at last "
+            "steps are Spark jobs from now on: the streaming shuffle broke %d time(s), at last "
             "because %s",
             len(self._recent) if is_often else in_a_row,
             failure,

@@ -40,5 +40,9 @@ class StepBroken(Exception):
     """The exchange could not run a step, for reasons of its own."""
 
 
+class NoRoom(StepBroken):
+    """The exchange needs more of Spark than is free; another one may do with less."""
+
+
 class StepCanceled(StepBroken):
     """The step was canceled: nothing is wrong with the exchange."""

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from tidegate.exchange.choice import FallbackExchange
-from tidegate.exchange.contract import StepBroken, StepCanceled
+from tidegate.exchange.contract import NoRoom, StepBroken, StepCanceled
 
 
 class Scripted:
@@ -65,6 +65,12 @@ def test_the_fast_exchange_is_left_when_it_breaks_often(seconds_apart, steady_st
     fast, steady, times = Scripted(*breaks), Scripted(), count(0, seconds_apart)
     run(FallbackExchange(fast, steady, lambda: next(times)), 22)
     assert steady.steps == steady_steps
+
+
+def test_the_fast_exchange_is_left_at_once_when_it_finds_no_room():
+    fast, steady = Scripted(NoRoom("no pumps")), Scripted()
+    run(FallbackExchange(fast, steady), 3)
+    assert (fast.steps, steady.steps) == (1, 2)
 
 
 def test_a_canceled_step_says_nothing_about_the_exchange():

@@ -24,7 +24,7 @@ from pyspark import InheritableThread
 
 from tidegate.core.errors import LineClosed, NotAuthorized
 from tidegate.core.ids import Address, JobId, Level, PipelineId, SlotIndex
-from tidegate.exchange.contract import StepAnswer, StepBroken, StepCanceled
+from tidegate.exchange.contract import NoRoom, StepAnswer, StepBroken, StepCanceled
 from tidegate.exchange.pipelined.requirements import is_pumped
 from tidegate.exchange.shuffle import unit_order
 from tidegate.exchange.unit_protocol import Frame
@@ -158,7 +158,7 @@ class _EndlessJob:
         self._await(Frame.READY, answers.put)
         for slot, line in enumerate(self._lines):
             threading.Thread(target=self._receive, args=(slot, line), daemon=True).start()
-        late = StepBroken(f"its pumps were not up in {_START_SECONDS:.0f} s")
+        late = NoRoom(f"its pumps were not up in {_START_SECONDS:.0f} s")
         limit = threading.Timer(_START_SECONDS, self.give_up, (late,))
         limit.daemon = True
         limit.start()
