@@ -103,7 +103,7 @@ class CheckpointCounts:
 class CheckpointHistory:
     """The last checkpoints, and the latest of each kind whatever its age. Written by one thread."""
 
-    limit: int = 10
+    limit: int = 100
     counts: CheckpointCounts = field(default_factory=CheckpointCounts)
     latest_completed: CheckpointRecord | None = None
     latest_savepoint: CheckpointRecord | None = None

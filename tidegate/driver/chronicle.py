@@ -5,11 +5,11 @@ Written by the job master's thread; what is returned never changes, so any threa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tidegate.core.errors import SlotLost, TidegateError, UserFunctionError
-from tidegate.core.ids import CheckpointId, PipelineId, SlotIndex
+from tidegate.core.ids import CheckpointId, PipelineId, SlotIndex, VertexId
 from tidegate.core.poison import DeadLetter
 from tidegate.protocol.job_status import JobStatus
 
@@ -45,6 +45,15 @@ class FailureRecord:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Rescaling:
+    """A change of the parallelism."""
+
+    at: float
+    before: int
+    after: int
+
+
 class Chronicle:
     """The past of one job, over all the masters that it may have."""
 
@@ -56,7 +65,10 @@ class Chronicle:
         """The last ones, newest first."""
         self.is_truncated = False
         """Whether there were more."""
-        self.skipped_records = 0
+        self.rescalings: tuple[Rescaling, ...] = ()
+        """The last ones, newest first."""
+        self.skipped_records: dict[VertexId, int] = {}
+        """By vertex, since the job started."""
         self.dead_letters: tuple[DeadLetter, ...] = ()
         """The last records that were skipped, newest first."""
         self._restored_from: CheckpointId | None = None
@@ -81,9 +93,14 @@ class Chronicle:
         """The job, or a part of it, goes back to a checkpoint."""
         self._restored_from = checkpoint_id
 
-    def skipped(self, count: int, letters: Iterable[DeadLetter]) -> None:
-        """Records were left out, of which some are shown."""
-        self.skipped_records += count
+    def rescaled(self, now: float, before: int, after: int) -> None:
+        """The job continues with another number of slots."""
+        self.rescalings = (Rescaling(now, before, after), *self.rescalings)[:_MOST_FAILURES]
+
+    def skipped(self, counts: Mapping[VertexId, int], letters: Iterable[DeadLetter]) -> None:
+        """Vertices have skipped records, of which some are shown."""
+        known = self.skipped_records
+        self.skipped_records = known | {id: known.get(id, 0) + n for id, n in counts.items()}
         self.dead_letters = (*reversed(list(letters)), *self.dead_letters)[:_MOST_LETTERS]
 
     def _recovered(self, now: float) -> None:

@@ -224,6 +224,8 @@ class JobMaster:
         """The job of another master, which has handed it over, continues here; before `start`."""
         self._is_successor = True
         self.chronicle = other.chronicle
+        before, after = other.checkpoints.graph.slots, self.checkpoints.graph.slots
+        self.chronicle.rescaled(self._clock.time(), before, after)
         self.checkpoints.history = other.checkpoints.history
 
     def not_handed_over(self, cause: TidegateError) -> None:
@@ -432,8 +434,8 @@ class JobMaster:
                 self._outputs.collect(message)
             case FunctionLog():
                 log_again(message)
-            case RecordsSkipped(count, letters):
-                self.chronicle.skipped(count, letters)
+            case RecordsSkipped(counts, letters):
+                self.chronicle.skipped(counts, letters)
             case Inspected():
                 self._inspections.answered(message)
             case UserCounts(pipeline):

@@ -122,9 +122,9 @@ class UserCounts:
 
 @dataclass(frozen=True, slots=True)
 class RecordsSkipped:
-    """How many records were skipped since the last such message, and some of them."""
+    """How many records each vertex skipped since the last such message, and some of them."""
 
-    count: int
+    counts: dict[VertexId, int]
     letters: tuple[DeadLetter, ...]
 
 

@@ -115,7 +115,7 @@ class PipelineHost:
         self._pipeline = pipeline
         self._counted_at = 0.0
         self._has_uncounted = False
-        self._skipped = 0
+        self._skipped: dict[VertexId, int] = {}
         self._letters: list[DeadLetter] = []
         """Of those that were skipped since the driver was last told."""
         self._poison = poison
@@ -198,7 +198,7 @@ class PipelineHost:
                     else _owned_by(chained.operator_id, self._origin)
                 ),
                 poison=self._poison_orders(vertex, chained),
-                skip=self._skip,
+                skip=partial(self._skip, vertex.id),
                 permit=self._permit,
             )
             for chained in vertex.chain
@@ -367,8 +367,8 @@ class PipelineHost:
         if not any(subtask.tap(edge, tap) for subtask in self._subtasks.values()):
             tap.finish()
 
-    def _skip(self, letter: DeadLetter) -> None:
-        self._skipped += 1
+    def _skip(self, vertex: VertexId, letter: DeadLetter) -> None:
+        self._skipped[vertex] = self._skipped.get(vertex, 0) + 1
         if len(self._letters) < _LETTERS_AT_ONCE:
             self._letters.append(letter)
 
@@ -394,7 +394,7 @@ class PipelineHost:
             self._services.send(counts)
         if self._skipped:
             self._services.send(RecordsSkipped(self._skipped, tuple(self._letters)))
-            self._skipped, self._letters = 0, []
+            self._skipped, self._letters = {}, []
 
     def _begin(self, step: StepNumber) -> None:
         self._step = step

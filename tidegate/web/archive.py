@@ -21,6 +21,8 @@ from tidegate.web.live.history import COARSE
 from tidegate.web.registry import directories
 
 _FOLDER = "archive"
+_DETAILED = 10
+"""So many checkpoints are kept with all their subtasks."""
 
 
 def answers_of(job: JobHandle, watched: Watched) -> dict[str, Any]:
@@ -41,6 +43,10 @@ def answers_of(job: JobHandle, watched: Watched) -> dict[str, Any]:
     for record in job.checkpoints.records():
         details = checkpoints.checkpoint_document(record, job.graph.vertices)
         found[f"{path}/checkpoints/details/{record.checkpoint_id}"] = details
+    for record in job.checkpoints.records()[:_DETAILED]:
+        for vertex in job.graph.vertices:
+            place = f"{path}/checkpoints/details/{record.checkpoint_id}/subtasks"
+            found[f"{place}/{vertex_id(vertex)}"] = checkpoints.task_details(record, vertex)
     for progress in job.vertices():
         details_of_vertex = vertices.vertex_details(job, progress, rates)
         found[f"{path}/vertices/{vertex_id(progress.vertex)}"] = details_of_vertex

@@ -110,6 +110,8 @@ def test_skipped_records_are_dead_letters(serve):
     path = f"/tidegate{served.path}/dead-letters"
     wait_until(lambda: served.ask(path).document["total"] == 1)
     (letter,) = served.ask(path).document["letters"]
+    live = f"/tidegate{served.path}/live"
+    wait_until(lambda: served.ask(live).document["vertices"][1]["skipped"] == 1)
     assert letter["operator"] == "sums"
     assert letter["traceback"].startswith("Traceback")
     assert base64.b64decode(letter["raw"])

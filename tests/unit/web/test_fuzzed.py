@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.effort import examples
 from tests.jobs import on_disk
-from tests.programs import wait_until
+from tests.programs import PATIENCE, wait_until
 from tests.served_jobs import TOKEN
 from tidegate.core.rest_settings import RestSettings
 from tidegate.protocol.job_status import JobStatus
@@ -76,9 +76,9 @@ def real_ids(served):
 def ask_at_random(served, ids, schema, method, path, credentials):
     """Well-formed requests and others; returns the statuses of the answers."""
     known = {key: value for key, value in ids.items() if f"{{{key}}}" in path}
-    trigger = next((value for key, value in ids.items() if key in path), None)
-    if trigger is not None and "{triggerid}" in path:
-        known["triggerid"] = trigger
+    triggers = [ids[kind] for kind in ("/checkpoints/", "/savepoints/") if kind in path]
+    if triggers and "{triggerid}" in path:
+        known["triggerid"] = triggers[0]
     choices, seen = random.Random(path), set()
 
     def send(case, mode):
@@ -86,7 +86,7 @@ def ask_at_random(served, ids, schema, method, path, credentials):
             case.path_parameters = {**(case.path_parameters or {}), **known}
         if mode is GenerationMode.POSITIVE or path.endswith("flamegraph"):
             case.query = {**(case.query or {}), **REAL_QUERIES.get(path, {})}
-        response = case.call(base_url=served.server.url, headers=credentials)
+        response = case.call(base_url=served.server.url, headers=credentials, timeout=PATIENCE)
         case.validate_response(response, checks=CHECKS)
         seen.add(response.status_code)
 
@@ -120,6 +120,7 @@ def test_no_question_makes_the_server_fail_or_answer_otherwise(serve, tmp_path):
     served.let(20)
     ids, schema, owner = real_ids(served), described(served), served.as_owner()
     for path in READING:
+        ids["checkpointid"] = served.of_job("/checkpoints").document["latest"]["completed"]["id"]
         seen = ask_at_random(served, ids, schema, "GET", path, owner)
         if not path.startswith(REFUSED_HERE):
             assert 200 in seen, path

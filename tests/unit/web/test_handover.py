@@ -62,6 +62,8 @@ def test_a_job_restarts_while_it_is_handed_over(rescaled):
         )
     wait_until(lambda: rescaled.job.status() is JobStatus.RUNNING)
     assert parallelisms(rescaled) == [3, 3]
+    (change,) = rescaled.of_job("/rescales/history").document["rescales"]
+    assert (change["before"], change["after"]) == (2, 3)
     entered = rescaled.of_job().document["timestamps"]
     assert entered["CREATED"] < entered["RESTARTING"] <= entered["RUNNING"]
     assert entered["FINISHED"] == 0

@@ -17,6 +17,8 @@ from tidegate.cli.jobs import (
 )
 from tidegate.core.amounts import byte_size
 
+_SHOWN = 10
+
 
 def checkpoints(job: JobArgument, as_json: AsJson = False) -> None:
     """Show the last checkpoints and savepoints of a running job, the latest first.
@@ -34,7 +36,9 @@ def checkpoints(job: JobArgument, as_json: AsJson = False) -> None:
     )
     if found["history"]:
         columns = ("id", "kind", "state", "acknowledged", "triggered", "took", "size", "written")
-        print_table((*columns, "path or reason"), [_row(each) for each in found["history"]])
+        print_table(
+            (*columns, "path or reason"), [_row(each) for each in found["history"][:_SHOWN]]
+        )
 
 
 def _row(checkpoint: dict[str, Any]) -> tuple[str, ...]:

@@ -93,6 +93,18 @@ class JobApi:
         """The graph of a job."""
         return job_documents.plan(self._job(request))
 
+    @endpoint("/jobs/{jobid}/resource-requirements")
+    async def resource_requirements(
+        self, request: Request
+    ) -> dict[str, job_documents.VertexRequirements]:
+        """How many subtasks each vertex may have."""
+        return job_documents.resource_requirements(self._job(request))
+
+    @endpoint("/jobs/{jobid}/rescales/history")
+    async def rescales(self, request: Request) -> job_documents.Rescalings:
+        """Changes of the parallelism since the job started, newest first."""
+        return job_documents.rescalings(self._job(request))
+
     @endpoint("/jobs/{jobid}/exceptions")
     async def exceptions(
         self, request: Request, query: ExceptionsQuery
@@ -124,6 +136,12 @@ class JobApi:
         """How the subtasks of a vertex spend their time."""
         job = self._job(request)
         return vertex_documents.back_pressure(vertex_of(request, job), self._rates(job))
+
+    @endpoint("/jobs/{jobid}/vertices/{vertexid}/accumulators")
+    async def vertex_accumulators(self, request: Request) -> job_documents.VertexAccumulators:
+        """Those of the job: they are added up over all vertices."""
+        job = self._job(request)
+        return job_documents.vertex_accumulators(job, vertex_of(request, job))
 
     @endpoint("/jobs/{jobid}/vertices/{vertexid}/watermarks")
     async def watermarks(self, request: Request) -> list[vertex_documents.MetricDocument]:

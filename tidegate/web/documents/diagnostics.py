@@ -235,7 +235,7 @@ def sample(found: Mapping[int, tuple[SampledRecord, ...]], most: int, seconds: f
 
 def dead_letters(chronicle: Chronicle) -> DeadLettersDocument:
     return DeadLettersDocument(
-        total=chronicle.skipped_records,
+        total=sum(chronicle.skipped_records.values()),
         letters=[
             DeadLetterDocument(
                 time=milliseconds(each.at),

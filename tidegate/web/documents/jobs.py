@@ -25,7 +25,7 @@ from tidegate.web.documents.vertices import (
     state_of,
     states_of,
 )
-from tidegate.web.forms import Form, Id, named, snake
+from tidegate.web.forms import Form, Id, camel, named, snake
 
 
 class PlanInput(Form, naming=snake):
@@ -135,12 +135,63 @@ class AccumulatorDocument(Form):
     value: str
 
 
+class VertexAccumulators(Form):
+    """What functions have added up, as Flink lists it for a vertex."""
+
+    id: Id
+    user_accumulators: list[AccumulatorDocument]
+
+
 class AccumulatorsDocument(Form):
     """What functions have added up, over all subtasks."""
 
     job_accumulators: list[dict[str, Any]]
     user_task_accumulators: list[AccumulatorDocument]
     serialized_user_task_accumulators: dict[str, Any]
+
+
+class ParallelismBounds(Form, naming=camel):
+    """From what to what it may go."""
+
+    lower_bound: int
+    upper_bound: int
+
+
+class VertexRequirements(Form):
+    """How many subtasks a vertex may have."""
+
+    parallelism: ParallelismBounds
+
+
+class RescalingDocument(Form):
+    """A change of the parallelism."""
+
+    timestamp: int
+    before: int
+    after: int
+
+
+class Rescalings(Form):
+    """Changes of the parallelism, newest first."""
+
+    rescales: list[RescalingDocument]
+
+
+def resource_requirements(job: JobHandle) -> dict[str, VertexRequirements]:
+    return {
+        vertex_id(vertex): VertexRequirements(
+            parallelism=ParallelismBounds(lower_bound=1, upper_bound=vertex.max_parallelism)
+        )
+        for vertex in job.graph.vertices
+    }
+
+
+def rescalings(job: JobHandle) -> Rescalings:
+    found = [
+        RescalingDocument(timestamp=milliseconds(each.at), before=each.before, after=each.after)
+        for each in job.chronicle.rescalings
+    ]
+    return Rescalings(rescales=found)
 
 
 def job_details(job: JobHandle) -> JobDetails:
@@ -218,6 +269,11 @@ def accumulators(job: JobHandle) -> AccumulatorsDocument:
         ],
         serialized_user_task_accumulators={},
     )
+
+
+def vertex_accumulators(job: JobHandle, progress: VertexProgress) -> VertexAccumulators:
+    found = accumulators(job).user_task_accumulators
+    return VertexAccumulators(id=vertex_id(progress.vertex), user_accumulators=found)
 
 
 def plan(job: JobHandle) -> JobPlan:

@@ -110,6 +110,7 @@ class LiveVertex(Form):
     idle_channels: int
     pending: int | None
     state_size: int | None
+    skipped: Annotated[int, "Records, since the job started."]
 
 
 class LiveEdge(Form):
@@ -264,6 +265,7 @@ def _vertex(
         idle_channels=sum(each.idle_channels for each in subtasks),
         pending=sum(pending) if pending else None,
         state_size=sum(own) if own else None,
+        skipped=job.chronicle.skipped_records.get(vertex.id, 0),
     )
 
 

@@ -276,8 +276,9 @@ def test_the_history_tells_of_failures_and_of_what_was_discarded_and_restored(st
     assert job.history.latest_restored.checkpoint_id == latest
 
 
-def test_the_history_keeps_the_last_ten_only(start, watch):
+def test_the_history_keeps_the_last_ones_only(start, watch):
     job = start(summed(watch, read(Tap(RECORDS))), settings=CHECKPOINTS)
+    job.history.limit = 10
     job.wait_for_checkpoints(15)
     numbers = [record.checkpoint_id for record in job.history.records()]
     assert len(numbers) <= 11
