@@ -29,7 +29,7 @@ def complete_job(incomplete: str) -> Iterator[tuple[str, str]]:
 
 JOB = typer.Argument(
     metavar="JOB",
-    help="Its id, the beginning of its id, or its name.",
+    help="The id of the job, a prefix of its id, or its name.",
     autocompletion=complete_job,
 )
 JobArgument = Annotated[str, JOB]

@@ -33,14 +33,14 @@ ProgramFile = Annotated[
 ]
 ProgramArguments = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[ARGUMENTS]", help="What the program itself is given, after it."),
+    typer.Argument(metavar="[ARGUMENTS]", help="Arguments of the program."),
 ]
 SettingOptions = Annotated[
     list[str] | None,
     typer.Option(
         "-D",
         metavar="KEY=VALUE",
-        help="A setting of the job, over the program's own. May be repeated.",
+        help="A setting of the job; overrides that of the program. Can be repeated.",
     ),
 ]
 SETTINGS_VARIABLE = "TIDEGATE_SETTINGS"

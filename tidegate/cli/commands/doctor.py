@@ -23,7 +23,7 @@ def doctor(
     spark_conf: Annotated[
         bool,
         typer.Option(
-            "--spark-conf", help="Print only what a Spark session needs for the fast exchange."
+            "--spark-conf", help="Print only the Spark settings that the fast exchange needs."
         ),
     ] = False,
 ) -> None:

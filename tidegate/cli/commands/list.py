@@ -15,10 +15,10 @@ _PATIENCE_SECONDS = 3.0
 
 def list_(
     running: Annotated[
-        bool, typer.Option("-r", "--running", help="Only those that run, as by default.")
+        bool, typer.Option("-r", "--running", help="Only running jobs; the default.")
     ] = False,
     all_: Annotated[
-        bool, typer.Option("-a", "--all", help="Also those that have ended lately.")
+        bool, typer.Option("-a", "--all", help="Include jobs that have ended recently.")
     ] = False,
     application: Annotated[
         str | None,
@@ -27,7 +27,7 @@ def list_(
             "-yid",
             "--yarnapplicationId",
             metavar="ID",
-            help="Only those of a Spark application.",
+            help="Only the jobs of a Spark application.",
         ),
     ] = None,
     as_json: AsJson = False,

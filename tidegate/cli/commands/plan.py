@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 def plan(
     savepoint: Annotated[
-        str, typer.Argument(help="A savepoint, a checkpoint, or the directory of a job.")
+        str,
+        typer.Argument(
+            metavar="SAVEPOINT", help="A savepoint, a checkpoint, or the directory of a job."
+        ),
     ],
     job: ProgramFile,
     arguments: ProgramArguments = None,

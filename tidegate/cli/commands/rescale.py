@@ -22,7 +22,7 @@ _ENDS = ("CANCELED", "FAILED")
 def rescale(
     job: JobArgument,
     parallelism: Annotated[
-        int, typer.Argument(metavar="N", min=1, help="Subtasks of an operator.")
+        int, typer.Argument(metavar="N", min=1, help="The number of subtasks per operator.")
     ],
     as_json: AsJson = False,
 ) -> None:

@@ -48,17 +48,17 @@ def run(
         bool,
         typer.Option(
             "--claim",
-            help="Own that checkpoint: it is deleted once the job has completed one itself.",
+            help="Own that checkpoint: it is deleted after the job's own first checkpoint.",
         ),
     ] = False,
     allow_non_restored: Annotated[
         bool,
         typer.Option(
-            "--allow-non-restored", help="Start even if some of its state belongs to no operator."
+            "--allow-non-restored", help="Start even if some state belongs to no operator."
         ),
     ] = False,
     parallelism: Annotated[
-        int | None, typer.Option("--parallelism", "-p", help="Subtasks of an operator.")
+        int | None, typer.Option("--parallelism", "-p", help="The number of subtasks per operator.")
     ] = None,
     max_parallelism: Annotated[
         int | None, typer.Option(help="Number of key groups, the limit for rescaling.")
@@ -69,14 +69,14 @@ def run(
     detached: Annotated[
         bool,
         typer.Option(
-            "--detached", "-d", help="Leave it running with a log file; print the id of its job."
+            "--detached", "-d", help="Run it in the background with a log file; print the job id."
         ),
     ] = False,
     supervised: Annotated[
         bool,
         typer.Option(
             "--supervise",
-            help="Start the driver again from the latest checkpoint whenever it dies.",
+            help="Restart the driver from the latest checkpoint whenever it dies.",
         ),
     ] = False,
     on_terminate: Annotated[
@@ -91,7 +91,7 @@ def run(
             "--conf-dir",
             file_okay=False,
             exists=True,
-            help="Where config.yaml or flink-conf.yaml is. The program's settings win over it.",
+            help="Where config.yaml or flink-conf.yaml is. Settings of the program override it.",
         ),
     ] = None,
     set_: SettingOptions = None,

@@ -25,7 +25,7 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         "--type",
-        help="canonical: Parquet, for any state backend. native: as checkpoints are, and quick.",
+        help="canonical: Parquet, for any state backend. native: like checkpoints, and fast.",
     ),
 ]
 
@@ -35,7 +35,7 @@ def savepoint(
     directory: Annotated[
         str | None,
         typer.Argument(
-            metavar="[DIR]", help="Where to. Default: execution.checkpointing.savepoint-dir."
+            metavar="[DIR]", help="The directory. Default: execution.checkpointing.savepoint-dir."
         ),
     ] = None,
     format: FormatOption = Format.CANONICAL,

@@ -33,7 +33,8 @@ Place = Annotated[
 Trust = Annotated[
     bool,
     typer.Option(
-        "--trust", help="Load pickled objects, which can run any code. Only if you know the writer."
+        "--trust",
+        help="Load pickled objects, which can run code: only if you trust the author.",
     ),
 ]
 
@@ -45,7 +46,7 @@ def show(
         str | None, typer.Option("--uid", metavar="UID", help="Only this operator, by uid or id.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--state", metavar="NAME", help="The entries of this state of it.")
+        str | None, typer.Option("--state", metavar="NAME", help="Show the entries of this state.")
     ] = None,
     limit: Annotated[
         int, typer.Option("--limit", min=0, metavar="N", help="How many entries to show.")

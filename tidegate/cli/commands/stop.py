@@ -20,7 +20,7 @@ def stop(
             "--savepoint-path",
             "--savepointPath",
             metavar="DIR",
-            help="Where to. Default: execution.checkpointing.savepoint-dir.",
+            help="The directory. Default: execution.checkpointing.savepoint-dir.",
         ),
     ] = None,
     drain: Annotated[

@@ -48,7 +48,7 @@ def verify(
     ] = ...,  # type: ignore[assignment]
     kills: Annotated[int, typer.Option(min=1, help="How often to kill, over all points.")] = 60,
     point: Annotated[
-        list[Point] | None, typer.Option(help="Kill only there. May be repeated.")
+        list[Point] | None, typer.Option(help="Kill only at this point. Can be repeated.")
     ] = None,
     at_least_once: Annotated[
         bool,
@@ -63,13 +63,13 @@ def verify(
         str | None,
         typer.Option(
             metavar="COMMAND",
-            help="Run before each run, with {run} for its name: to make a table or a topic.",
+            help="A command before each run, with {run} for its name: to create a table or topic.",
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Give up when nothing happens for so long.")
+        float, typer.Option(metavar="SECONDS", help="Give up when nothing happens for this long.")
     ] = 300.0,
-    seed: Annotated[int, typer.Option(help="Another choice of moments.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed for choosing the moments.")] = 0,
     directory: Annotated[
         Path | None,
         typer.Option(
