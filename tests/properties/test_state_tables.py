@@ -18,9 +18,7 @@ from tests.properties.strategies import LONG, Point, Reading
 from tidegate.core.errors import CorruptCheckpoint
 from tidegate.core.modes import SavepointFormat
 from tidegate.state.backend import FrozenState, PayloadForm, StateChunk, StateMetadata
-from tidegate.state.canonical.record_shapes import shape_of_document
 from tidegate.state.canonical.shape_choice import choose_shape, infer
-from tidegate.state.canonical.shapes import Misfit
 from tidegate.state.columns import from_bytes, to_bytes
 from tidegate.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.state.keys.key_groups import KeyGroupRange, range_of
@@ -29,7 +27,9 @@ from tidegate.state.rocksdb.backend import RocksDBBackend
 from tidegate.state.snapshot.reader import StoredImage, resolver_in
 from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TableDirectory
 from tidegate.types.instant import Instant
+from tidegate.types.record_shapes import shape_of_document
 from tidegate.types.row import Row, RowKind
+from tidegate.types.shapes import Misfit
 from tidegate.types.typeinfo import Types
 
 GROUPS = 16

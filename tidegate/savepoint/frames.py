@@ -28,13 +28,13 @@ from tidegate.savepoint.planning import NewState, plan_of
 from tidegate.savepoint.reader import read_entries
 from tidegate.state.backend import StateMetadata
 from tidegate.state.canonical.shape_choice import choose_shape
-from tidegate.state.canonical.shapes import Shape
 from tidegate.state.canonical.tables import KEY_GROUP, Entries, TableForm, table_of
 from tidegate.state.keys.selection import KeyColumns
 from tidegate.state.pointers import KeyedStateHandle, TableHandle
 from tidegate.state.snapshot.reader import CheckpointLocation, StoredImage
 from tidegate.state.snapshot.writer import FileTarget, SnapshotWriter, TableDirectory
 from tidegate.storage.filesystem import open_store
+from tidegate.types.shapes import Shape
 from tidegate.types.spark_versions import arrow_schema_of, frame_of, partitioned_by_id
 
 _BYTES_PER_TASK: Final = 32 << 20

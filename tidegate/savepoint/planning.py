@@ -12,7 +12,6 @@ from tidegate.savepoint.building import BuildPlan
 from tidegate.savepoint.python_values import Reading
 from tidegate.savepoint.summaries import kind_and_type
 from tidegate.state.backend import PayloadForm, StateMetadata
-from tidegate.state.canonical.shapes import Shape
 from tidegate.state.canonical.tables import (
     KEY,
     KEY_GROUP,
@@ -31,6 +30,7 @@ from tidegate.state.descriptors import (
     ValueStateDescriptor,
 )
 from tidegate.types.infer import as_type_info
+from tidegate.types.shapes import Shape
 from tidegate.types.typeinfo import TypeInformation, Types
 
 _KINDS: Final = ("value", "list", "map", "reducing")

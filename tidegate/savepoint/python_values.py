@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.core.errors import TypeMismatch
-from tidegate.state.canonical.record_shapes import shape_of_document
-from tidegate.state.canonical.shapes import Single
 from tidegate.types.arrow import VALUE_COLUMN, arrow_format
 from tidegate.types.infer import type_info_of_arrow
+from tidegate.types.record_shapes import shape_of_document
+from tidegate.types.shapes import Single
 from tidegate.types.typeinfo import CompositeTypeInfo, TypeInformation, Types
 
 

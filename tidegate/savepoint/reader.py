@@ -15,8 +15,6 @@ from tidegate.core.errors import CorruptCheckpoint, UnknownState
 from tidegate.operators.windows.windows import Window, window_of
 from tidegate.savepoint.summaries import OperatorSummary, SourcePosition, summary_of
 from tidegate.state.backend import StateMetadata
-from tidegate.state.canonical.record_shapes import ANY
-from tidegate.state.canonical.shapes import Shape
 from tidegate.state.canonical.tables import (
     Entries,
     TableForm,
@@ -29,6 +27,8 @@ from tidegate.state.keys.window_keys import WindowKey, is_window_key, key_of_win
 from tidegate.state.operator_state import FrozenOperatorState
 from tidegate.state.pointers import KeyedStateHandle
 from tidegate.state.snapshot.reader import FileResolver, StoredImage, read_segment
+from tidegate.types.record_shapes import ANY
+from tidegate.types.shapes import Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,14 @@ from itertools import chain
 from typing import Any, Final
 from uuid import UUID
 
-from tidegate.state.canonical.record_shapes import (
+from tidegate.state.descriptors import (
+    TIME_TO_LIVE,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StateDescriptor,
+)
+from tidegate.types.instant import Instant
+from tidegate.types.record_shapes import (
     ANY,
     InstantShape,
     NamelessRowStruct,
@@ -19,15 +26,8 @@ from tidegate.state.canonical.record_shapes import (
     names_of,
     numbered,
 )
-from tidegate.state.canonical.shapes import ListShape, MapShape, Misfit, Shape, Single
-from tidegate.state.descriptors import (
-    TIME_TO_LIVE,
-    ListStateDescriptor,
-    MapStateDescriptor,
-    StateDescriptor,
-)
-from tidegate.types.instant import Instant
 from tidegate.types.row import Row, row_class
+from tidegate.types.shapes import ListShape, MapShape, Misfit, Shape, Single
 from tidegate.types.typeinfo import (
     BasicArrayTypeInfo,
     BasicType,

@@ -23,9 +23,7 @@ import pyarrow as pa
 
 from tidegate.core.errors import StateMisuse
 from tidegate.state.backend import PayloadForm, StateChunk, StateMetadata
-from tidegate.state.canonical.record_shapes import ANY, numbered, shape_of_document
 from tidegate.state.canonical.shape_choice import choose_shape, shape_of_state
-from tidegate.state.canonical.shapes import Misfit, Shape, Single
 from tidegate.state.chunks import Values, chunk_of, contents_of
 from tidegate.state.columns import from_bytes, to_bytes
 from tidegate.state.descriptors import StateDescriptor
@@ -33,6 +31,8 @@ from tidegate.state.keys.key_order import Runs
 from tidegate.state.keys.key_rows import pickled_keys, stored_columns
 from tidegate.state.keys.selection import KeyColumns
 from tidegate.state.keys.window_keys import is_window_key, key_of_window, parts_of, window_key
+from tidegate.types.record_shapes import ANY, numbered, shape_of_document
+from tidegate.types.shapes import Misfit, Shape, Single
 
 KEY_GROUP: Final = "key_group"
 KEY: Final = "key"

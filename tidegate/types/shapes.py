@@ -68,7 +68,7 @@ class Shape(ABC):
 
 def _rebuilt(document: Any) -> Shape:
     """The same shape in another process."""
-    from tidegate.state.canonical.record_shapes import shape_of_document
+    from tidegate.types.record_shapes import shape_of_document
 
     return shape_of_document(document)
 

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from tidegate.state.canonical.shapes import (
+from tidegate.types.instant import Instant
+from tidegate.types.row import make_rows, row_class
+from tidegate.types.shapes import (
     ListShape,
     MapShape,
     Misfit,
@@ -16,8 +18,6 @@ from tidegate.state.canonical.shapes import (
     StructShape,
     Text,
 )
-from tidegate.types.instant import Instant
-from tidegate.types.row import make_rows, row_class
 
 
 class TupleStruct(StructShape):
