@@ -231,7 +231,9 @@ class JobHandle:
                 "execution.checkpointing.dir to keep them"
             )
         if latest is None:
-            return "interrupted before the first checkpoint: the next run starts fresh"
+            given = self.settings.checkpointing.restore_path
+            way = "the next run starts fresh" if given is None else f"resume with --from {given}"
+            return f"interrupted before the first checkpoint of this run: {way}"
         return (
             f"interrupted: checkpoint {latest.checkpoint_id} is kept; resume with --from latest, "
             f"or with --from {latest.path}"

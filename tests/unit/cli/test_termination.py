@@ -123,6 +123,17 @@ def test_ctrl_c_keeps_the_last_checkpoint_and_says_how_to_resume(start, tmp_path
     assert len(list(tmp_path.glob("checkpoints/*/chk-*"))) == 1
 
 
+def test_a_resumed_job_that_is_interrupted_at_once_can_be_resumed_again(start, tmp_path):
+    place = ("-D", f"execution.checkpointing.dir={tmp_path / 'checkpoints'}")
+    interrupted(start(*CHECKPOINTED, *place), tmp_path)
+    (kept,) = tmp_path.glob("checkpoints/*/chk-*")
+    (tmp_path / "begun").unlink()
+    never = ("-D", "execution.checkpointing.interval=1h")
+    errors = interrupted(start(*never, *place, "--from", "latest"), tmp_path)
+    assert "before the first checkpoint of this run: resume with --from latest\n" in errors
+    assert list(tmp_path.glob("checkpoints/*/chk-*")) == [kept]
+
+
 def test_latest_says_when_there_is_nothing_to_resume(start, tmp_path):
     place = ("-D", f"execution.checkpointing.dir={tmp_path / 'checkpoints'}")
     errors = interrupted(start(*CHECKPOINTED, *place, "--from", "latest"), tmp_path)
