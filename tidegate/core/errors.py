@@ -406,7 +406,7 @@ class UserFunctionError(UserError):
     @property
     def cause(self) -> str:
         """The last line of the user's traceback: the exception's type and text."""
-        return str(self.args[4]).rstrip().rsplit("\n", 1)[-1]
+        return redacted(str(self.args[4]).rstrip().rsplit("\n", 1)[-1])
 
     def said(self) -> str:
         operator, uid, subtask, record, traceback = self.args

@@ -14,10 +14,12 @@ from typer.testing import CliRunner
 from tests.jobs import fail_once
 from tests.programs import wait_until
 from tidegate.cli.main import app
+from tidegate.core.errors import UserFunctionError
+from tidegate.core.rest_settings import RestSettings
 from tidegate.protocol.job_status import JobStatus
 from tidegate.verify.content import check_address
-from tidegate.web.api.jobs import JobApi
-from tidegate.web.endpoints import endpoints
+from tidegate.web.application import Application
+from tidegate.web.operations import Operations
 from tidegate.web.registry import owner_token
 from tidegate.web.served_jobs import ServedJobs
 
@@ -49,9 +51,12 @@ SETTINGS = {
 
 
 def reading_paths():
-    jobs = ServedJobs()
-    declared = [each.said for each in endpoints(JobApi(jobs))]
-    return [said.path for said in declared if said.method == "GET"]
+    """All but that of the events, which never ends and sends what the others answer."""
+    application = Application(ServedJobs(), Operations(), RestSettings(), "token")
+    declared = [each.said for each in application.endpoints]
+    return [
+        said.path for said in declared if said.method == "GET" and said.path != "/tidegate/events"
+    ]
 
 
 def assert_hidden(*texts):
@@ -67,11 +72,18 @@ def test_answers_and_logs_show_no_planted_secret(serve, tmp_path, caplog):
     served.tap.let(20)
     wait_until(lambda: served.job.chronicle.failures)
     wait_until(lambda: served.job.status() is JobStatus.RUNNING)
-    vertex = served.of_job().document["vertices"][1]["id"]
-    answers = []
-    for path in [*reading_paths(), "/openapi.json"]:
-        real = path.replace("{jobid}", served.id).replace("{vertexid}", vertex)
-        answers.append(served.ask(real.replace("{checkpointid}", "1")))
+    ids = {
+        "jobid": served.id,
+        "vertexid": served.of_job().document["vertices"][1]["id"],
+        "checkpointid": 1,
+        "taskmanagerid": f"{served.id}-slot-1",
+        "triggerid": "0" * 32,
+        "filename": "any",
+    }
+    answers = [
+        served.ask(path.format_map(ids), headers=served.as_owner())
+        for path in [*reading_paths(), "/openapi.json"]
+    ]
     wanted = {"target-directory": f"s3://k:{S[18]}@bucket/elsewhere?secret_key={S[19]}"}
     answers.append(served.of_job("/savepoints", method="POST", body=wanted))
     assert answers[-1].status == 403
@@ -161,3 +173,9 @@ def test_addresses_of_sinks_are_checked_without_their_login():
     with pytest.raises(Exception, match="--sink") as failure:
         check_address(f"postgresql://u:{S[11]}@host/db")
     assert_hidden(str(failure.value))
+
+
+def test_the_cause_of_a_failure_shows_no_planted_secret():
+    error = UserFunctionError("map", None, "(1/1)", "record", f"…\nValueError: password={S[12]}")
+    assert_hidden(str(error), error.cause)
+    assert error.cause == "ValueError: password=******"
