@@ -1,5 +1,7 @@
 """``python -m tests.sim --seed 7`` replays one schedule; ``--seeds 1000`` runs many.
 
+With ``--bug`` the same for a planted bug, with the faults that it is looked for with.
+
 The same seed gives the same schedule, event by event, on every machine.
 """
 
@@ -16,8 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.sim.clockwork import Wrong
+from tests.sim.plans import ANY, Fault, Plan, Wish
 from tests.sim.report import never_seen
-from tests.sim.world import Fault, Plan, World
+from tests.sim.world import World
 
 
 def outcome_of(plan: Plan) -> tuple[str | None, World]:
@@ -53,8 +56,8 @@ def replay(plan: Plan, *, traces: bool) -> bool:
     world = World(plan, traces=True)
     try:
         world.run()
-    except Wrong as error:
-        found = f"WRONG at event {world.sim.number}: {error}"
+    except (Exception, Wrong) as error:
+        found = f"WRONG at event {world.sim.number}: {type(error).__name__}: {error}"
     else:
         found = f"all well after {world.sim.number} events, {world.sim.now:.1f} simulated seconds"
     assert world.sim.trace is not None
@@ -63,14 +66,16 @@ def replay(plan: Plan, *, traces: bool) -> bool:
     return found.startswith("all")
 
 
-def run_many(first: int, count: int, minutes: float | None, report: Path | None) -> bool:
+def run_many(
+    first: int, count: int, minutes: float | None, report: Path | None, wish: Wish
+) -> bool:
     started, failed, events, seeds = time.perf_counter(), [], 0, 0
     faults: Counter[str] = Counter()
     coverage: Counter[tuple[str, str, str]] = Counter()
     for seed in range(first, first + count):
         if minutes is not None and time.perf_counter() - started > 60 * minutes:
             break
-        plan = Plan.draw(seed)
+        plan = Plan.draw(seed, wish)
         wrong, world = outcome_of(plan)
         seeds, events = seeds + 1, events + world.sim.number
         faults.update(fault.kind for fault in plan.faults)
@@ -124,13 +129,16 @@ def main() -> int:
         from tests.sim.bugs import find_all
 
         return int(not find_all(options.bugs, options.first, options.report))
+    wish = ANY
     if options.bug is not None:
         from tests.sim.bugs import BUGS
 
         BUGS[options.bug].plant()
+        wish = BUGS[options.bug].wish
     if options.seed is None:
-        return int(not run_many(options.first, options.seeds, options.minutes, options.report))
-    plan = Plan.draw(options.seed)
+        many = options.first, options.seeds, options.minutes, options.report, wish
+        return int(not run_many(*many))
+    plan = Plan.draw(options.seed, wish)
     if options.shrink and outcome_of(plan)[0] is not None:
         plan = shrunk(plan)
     _show(plan.faults)

@@ -11,10 +11,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from unittest.mock import patch
 
 from tidegate.core.workers import Action
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
 
 EPOCH = 1_000_000.0
 LAST_EVENT = 60_000
@@ -47,6 +50,7 @@ class Process:
     def __init__(self, sim: Simulation, name: str) -> None:
         self.sim, self.name = sim, name
         self.is_alive = True
+        self.is_dying = False
         self.asleep_until = 0.0
         self.wall_error = sim.rnd.choice([0.0, 0.0, -1.0, 1.0])
         self.speed = 1 + sim.rnd.uniform(-0.02, 0.02)
@@ -65,6 +69,11 @@ class Process:
         """Whatever it had planned never happens."""
         self.is_alive = False
 
+    def die_now(self) -> NoReturn:
+        """In the middle of what it does: nothing that it tidies up on the way reaches anybody."""
+        self.is_dying = True
+        raise Killed
+
     def look(self) -> None:
         """Called after each of its events."""
 
@@ -76,6 +85,8 @@ class Simulation:
         self.rnd = random.Random(f"{seed}/run")
         self.now = 0.0
         self.current: Process | None = None
+        self.worker: SimulatedWorker | None = None
+        """The thread of the current process that runs, if it is not the main one."""
         self.number = 0
         self.trace: list[str] | None = [] if traces else None
         self.happened: Counter[str] = Counter()
@@ -127,7 +138,7 @@ class Simulation:
             self._push(event)
             return
         self.number += 1
-        self.current = process
+        self.current, self.worker = process, None
         if self.trace is not None:
             self.note(event.what)
         try:
@@ -138,21 +149,25 @@ class Simulation:
             assert process is not None
             process.die()
         finally:
-            self.current = None
+            self.current = self.worker = None
 
-    def meanwhile(self, seconds: float) -> None:
-        """Others act while the current process is in the middle of something."""
-        process, until = self.current, self.now + seconds
+    def meanwhile(self, seconds: float, *, is_asleep: bool = False) -> None:
+        """Others act while the current thread is in the middle of something.
+
+        If the process is asleep, or its main thread waits, nothing else happens in it.
+        """
+        process, worker, until = self.current, self.worker, self.now + seconds
         assert process is not None
         if self._depth < DEEPEST:
-            process.asleep_until = max(process.asleep_until, until)
+            if is_asleep or worker is None:
+                process.asleep_until = max(process.asleep_until, until)
             self._depth += 1
             try:
                 while self._queue and self._queue[0][0] <= until:
                     self._step()
             finally:
                 self._depth -= 1
-        self.current = process
+        self.current, self.worker = process, worker
         self.now = max(self.now, until)
         if not process.is_alive:
             raise Killed
@@ -210,7 +225,7 @@ class SimulatedWorker:
         self._process, self._name, self._on_idle = process, name, on_idle
         self._actions: deque[Action] = deque()
         self._next: Event | None = None
-        self._is_stopped = False
+        self._is_stopped = self._is_running = False
         if on_idle is not None:
             self._look_later()
 
@@ -221,13 +236,16 @@ class SimulatedWorker:
                 self._go_on(self._process.sim.delay(0.003))
 
     def hurry(self) -> None:
-        if self._next is not None:
+        if self._next is not None and not self._is_running:
             self._next.cancel()
             self._go_on(0.0)
 
     def stop(self, timeout: float) -> bool:
-        """The one place where something happens within something else."""
+        """What was posted happens within what calls this, unless it is in the middle of it."""
         self._is_stopped = True
+        if self._is_running:
+            self._process.sim.sleep(timeout)
+            return False
         if self._next is not None:
             self._next.cancel()
         while self._actions:
@@ -241,7 +259,12 @@ class SimulatedWorker:
 
     def _run(self) -> None:
         action = self._actions.popleft()
-        again = action()
+        sim = self._process.sim
+        sim.worker, self._is_running = self, True
+        try:
+            again = action()
+        finally:
+            self._is_running = False
         self._next = None
         if again is not None:
             self._actions.appendleft(action)
@@ -254,10 +277,23 @@ class SimulatedWorker:
 
     def _look(self) -> None:
         if not self._is_stopped:
-            if not self._actions and self._on_idle is not None:
+            if not self._actions and not self._is_running and self._on_idle is not None:
                 self._on_idle()
             self._look_later()
 
 
-SIMULATION: Any = None
-"""The one that runs: programs find the world outside by it."""
+_worlds: list[Any] = []
+
+
+def world() -> World:
+    """The one that runs: programs find what is outside by it."""
+    return _worlds[-1]  # type: ignore[no-any-return]
+
+
+@contextmanager
+def current(world: World) -> Iterator[None]:
+    _worlds.append(world)
+    try:
+        yield
+    finally:
+        _worlds.pop()

@@ -3,38 +3,52 @@
 from __future__ import annotations
 
 import pickle
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tests.sim.clockwork import Process, Wrong
+from tests.sim.clockwork import Process
+from tests.sim.plans import HEARTBEAT_SECONDS
+from tests.sim.tasks import StepJob
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import LineClosed, TidegateError
+from tidegate.core.errors import TidegateError
 from tidegate.core.ids import Address, PipelineId, SlotIndex
+from tidegate.core.permit import Permit
 from tidegate.driver.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
-from tidegate.exchange import step_task
-from tidegate.exchange.contract import StepAnswer, StepBroken, StepCanceled
+from tidegate.exchange.contract import StepAnswer, StepCanceled
 from tidegate.exchange.shuffle import _stages
-from tidegate.exchange.step_task import StageTask
-from tidegate.exchange.unit_protocol import Cargo, Frame
 from tidegate.graph.job_graph import Pipeline
 from tidegate.protocol.incarnation import Incarnation
-from tidegate.protocol.messages import DriverMessage, Register, SlotMessage, StepRequest
-from tidegate.protocol.units import Stale, UnitKey
-from tidegate.slot.pipeline_host import UnitAnswer
+from tidegate.protocol.messages import (
+    Accepted,
+    CheckpointAborted,
+    CheckpointCompleted,
+    Deploy,
+    DriverHeartbeat,
+    DriverMessage,
+    Register,
+    SlotHeartbeat,
+    SlotMessage,
+    StepRequest,
+    Wake,
+)
 from tidegate.slot.slot_host import SlotHost
-from tidegate.slot.step_server import _receive_input, _send_answer
 from tidegate.transport.versions import versions
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-HEARTBEAT_SECONDS = 1.0
-LEASE_SECONDS = 5.0
 CLOSING_SECONDS = 20.0
 NOWHERE = Path("/simulated")
 MOST_TASK_ATTEMPTS = 4
+_MOMENTS = {
+    Deploy: "a deployment arrives",
+    CheckpointAborted: "an abort arrives",
+    CheckpointCompleted: "a completion arrives",
+}
+_UNCHANGING = (SlotHeartbeat, DriverHeartbeat, Wake)
+"""Messages that need no copy to be what they were when they were sent."""
 
 
 class SlotProcess(Process):
@@ -46,15 +60,24 @@ class SlotProcess(Process):
         self.world, self.cluster, self.incarnation = world, cluster, incarnation
         self.number = len(world.slots)
         world.slots.append(self)
-        self.is_cut = self.has_left = False
+        self.is_cut = self.is_out_of_reach = self.has_left = False
+        self.has_been_accepted = False
         self.dozes = 0.0
         """How long it sleeps when it next asks what it may do."""
+        self.dozes_before_acting = False
+        """Whether it must be something that cannot be undone."""
+        self.on_doze: Callable[[], None] = lambda: None
         self.waiting: list[Callable[[], None]] = []
         """Step tasks that wait for an answer: called when there will be none."""
         self._clear_at = {"to": 0.0, "from": 0.0}
+        self._received: deque[DriverMessage | bytes] = deque()
+        self._sent: deque[ClusterEvent | bytes] = deque()
         self.later(self.sim.delay(0.05), "starts", self._start)
 
     def _start(self) -> None:
+        if not self.cluster.driver.is_alive:
+            self.die()
+            return
         self.host = SlotHost(
             self.incarnation,
             self._send,
@@ -65,17 +88,29 @@ class SlotProcess(Process):
             on_stuck=self.die,
             workers=self.workers,
         )
+        self.host.permit = Permit(self._may_act)
         address = Address("slot", self.number)
+        self.world.moment("a process registers")
         self._send(Register(self.incarnation, address, versions(), self.number))
         self._beat_later()
 
     def _now(self) -> float:
         """Whoever asks what it may do reads the clock first: it may take long to get there."""
-        seconds, self.dozes = self.dozes, 0.0
-        if seconds and self.sim.current is self:
-            self.sim.note(f"{self.name} sleeps")
-            self.sim.meanwhile(seconds)
+        if self.dozes and not self.dozes_before_acting:
+            self._doze()
         return self.monotonic()
+
+    def _may_act(self) -> bool:
+        if self.dozes and self.dozes_before_acting:
+            self._doze()
+        return self.host._has_lease()
+
+    def _doze(self) -> None:
+        if self.sim.current is self:
+            seconds, self.dozes = self.dozes, 0.0
+            self.sim.note(f"{self.name} sleeps for {seconds:.1f} s")
+            self.on_doze()
+            self.sim.meanwhile(seconds, is_asleep=True)
 
     def _beat_later(self) -> None:
         self.later(HEARTBEAT_SECONDS, "beats", self._beat)
@@ -92,6 +127,7 @@ class SlotProcess(Process):
 
     def _leave(self) -> None:
         self.host.close(CLOSING_SECONDS)
+        self.world.checks.left(self)
         self.is_alive = False
         self._ended("it returned", comes_back=False)
 
@@ -106,30 +142,46 @@ class SlotProcess(Process):
         waiting, self.waiting = self.waiting, []
         for give_up in waiting:
             give_up()
-        if not self.is_cut:
-            self._to_driver(lambda: self.cluster.post(LineEnded(self.incarnation)))
+        self._post(LineEnded(self.incarnation))
         self.cluster.process_ended(self, reason, comes_back=comes_back)
 
     # --- its line to the driver -----------------------------------------------------------------
 
     def _send(self, message: SlotMessage) -> None:
-        wire = pickle.dumps(message)
-        if not self.is_cut:
-            post = self.cluster.post
-            self._to_driver(lambda: post(FromSlot(self.incarnation, pickle.loads(wire))))
+        if isinstance(message, _UNCHANGING):
+            self._post(FromSlot(self.incarnation, message))
+        else:
+            self._post(pickle.dumps(message))
 
-    def _to_driver(self, act: Callable[[], None]) -> None:
-        self.sim.later(self._in_order("from"), "", act, self.cluster.driver)
+    def _post(self, event: ClusterEvent | bytes) -> None:
+        if not self.is_cut:
+            self._sent.append(event)
+            self.sim.later(self._in_order("from"), "a message", self._arrive, self.cluster.driver)
+
+    def _arrive(self) -> None:
+        """However late the driver looks, it reads what was sent in this order."""
+        event = self._sent.popleft()
+        if isinstance(event, bytes):
+            event = FromSlot(self.incarnation, pickle.loads(event))
+        self.cluster.post(event)
 
     def receive(self, message: DriverMessage) -> None:
         if not self.is_cut:
-            wire = pickle.dumps(message)
-            name = type(message).__name__
-            self.later(self._in_order("to"), name, lambda: self._handle(wire))
+            is_copied = not isinstance(message, _UNCHANGING)
+            self._received.append(pickle.dumps(message) if is_copied else message)
+            self.later(self._in_order("to"), type(message).__name__, self._handle)
 
-    def _handle(self, wire: bytes) -> None:
-        if not self.is_cut and not self.has_left:
-            self.host.handle(pickle.loads(wire))
+    def _handle(self) -> None:
+        message = self._received.popleft()
+        if not self.has_left and (not self.is_cut or self.is_out_of_reach):
+            if isinstance(message, bytes):
+                message = pickle.loads(message)
+            self.has_been_accepted = self.has_been_accepted or isinstance(message, Accepted)
+            if type(message) in _MOMENTS:
+                self.world.moment(_MOMENTS[type(message)])
+            self.host.handle(message)
+            if isinstance(message, DriverHeartbeat):
+                self.world.checks.leased(self)
 
     def _in_order(self, direction: str) -> float:
         at = max(self._clear_at[direction], self.sim.now + self.sim.delay())
@@ -139,6 +191,7 @@ class SlotProcess(Process):
     def line_breaks(self, *, is_noticed: bool) -> None:
         """By a reset, or without a word."""
         self.is_cut = True
+        self.is_out_of_reach = not is_noticed
         if is_noticed:
             lost = LineEnded(self.incarnation, is_certain=False)
             self.sim.later(self.sim.delay(), "a line is reset", lambda: self.cluster.post(lost))
@@ -194,7 +247,8 @@ class SimulatedCluster:
     def kill(self, slot: SlotIndex) -> None:
         if self._jobs.pop(slot, None) is not None:
             process = self._running.pop(slot, None)
-            if process is not None and process.asleep_until <= self.sim.now:
+            is_awake = process is not None and process.asleep_until <= self.sim.now
+            if process is not None and is_awake and not process.is_out_of_reach:
                 process.die()
             self.post(SlotJobEnded(slot, "killed"))
 
@@ -233,7 +287,11 @@ class SimulatedCluster:
         slots: Mapping[SlotIndex, Address],
         answer: StepAnswer,
     ) -> None:
+        self.world.moment("a step starts")
+        if request.barriers:
+            self.world.moment("a barrier starts")
         addresses = tuple(slots.get(SlotIndex(i)) for i in range(pipeline.slots))
+        self.world.checks.steps(self.driver, request, addresses)
         stages = _stages(pipeline, request, addresses, b"")
         self._steps[pipeline.id] = StepJob(self, stages, pipeline.slots, answer)
 
@@ -243,201 +301,3 @@ class SimulatedCluster:
 
     def end_steps(self) -> None:
         """Nothing is held for them."""
-
-
-class StepJob:
-    """A Spark job for a step; its tasks may outlive it."""
-
-    def __init__(
-        self, cluster: SimulatedCluster, stages: Sequence[StageTask], width: int, answer: StepAnswer
-    ) -> None:
-        self.cluster, self.world, self.sim = cluster, cluster.world, cluster.sim
-        self._stages, self._width, self._answer = stages, width, answer
-        self._is_over = False
-        self._level = -1
-        self._results: dict[int, list[Any]] = {}
-        self._whole: set[int] = set()
-        self._go_on([])
-
-    def end(self, outcome: Any) -> None:
-        if not self._is_over:
-            self._is_over = True
-            self.sim.later(
-                self.sim.delay(0.005),
-                "a step ends",
-                lambda: self._answer(outcome),
-                self.cluster.driver,
-            )
-
-    def _go_on(self, shipments: list[Any]) -> None:
-        self._level += 1
-        self._results = {}
-        self._whole = set()
-        by_slot: dict[int, list[Any]] = defaultdict(list)
-        for target, cargo in shipments:
-            by_slot[target].append((target, cargo))
-        for slot in range(self._width):
-            task = self._stages[self._level], slot, by_slot[slot]
-            self._start(*task)
-            if self.sim.chance(self.world.twins):
-                self._start(*task, late=self.sim.chance(0.3))
-
-    def _start(self, stage: StageTask, slot: int, shipments: list[Any], late: bool = False) -> None:
-        self.sim.rnd.shuffle(shipments := list(shipments))
-        Task(self, self._level, stage, slot, shipments, self.sim.delay(1.0 if late else 0.005))
-
-    def done(self, task: Task, outputs: list[Any]) -> None:
-        if self._is_over or task.level != self._level:
-            return
-        if task.slot not in self._results and self.sim.chance(self.world.twins / 3):
-            self._start(task.stage, task.slot, task.shipments)  # its output is lost
-            return
-        first = self._results.setdefault(task.slot, outputs)
-        if (
-            task.is_whole
-            and task.slot in self._whole
-            and sorted(map(repr, first)) != sorted(map(repr, outputs))
-        ):
-            raise Wrong("two tasks got different answers from one unit")
-        if task.is_whole and first is outputs:
-            self._whole.add(task.slot)
-        if len(self._results) < self._width:
-            return
-        if self.sim.chance(self.world.breaks):
-            self.end(StepBroken("fetch failed"))
-            return
-        everything = [output for outputs in self._results.values() for output in outputs]
-        if self._level + 1 < len(self._stages):
-            self._go_on(everything)
-        else:
-            self.end([pickle.loads(outcome) for outcome in everything])
-
-
-class _Ask(Exception):
-    """A task has sent a unit and waits for an answer that is not there yet."""
-
-    def __init__(self, frames: list[Cargo]) -> None:
-        self.frames = frames
-
-
-class Task:
-    """One try of Spark's at a task: its code runs from the start whenever an answer has come."""
-
-    def __init__(
-        self,
-        job: StepJob,
-        level: int,
-        stage: StageTask,
-        slot: int,
-        shipments: list[Any],
-        delay: float,
-    ) -> None:
-        self.job, self.level, self.stage, self.slot = job, level, stage, slot
-        self.shipments = shipments
-        self._answers: list[list[Cargo] | None] = []
-        job.sim.later(delay, f"a task for slot {slot}", self._run)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the slot has answered all that it was asked."""
-        return None not in self._answers
-
-    def _run(self) -> None:
-        lines = step_task._connections
-        lines.clear()
-        try:
-            with_dial: Any = step_task
-            dial, with_dial.dial = step_task.dial, lambda address, secret: _Line(self._answers)
-            outputs = list(self.stage(self.slot, self.shipments))
-        except _Ask as ask:
-            self._deliver(ask.frames)
-        else:
-            self.job.done(self, outputs)
-        finally:
-            with_dial.dial = dial
-            lines.clear()
-
-    def _deliver(self, frames: list[Cargo]) -> None:
-        address = self.stage.addresses[self.slot]
-        assert address is not None
-        process = self.job.world.slots[address.port]
-        if not process.is_alive or process.has_left or self.job.sim.chance(0.002):
-            self._answered(None)
-            return
-        give_up = lambda: self._answered(None)  # noqa: E731
-        process.waiting.append(give_up)
-        answers = len(self._answers)
-
-        def answered(answer: UnitAnswer | Stale) -> None:
-            if give_up in process.waiting and len(self._answers) == answers:
-                process.waiting.remove(give_up)
-                self._answered(_encoded(answer))
-
-        def serve() -> None:
-            (_, opened), *cargo = self._disturbed(frames)
-            order, (packets, marks) = pickle.loads(opened), _receive_input(_Sent(cargo))
-            key = UnitKey(order.attempt, order.step, order.level)
-            process.host.run_unit(order.pipeline, key, packets, marks, order.request, answered)
-
-        process.later(self.job.sim.delay(0.003), f"unit of level {self.level}", serve)
-
-    def _disturbed(self, frames: list[Cargo]) -> list[Cargo]:
-        """Packets come in any order, and more than once."""
-        first, *packets, last = frames
-        packets += [each for each in packets if self.job.sim.chance(self.job.world.twins)]
-        self.job.sim.rnd.shuffle(packets)
-        return [first, *packets, last]
-
-    def _answered(self, answer: list[Cargo] | None) -> None:
-        self._answers.append(answer)
-        self.job.sim.later(self.job.sim.delay(0.003), f"an answer of slot {self.slot}", self._run)
-
-
-class _Line:
-    """The connection of a task, which plays the answers that are there."""
-
-    def __init__(self, answers: list[list[Cargo] | None]) -> None:
-        self._answers = iter(answers)
-        self._sent: list[Cargo] = []
-        self._frames: list[Cargo] = []
-
-    def send(self, kind: Frame, *parts: bytes) -> None:
-        self._sent.append((kind, b"".join(parts)))
-        if kind is Frame.RUN:
-            missing: list[Cargo] = []
-            answer = next(self._answers, missing)
-            if answer is missing:
-                raise _Ask(self._sent)
-            if answer is None:
-                raise LineClosed("the slot is gone")
-            self._frames, self._sent = list(answer), []
-
-    def receive(self) -> Cargo:
-        return self._frames.pop(0)
-
-
-class _Sent:
-    """What comes out of a connection at its other end."""
-
-    def __init__(self, frames: list[Cargo]) -> None:
-        self._frames = frames
-
-    def receive(self) -> Cargo:
-        return self._frames.pop(0)
-
-
-def _encoded(answer: UnitAnswer | Stale) -> list[Cargo]:
-    class Recorder:
-        frames: list[Cargo] = []  # noqa: RUF012
-
-        def send(self, kind: Frame, *parts: bytes) -> None:
-            self.frames.append((kind, b"".join(parts)))
-
-    recorder: Any = Recorder()
-    recorder.frames = []
-    if isinstance(answer, UnitAnswer):
-        _send_answer(recorder, answer)
-    else:
-        recorder.send(Frame.REFUSED, pickle.dumps(answer.reason))
-    frames: list[Cargo] = recorder.frames
-    return frames

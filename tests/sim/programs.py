@@ -1,7 +1,8 @@
 """What the simulated jobs do: read streams, count by key, set timers, and write with transactions.
 
-    source ──▶ Remembers ──key_by──▶ Counts ──▶ sink       the first pipeline
-    source ──▶ Remembers ──▶ sink                          the second one, if there is one
+    source ──▶ Remembers ──key_by──▶ Counts ──▶ sink                         the first pipeline
+    source ──▶ Remembers ──key_by──▶ Holds ──▶ Bundles ──key_by──▶ Counts …   one that holds back
+    source ──▶ Remembers ──▶ sink                         the second one, if there is one
 
 A record is (stream, position). Of every record the sink gets (stream, position, key, its number
 among those of the key), and of every timer ("timer", key, its number).
@@ -10,14 +11,13 @@ among those of the key), and of every timer ("timer", key, its number).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from tests.programs import apply, graph_of, keyed, mapped, read
-from tests.sim import clockwork
-from tests.sim.clockwork import EPOCH, Wrong
-from tidegate.connectors.sink import Committer, CommittingWriter, SupportsCommitter
+from tests.sim.bank import SINKS
+from tests.sim.clockwork import EPOCH, Wrong, world
 from tidegate.connectors.source import (
     InputStatus,
     Poll,
@@ -27,28 +27,18 @@ from tidegate.connectors.source import (
     SplitEnumerator,
 )
 from tidegate.graph.job_graph import JobGraph
+from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.checkpointed import CheckpointedFunction
-from tidegate.operators.endpoints.operators import SinkOperator
-from tidegate.operators.endpoints.two_phase_commit import (
-    TwoPhaseCommitOperator,
-    TwoPhaseCommitSinkFunction,
-)
 from tidegate.operators.functions import KeyedProcessFunction, MapFunction
 from tidegate.operators.keyed import KeyedProcessOperator
 from tidegate.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from tidegate.state.keys.selection import select_key
 from tidegate.stream.batch import Batch
-
-if TYPE_CHECKING:
-    from tests.sim.world import World
+from tidegate.stream.elements import Barrier
 
 TIMER_SECONDS = 0.5
 LAST_WORDS_SECONDS = 4.0
 """Streams end so long after their last record was read: until then all timers are due."""
-
-
-def world() -> World:
-    return clockwork.SIMULATION  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -61,6 +51,7 @@ class Program:
     rate: float
     keys: int
     discovers: bool
+    holds: bool = False
 
     def graph(self, width: int) -> JobGraph:
         sinks = []
@@ -68,9 +59,12 @@ class Program:
             source = read(Streams(self, number), uid=f"source {number}")
             stream = mapped(Remembers(number), source, uid=f"remembers {number}")
             if number == 0:
+                if self.holds:
+                    stream = apply(Holds(), keyed(self.key_of, stream), uid="holds")
+                    stream = apply(Bundles(), stream, uid="bundles")
                 by_key = keyed(self.key_of, stream)
                 counts = KeyedProcessOperator(Counts(self), [select_key(self.key_of, None)])
-                stream = apply(counts, by_key, uid=f"counts {number}")
+                stream = apply(counts, by_key, uid="counts")
             sink = SINKS[self.sink](number)
             sinks.append(apply(sink, stream, is_sink=True, uid=f"sink {number}"))
         return graph_of(*sinks, parallelism=width, max_parallelism=8)
@@ -84,11 +78,14 @@ class Program:
     def sets_timer(self, record: tuple[int, int]) -> bool:
         return record[1] % 3 == 0
 
+    def held_by(self, pipeline: int) -> bool:
+        """Whether records of a pipeline may be in its state instead of in its sink."""
+        return self.holds and pipeline == 0
+
     def expected(self, pipeline: int, limits: Sequence[int] | None = None) -> Counter[Any]:
         """What is visible in the end, if so much of each stream is read."""
         limits = self.streams[pipeline] if limits is None else limits
-        records = [(s, n) for s, limit in enumerate(limits) for n in range(limit)]
-        return Counter(records)
+        return Counter((s, n) for s, limit in enumerate(limits) for n in range(limit))
 
 
 # --- sources ----------------------------------------------------------------------------------
@@ -108,6 +105,7 @@ class Streams(Source):
         return Discovery(self._program, len(self._program.streams[self._pipeline]))
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
+        world().checks.opens_reader(self._pipeline, context.subtask)
         return Reader(self._program, self._pipeline)
 
 
@@ -177,8 +175,11 @@ class Reader(SourceReader):
         status = InputStatus.NOTHING_AVAILABLE
         if not self._splits and self._no_more:
             status = InputStatus.END_OF_INPUT
+            world().moment("an input ends")
         elif self.is_available():
             status = InputStatus.MORE_AVAILABLE
+        if records:
+            world().checks.reads()
         return Poll(Batch.of_records(records) if records else None, status)
 
     def is_available(self) -> bool:
@@ -193,7 +194,7 @@ class Reader(SourceReader):
         return list(self._splits.values())
 
 
-# --- functions --------------------------------------------------------------------------------
+# --- operators --------------------------------------------------------------------------------
 
 
 class Remembers(MapFunction, CheckpointedFunction):
@@ -219,11 +220,75 @@ class Remembers(MapFunction, CheckpointedFunction):
             self.own.update([(runtime_context.get_index_of_this_subtask(), width)])
 
     def map(self, value: Any) -> Any:
-        world().user_code(self._pipeline, value)
+        world().user_code(self._pipeline)
         return value
 
     def snapshot_state(self, context: Any) -> None:
         self.all.update(self.own.get())
+
+
+class Holds(Operator):
+    """Emits records some time after they came, as asynchronous requests do; meanwhile they are
+    state."""
+
+    def keeps_state(self) -> bool:
+        return True
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._clock = context.clock
+        self._state = context.operator_state.get_list_state(ListStateDescriptor("held"))
+        self._held: list[tuple[float, Any]] = [(0.0, record) for record in self._state.get()]
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        now = self._clock.time()
+        self._held += [(now + 0.2 * (record[1] % 4), record) for record in batch.records]
+
+    def next_timer(self) -> float | None:
+        return self._held[0][0] if self._held else None
+
+    def fire_timers(self, now: float) -> None:
+        self.flush()
+
+    def flush(self) -> None:
+        self._emit(self._clock.time())
+
+    def _emit(self, until: float) -> None:
+        due = 0
+        while due < len(self._held) and self._held[due][0] <= until:
+            due += 1
+        ready, self._held = self._held[:due], self._held[due:]
+        if ready:
+            self.output.emit(Batch.of_records([record for _, record in ready]))
+
+    def snapshot(self, barrier: Barrier) -> OperatorSnapshot | None:
+        self._state.update([record for _, record in self._held])
+        return None
+
+    def is_drained(self) -> bool:
+        return not self._held
+
+    def drain(self) -> None:
+        self._emit(float("inf"))
+
+
+class Bundles(Operator):
+    """Holds records back until it is told to let them go."""
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._bundle: list[Any] = []
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        self._bundle += batch.records
+
+    def flush(self) -> None:
+        if self._bundle:
+            bundle, self._bundle = self._bundle, []
+            self.output.emit(Batch.of_records(bundle))
+
+    def finish(self, input_index: int = 0) -> None:
+        self.flush()
 
 
 class Counts(KeyedProcessFunction):
@@ -233,147 +298,28 @@ class Counts(KeyedProcessFunction):
     def open(self, runtime_context: Any) -> None:
         self._seen = runtime_context.get_state(ValueStateDescriptor("seen"))
         self._fired = runtime_context.get_state(ValueStateDescriptor("fired"))
+        self._last = runtime_context.get_state(ValueStateDescriptor("last"))
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         count = (self._seen.value() or 0) + 1
         self._seen.update(count)
+        self._check_order(*value)
         if self._program.sets_timer(value):
             seconds = EPOCH + self._program.available_at(value[1]) + TIMER_SECONDS
             ctx.timer_service().register_processing_time_timer(int(seconds * 1000) + value[0])
         yield (*value, ctx.get_current_key(), count)
 
+    def _check_order(self, stream: int, position: int) -> None:
+        """What is held back is dealt anew when a job is rescaled, and so overtakes."""
+        if self._program.holds or world().plan.mode != "EXACTLY_ONCE":
+            return
+        last = dict(self._last.value() or ())
+        if last.get(stream, -1) >= position:
+            raise Wrong(f"{position} of stream {stream} comes after {last[stream]}")
+        last[stream] = position
+        self._last.update(tuple(last.items()))
+
     def on_timer(self, timestamp: int, ctx: Any) -> Any:
         count = (self._fired.value() or 0) + 1
         self._fired.update(count)
         yield "timer", ctx.get_current_key(), count
-
-
-# --- the outside system -----------------------------------------------------------------------
-
-
-@dataclass
-class Bank:
-    """Where one pipeline writes: prepared transactions outlive whoever prepared them."""
-
-    pipeline: int
-    begun: int = 0
-    open: dict[str, list[Any]] = field(default_factory=dict)
-    owners: dict[str, Any] = field(default_factory=dict)
-    prepared: dict[str, list[Any]] = field(default_factory=dict)
-    committed: dict[str, list[Any]] = field(default_factory=dict)
-    visible: Counter[Any] = field(default_factory=Counter)
-
-    def begin(self) -> str:
-        with self._called("begin"):
-            self.begun += 1
-            transaction = f"t{self.pipeline}.{self.begun}"
-            self.open[transaction] = []
-            self.owners[transaction] = world().sim.current
-        return transaction
-
-    def write(self, transaction: str, records: Sequence[Any]) -> None:
-        with self._called("write"):
-            if transaction not in self.open:
-                raise RuntimeError(f"{transaction} is gone")
-            self.open[transaction] += records
-
-    def prepare(self, transaction: str) -> None:
-        with self._called("prepare"):
-            self.prepared[transaction] = self.open.pop(transaction)
-
-    def commit(self, transaction: str) -> None:
-        with self._called("commit"):
-            if transaction in self.committed:
-                return
-            if transaction not in self.prepared:
-                raise Wrong(f"{transaction} is to be committed but was aborted")
-            records = self.prepared.pop(transaction)
-            self.committed[transaction] = records
-            world().commits(self, transaction, records)
-            self.visible.update(records)
-
-    def abort(self, transaction: str) -> None:
-        with self._called("abort"):
-            self.open.pop(transaction, None)
-            self.prepared.pop(transaction, None)
-
-    def lost(self, process: Any) -> None:
-        """With a process end the transactions that it had open."""
-        for transaction in [t for t in self.open if self.owners[t] is process]:
-            del self.open[transaction]
-
-    def _called(self, what: str) -> Any:
-        failure = RuntimeError(f"the bank does not answer to {what}")
-        return world().outside(f"bank {self.pipeline} {what}", "bank", failure, acts=True)
-
-
-def bank(pipeline: int) -> Bank:
-    return world().banks[pipeline]
-
-
-class Transfers(TwoPhaseCommitSinkFunction):
-    """A sink function of transactions."""
-
-    def __init__(self, pipeline: int) -> None:
-        self._pipeline = pipeline
-
-    def begin_transaction(self) -> str:
-        return bank(self._pipeline).begin()
-
-    def invoke(self, transaction: str, value: Any, context: Any) -> None:
-        bank(self._pipeline).write(transaction, [value])
-
-    def pre_commit(self, transaction: str) -> None:
-        bank(self._pipeline).prepare(transaction)
-
-    def commit(self, transaction: str) -> None:
-        bank(self._pipeline).commit(transaction)
-
-    def abort(self, transaction: str) -> None:
-        bank(self._pipeline).abort(transaction)
-
-
-class Account(SupportsCommitter):
-    """A sink whose writers prepare, and whose committers commit."""
-
-    def __init__(self, pipeline: int) -> None:
-        self._pipeline = pipeline
-
-    def create_writer(self, context: Any) -> CommittingWriter:
-        return Clerk(bank(self._pipeline), context)
-
-    def create_committer(self, context: Any) -> Committer:
-        return Cashier(bank(self._pipeline))
-
-
-class Clerk(CommittingWriter):
-    def __init__(self, bank: Bank, context: Any) -> None:
-        self._bank = bank
-        for lost in sorted(bank.prepared.keys() - set(context.recovered)):
-            context.permit.require()
-            bank.abort(lost)
-        self._transaction = bank.begin()
-
-    def write(self, batch: Batch) -> None:
-        self._bank.write(self._transaction, batch.records)
-
-    def prepare_commit(self) -> list[str]:
-        prepared = self._transaction
-        self._bank.prepare(prepared)
-        self._transaction = self._bank.begin()
-        return [prepared]
-
-
-class Cashier(Committer):
-    def __init__(self, bank: Bank) -> None:
-        self._bank = bank
-
-    def commit(self, committables: Sequence[str]) -> None:
-        for each in committables:
-            self._bank.commit(each)
-
-
-SINKS: Mapping[str, Any] = {
-    "function": lambda pipeline: TwoPhaseCommitOperator(Transfers(pipeline)),
-    "committer": lambda pipeline: SinkOperator(Account(pipeline)),
-}

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import product
 from typing import Any
 
-from tests.sim.world import KINDS
+from tests.sim.plans import KINDS
 from tidegate.driver import job_master, pipeline_driver
 from tidegate.driver.checkpoints import store_thread
 from tidegate.protocol import messages

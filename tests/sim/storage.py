@@ -8,11 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.memory_store import MemoryStore
+from tidegate.checkpoint.layout import METADATA
 from tidegate.core.errors import StorageError
 from tidegate.storage.blob_store import BlobWriter
 
 if TYPE_CHECKING:
     from tests.sim.world import World
+
+
+_MOMENTS: dict[str, Callable[[str], str]] = {
+    "put": lambda path: "state is written",
+    "create": lambda path: (
+        "metadata is created" if path.endswith(METADATA) else "a directory is claimed"
+    ),
+    "delete": lambda path: "something is deleted",
+}
 
 
 class Bucket:
@@ -57,14 +67,19 @@ class SimulatedStore(MemoryStore):
         )
 
     def delete(self, path: str) -> None:
+        if not path:
+            self._bucket.world.checks.removes(self.url)
         self._ask("delete", path, lambda: super(SimulatedStore, self).delete(path))
 
     def _ask(self, what: str, path: str, act: Callable[[], Any]) -> Any:
         world = self._bucket.world
         where = f"{self.url}/{path}"
-        with world.outside(f"{what} {where}", "storage", StorageError(where, "no answer", "wait")):
+        if what in _MOMENTS:
+            world.moment(_MOMENTS[what](path))
+        failure = StorageError(where, "no answer", "wait")
+        with world.outside(where, what, "storage", failure):
             done = act()
-            world.stored(what, where, done)
+            world.checks.stored(what, where, done)
         return done
 
 

@@ -1,276 +1,50 @@
-"""One job, its drivers and all that befalls them, from a seed; and what must hold throughout."""
+"""One job, its drivers and all that befalls them, from a seed."""
 
 from __future__ import annotations
 
-import pickle
-import queue
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from tests.sim import clockwork
-from tests.sim.clockwork import Event, Killed, Process, Simulation, Wrong
-from tests.sim.cluster import HEARTBEAT_SECONDS, LEASE_SECONDS, SimulatedCluster, SlotProcess
-from tests.sim.programs import Bank, Program
+from tests.sim.bank import Bank
+from tests.sim.checks import Checks, savepoints_of
+from tests.sim.clockwork import Killed, Simulation, Wrong, current
+from tests.sim.cluster import SlotProcess
+from tests.sim.drivers import DriverProcess
+from tests.sim.plans import LEASE_SECONDS, SAVEPOINTS, Fault, Plan
 from tests.sim.storage import Bucket
-from tidegate.checkpoint.layout import METADATA
-from tidegate.checkpoint.metadata import CheckpointMetadata, decode
+from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.core import fault_points
-from tidegate.core.clock import SystemClock
-from tidegate.core.config import Settings
 from tidegate.core.errors import (
     ExternalError,
     JobCanceled,
     JobStopped,
     NotNow,
     SavepointFailed,
-    TidegateError,
     UserFunctionError,
 )
 from tidegate.core.modes import SavepointFormat
 from tidegate.driver import job_master
-from tidegate.driver.checkpoints.home import CheckpointHome
-from tidegate.driver.checkpoints.lifecycle import JobCheckpoints
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
-from tidegate.driver.job_master import DriverOutputs, JobMaster
+from tidegate.driver.job_master import JobMaster
 from tidegate.exchange import step_task
-from tidegate.slot import slot_host
-from tidegate.state.pointers import path_of
+from tidegate.slot import outbox, slot_host
 from tidegate.storage import filesystem
 from tidegate.stream.elements import BarrierKind, SavepointTarget
 from tidegate.transport import shipping
 
-CHECKPOINTS = "/simulated/checkpoints"
-SAVEPOINTS = "/simulated/savepoints"
 QUIET_SECONDS = 400.0
 """How long a job may take to end when nothing befalls it any more."""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something that befalls the job, or that its user asks for."""
-
-    at: float
-    kind: str
-    which: int = 0
-    amount: float = 0.0
-
-    def __str__(self) -> str:
-        return f"{self.at:.2f} s: {self.kind} ({self.which}, {self.amount:.2f})"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything that is decided before the first event."""
-
-    seed: object
-    program: Program
-    width: int
-    settings: dict[str, Any]
-    faults: tuple[Fault, ...]
-    twins: float
-    mode: str
-
-    @classmethod
-    def draw(cls, seed: object, among: Sequence[str] = ()) -> Plan:
-        """From a seed; `among` says which kinds of faults there are, if not all."""
-        rnd = random.Random(f"{seed}/plan")
-        pipelines = rnd.choice([1, 1, 2])
-        length = rnd.choice([5, 10, 15])
-        program = Program(
-            streams=tuple(
-                tuple(rnd.randint(1, length) for _ in range(rnd.randint(1, 4)))
-                for _ in range(pipelines)
-            ),
-            sink=rnd.choice(["function", "committer"]),
-            rate=rnd.choice([2.0, 4.0, 10.0]),
-            keys=rnd.choice([1, 3, 10]),
-            discovers=rnd.random() < 0.3,
-        )
-        mode = "AT_LEAST_ONCE" if rnd.random() < 0.1 else "EXACTLY_ONCE"
-        unaligned = mode == "EXACTLY_ONCE" and rnd.random() < 0.3
-        settings = {
-            "execution.checkpointing.interval": f"{rnd.choice([300, 700, 2000])} ms",
-            "execution.checkpointing.mode": mode,
-            "execution.checkpointing.timeout": f"{rnd.choice([1, 5, 30])} s",
-            "execution.checkpointing.min-pause": f"{rnd.choice([0, 0, 300])} ms",
-            "execution.checkpointing.max-concurrent-checkpoints": (
-                1 if unaligned else rnd.choice([1, 1, 3])
-            ),
-            "execution.checkpointing.tolerable-failed-checkpoints": rnd.choice([0, 3, 10**6]),
-            "execution.checkpointing.num-retained": rnd.choice([1, 1, 3]),
-            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
-            "execution.checkpointing.unaligned.enabled": unaligned,
-            "execution.checkpointing.dir": CHECKPOINTS,
-            "execution.checkpointing.data-inline-threshold": rnd.choice(["0 b", "20 kb"]),
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 10**6,
-            "restart-strategy.fixed-delay.delay": f"{rnd.choice([1, 500])} ms",
-            "jobmanager.execution.failover-strategy": rnd.choice(["full", "region"]),
-            "tidegate.step.max-records": rnd.choice([1, 3, 10]),
-            "tidegate.step.attempts": 3,
-            "heartbeat.interval": f"{HEARTBEAT_SECONDS} s",
-            "heartbeat.timeout": f"{LEASE_SECONDS} s",
-            "task.cancellation.timeout": "20 s",
-        }
-        horizon = length / program.rate + 3
-        count = rnd.choice([1, 2, 3, 4, 6])
-        faults = sorted(
-            (_draw_fault(rnd, rnd.uniform(0.0, horizon), among) for _ in range(count)),
-            key=lambda fault: fault.at,
-        )
-        return cls(
-            seed,
-            program,
-            rnd.randint(1, 3),
-            settings,
-            tuple(faults),
-            rnd.choice([0.0, 0.0, 0.1, 0.3]),
-            mode,
-        )
-
-
-KINDS = {
-    "kill a slot": 3,
-    "put a slot to sleep": 3,
-    "cut a line": 2,
-    "reset a line": 2,
-    "start a slot twice": 1,
-    "give a slot up": 1,
-    "kill the driver": 2,
-    "put the driver to sleep": 1,
-    "start a rival": 2,
-    "kill at a call": 3,
-    "kill at a point": 3,
-    "storage fails": 3,
-    "storage is slow": 2,
-    "the bank fails": 2,
-    "steps break": 2,
-    "user code fails": 2,
-    "a clock jumps": 1,
-    "checkpoint": 2,
-    "savepoint": 2,
-    "stop": 2,
-    "drain": 1,
-    "rescale": 3,
+_CALLS = {
+    "bank": (None, "begin", "write", "prepare", "commit", "abort"),
+    "storage": (None, "create", "put", "read", "delete", "list", "exists"),
 }
-
-
-def _draw_fault(rnd: random.Random, at: float, among: Sequence[str]) -> Fault:
-    kinds = among or list(KINDS)
-    [kind] = rnd.choices(kinds, [KINDS[kind] for kind in kinds])
-    return Fault(at, kind, rnd.randrange(100), rnd.random())
-
-
-class _Inbox(queue.SimpleQueue):  # type: ignore[type-arg]
-    """Wakes the driver when something arrives."""
-
-    wake: Callable[[], None] = staticmethod(lambda: None)
-
-    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        super().put(item)
-        self.wake()
-
-
-class DriverProcess(Process):
-    """A driver with its job master, from its start to its end."""
-
-    def __init__(self, world: World, width: int, number: int) -> None:
-        super().__init__(world.sim, f"driver {number}")
-        self.world, self.width = world, width
-        self.cluster: SimulatedCluster
-        self.master: JobMaster | None = None
-        self.orders: list[tuple[str, SnapshotOrder]] = []
-        self._alarm: Event | None = None
-        self.later(self.sim.delay(0.1), "starts", lambda: self._begin(self._graph(), None))
-
-    def _graph(self) -> Any:
-        return self.world.plan.program.graph(self.width)
-
-    def _begin(self, graph: Any, predecessor: JobMaster | None) -> None:
-        world = self.world
-        values = {**world.plan.settings, "execution.state-recovery.path": world.origin}
-        settings = Settings.of(values)
-        home: CheckpointHome | None = None if predecessor is None else predecessor.checkpoints.home
-        clock = SystemClock()
-        try:
-            checkpoints = JobCheckpoints.open(graph, settings, clock, home)
-            self.cluster = SimulatedCluster(world, self)
-            inbox = _Inbox()
-            inbox.wake = self._wake  # type: ignore[method-assign]
-            self._inbox = inbox
-            master = JobMaster(
-                shipping.pack(checkpoints.job_id, checkpoints.graph, settings.as_mapping()),
-                settings,
-                checkpoints,
-                self.cluster,
-                self.cluster,
-                clock,
-                DriverOutputs(console=lambda line: None, collect=lambda message: None),
-                workers=self.workers,
-                inbox=inbox,
-            )
-        except TidegateError as error:
-            self._failed(error)
-            return
-        if predecessor is not None:
-            master.succeed(predecessor)
-        self.master = master
-        self._life = master.live()
-        self._turn_later(next(self._life))
-
-    def _turn_later(self, seconds: float) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm = self.later(max(seconds, 0.001), "looks at the clock", self._turn)
-
-    def _wake(self) -> None:
-        if self.is_alive:
-            self._turn_later(self.sim.delay(0.001))
-
-    def _turn(self) -> None:
-        event = None if self._inbox.empty() else self._inbox.get()
-        self.world.seen(self, event)
-        try:
-            patience = self._life.send(event)
-        except StopIteration:
-            self._ended()
-        else:
-            self._turn_later(patience if self._inbox.empty() else self.sim.delay(0.001))
-
-    def _ended(self) -> None:
-        assert self.master is not None
-        failure = self.master.result.exception()
-        successor = self.master.checkpoints.successor
-        if failure is not None:
-            self._failed(failure)
-        elif successor is not None:
-            self.width = successor.slots
-            self.later(0.01, "goes on rescaled", lambda: self._begin(successor, self.master))
-        else:
-            self.is_alive = False
-            self.world.finished(self)
-
-    def _failed(self, failure: BaseException) -> None:
-        self.sim.note(f"ends: {failure}")
-        self.is_alive = False
-        self.world.driver_failed(self, failure)
-
-    def die(self) -> None:
-        if self.is_alive:
-            super().die()
-            self.sim.note(f"{self.name} dies")
-            self.world.driver_gone(self)
-
-    def order(self, kind: str, order: SnapshotOrder) -> None:
-        if self.master is not None:
-            self.orders.append((kind, order))
-            self.master.order(order)
+"""What fails, if not everything does."""
 
 
 @dataclass
@@ -279,8 +53,10 @@ class Troubles:
 
     until: dict[str, float] = field(default_factory=dict)
     odds: dict[str, float] = field(default_factory=dict)
-    calls_to_live: int | None = None
-    point: tuple[str, str] | None = None
+    calls: dict[str, str | None] = field(default_factory=dict)
+    armed: list[list[Any]] = field(default_factory=list)
+    """Faults that wait for their moment, and how often it passes before."""
+    user_fails: int = 0
 
 
 class World:
@@ -293,16 +69,14 @@ class World:
         self.banks = [Bank(number) for number in range(len(plan.program.streams))]
         self.slots: list[SlotProcess] = []
         self.drivers: list[DriverProcess] = []
-        self.is_finished = self.is_drained = False
+        self.is_finished = False
         self.width = plan.width
         self.origin = "latest"
+        self.checks = Checks(self)
         self.coverage: Counter[tuple[str, str, str]] = Counter()
         self._troubles = Troubles()
-        self._published: dict[str, tuple[CheckpointMetadata, frozenset[str]]] = {}
-        self._positions: list[list[int]] = [[0] * len(each) for each in plan.program.streams]
-        self._counted: set[tuple[int, int]] = set()
-        self._user_fails = 0
-        self._acted: dict[tuple[int, int], int] = {}
+        self._drained: CheckpointMetadata | None = None
+        self._resumed: CheckpointMetadata | None = None
         self._last_fault = "none"
         self._is_quiet = False
 
@@ -319,12 +93,14 @@ class World:
     def run(self) -> None:
         with self._patched():
             for fault in self.plan.faults:
-                self.sim.later(fault.at, f"--- {fault}", lambda f=fault: self._befall(f))
+                self.sim.later(fault.at, f"--- {fault}", lambda f=fault: self._arm(f))
             self._start_driver(0.0)
             horizon = max([fault.at for fault in self.plan.faults], default=0.0) + 12.0
             self.sim.later(horizon, "--- quiet from now on", self._be_quiet)
             self.sim.run_while(lambda: not self.is_finished)
-            self._check_results()
+            self.checks.results(self._drained)
+            self._end_of_slots()
+            self._resume_from_savepoint()
 
     @contextmanager
     def _patched(self) -> Iterator[None]:
@@ -338,29 +114,26 @@ class World:
         original = slot_host.unpack
         modules = shipping._Modules("/", (), "", b"")
         chance = SimpleNamespace(Random=lambda: random.Random(self.sim.rnd.random()))
-        before, clockwork.SIMULATION = clockwork.SIMULATION, self
-        try:
-            with ExitStack() as stack:
-                stack.enter_context(self.sim.in_place_of_the_machine())
-                for place, name, played in (
-                    (filesystem, "LocalStore", self.bucket.open),
-                    (slot_host, "unpack", unpack),
-                    (shipping, "_local_modules", lambda: modules),
-                    (shipping._Modules, "install", lambda self, directory: None),
-                    (step_task, "_settle_in", lambda: None),
-                    (job_master, "random", chance),
-                    (fault_points, "_orders", SimpleNamespace(claim=self._passes)),
-                ):
-                    stack.enter_context(patch.object(place, name, played))
-                yield
-        finally:
-            clockwork.SIMULATION = before
+        with ExitStack() as stack:
+            stack.enter_context(current(self))
+            stack.enter_context(self.sim.in_place_of_the_machine())
+            for place, name, played in (
+                (filesystem, "LocalStore", self.bucket.open),
+                (slot_host, "unpack", unpack),
+                (outbox, "PACKET_BYTES", self.plan.packet_bytes),
+                (shipping, "_local_modules", lambda: modules),
+                (shipping._Modules, "install", lambda self, directory: None),
+                (step_task, "_settle_in", lambda: None),
+                (job_master, "random", chance),
+                (fault_points, "_orders", SimpleNamespace(claim=self._passes)),
+            ):
+                stack.enter_context(patch.object(place, name, played))
+            yield
 
     def _be_quiet(self) -> None:
         self._is_quiet = True
         self._last_fault = "none"
         self._troubles = Troubles()
-        self._user_fails = 0
         for process in [*self.slots, *self.drivers]:
             process.asleep_until = min(process.asleep_until, self.sim.now)
         for slot in self.slots:
@@ -374,6 +147,35 @@ class World:
             if driver.is_alive and driver.master is not None
         ]
         raise Wrong(f"the job does not end: {states or 'there is no driver'}")
+
+    def _end_of_slots(self) -> None:
+        """Who had work to do ends with the job, at the latest with its lease."""
+        until = self.sim.now + 4 * LEASE_SECONDS
+        left = [slot for slot in self.slots if slot.is_alive]
+        self.sim.later(4 * LEASE_SECONDS, "--- the end", lambda: None)
+        self.sim.run_while(lambda: self.sim.now < until and any(s.is_alive for s in left))
+        for slot in left:
+            if slot.is_alive and slot.has_been_accepted:
+                raise Wrong(f"{slot.name} does not end with its job")
+
+    def _resume_from_savepoint(self) -> None:
+        """Another job begins at a savepoint that was taken on the way."""
+        found = savepoints_of(self)
+        if not found:
+            return
+        self.origin, self._resumed = found[-1]
+        for bank in self.banks:
+            bank.visible.clear()
+        if not self._is_quiet:
+            self._be_quiet()
+        self.is_finished = False
+        self._start_driver(0.1)
+        self.sim.run_while(lambda: not self.is_finished)
+        self.checks.resumed(self._resumed)
+
+    def is_troubled(self, what: str) -> bool:
+        """Whether faults of these kinds are planned."""
+        return any(fault.kind.startswith(what) for fault in self.plan.faults)
 
     # --- drivers --------------------------------------------------------------------------------
 
@@ -402,8 +204,10 @@ class World:
 
     def _go_on_after(self, driver: DriverProcess) -> None:
         self._take_stops(driver)
-        if driver.master is not None and driver.width != self.width:
+        if driver.master is not None:
             self.width = driver.width
+        if self.sim.chance(0.3):
+            self.width = 1 + self.sim.rnd.randrange(3)
         self._start_driver(0.1 + self.sim.delay(0.5))
 
     def _take_stops(self, driver: DriverProcess) -> str | None:
@@ -411,7 +215,7 @@ class World:
         if driver.master is None:
             return None
         checkpoints = driver.master.checkpoints
-        if any(path.startswith(f"{checkpoints.home.directory}/") for path in self._published):
+        if any(path.startswith(f"{checkpoints.home.directory}/") for path in self.checks.published):
             self.origin = "latest"
         stop = checkpoints.retained.stop_point
         if stop is None or stop.url is None or SAVEPOINTS not in stop.url:
@@ -439,33 +243,79 @@ class World:
 
     def finished(self, driver: DriverProcess) -> None:
         """The job has ended; if by a stop, it goes on from its savepoint."""
+        if self._resumed is not None:
+            self.is_finished = True
+            return
         drains = {k for k, order in driver.orders if order.answer.done() and _answered(order)}
         url = self._take_stops(driver)
         if url is None or "drain" in drains:
-            self.is_finished, self.is_drained = True, url is not None
+            self.is_finished = True
             if url is not None:
-                [self._drained] = [m for path, (m, _) in self._published.items() if url in path]
+                published = self.checks.published.items()
+                [self._drained] = [m for path, (m, _) in published if path.startswith(f"{url}/")]
             return
         self.width = 1 + self.sim.rnd.randrange(3)
         self._start_driver(0.1)
 
     # --- what befalls them ----------------------------------------------------------------------
 
-    def _befall(self, fault: Fault) -> None:
+    def _arm(self, fault: Fault) -> None:
+        if self._is_quiet:
+            return
+        if fault.moment:
+            self._troubles.armed.append([fault, max(0, fault.which % 4 - 1)])
+        else:
+            self._befall(fault, None)
+
+    def moment(self, name: str) -> None:
+        """The process that runs is at this point."""
+        for waiting in list(self._troubles.armed):
+            fault, spared = waiting
+            if fault.moment != name:
+                continue
+            waiting[1] -= 1
+            if spared == 0:
+                self._troubles.armed.remove(waiting)
+                self._strike(fault)
+
+    def _strike(self, fault: Fault) -> None:
+        process = self.sim.current
+        victim = process if isinstance(process, SlotProcess) else None
+        self.sim.note(f"--- {fault}")
+        at_once = fault.which % 10 < 7
+        is_victim = (fault.kind == "kill a slot" and victim is not None) or (
+            fault.kind == "kill the driver" and isinstance(process, DriverProcess)
+        )
+        if process is not None and at_once and is_victim:
+            self._last_fault = fault.kind
+            process.die_now()
+        if at_once and not fault.kind.startswith(("kill", "start", "give")):
+            self._befall(fault, victim)
+            return
+        delay = 0.0 if at_once else self.sim.delay(0.02)
+        self.sim.later(delay, f"--- {fault.kind}", lambda: self._befall(fault, victim))
+
+    def _befall(self, fault: Fault, victim: SlotProcess | None) -> None:
         if self._is_quiet:
             return
         self._last_fault = fault.kind
         sim, which, amount = self.sim, fault.which, fault.amount
         alive = [slot for slot in self.slots if slot.is_alive and hasattr(slot, "host")]
         slot = alive[which % len(alive)] if alive else None
+        if victim is not None and victim in alive:
+            slot = victim
         driver = self.driver
         match fault.kind:
             case "kill a slot" if slot:
                 slot.die()
-            case "put a slot to sleep" if slot and which % 2:
-                slot.dozes = (1 + amount) * 1.5 * LEASE_SECONDS
+            case "put a slot to sleep" if slot and which % 4:
+                self._doze(slot, which, amount)
             case "put a slot to sleep" if slot:
                 slot.asleep_until = sim.now + amount * 3 * LEASE_SECONDS
+                if which % 8 == 0:
+                    slot.line_breaks(is_noticed=False)
+            case "pause a slot" if slot:
+                slot.asleep_until = sim.now + (0.1 + amount) * 0.8 * LEASE_SECONDS
             case "cut a line" | "reset a line" if slot:
                 slot.line_breaks(is_noticed=fault.kind == "reset a line")
             case "start a slot twice" if slot:
@@ -480,26 +330,38 @@ class World:
                 if which % 2:
                     driver.asleep_until = sim.now + amount * 10
                 self._new_driver()
-            case "kill at a call":
-                self._troubles.calls_to_live = which
-            case "kill at a point":
-                points = list(fault_points.FaultPoint)
-                victims = list(fault_points.Victim)
-                self._troubles.point = (
-                    points[which % len(points)].name,
-                    victims[which // 10 % 2].name,
-                )
             case "storage fails" | "storage is slow" | "the bank fails" | "steps break":
                 names = {"storage fails": "storage", "the bank fails": "bank"}
                 what = names.get(fault.kind, "steps" if "steps" in fault.kind else "slowness")
-                self._troubles.until[what] = sim.now + 1 + 4 * amount
-                self._troubles.odds[what] = (0.05, 0.3, 0.9)[which % 3]
+                self._troubles.until[what] = sim.now + 0.2 + 4 * amount
+                self._troubles.odds[what] = 0.9 if fault.moment else (0.05, 0.3, 0.9)[which % 3]
+                calls = _CALLS.get(what, (None,))
+                call = None if fault.moment else calls[which // 3 % len(calls)]
+                self._troubles.calls[what] = call
             case "user code fails":
-                self._user_fails += 1
+                self._troubles.user_fails += 1
             case "a clock jumps" if slot:
                 slot.wall_error += 4 * amount - 2
             case "checkpoint" | "savepoint" | "stop" | "drain" | "rescale" if driver:
                 self._order(driver, fault)
+
+    def _doze(self, slot: SlotProcess, which: int, amount: float) -> None:
+        """It sleeps when it next asks what it may do; meanwhile Spark may replace it."""
+        slot.dozes = (0.1 + amount) * LEASE_SECONDS * (1 if which % 3 else 3)
+        slot.dozes_before_acting = which % 4 != 1
+        cluster, index = slot.cluster, slot.incarnation.slot
+
+        def replace() -> None:
+            match which // 4 % 4:
+                case 0:
+                    cluster.start_again(index)
+                case 1:
+                    cluster.give_up(index)
+                case 2:
+                    slot.line_breaks(is_noticed=True)
+                    self.sim.later(0.1, "is replaced", lambda: cluster.start_again(index))
+
+        slot.on_doze = lambda: (self.sim.later(self.sim.delay(), "is left", replace), None)[-1]
 
     def _order(self, driver: DriverProcess, fault: Fault) -> None:
         target = SavepointTarget(
@@ -524,170 +386,54 @@ class World:
         return self._troubles.odds[what] if is_now else 0.0
 
     def _passes(self, point: fault_points.FaultPoint, victim: fault_points.Victim) -> bool:
-        self.sim.happened[f"{victim.value} passes: {point.value}"] += 1
-        if self._troubles.point == (point.name, victim.name) and self.sim.chance(0.5):
-            self._troubles.point = None
-            raise Killed
+        self.moment(f"{victim.value} {point.value}")
         return False
 
-    def user_code(self, pipeline: int, value: Any) -> None:
-        if self._user_fails and self.sim.chance(0.3):
-            self._user_fails -= 1
+    def user_code(self, pipeline: int) -> None:
+        if self._troubles.user_fails and self.sim.chance(0.3):
+            self._troubles.user_fails -= 1
             raise ValueError("the user's code fails")
 
     @contextmanager
     def outside(
-        self, what: str, kind: str, failure: Exception, *, acts: bool = False
+        self, where: str, what: str, kind: str, failure: Exception, *, acts: bool = False
     ) -> Iterator[None]:
-        """A call that leaves the process; it may fail, or kill, with its effect or without."""
+        """A call that leaves the process; it may fail, with its effect or without."""
         sim, process = self.sim, self.sim.current
         if process is None:
             yield
             return
-        if not process.is_alive:
+        if process.is_dying or not process.is_alive:
             raise Killed
         if sim.trace is not None:
-            sim.note(f"    {what}")
+            sim.note(f"    {what} {where}")
         if acts and isinstance(process, SlotProcess):
-            self._check_alone(process, what)
-        fails, dies = sim.chance(self._odds(kind)), self._is_last_call()
+            self.checks.acts(process, f"{what} {where}")
+        fails = self._troubles.calls.get(kind) in (None, what) and sim.chance(self._odds(kind))
         if kind == "storage" and sim.chance(self._odds("slowness")):
             sim.meanwhile(sim.delay(0.5))
         elif kind == "storage" and len(self.drivers) > 1 and sim.chance(0.1):
             sim.meanwhile(sim.delay(0.1))
-        is_late = (fails or dies) and sim.chance(0.5)
-        if dies and not is_late:
-            raise Killed
+        is_late = fails and sim.chance(0.5)
         if fails and not is_late:
             raise failure
         yield
-        if dies:
-            raise Killed
         if fails:
             raise failure
-
-    def _is_last_call(self) -> bool:
-        calls = self._troubles.calls_to_live
-        if calls is None:
-            return False
-        self._troubles.calls_to_live = calls - 1 if calls else None
-        return calls == 0
 
     def lost(self, process: SlotProcess) -> None:
         for bank in self.banks:
             bank.lost(process)
 
-    # --- what must hold -------------------------------------------------------------------------
-
-    def _check_alone(self, process: SlotProcess, what: str) -> None:
-        place = id(process.cluster), process.incarnation.slot
-        newest = self._acted.get(place, -1)
-        if process.number < newest:
-            raise Wrong(f"{process.name} does {what!r} although {newest} serves its slot")
-        self._acted[place] = process.number
-
-    def stored(self, what: str, where: str, outcome: Any) -> None:
-        if what == "create" and outcome and where.endswith(f"/{METADATA}"):
-            self._publish(where)
-        elif what == "delete":
-            for path in [path for path in self._published if path not in self.bucket.blobs]:
-                del self._published[path]
-            self._check_files()
-
-    def _publish(self, where: str) -> None:
-        metadata = decode(self.bucket.blobs[where], where)
-        directory, _, name = where.removesuffix(f"/{METADATA}").rpartition("/")
-        files = frozenset(f"{directory}/{path_of(file, name)}" for file in metadata.files)
-        self._published[where] = metadata, files
-        self._check_files()
-        for number, positions in enumerate(self._positions):
-            for stream, position in enumerate(self.positions_in(metadata, number)):
-                positions[stream] = max(positions[stream], position)
-
-    def positions_in(self, metadata: CheckpointMetadata, pipeline: int) -> list[int]:
-        """Up to where each stream is read; a reader says nothing of those that it has read."""
-        positions = list(self.plan.program.streams[pipeline])
-        for record in metadata.operators.values():
-            if record.uid == f"source {pipeline}":
-                for handle in record.subtasks.values():
-                    for split in map(pickle.loads, handle.source_splits):
-                        positions[split.stream] = split.position
-        return positions
-
-    def _check_files(self) -> None:
-        for where, (_, files) in self._published.items():
-            for path in files:
-                if path not in self.bucket.blobs:
-                    raise Wrong(f"{where} lacks {path}")
-
-    def commits(self, bank: Bank, transaction: str, records: Sequence[Any]) -> None:
-        """No commit without its checkpoint, nothing twice."""
-        positions = self._positions[bank.pipeline]
-        seen = Counter(records)
-        if self.plan.mode != "EXACTLY_ONCE":
-            return
-        for record in records:
-            if record[0] != "timer" and record[1] >= positions[record[0]]:
-                raise Wrong(f"{transaction} is committed with {record} without a checkpoint")
-            if seen[record] > 1 or bank.visible[record]:
-                raise Wrong(f"{transaction} repeats {record}")
-
-    def _check_results(self) -> None:
-        for number, bank in enumerate(self.banks):
-            records = Counter(r[:2] for r in bank.visible.elements() if r[0] != "timer")
-            expected = self.plan.program.expected(number)
-            if self.is_drained:
-                read = {stream for stream, _ in records}
-                limits = self.positions_in(self._drained, number)
-                limits = [limit if s in read else 0 for s, limit in enumerate(limits)]
-                expected = self.plan.program.expected(number, limits)
-            if self.plan.mode == "EXACTLY_ONCE":
-                _same(f"pipeline {number}", records, expected)
-            else:
-                _same(f"pipeline {number}", Counter(set(records)), expected)
-            if number == 0 and self.plan.mode == "EXACTLY_ONCE":
-                self._check_counts(bank, expected)
-            rivals = {"start a rival", "put the driver to sleep"}
-            has_rivals = any(fault.kind in rivals for fault in self.plan.faults)
-            if self.plan.program.sink == "committer" and bank.prepared and not has_rivals:
-                raise Wrong(f"nobody settles {sorted(bank.prepared)}")
-        left = [path for path in self.bucket.blobs if path.startswith(CHECKPOINTS)]
-        # What is written late, or could not be deleted, goes at the next start.
-        troubled = any(fault.kind == "storage fails" for fault in self.plan.faults)
-        if left and self.origin == "latest" and len(self.drivers) == 1 and not troubled:
-            raise Wrong(f"files are left: {left}")
-
-    def _check_counts(self, bank: Bank, expected: Counter[Any]) -> None:
-        key_of = self.plan.program.key_of
-        by_key = Counter(key_of(record) for record in expected.elements())
-        counts = Counter(r[2:] for r in bank.visible if r[0] != "timer")
-        whole = Counter((key, n + 1) for key, size in by_key.items() for n in range(size))
-        _same("the numbers by key", counts, whole)
-        timers = Counter(r[1:] for r in bank.visible if r[0] == "timer")
-        sets_timer = self.plan.program.sets_timer
-        set_ = Counter(key_of(record) for record in expected.elements() if sets_timer(record))
-        due = Counter((key, n + 1) for key, size in set_.items() for n in range(size))
-        if self.is_drained:
-            due &= timers
-        _same("the timers", timers, due)
-
     # --- coverage -------------------------------------------------------------------------------
 
-    def seen(self, driver: DriverProcess, event: Any) -> None:
-        master = driver.master
-        assert master is not None
+    def seen(self, master: JobMaster, event: Any) -> None:
         regions = list(master._regions.values())
         state = regions[0].state.name
         pending = master.checkpoints.coordinator
         state += " publishing" if pending.is_publishing else " pending" if pending._pending else ""
         name = type(getattr(event, "message", event)).__name__
         self.coverage[state, name, self._last_fault] += 1
-
-
-def _same(what: str, found: Counter[Any], expected: Counter[Any]) -> None:
-    if found != expected:
-        more, fewer = found - expected, expected - found
-        raise Wrong(f"{what}: too many {sorted(more)[:5]}, missing {sorted(fewer)[:5]}")
 
 
 def _answered(order: SnapshotOrder) -> bool:

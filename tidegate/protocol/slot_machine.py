@@ -23,6 +23,8 @@ from tidegate.protocol.packet import Packet
 from tidegate.protocol.units import Pending, RunNow, Sealed, Stale, UnitKey, WorkUnits
 
 A = TypeVar("A")
+ACCEPTANCE_SECONDS = 60.0
+"""How long a process waits for the driver to accept it: its line may be cut without a word."""
 
 
 class SlotPhase(Enum):
@@ -87,6 +89,8 @@ class SlotMachine(Generic[A]):
 
     def has_lease(self, now: float) -> bool:
         """Whether nobody else can act for the slot: asked right before anything irreversible."""
+        if self._phase is SlotPhase.STARTED and now >= self._asked_at + ACCEPTANCE_SECONDS:
+            self.exit(f"the driver has not accepted it for {ACCEPTANCE_SECONDS:g} s")
         if self._phase is SlotPhase.REGISTERED and now >= self._leased_until:
             self.exit(f"the driver was not heard of for {self._lease:g} s")
         return self._phase is SlotPhase.REGISTERED

@@ -14,9 +14,11 @@ from tests.taps import Tap
 from tidegate.checkpoint.checkpoint import Checkpoint
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.connectors.splits import KnownSplits
+from tidegate.core.clock import ManualClock
 from tidegate.core.errors import DirectoryTaken, ExternalError, JobCanceled, StorageError
 from tidegate.core.ids import CheckpointId
 from tidegate.core.workers import Threads
+from tidegate.driver.checkpoints import store_thread
 from tidegate.driver.checkpoints.store_thread import StoreThread
 from tidegate.protocol.checkpoints.instructions import Abandon, Publish, TriggerCheckpoint
 from tidegate.storage.local import LocalStore
@@ -150,3 +152,15 @@ def test_what_a_subtask_writes_to_a_deleted_checkpoint_goes_when_a_later_one_is_
     events.get(timeout=PATIENCE)
     assert not (tmp_path / "chk-1").exists()
     thread.close()
+
+
+def test_a_store_that_had_nothing_to_do_for_long_is_still_waited_for(monkeypatch):
+    clock = ManualClock()
+    monkeypatch.setattr(store_thread, "time", clock)
+    blobs = MemoryStore()
+    thread = StoreThread(CheckpointStore(blobs), patience=10.0)
+    thread.start(queue.SimpleQueue().put, Threads())
+    clock.advance(100.0)
+    thread.remove([])
+    thread.close()
+    assert not list(blobs.list())

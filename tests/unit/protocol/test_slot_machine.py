@@ -2,7 +2,7 @@ import pytest
 
 from tidegate.core.errors import ProtocolViolation
 from tidegate.protocol.incarnation import Incarnation
-from tidegate.protocol.slot_machine import SlotMachine
+from tidegate.protocol.slot_machine import ACCEPTANCE_SECONDS, SlotMachine
 from tidegate.protocol.units import Pending, RunNow, Sealed, Stale, UnitKey
 
 NAME = "slot 0 (start 1.0, nonce)"
@@ -27,6 +27,14 @@ def test_a_slot_may_not_act_before_it_is_accepted():
     assert not machine.has_lease(0.0)
     assert machine.deploy(0, 1)
     assert not machine.open(0, 1, 0.0)
+
+
+def test_a_slot_that_nobody_accepts_ends():
+    machine = SlotMachine(Incarnation(0, 1, 0, "nonce"), 0.0)
+    assert not machine.has_lease(ACCEPTANCE_SECONDS - 1)
+    assert not machine.is_exiting
+    assert not machine.has_lease(ACCEPTANCE_SECONDS)
+    assert machine.is_exiting
 
 
 def test_a_registered_slot_runs_nothing_until_it_is_deployed(slot):

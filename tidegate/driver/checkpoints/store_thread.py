@@ -63,7 +63,8 @@ class StoreThread:
         self._store = store
         self._patience = patience
         """Seconds after which `close` waits no longer for something that is being done."""
-        self._busy_since = 0.0
+        self._busy_since: float | None = None
+        """When what is being done was begun; None: nothing is."""
         self._post: Callable[[CheckpointEvent], None] = lambda event: None
         self._is_hurried = False
         self._publishing: tuple[float, StorageError] | None = None
@@ -75,7 +76,6 @@ class StoreThread:
     def start(self, post: Callable[[CheckpointEvent], None], workers: Workers) -> None:
         """Begin to work; results are posted."""
         self._post = post
-        self._busy_since = time.monotonic()
         self._worker = workers.start("tidegate-checkpoint-store")
 
     def carry_out(self, order: StoreOrder) -> None:
@@ -101,10 +101,16 @@ class StoreThread:
         self._is_hurried = True
         self._worker.hurry()
         self._do(self._remove_again)
-        while (left := self._busy_since + self._patience - time.monotonic()) > 0:
+        while (left := self._patience - self._busy_seconds) > 0:
             if self._worker.stop(left):
                 return
         _log.error("the checkpoint storage does not answer: the job no longer waits for it")
+
+    @property
+    def _busy_seconds(self) -> float:
+        """For how long something is being done."""
+        since = self._busy_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def _do(self, action: Action) -> None:
         self._worker.post(partial(self._run, action))
@@ -118,6 +124,8 @@ class StoreThread:
             _log.warning("%s", error)
         except Exception:
             _log.exception("unexpected failure of the checkpoint store")
+        finally:
+            self._busy_since = None
         return None
 
     def _carry_out(self, order: StoreOrder) -> float | None:

@@ -1,0 +1,157 @@
+"""Where the simulated jobs write: transactions that outlive whoever prepared them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.sim.clockwork import Wrong, world
+from tidegate.connectors.sink import Committer, CommittingWriter, SupportsCommitter
+from tidegate.operators.base import Operator
+from tidegate.operators.endpoints.operators import SinkOperator
+from tidegate.operators.endpoints.two_phase_commit import (
+    TwoPhaseCommitOperator,
+    TwoPhaseCommitSinkFunction,
+)
+from tidegate.stream.batch import Batch
+
+
+@dataclass
+class Bank:
+    """Where one pipeline writes: prepared transactions outlive whoever prepared them."""
+
+    pipeline: int
+    begun: int = 0
+    open: dict[str, list[Any]] = field(default_factory=dict)
+    owners: dict[str, Any] = field(default_factory=dict)
+    prepared: dict[str, list[Any]] = field(default_factory=dict)
+    prepared_by: dict[str, tuple[int, int]] = field(default_factory=dict)
+    committed: dict[str, list[Any]] = field(default_factory=dict)
+    visible: Counter[Any] = field(default_factory=Counter)
+
+    def begin(self) -> str:
+        world().moment("a transaction begins")
+        with self._called("begin"):
+            self.begun += 1
+            transaction = f"t{self.pipeline}.{self.begun}"
+            self.open[transaction] = []
+            self.owners[transaction] = world().sim.current
+        return transaction
+
+    def write(self, transaction: str, records: Sequence[Any]) -> None:
+        with self._called("write"):
+            if transaction not in self.open:
+                raise RuntimeError(f"{transaction} is gone")
+            self.open[transaction] += records
+
+    def prepare(self, transaction: str) -> None:
+        world().moment("a transaction is prepared")
+        with self._called("prepare"):
+            self.prepared[transaction] = self.open.pop(transaction)
+            self.prepared_by[transaction] = world().checks.prepares(self.pipeline)
+
+    def commit(self, transaction: str) -> None:
+        world().moment("a transaction is committed")
+        with self._called("commit"):
+            if transaction in self.committed:
+                return
+            if transaction not in self.prepared:
+                raise Wrong(f"{transaction} is to be committed but was aborted")
+            records = self.prepared.pop(transaction)
+            self.committed[transaction] = records
+            world().checks.commits(self, transaction, records)
+            self.visible.update(records)
+
+    def abort(self, transaction: str) -> None:
+        with self._called("abort"):
+            self.open.pop(transaction, None)
+            self.prepared.pop(transaction, None)
+
+    def lost(self, process: Any) -> None:
+        """With a process end the transactions that it had open."""
+        for transaction in [t for t in self.open if self.owners[t] is process]:
+            del self.open[transaction]
+
+    @property
+    def settled(self) -> set[Any]:
+        """The records that are committed, or prepared to be."""
+        transactions = [*self.prepared.values(), *self.committed.values()]
+        return {r[:2] for records in transactions for r in records}
+
+    def _called(self, what: str) -> Any:
+        failure = RuntimeError(f"the bank does not answer to {what}")
+        return world().outside(f"bank {self.pipeline}", what, "bank", failure, acts=True)
+
+
+def bank(pipeline: int) -> Bank:
+    return world().banks[pipeline]
+
+
+class Transfers(TwoPhaseCommitSinkFunction):
+    """A sink function of transactions."""
+
+    def __init__(self, pipeline: int) -> None:
+        self._pipeline = pipeline
+
+    def begin_transaction(self) -> str:
+        return bank(self._pipeline).begin()
+
+    def invoke(self, transaction: str, value: Any, context: Any) -> None:
+        bank(self._pipeline).write(transaction, [value])
+
+    def pre_commit(self, transaction: str) -> None:
+        bank(self._pipeline).prepare(transaction)
+
+    def commit(self, transaction: str) -> None:
+        bank(self._pipeline).commit(transaction)
+
+    def abort(self, transaction: str) -> None:
+        bank(self._pipeline).abort(transaction)
+
+
+class Account(SupportsCommitter):
+    """A sink whose writers prepare, and whose committers commit."""
+
+    def __init__(self, pipeline: int) -> None:
+        self._pipeline = pipeline
+
+    def create_writer(self, context: Any) -> CommittingWriter:
+        return Clerk(bank(self._pipeline), context)
+
+    def create_committer(self, context: Any) -> Committer:
+        return Cashier(bank(self._pipeline))
+
+
+class Clerk(CommittingWriter):
+    def __init__(self, bank: Bank, context: Any) -> None:
+        self._bank = bank
+        for lost in sorted(bank.prepared.keys() - set(context.recovered)):
+            context.permit.require()
+            bank.abort(lost)
+        self._transaction = bank.begin()
+
+    def write(self, batch: Batch) -> None:
+        self._bank.write(self._transaction, batch.records)
+
+    def prepare_commit(self) -> list[str]:
+        prepared = self._transaction
+        self._bank.prepare(prepared)
+        self._transaction = self._bank.begin()
+        return [prepared]
+
+
+class Cashier(Committer):
+    def __init__(self, bank: Bank) -> None:
+        self._bank = bank
+
+    def commit(self, committables: Sequence[str]) -> None:
+        for each in committables:
+            self._bank.commit(each)
+
+
+SINKS: Mapping[str, Callable[[int], Operator]] = {
+    "function": lambda pipeline: TwoPhaseCommitOperator(Transfers(pipeline)),
+    "committer": lambda pipeline: SinkOperator(Account(pipeline)),
+}

@@ -1,0 +1,48 @@
+"""Bugs of two drivers on one directory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.sim.bugs.planting import bug, instead, section
+from tidegate.checkpoint.ownership import Ownership
+from tidegate.checkpoint.store import CheckpointStore
+from tidegate.core.ids import CheckpointId
+from tidegate.driver.checkpoints.home import CheckpointHome
+from tidegate.slot.pipeline_host import PipelineHost
+
+section("start a rival", "storage is slow", "kill the driver", "put the driver to sleep")
+
+
+def _published_unasked(original: Any) -> Any:
+    def publish(self: Any, metadata: Any) -> Any:
+        self.check_owned = lambda: None
+        try:
+            return original(self, metadata)
+        finally:
+            del self.check_owned
+
+    return publish
+
+
+bug(
+    "nobody asks whose the directory is",
+    (Ownership, "is_held", instead(True)),
+)
+bug(
+    "a checkpoint is published without asking whose the directory is",
+    (CheckpointStore, "publish", _published_unasked),
+)
+bug(
+    "leftovers are deleted without asking whose they are",
+    (CheckpointStore, "still_owned", instead(True)),
+    (Ownership, "is_held", instead(True)),
+)
+bug(
+    "a checkpoint id is used twice",
+    (CheckpointHome, "next_id", lambda o: lambda self: CheckpointId(1)),
+)
+bug(
+    "slots open without asking whose the directory is",
+    (PipelineHost, "_check_owned", instead(None)),
+)

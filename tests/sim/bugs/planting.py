@@ -1,0 +1,61 @@
+"""How a bug is planted: something of the protocol is replaced for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from tests.sim.plans import ANY, Wish
+
+Change = Callable[[Any], Any]
+"""From what there is to what is there instead."""
+
+
+@dataclass(frozen=True)
+class Bug:
+    name: str
+    wish: Wish
+    """What it is looked for with."""
+    changes: tuple[tuple[Any, str, Change], ...]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for place, name, change in self.changes:
+                found = getattr(place, name)
+                raw = place.__dict__.get(name) if isinstance(place, type) else None
+                changed = change(found.fget if isinstance(found, property) else found)
+                if isinstance(raw, property):
+                    changed = property(changed)
+                elif isinstance(raw, classmethod | staticmethod):
+                    changed = staticmethod(changed)
+                stack.enter_context(patch.object(place, name, changed))
+            yield
+
+    def plant(self) -> None:
+        """For good."""
+        self.planted().__enter__()
+
+
+BUGS: dict[str, Bug] = {}
+_wish = [ANY]
+
+
+def section(*kinds: str, moments: tuple[str, ...] = ANY.moments, **traits: Any) -> None:
+    """The bugs that follow are looked for with these faults, at these moments."""
+    _wish[0] = Wish(kinds or ANY.kinds, moments, traits)
+
+
+def bug(name: str, *changes: tuple[Any, str, Change], **traits: Any) -> None:
+    """A bug that can do harm in programs of these traits, among others."""
+    assert name not in BUGS, name
+    wish = replace(_wish[0], traits={**_wish[0].traits, **traits})
+    BUGS[name] = Bug(name, wish, changes)
+
+
+def instead(answer: Any) -> Change:
+    """Whatever is asked, the answer is this."""
+    return lambda original: lambda *arguments, **named: answer

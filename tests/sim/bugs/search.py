@@ -1,0 +1,60 @@
+"""How many schedules it takes until a planted bug is found."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+from tests.sim.bugs.planting import BUGS, Bug
+from tests.sim.clockwork import Wrong
+from tests.sim.plans import Plan
+from tests.sim.world import World
+from tidegate.core.errors import TidegateError
+
+MOST_SECONDS = 240.0
+
+
+def seeds_to_find(found: Bug, seeds: Iterator[int], limit: int, deadline: float) -> float:
+    """How many schedules it takes until one goes wrong; infinite: more than the limit."""
+    with found.planted():
+        for count, seed in enumerate(seeds, 1):
+            if count > limit or time.perf_counter() > deadline:
+                return math.inf
+            try:
+                World(Plan.draw(seed, found.wish)).run()
+            except (TidegateError, Wrong):
+                return count
+    return math.inf
+
+
+def find(found: Bug, rounds: int, first: int, limit: int = 400) -> list[float]:
+    """From several places of the seeds."""
+    rnd = random.Random(f"{first}/{found.name}")
+    deadline = time.perf_counter() + MOST_SECONDS
+
+    def seeds() -> Iterator[int]:
+        place = rnd.randrange(10**6)
+        while True:
+            yield place
+            place += 1
+
+    return [seeds_to_find(found, seeds(), limit, deadline) for _ in range(rounds)]
+
+
+def find_all(rounds: int, first: int, report: Path | None) -> bool:
+    taken = {}
+    for name, found in BUGS.items():
+        started = time.perf_counter()
+        taken[name] = sorted(find(found, rounds, first))
+        seconds = time.perf_counter() - started
+        print(f"{median(taken[name]):6} seeds {seconds:6.1f} s  {name}  {taken[name]}", flush=True)
+    number = sum(median(each) < math.inf for each in taken.values())
+    print(f"{number} of {len(BUGS)} are found")
+    if report is not None:
+        report.write_text(json.dumps({k: median(v) for k, v in taken.items()}, indent=1) + "\n")
+    return number == len(BUGS)

@@ -1,0 +1,422 @@
+"""What must hold: after every event that matters, and at the end of a run."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tests.sim.bank import Bank
+from tests.sim.clockwork import Process, Wrong
+from tests.sim.cluster import SlotProcess
+from tests.sim.plans import CHECKPOINTS
+from tidegate.checkpoint.layout import METADATA
+from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord, decode
+from tidegate.core.errors import DirectoryTaken, TidegateError, UserFunctionError
+from tidegate.core.ids import Address, CheckpointId, PipelineId
+from tidegate.driver.checkpoints.store_thread import PublicationSettled
+from tidegate.driver.job_master import JobMaster
+from tidegate.protocol.checkpoints.pending import PendingState
+from tidegate.protocol.messages import StepRequest
+from tidegate.protocol.region import Region, RegionState
+from tidegate.protocol.slot_machine import SlotPhase
+from tidegate.state.pointers import path_of
+from tidegate.stream.elements import BarrierKind
+
+if TYPE_CHECKING:
+    from tests.sim.drivers import DriverProcess
+    from tests.sim.world import World
+
+TIDY = {
+    "kill a slot",
+    "user code fails",
+    "the bank fails",
+    "steps break",
+    "checkpoint",
+    "savepoint",
+    "rescale",
+}
+"""Faults after which nobody writes what nobody knows of."""
+_LIVE = (RegionState.DEPLOYING, RegionState.RUNNING)
+
+
+class Checks:
+    """Raises `Wrong` as soon as something does not hold."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.program = world.plan.program
+        self.is_exact = world.plan.mode == "EXACTLY_ONCE"
+        self.published: dict[str, tuple[CheckpointMetadata, frozenset[str]]] = {}
+        """The checkpoints and savepoints that are there, with the files that they need."""
+        self._positions = [[0] * len(each) for each in self.program.streams]
+        self._acted: dict[tuple[int, int], int] = {}
+        self._requests: dict[PipelineId, StepRequest] = {}
+        self._seen_publishing: set[tuple[int, CheckpointId]] = set()
+        self._attempts: dict[tuple[int, PipelineId], int] = {}
+
+    # --- slots ------------------------------------------------------------------------------
+
+    def left(self, process: SlotProcess) -> None:
+        """Who leaves in peace aborts what it has begun."""
+        if process.host._machine.is_exiting or self.program.sink != "function":
+            return
+        for bank in self.world.banks:
+            begun = [each for each in bank.open if bank.owners[each] is process]
+            if begun and not self.world.is_troubled("the bank"):
+                raise Wrong(f"{process.name} leaves {begun} behind")
+
+    def leased(self, process: SlotProcess) -> None:
+        """No slot believes in its lease for longer than its driver does."""
+        master = self._master()
+        machine = process.host._machine
+        if master is None or machine._phase is not SlotPhase.REGISTERED:
+            return
+        until = (machine._leased_until - 1000) / process.speed
+        slot = master._slots.pool._slots.get(process.incarnation.slot)
+        known = 0.0
+        if slot is not None and slot.current == process.incarnation:
+            known = slot.leased_until
+        elif slot is not None:
+            known = slot.old_leases.get(process.incarnation, 0.0)
+        if until > max(self.world.sim.now, (known - 1000) / process.cluster.driver.speed):
+            raise Wrong(f"{process.name} believes in a lease that its driver does not know of")
+
+    def acts(self, process: SlotProcess, what: str) -> None:
+        """No process acts beside the one that replaced it."""
+        place = id(process.cluster), process.incarnation.slot
+        newest = self._acted.get(place, -1)
+        if process.number < newest:
+            raise Wrong(f"{process.name} does {what!r} although {newest} serves its slot")
+        self._acted[place] = process.number
+
+    def opens_reader(self, pipeline: int, subtask: int) -> None:
+        """The source of a subtask that had ended is not opened again."""
+        master = self._master()
+        point = None if master is None else master.checkpoints.retained.restore_point
+        if point is None or master is None:
+            return
+        record = _record(point.metadata, f"source {pipeline}")
+        width = master._graph.slots
+        if record is not None and record.parallelism == width and subtask in record.finished:
+            raise Wrong(f"source {pipeline} ({subtask}) had ended and is opened again")
+
+    def reads(self) -> None:
+        """After the barrier of a stop nothing is read."""
+        master = self._master()
+        if master is not None and master.checkpoints.retained.stop_point is not None:
+            raise Wrong("a source reads on after the job has stopped")
+
+    def prepares(self, pipeline: int) -> tuple[int, int]:
+        return self.attempt_of(self._master(), pipeline)
+
+    def _master(self) -> JobMaster | None:
+        """That of the slot that runs now."""
+        process = self.world.sim.current
+        assert isinstance(process, SlotProcess)
+        driver: Any = process.cluster.driver
+        return driver.master if driver.cluster is process.cluster else None
+
+    # --- steps ------------------------------------------------------------------------------
+
+    def steps(
+        self, driver: Process, request: StepRequest, addresses: Sequence[Address | None]
+    ) -> None:
+        """A repeated step asks for the same; slots have opened what they are asked for."""
+        before = self._requests.get(request.pipeline)
+        if before is not None and (before.attempt, before.step) == (request.attempt, request.step):
+            same = before.barriers == request.barriers
+            if not same or before.assignments != request.assignments:
+                raise Wrong(f"step {request.step} is repeated with another request")
+        self._requests[request.pipeline] = request
+        for address in addresses:
+            process = None if address is None else self.world.slots[address.port]
+            if process is None or process.cluster.driver is not driver or process.has_left:
+                continue
+            machine = process.host._machine
+            if process.is_alive and not machine.is_exiting:
+                opened = machine._open.get(request.pipeline)
+                if opened is None or opened < request.attempt:
+                    raise Wrong(f"{process.name} is sent a step of what it has not opened")
+
+    # --- drivers ----------------------------------------------------------------------------
+
+    def watch(self, master: JobMaster) -> None:
+        """Look at each event that it handles, and at each failure that ends it."""
+        self._requests.clear()
+        handle: Callable[[Any], None] = master._handle
+        fail: Callable[..., None] = master._fail
+
+        def checked(event: Any) -> None:
+            if isinstance(event, PublicationSettled):
+                self._settled(master, event)
+            stale = _stale_region(master, event)
+            if stale is None:
+                handle(event)
+                self._publishing(master)
+                return
+            before = stale.state, stale.attempt, stale.step_in_flight
+            handle(event)
+            if (stale.state, stale.attempt, stale.step_in_flight) != before:
+                name = type(getattr(event, "message", event)).__name__
+                raise Wrong(f"{name} of an older attempt changes pipeline {stale.pipeline}")
+
+        def failing(cause: TidegateError, pipelines: tuple[PipelineId, ...] = ()) -> None:
+            opening = any(r.state is RegionState.DEPLOYING for r in master._regions.values())
+            goes_on = bool(master.checkpoints.home.retained) or master.has_started
+            if isinstance(cause, UserFunctionError) and opening and goes_on:
+                raise Wrong(f"the job gives up what may come back: {cause}")
+            fail(cause, pipelines)
+
+        master._handle = checked  # type: ignore[method-assign]
+        master._fail = failing  # type: ignore[method-assign]
+
+    def _settled(self, master: JobMaster, event: PublicationSettled) -> None:
+        """What is taken for not published is not there."""
+        metadata = f"{event.checkpoint.url}/{METADATA}"
+        is_own = event.checkpoint.metadata.kind is BarrierKind.CHECKPOINT
+        is_known = not isinstance(event.error, DirectoryTaken) and is_own
+        if event.error is None or not is_known or master.checkpoints._is_hurried:
+            return
+        if metadata in self.world.bucket.blobs:
+            raise Wrong(f"{metadata} is taken for not published: {event.error}")
+
+    def _publishing(self, master: JobMaster) -> None:
+        """What is published was acknowledged by what runs."""
+        regions = master._regions
+        for number, pending in master.checkpoints.coordinator._pending.items():
+            key = id(master), number
+            if pending.state is not PendingState.PUBLISHING or key in self._seen_publishing:
+                continue
+            self._seen_publishing.add(key)
+            vertices = master._graph.vertices
+            for subtask, attempt in pending.plan.awaited.items():
+                region = regions[vertices[subtask.vertex].pipeline]
+                if region.attempt != attempt or region.state not in (
+                    RegionState.RUNNING,
+                    RegionState.FINISHED,
+                ):
+                    raise Wrong(f"checkpoint {number} is published after a part of it has failed")
+
+    def after_turn(self, master: JobMaster) -> None:
+        """Nothing is restored before it is known which checkpoint is the last."""
+        coordinator = master.checkpoints.coordinator
+        for pipeline, region in master._regions.items():
+            key = id(master), pipeline
+            is_new = self._attempts.get(key) != region.attempt
+            self._attempts[key] = region.attempt
+            is_deployed = is_new and region.state in _LIVE
+            if is_deployed and not master.checkpoints._is_hurried and coordinator.is_publishing:
+                raise Wrong(f"pipeline {pipeline} is restored before a publication is settled")
+
+    def all_answered(self, driver: DriverProcess) -> None:
+        """Whoever asked for something knows what has become of it."""
+        for kind, order in driver.orders:
+            if not order.answer.done():
+                raise Wrong(f"nobody answers to who asked for a {kind}")
+
+    def all_closed(self, driver: DriverProcess) -> None:
+        """When a job has ended, nothing of it is open any more."""
+        for slot in self.world.slots:
+            is_current = driver.cluster._running.get(slot.incarnation.slot) is slot
+            if is_current and not slot.is_cut and hasattr(slot, "host"):
+                if slot.host._machine.is_exiting:
+                    continue
+                if any(hosted._host is not None for hosted in slot.host._pipelines.values()):
+                    raise Wrong(f"{slot.name} is still open when its job has ended")
+
+    # --- storage ----------------------------------------------------------------------------
+
+    def stored(self, what: str, where: str, outcome: Any) -> None:
+        if what == "create" and outcome and where.endswith(f"/{METADATA}"):
+            self._publish(where)
+        elif what == "delete":
+            blobs = self.world.bucket.blobs
+            gone = [path for path in self.published if path not in blobs]
+            for path in gone:
+                del self.published[path]
+            self._check_files()
+            self._check_kept(gone)
+
+    def _check_kept(self, deleted: list[str]) -> None:
+        """A job that goes on does not delete the last checkpoint that it has."""
+        master: JobMaster | None = getattr(self.world.sim.current, "master", None)
+        if not deleted or master is None or master._is_ending:
+            return
+        if master.checkpoints.retained.stop_point is not None:
+            return
+        directory = f"{master.checkpoints.home.directory}/"
+        is_over = all(region.state.is_terminal for region in master._regions.values())
+        was_own = any(path.startswith(directory) for path in deleted)
+        if was_own and not is_over and not any(p.startswith(directory) for p in self.published):
+            raise Wrong(f"the job has deleted its last checkpoint: {deleted}")
+
+    def removes(self, directory: str) -> None:
+        """What a job leaves to be removed with its directory, it has deleted before."""
+        world = self.world
+        if {fault.kind for fault in world.plan.faults} <= TIDY and len(world.drivers) == 1:
+            left = [path for path in world.bucket.blobs if path.startswith(f"{directory}/chk-")]
+            if left:
+                raise Wrong(f"nobody has deleted {left}")
+
+    def _publish(self, where: str) -> None:
+        metadata = decode(self.world.bucket.blobs[where], where)
+        directory, _, name = where.removesuffix(f"/{METADATA}").rpartition("/")
+        files = frozenset(f"{directory}/{path_of(file, name)}" for file in metadata.files)
+        self.published[where] = metadata, files
+        self._check_files()
+        if sum(driver.is_alive for driver in self.world.drivers) == 1:
+            self._check_covered(where, metadata)
+        for number, positions in enumerate(self._positions):
+            for stream, position in enumerate(self.positions_in(metadata, number)):
+                positions[stream] = max(positions[stream], position)
+
+    def _check_files(self) -> None:
+        for where, (_, files) in self.published.items():
+            for path in files:
+                if path not in self.world.bucket.blobs:
+                    raise Wrong(f"{where} lacks {path}")
+
+    def _check_covered(self, where: str, metadata: CheckpointMetadata) -> None:
+        """What a checkpoint has read is visible or prepared, unless it is in its state."""
+        for number, bank in enumerate(self.world.banks):
+            if not self.program.held_by(number):
+                limits = self.positions_in(metadata, number)
+                lost = self.program.expected(number, limits).keys() - bank.settled
+                if lost:
+                    raise Wrong(f"{where} is past {sorted(lost)[:5]}, which no sink has prepared")
+                self._check_nothing_more(where, metadata, bank, limits)
+
+    def _check_nothing_more(
+        self, where: str, metadata: CheckpointMetadata, bank: Bank, limits: Sequence[int]
+    ) -> None:
+        """What is prepared is not past a checkpoint, if there is no later one."""
+        driver: Any = self.world.sim.current
+        pending = driver.master.checkpoints.coordinator._pending
+        if not self.is_exact or any(number > metadata.checkpoint_id for number in pending):
+            return
+        if metadata.kind is BarrierKind.SAVEPOINT:
+            return  # it waits for the next checkpoint
+        for transaction, records in bank.prepared.items():
+            if bank.prepared_by[transaction] == self.attempt_of(driver.master, bank.pipeline):
+                more = [r for r in records if r[0] != "timer" and r[1] >= limits[r[0]]]
+                if more:
+                    raise Wrong(f"{transaction} of {where} has {more[:5]} from behind the barrier")
+
+    def attempt_of(self, master: JobMaster | None, pipeline: int) -> tuple[int, int]:
+        """What tells transactions of a lost attempt from others."""
+        attempt = 0 if master is None else master._regions[PipelineId(pipeline)].attempt
+        return id(master), attempt
+
+    def positions_in(self, metadata: CheckpointMetadata, pipeline: int) -> list[int]:
+        """Up to where each stream is read; a reader says nothing of those that it has read."""
+        record = _record(metadata, f"source {pipeline}")
+        lengths = self.program.streams[pipeline]
+        if record is None:
+            return list(lengths)  # it has finished
+        given = len(lengths) if len(record.finished) == record.parallelism else 0
+        if record.enumerator is not None:
+            given = pickle.loads(record.enumerator)
+        positions = [length if stream < given else 0 for stream, length in enumerate(lengths)]
+        for handle in record.subtasks.values():
+            for split in map(pickle.loads, handle.source_splits):
+                if split.stream >= given:
+                    raise Wrong(f"who reads stream {split.stream} has it from nobody")
+                positions[split.stream] = split.position
+        return positions
+
+    # --- what becomes visible -----------------------------------------------------------------
+
+    def commits(self, bank: Bank, transaction: str, records: Sequence[Any]) -> None:
+        """No commit without its checkpoint, nothing twice."""
+        positions = self._positions[bank.pipeline]
+        seen = Counter(records)
+        if not self.is_exact:
+            return
+        for record in records:
+            if record[0] != "timer" and record[1] >= positions[record[0]]:
+                raise Wrong(f"{transaction} is committed with {record} without a checkpoint")
+            if seen[record] > 1 or bank.visible[record]:
+                raise Wrong(f"{transaction} repeats {record}")
+
+    def results(self, drained: CheckpointMetadata | None) -> None:
+        """Every record and timer is visible as often as it should be; nothing is left."""
+        world = self.world
+        for number, bank in enumerate(world.banks):
+            records = _records_of(bank)
+            limits = None if drained is None else self.positions_in(drained, number)
+            expected = self.program.expected(number, limits)
+            found = records if self.is_exact else Counter(set(records))
+            _same(f"pipeline {number}", found, expected)
+            if number == 0 and self.is_exact:
+                self._check_counts(bank, expected, is_drained=drained is not None)
+            rivals = {"start a rival", "put the driver to sleep"}
+            has_rivals = any(fault.kind in rivals for fault in world.plan.faults)
+            if self.program.sink == "committer" and bank.prepared and not has_rivals:
+                raise Wrong(f"nobody settles {sorted(bank.prepared)}")
+        left = [path for path in world.bucket.blobs if path.startswith(CHECKPOINTS)]
+        # What is written late, or could not be deleted, goes at the next start.
+        troubled = world.is_troubled("storage fails")
+        if left and world.origin == "latest" and len(world.drivers) == 1 and not troubled:
+            raise Wrong(f"files are left: {left}")
+
+    def resumed(self, savepoint: CheckpointMetadata) -> None:
+        """A job was run from a savepoint: it has shown what is after that, once."""
+        for number, bank in enumerate(self.world.banks):
+            found = _records_of(bank)
+            before = self.program.expected(number, self.positions_in(savepoint, number))
+            after = self.program.expected(number) - before
+            if after - found or (self.is_exact and any(n > 1 for n in found.values())):
+                raise Wrong(f"from a savepoint, pipeline {number} shows {found} of {after}")
+            if self.is_exact and not self.program.held_by(number):
+                _same(f"from a savepoint, pipeline {number}", found, after)
+
+    def _check_counts(self, bank: Bank, expected: Counter[Any], *, is_drained: bool) -> None:
+        key_of, sets_timer = self.program.key_of, self.program.sets_timer
+        by_key = Counter(key_of(record) for record in expected.elements())
+        counts = Counter(r[2:] for r in bank.visible if r[0] != "timer")
+        whole = Counter((key, n + 1) for key, size in by_key.items() for n in range(size))
+        _same("the numbers by key", counts, whole)
+        timers = Counter(r[1:] for r in bank.visible if r[0] == "timer")
+        set_ = Counter(key_of(record) for record in expected.elements() if sets_timer(record))
+        due = Counter((key, n + 1) for key, size in set_.items() for n in range(size))
+        if is_drained:
+            due &= timers
+        _same("the timers", timers, due)
+
+
+def savepoints_of(world: World) -> list[tuple[str, CheckpointMetadata]]:
+    """Those that users got when they asked for one."""
+    answers = [
+        order.answer.result()
+        for driver in world.drivers
+        for kind, order in driver.orders
+        if kind == "savepoint" and order.answer.done() and order.answer.exception() is None
+    ]
+    published = world.checks.published
+    return [(path, published[f"{path}/{METADATA}"][0]) for path in answers]
+
+
+def _stale_region(master: JobMaster, event: Any) -> Region | None:
+    """The region of an event that is of another attempt than the present one."""
+    about = getattr(event, "message", event)
+    pipeline, attempt = getattr(about, "pipeline", None), getattr(about, "attempt", None)
+    if pipeline is None or attempt is None:
+        return None
+    region = master._regions[pipeline]
+    return None if region.attempt == attempt else region
+
+
+def _record(metadata: CheckpointMetadata, uid: str) -> OperatorRecord | None:
+    return next((each for each in metadata.operators.values() if each.uid == uid), None)
+
+
+def _records_of(bank: Bank) -> Counter[Any]:
+    return Counter(r[:2] for r in bank.visible.elements() if r[0] != "timer")
+
+
+def _same(what: str, found: Counter[Any], expected: Counter[Any]) -> None:
+    if found != expected:
+        more, fewer = found - expected, expected - found
+        raise Wrong(f"{what}: too many {sorted(more)[:5]}, missing {sorted(fewer)[:5]}")

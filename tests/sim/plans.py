@@ -1,0 +1,179 @@
+"""What is decided before the first event: the program, its settings, and what befalls it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.sim.programs import Program
+from tidegate.core.fault_points import FaultPoint, Victim
+
+CHECKPOINTS = "/simulated/checkpoints"
+SAVEPOINTS = "/simulated/savepoints"
+HEARTBEAT_SECONDS = 1.0
+LEASE_SECONDS = 5.0
+KINDS = {
+    "kill a slot": 3,
+    "put a slot to sleep": 3,
+    "pause a slot": 2,
+    "cut a line": 2,
+    "reset a line": 2,
+    "start a slot twice": 1,
+    "give a slot up": 1,
+    "kill the driver": 2,
+    "put the driver to sleep": 1,
+    "start a rival": 2,
+    "storage fails": 3,
+    "storage is slow": 2,
+    "the bank fails": 2,
+    "steps break": 2,
+    "user code fails": 3,
+    "a clock jumps": 1,
+    "checkpoint": 2,
+    "savepoint": 2,
+    "stop": 2,
+    "drain": 1,
+    "rescale": 3,
+}
+"""What can befall a job, or be asked for by its user, and how often it is drawn."""
+POINTS = tuple(f"{victim.value} {point.value}" for victim in Victim for point in FaultPoint)
+MOMENTS = (
+    *POINTS,
+    "a process registers",
+    "a deployment arrives",
+    "a step starts",
+    "an input ends",
+    "a barrier starts",
+    "an abort arrives",
+    "a completion arrives",
+    "a transaction begins",
+    "a transaction is prepared",
+    "a transaction is committed",
+    "state is written",
+    "metadata is created",
+    "something is deleted",
+    "a directory is claimed",
+)
+"""At which a fault can strike, instead of at a time."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that befalls the job, or that its user asks for."""
+
+    at: float
+    kind: str
+    which: int = 0
+    amount: float = 0.0
+    moment: str = ""
+    """It waits for this from its time on; then it strikes at once."""
+
+    def __str__(self) -> str:
+        when = f", when {self.moment}" if self.moment else ""
+        return f"{self.at:.2f} s{when}: {self.kind} ({self.which}, {self.amount:.2f})"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a plan should be like: a bug is looked for where it can do harm."""
+
+    kinds: tuple[str, ...] = tuple(KINDS)
+    """Those of `KINDS`; "a kind @ a moment" strikes then, and waits for it early."""
+    moments: tuple[str, ...] = MOMENTS
+    traits: Mapping[str, Any] = field(default_factory=dict)
+    """Instead of what would be drawn; by the names of `Plan.draw`."""
+
+
+ANY = Wish()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is decided before the first event."""
+
+    seed: object
+    program: Program
+    width: int
+    settings: dict[str, Any]
+    faults: tuple[Fault, ...]
+    twins: float
+    """How often Spark runs a task twice, or loses what it has put out."""
+    packet_bytes: int
+    mode: str
+
+    @classmethod
+    def draw(cls, seed: object, wish: Wish = ANY) -> Plan:
+        rnd = random.Random(f"{seed}/plan")
+
+        def choose(trait: str, *options: Any) -> Any:
+            drawn = rnd.choice(options)
+            return wish.traits.get(trait, drawn)
+
+        length = rnd.choice([5, 10, 15])
+        mode = choose("mode", *["EXACTLY_ONCE"] * 9, "AT_LEAST_ONCE")
+        unaligned = choose("unaligned", True, False, False) and mode == "EXACTLY_ONCE"
+        program = Program(
+            streams=tuple(
+                tuple(rnd.randint(1, length) for _ in range(rnd.randint(1, 4)))
+                for _ in range(choose("pipelines", 1, 1, 2))
+            ),
+            sink=choose("sink", "function", "committer"),
+            rate=choose("rate", 2.0, 4.0, 10.0),
+            keys=rnd.choice([1, 3, 10]),
+            discovers=choose("discovers", True, False, False),
+            holds=choose("holds", True, False, False),
+        )
+        milliseconds = choose("interval", 300, 700, 2000, 2000, 600_000)
+        settings = {
+            "execution.checkpointing.interval": f"{milliseconds} ms",
+            "execution.checkpointing.mode": mode,
+            "execution.checkpointing.timeout": f"{choose('timeout', 1, 5, 30)} s",
+            "execution.checkpointing.min-pause": f"{rnd.choice([0, 0, 300])} ms",
+            "execution.checkpointing.max-concurrent-checkpoints": (
+                1 if unaligned else choose("concurrent", 1, 1, 3)
+            ),
+            "execution.checkpointing.tolerable-failed-checkpoints": choose(
+                "tolerable", 0, 3, 10**6
+            ),
+            "execution.checkpointing.num-retained": choose("retained", 1, 1, 3),
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            "execution.checkpointing.unaligned.enabled": unaligned,
+            "execution.checkpointing.dir": CHECKPOINTS,
+            "execution.checkpointing.data-inline-threshold": choose("inline", "0 b", "20 kb"),
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": 10**6,
+            "restart-strategy.fixed-delay.delay": f"{choose('delay', 1, 500)} ms",
+            "jobmanager.execution.failover-strategy": choose("failover", "full", "region"),
+            "tidegate.step.max-records": rnd.choice([1, 3, 10]),
+            "tidegate.step.attempts": 3,
+            "heartbeat.interval": f"{HEARTBEAT_SECONDS} s",
+            "heartbeat.timeout": f"{LEASE_SECONDS} s",
+            "task.cancellation.timeout": "20 s",
+        }
+        count = choose("faults", 1, 2, 3, 4, 6)
+        horizon = length / program.rate + 6
+        faults = [_draw_fault(rnd, horizon, wish) for _ in range(count)]
+        return cls(
+            seed,
+            program,
+            choose("width", 1, 2, 2, 3),
+            settings,
+            tuple(sorted(faults, key=lambda fault: fault.at)),
+            choose("twins", 0.0, 0.0, 0.1, 0.3),
+            rnd.choice([1, 4 << 20]),
+            mode,
+        )
+
+
+def _draw_fault(rnd: random.Random, horizon: float, wish: Wish) -> Fault:
+    weights = [KINDS[each.partition(" @ ")[0]] for each in wish.kinds]
+    [drawn] = rnd.choices(wish.kinds, weights)
+    kind, _, moment = drawn.partition(" @ ")
+    if moment:
+        at = rnd.uniform(0.0, horizon / 3)
+        return Fault(at, kind, 20 * rnd.randrange(5), rnd.random(), moment)
+    is_aimed = wish.moments and rnd.random() < (0.6 if wish.moments is MOMENTS else 0.85)
+    moment = rnd.choice(wish.moments) if is_aimed else ""
+    return Fault(rnd.uniform(0.0, horizon), kind, rnd.randrange(100), rnd.random(), moment)

@@ -1,0 +1,223 @@
+"""Spark jobs for steps: tasks are repeated, copied, come late, and lose what they put out."""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tests.sim.clockwork import Wrong
+from tidegate.core.errors import LineClosed
+from tidegate.exchange import step_task
+from tidegate.exchange.contract import StepAnswer, StepBroken
+from tidegate.exchange.step_task import StageTask
+from tidegate.exchange.unit_protocol import Cargo, Frame
+from tidegate.protocol.units import Stale, UnitKey
+from tidegate.slot.pipeline_host import UnitAnswer
+from tidegate.slot.step_server import _receive_input, _send_answer
+
+if TYPE_CHECKING:
+    from tests.sim.cluster import SimulatedCluster
+
+
+class StepJob:
+    """A Spark job for a step; its tasks may outlive it."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, stages: Sequence[StageTask], width: int, answer: StepAnswer
+    ) -> None:
+        self.cluster, self.world, self.sim = cluster, cluster.world, cluster.sim
+        self._stages, self._width, self._answer = stages, width, answer
+        self._is_over = False
+        self._level = -1
+        self._results: dict[int, list[Any]] = {}
+        self._whole: set[int] = set()
+        self._go_on([])
+
+    def end(self, outcome: Any) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self.sim.later(
+                self.sim.delay(0.005),
+                "a step ends",
+                lambda: self._answer(outcome),
+                self.cluster.driver,
+            )
+
+    def _go_on(self, shipments: list[Any]) -> None:
+        self._level += 1
+        self._results = {}
+        self._whole = set()
+        by_slot: dict[int, list[Any]] = defaultdict(list)
+        for target, cargo in shipments:
+            by_slot[target].append((target, cargo))
+        for slot in range(self._width):
+            task = self._stages[self._level], slot, by_slot[slot]
+            self._start(*task)
+            if self.sim.chance(self.world.twins):
+                self._start(*task, late=self.sim.chance(0.3))
+
+    def _start(self, stage: StageTask, slot: int, shipments: list[Any], late: bool = False) -> None:
+        self.sim.rnd.shuffle(shipments := list(shipments))
+        Task(self, self._level, stage, slot, shipments, self.sim.delay(1.0 if late else 0.005))
+
+    def done(self, task: Task, outputs: list[Any]) -> None:
+        if self._is_over or task.level != self._level:
+            return
+        if task.slot not in self._results and self.sim.chance(self.world.twins / 3):
+            self._start(task.stage, task.slot, task.shipments)  # its output is lost
+            return
+        if self.sim.chance(self.world.breaks / self._width):
+            self.end(StepBroken("fetch failed"))
+            return
+        first = self._results.setdefault(task.slot, outputs)
+        if (
+            task.is_whole
+            and task.slot in self._whole
+            and sorted(map(repr, first)) != sorted(map(repr, outputs))
+        ):
+            raise Wrong("two tasks got different answers from one unit")
+        if task.is_whole and first is outputs:
+            self._whole.add(task.slot)
+        if len(self._results) < self._width:
+            return
+        everything = [output for outputs in self._results.values() for output in outputs]
+        if self._level + 1 < len(self._stages):
+            self._go_on(everything)
+        else:
+            self.end([pickle.loads(outcome) for outcome in everything])
+
+
+class _Ask(Exception):
+    """A task has sent a unit and waits for an answer that is not there yet."""
+
+    def __init__(self, frames: list[Cargo]) -> None:
+        self.frames = frames
+
+
+class Task:
+    """One try of Spark's at a task: its code runs from the start whenever an answer has come."""
+
+    def __init__(
+        self,
+        job: StepJob,
+        level: int,
+        stage: StageTask,
+        slot: int,
+        shipments: list[Any],
+        delay: float,
+    ) -> None:
+        self.job, self.level, self.stage, self.slot = job, level, stage, slot
+        self.shipments = shipments
+        self._answers: list[list[Cargo] | None] = []
+        job.sim.later(delay, f"a task for slot {slot}", self._run)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the slot has answered all that it was asked."""
+        return None not in self._answers
+
+    def _run(self) -> None:
+        lines = step_task._connections
+        lines.clear()
+        try:
+            with_dial: Any = step_task
+            dial, with_dial.dial = step_task.dial, lambda address, secret: _Line(self._answers)
+            outputs = list(self.stage(self.slot, self.shipments))
+        except _Ask as ask:
+            self._deliver(ask.frames)
+        else:
+            self.job.done(self, outputs)
+        finally:
+            with_dial.dial = dial
+            lines.clear()
+
+    @property
+    def _loss(self) -> float:
+        return max(0.002, self.job.world.breaks / 10)
+
+    def _deliver(self, frames: list[Cargo]) -> None:
+        address = self.stage.addresses[self.slot]
+        assert address is not None
+        process = self.job.world.slots[address.port]
+        if not process.is_alive or process.has_left or self.job.sim.chance(self._loss):
+            self._answered(None)
+            return
+        give_up = lambda: self._answered(None)  # noqa: E731
+        process.waiting.append(give_up)
+        answers = len(self._answers)
+
+        def answered(answer: UnitAnswer | Stale) -> None:
+            if give_up in process.waiting and len(self._answers) == answers:
+                process.waiting.remove(give_up)
+                self._answered(_encoded(answer))
+
+        def serve() -> None:
+            (_, opened), *cargo = self._disturbed(frames)
+            order, (packets, marks) = pickle.loads(opened), _receive_input(_Sent(cargo))
+            key = UnitKey(order.attempt, order.step, order.level)
+            process.host.run_unit(order.pipeline, key, packets, marks, order.request, answered)
+
+        process.later(self.job.sim.delay(0.003), f"unit of level {self.level}", serve)
+
+    def _disturbed(self, frames: list[Cargo]) -> list[Cargo]:
+        """Packets come in any order, and more than once."""
+        first, *packets, last = frames
+        packets += [each for each in packets if self.job.sim.chance(self.job.world.twins)]
+        self.job.sim.rnd.shuffle(packets)
+        return [first, *packets, last]
+
+    def _answered(self, answer: list[Cargo] | None) -> None:
+        self._answers.append(answer)
+        self.job.sim.later(self.job.sim.delay(0.003), f"an answer of slot {self.slot}", self._run)
+
+
+class _Line:
+    """The connection of a task, which plays the answers that are there."""
+
+    def __init__(self, answers: list[list[Cargo] | None]) -> None:
+        self._answers = iter(answers)
+        self._sent: list[Cargo] = []
+        self._frames: list[Cargo] = []
+
+    def send(self, kind: Frame, *parts: bytes) -> None:
+        self._sent.append((kind, b"".join(parts)))
+        if kind is Frame.RUN:
+            missing: list[Cargo] = []
+            answer = next(self._answers, missing)
+            if answer is missing:
+                raise _Ask(self._sent)
+            if answer is None:
+                raise LineClosed("the slot is gone")
+            self._frames, self._sent = list(answer), []
+
+    def receive(self) -> Cargo:
+        return self._frames.pop(0)
+
+
+class _Sent:
+    """What comes out of a connection at its other end."""
+
+    def __init__(self, frames: list[Cargo]) -> None:
+        self._frames = frames
+
+    def receive(self) -> Cargo:
+        return self._frames.pop(0)
+
+
+def _encoded(answer: UnitAnswer | Stale) -> list[Cargo]:
+    class Recorder:
+        frames: list[Cargo] = []  # noqa: RUF012
+
+        def send(self, kind: Frame, *parts: bytes) -> None:
+            self.frames.append((kind, b"".join(parts)))
+
+    recorder: Any = Recorder()
+    recorder.frames = []
+    if isinstance(answer, UnitAnswer):
+        _send_answer(recorder, answer)
+    else:
+        recorder.send(Frame.REFUSED, pickle.dumps(answer.reason))
+    frames: list[Cargo] = recorder.frames
+    return frames
