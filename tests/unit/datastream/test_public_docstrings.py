@@ -1,7 +1,11 @@
 """Every public class and method that a program can import says what it does."""
 
+import ast
 import inspect
 from importlib import import_module
+from pathlib import Path
+
+from tidegate import datastream
 
 MODULES = (
     "tidegate",
@@ -40,3 +44,18 @@ def test_every_public_class_and_method_has_a_docstring():
         if not inspect.getdoc(found)
     }
     assert sorted(silent) == []
+
+
+def test_type_checkers_do_not_take_every_name_for_a_method():
+    """As they would if they saw `__getattr__`: then `stream.flatmap(f)` would be no mistake."""
+    for file in Path(datastream.__file__).parent.rglob("*.py"):
+        tree = ast.parse(file.read_text())
+        hidden = {
+            inner
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "not TYPE_CHECKING"
+            for inner in ast.walk(node)
+        }
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        seen = [each for each in functions if each.name == "__getattr__" and each not in hidden]
+        assert not seen, file
