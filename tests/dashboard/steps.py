@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.programs import PATIENCE
+
 
 def act(page: Any, button: str, **fields: Any) -> Any:
     """Choose an action, fill in its form and confirm it; returns its dialog when it is done."""
@@ -13,9 +15,14 @@ def act(page: Any, button: str, **fields: Any) -> Any:
         dialog.locator("label").filter(has_text=label.capitalize()).locator("input").fill(
             str(value)
         )
+    return confirm(dialog, button)
+
+
+def confirm(dialog: Any, button: str) -> Any:
+    """Do what the dialog asks for, and wait until it is done."""
     assert "tidegate" in dialog.locator(".command").inner_text()
     dialog.get_by_role("button", name=button, exact=True).click()
-    dialog.get_by_role("button", name="Close", exact=True).wait_for()
+    dialog.get_by_role("button", name="Close", exact=True).wait_for(timeout=1000 * PATIENCE)
     assert dialog.locator(".problem").all_inner_texts() == []
     return dialog
 
@@ -23,3 +30,16 @@ def act(page: Any, button: str, **fields: Any) -> Any:
 def leave(dialog: Any) -> None:
     dialog.get_by_role("button", name="Close", exact=True).click()
     dialog.wait_for(state="detached")
+
+
+def look_up(page: Any, state: str, key: str) -> str:
+    """Search a key in a state of the savepoint that is open; returns its value."""
+    page.locator(".list button").filter(has=page.get_by_text(state, exact=True)).click()
+    page.get_by_label("Search a key").fill(key)
+    rows = page.get_by_role("region", name=f"Entries of {state}").locator("tbody tr")
+    page.wait_for_function(
+        "key => [...document.querySelectorAll('[aria-label^=Entries] tbody tr')]"
+        ".every((row) => row.cells[0].innerText.includes(key))",
+        arg=key,
+    )
+    return str(rows.locator("td").nth(1).inner_text())

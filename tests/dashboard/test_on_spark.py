@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.dashboard.steps import act, leave
+from tests.dashboard.steps import act, confirm, leave, look_up
+from tests.programs import wait_until
 from tidegate.web.registry import running_jobs
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -42,7 +44,7 @@ def test_a_job_fails_recovers_is_rescaled_stopped_started_again_and_its_state_is
     page.get_by_role("link", name="Failures").click()
     page.get_by_text("restarted", exact=True).first.wait_for()
     assert "there is a file" in page.locator(".trace").first.inner_text()
-    page.get_by_role("banner").or_(page.locator(".job-header")).get_by_text("Running").wait_for()
+    page.locator(".job-header").get_by_text("Running").wait_for()
 
     leave(act(page, "Savepoint"))
     leave(act(page, "Rescale", parallelism=1))
@@ -50,5 +52,30 @@ def test_a_job_fails_recovers_is_rescaled_stopped_started_again_and_its_state_is
     page.locator(".node").filter(has_text="\N{MULTIPLICATION SIGN} 1").first.wait_for()
 
     dialog = act(page, "Stop")
-    savepoint = dialog.locator("code").first.inner_text()
-    assert Path(savepoint).is_dir()
+    stopped = dialog.locator("code").first.inner_text()
+    assert Path(stopped).is_dir()
+    # The process of the job ends with it; what was stored is browsed from another one.
+    wait_until(lambda: not running_jobs())
+    with registry_server() as link:
+        page.goto(link)
+        page.get_by_role("link", name="Savepoints").click()
+        page.locator(f'.list button[title="{stopped}"]').click()
+        assert int(look_up(page, "counted", "3")) > 0
+        page.get_by_role("button", name="Start from it").click()
+        confirm(page.get_by_role("dialog"), "Start again")
+        page.get_by_role("link", name="Open its dashboard").click()
+    page.locator(".node").first.wait_for()
+    page.locator(".job-header").get_by_text("Running").wait_for()
+    page.complaints.found.clear()  # of the driver that ended
+
+
+@contextmanager
+def registry_server():
+    """What `tidegate ui` serves when no job runs; the link that it prints."""
+    command = [sys.executable, "-m", "tidegate", "ui", "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.wait(60)

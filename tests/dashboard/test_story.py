@@ -2,14 +2,17 @@
 
 import pytest
 
-from tests.dashboard.steps import act, leave
+from tests.dashboard.steps import act, leave, look_up
 from tests.jobs import RESTARTS, fail_once
 from tests.programs import wait_until
 from tests.served_jobs import TOKEN
 from tidegate.core.rest_settings import RestSettings
 from tidegate.protocol.job_status import JobStatus
 
-VIEWS = ("graph", "checkpoints", "failures", "charts")
+VIEWS = (
+    *("graph", "checkpoints", "failures", "charts", "state"),
+    *("dead-letters", "sample", "configuration", "logs", "threads"),
+)
 
 
 @pytest.fixture
@@ -53,6 +56,9 @@ def test_a_checkpoint_a_failure_a_savepoint_another_parallelism_and_the_end(stor
     path = dialog.locator("code").first.inner_text()
     assert "/savepoints/savepoint-" in path
     leave(dialog)
+    page.get_by_role("link", name="State").click()
+    page.locator(".list").get_by_role("button", name="Savepoint").click()
+    look_up(page, "sum", "key 3")
 
     dialog = act(page, "Rescale", parallelism=1)
     assert "The job runs with parallelism 1." in dialog.inner_text()
@@ -94,11 +100,9 @@ def test_who_has_not_logged_in_sees_the_graph_but_neither_records_nor_buttons(se
     page.get_by_role("button", name="Log in to act").wait_for()
     assert page.locator(".node").count() == 2
     page.get_by_role("link", name="Dead letters").click()
-    page.get_by_label("paste the link").wait_for()
-    page.get_by_role("link", name="Graph").click()
-    page.get_by_role("button", name="Log in to act").click()
     page.get_by_label("paste the link").fill(served.server.login_link())
     page.get_by_role("button", name="Log in", exact=True).click()
+    page.get_by_text("No dead letters").wait_for()
     page.get_by_role("button", name="Savepoint").wait_for()
 
 

@@ -10,7 +10,7 @@ const COLUMNS = [
   { id: "time", label: "Time", value: (row) => row.time, show: (row) => time(row.time) },
   { id: "operator", label: "Operator", value: (row) => row.operator },
   { id: "subtask", label: "Subtask", number: true, value: (row) => row.subtask },
-  { id: "error", label: "Error", value: (row) => row.error, show: (row) => html`<span class="bad">${row.error}</span>` },
+  { id: "error", label: "Error", value: (row) => row.error, show: (row) => html`<span class="bad clip error">${row.error.replace(/^[\w.]*\./, "")}</span>` },
   { id: "record", label: "Record", wide: true, show: (row) => html`<code>${row.record}</code>` },
 ];
 
@@ -26,9 +26,9 @@ export function DeadLetters({ jid }) {
         <p>A record on which a function fails makes the job fail, unless you allow it to be skipped:</p><code>env.on_poison_record(PoisonRecords.skip(after=3))</code><//><//>`;
     }
     return html`
-      <${Card} title="${count(total)} skipped${total > rows.length ? `, the last ${rows.length} are kept` : ""}" plain>
+      <div class=${letter ? "brief" : ""}><${Card} title="${count(total)} skipped${total > rows.length ? `, the last ${rows.length} are kept` : ""}" plain>
         <${Table} name="Dead letters" columns=${COLUMNS} rows=${rows} rowKey=${(row) => row.key} chosen=${chosen} open=${(row) => setChosen(row.key === chosen ? null : row.key)} />
-      <//>
+      <//></div>
       ${letter && html`<${Card} title=${letter.error}><div class="stack">
         <${Pairs} items=${[
           ["Operator", `${letter.operator}${letter.uid ? ` (${letter.uid})` : ""}`],

@@ -8,13 +8,14 @@ import { session } from "../../core/session.js";
 import { useResource } from "../../core/resource.js";
 import { dispose, restart } from "../../parts/action_list.js";
 import { ActionDialog } from "../../parts/actions.js";
-import { Card, Copy, Empty, Loaded, Pairs } from "../../parts/basics.js";
+import { Card, Copy, Loaded, Pairs } from "../../parts/basics.js";
 import { Entries } from "./entries.js";
 
 export function Inside({ path, jid, refresh, savepoints }) {
   const resource = useResource(pathOf("/tidegate/state", { path }));
   const { query } = route.value;
   return html`<${Loaded} resource=${resource}>${(stored) => {
+    const stateless = stored.operators.filter((each) => !each.states.length);
     const operator = stored.operators.find((each) => nameOf(each) === query.get("operator"));
     return html`
       <${Card} title="${stored.kind === "savepoint" ? "Savepoint" : "Checkpoint"} ${stored.id ?? ""} of ${stored.job ?? "a job"}"
@@ -24,9 +25,10 @@ export function Inside({ path, jid, refresh, savepoints }) {
           <span class="small soft">${stored.completed ? `Completed ${time(stored.completed)} · ` : ""}${stored.operators.length} operators</span>
         </div>
       <//>
-      ${stored.operators.map((each) => html`<${Operator} key=${each.id} operator=${each} chosen=${each === operator ? query.get("state") : null} />`)}
-      ${stored["source-positions"]?.length > 0 && html`<${Card} title="Positions of sources"><${Pairs} items=${stored["source-positions"].map((each, n) => [`${each.uid ?? "source"} · ${each.subtask}`, html`<code class="break" key=${n}>${each.split}</code>`])} /><//>`}
-      ${operator && query.get("state") && html`<${Entries} key=${`${nameOf(operator)} ${query.get("state")}`} path=${path} operator=${nameOf(operator)} state=${query.get("state")} />`}`;
+      ${stored.operators.filter((each) => each.states.length).map((each) => html`<${Operator} key=${each.id} operator=${each} chosen=${each === operator ? query.get("state") : null} />
+        ${each === operator && query.get("state") && html`<${Entries} key=${query.get("state")} path=${path} operator=${nameOf(operator)} state=${query.get("state")} />`}`)}
+      ${stateless.length > 0 && html`<p class="soft small">Without state: ${stateless.map((each) => each.name ?? nameOf(each)).join(", ")}.</p>`}
+      ${stored["source-positions"]?.length > 0 && html`<${Card} title="Positions of sources"><${Pairs} items=${stored["source-positions"].map((each, n) => [`${each.uid ?? "source"} · ${each.subtask}`, html`<code class="break" key=${n}>${each.split}</code>`])} /><//>`}`;
   }}<//>`;
 }
 
@@ -34,11 +36,9 @@ const nameOf = (operator) => operator.uid ?? operator.id;
 
 function Operator({ operator, chosen }) {
   return html`<${Card} title=${operator.name ?? nameOf(operator)} tools=${html`<span class="small soft">${operator.uid ? `uid ${operator.uid} · ` : ""}parallelism ${operator.parallelism} · ${bytes(operator.size)}</span>`} plain>
-    ${operator.states.length
-      ? html`<div class="list">${operator.states.map((state) => html`<button key=${state.name} aria-current=${state.name === chosen} onClick=${() => narrow({ operator: nameOf(operator), state: state.name, search: null })}>
-          <span class="row spread"><span class="mono">${state.name}</span><span class="small soft">${state.kind} · ${state.type} · ${count(state.entries)} entries · ${bytes(state.size)}</span></span>
-        </button>`)}</div>`
-      : html`<div class="body soft small">No state${operator["source-splits"] ? `; ${operator["source-splits"]} positions of sources` : ""}.</div>`}
+    <div class="list">${operator.states.map((state) => html`<button key=${state.name} aria-current=${state.name === chosen} onClick=${() => narrow({ operator: nameOf(operator), state: state.name, search: null })}>
+      <span class="row spread"><span class="mono">${state.name}</span><span class="small soft">${state.kind} · ${state.type} · ${count(state.entries)} entries · ${bytes(state.size)}</span></span>
+    </button>`)}</div>
   <//>`;
 }
 

@@ -37,32 +37,34 @@ export function Flames({ jid, vertex }) {
 
 function FlameGraph({ root }) {
   const [zoomed, setZoomed] = useState(root);
-  const { boxes, depth } = useMemo(() => boxesOf(zoomed), [zoomed]);
+  const { boxes, depth } = useMemo(() => boxesOf(zoomed, root), [zoomed]);
   return html`
-    <div class="row spread"><span class="small soft">A box is a function, its width its share of the time. Click to zoom.</span>
+    <div class="row spread"><span class="small soft">A box is a function, its width its share of the time; yours are tinted. Click to zoom.</span>
       <button class="quiet" disabled=${zoomed === root} onClick=${() => setZoomed(root)}>Whole graph</button></div>
     <div class="flames" style=${{ height: `${depth * LINE + 2}px` }}>
-      ${boxes.map((box) => html`<button key=${box.key} class=${/site-packages|tidegate|lib\/python/.test(box.node.name) ? "" : "own"}
+      ${boxes.map((box) => html`<button key=${box.key} class=${box.isOwn ? "own" : ""}
         style=${{ left: `${100 * box.left}%`, width: `${100 * box.width}%`, top: `${box.level * LINE}px` }}
         title="${box.node.name}: ${percent(box.node.value / root.value)}" onClick=${() => setZoomed(box.node)}>${box.node.name}</button>`)}
     </div>`;
 }
 
 /** The boxes in sight, as shares of the width; what is too thin to see is left out. */
-function boxesOf(root) {
+function boxesOf(root, whole) {
   const boxes = [];
   let depth = 0;
-  const add = (node, left, width, level, key) => {
+  // Your functions, and what they call: all that Tidegate has called and is not Tidegate's own.
+  const add = (node, left, width, level, key, isBelow) => {
     if (width < THINNEST) return;
-    boxes.push({ node, left, width, level, key });
+    const isOurs = /\(tidegate\//.test(node.name);
+    boxes.push({ node, left, width, level, key, isOwn: isBelow && !isOurs });
     depth = Math.max(depth, level + 1);
     let at = left;
     (node.children ?? []).forEach((child, n) => {
       const share = (width * child.value) / node.value;
-      add(child, at, share, level + 1, `${key}.${n}`);
+      add(child, at, share, level + 1, `${key}.${n}`, isBelow || isOurs);
       at += share;
     });
   };
-  add(root, 0, 1, 0, "0");
+  add(root, 0, 1, 0, "0", root !== whole);
   return { boxes, depth };
 }
