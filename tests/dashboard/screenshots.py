@@ -18,7 +18,8 @@ from typing import Any
 from playwright.sync_api import Page, sync_playwright
 
 from tests.dashboard.conftest import CHROMIUM, FLAGS
-from tests.programs import wait_until
+from tests.dashboard.steps import act, leave
+from tests.programs import PATIENCE, wait_until
 from tidegate import RestartStrategies
 from tidegate.core.rest_settings import RestSettings
 from tidegate.driver.job_handle import JobHandle
@@ -28,7 +29,7 @@ from tidegate.web.server import RestServer
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images" / "dashboard"
 LOOK = {"format": "webp", "quality": 82}
-WARM_SECONDS = 130
+WARM_SECONDS = 100
 
 
 def choose_vertex(page: Page) -> None:
@@ -37,7 +38,8 @@ def choose_vertex(page: Page) -> None:
 
 
 def choose_state(page: Page) -> None:
-    page.locator(".split .list button").first.click()
+    leave(act(page, "Savepoint"))
+    page.locator(".split .list").get_by_role("button", name="Savepoint").first.click()
     page.locator(".list button").filter(has_text="owed").click()
     page.get_by_role("region", name="Entries").locator("tbody tr").first.wait_for()
 
@@ -47,8 +49,10 @@ def choose_letter(page: Page) -> None:
 
 
 def sample(page: Page) -> None:
-    page.get_by_role("button", name="Sample 10 records").click()
-    page.locator(".records code").first.wait_for()
+    button = page.get_by_role("button", name="Sample 10 records")
+    while not page.locator(".records code").count():
+        button.click()
+        button.wait_for()
 
 
 def ask_for_stop(page: Page) -> None:
@@ -112,6 +116,7 @@ def take(server: RestServer, job: JobHandle, wanted: list[str]) -> None:
                 viewport={"width": 1280, "height": 800}, color_scheme=theme
             )
             page = context.new_page()
+            page.set_default_timeout(1000 * PATIENCE)
             page.goto(server.login_link())
             page.get_by_text("Live").wait_for()
             for name in wanted:

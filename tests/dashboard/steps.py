@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.programs import PATIENCE
+from tests.programs import PATIENCE, wait_until
 
 
 def act(page: Any, button: str, **fields: Any) -> Any:
@@ -22,7 +22,7 @@ def confirm(dialog: Any, button: str) -> Any:
     """Do what the dialog asks for, and wait until it is done."""
     assert "tidegate" in dialog.locator(".command").inner_text()
     dialog.get_by_role("button", name=button, exact=True).click()
-    dialog.get_by_role("button", name="Close", exact=True).wait_for(timeout=1000 * PATIENCE)
+    dialog.get_by_role("button", name="Close", exact=True).wait_for(timeout=3000 * PATIENCE)
     assert dialog.locator(".problem").all_inner_texts() == []
     return dialog
 
@@ -36,10 +36,7 @@ def look_up(page: Any, state: str, key: str) -> str:
     """Search a key in a state of the savepoint that is open; returns its value."""
     page.locator(".list button").filter(has=page.get_by_text(state, exact=True)).click()
     page.get_by_label("Search a key").fill(key)
-    rows = page.get_by_role("region", name=f"Entries of {state}").locator("tbody tr")
-    page.wait_for_function(
-        "key => [...document.querySelectorAll('[aria-label^=Entries] tbody tr')]"
-        ".every((row) => row.cells[0].innerText.includes(key))",
-        arg=key,
-    )
-    return str(rows.locator("td").nth(1).inner_text())
+    table = page.get_by_role("region", name=f"Entries of {state}")
+    keys = table.locator("tbody td:first-child")
+    wait_until(lambda: bool(found := keys.all_inner_texts()) and all(key in each for each in found))
+    return str(table.locator("tbody td").nth(1).inner_text())

@@ -8,6 +8,7 @@ from tests.programs import wait_until
 from tests.served_jobs import TOKEN
 from tidegate.core.rest_settings import RestSettings
 from tidegate.protocol.job_status import JobStatus
+from tidegate.web.registry import known_jobs
 
 VIEWS = (
     *("graph", "checkpoints", "failures", "charts", "state"),
@@ -113,17 +114,28 @@ def test_a_driver_that_may_only_be_read_offers_no_action(serve, page):
     assert page.locator(".actions").count() == 0
 
 
-def test_a_job_that_has_ended_elsewhere_is_shown_with_what_is_known_of_it(serve, page):
-    ended, running = serve(name="ended job"), serve()
-    ended.job.cancel()
-    wait_until(lambda: ended.job.status().is_terminal)
-    page.goto(running.server.login_link())
-    page.get_by_role("cell", name="ended job").click()
-    page.get_by_text("What is known").wait_for()
-    assert page.get_by_role("heading", name="ended job").is_visible()
-    page.goto(f"{running.server.url}/#/jobs/{32 * 'f'}")
+def test_a_job_that_has_ended_is_shown_as_it_was(stored, serve, page):
+    stored.let(10)
+    stored.order("/checkpoints")
+    stored.job.cancel()
+    wait_until(lambda: known_jobs()[0].ended_at is not None)
+    other = serve(name="another")
+    page.goto(other.server.login_link())
+    page.get_by_role("cell", name="sums of numbers").click()
+    page.locator(".node").first.click()
+    page.locator(".drawer tbody tr").first.wait_for()
+    for view in ("checkpoints/1", "failures", "charts", "state", "dead-letters", "configuration"):
+        page.goto(f"{other.server.url}/#/jobs/{stored.id}/{view}")
+        page.locator("[aria-busy]").first.wait_for(state="detached")
+        assert page.locator(".problem").all_inner_texts() == [], view
+    assert page.get_by_role("link", name="Threads").count() == 0
+
+
+def test_a_job_that_nobody_knows_is_not_found(served, page):
+    page.goto(served.server.login_link(f"/jobs/{32 * 'f'}"))
     page.get_by_text("This job is not known here").wait_for()
-    page.complaints.found[:] = [each for each in page.complaints.found if "404" not in each]
+    assert all("404" in each for each in page.complaints.found)
+    page.complaints.found.clear()
 
 
 def test_a_job_of_another_driver_is_opened_there(serve, page):

@@ -1,6 +1,7 @@
 // The frame of the page: the way around on the left, one view on the right.
 import { html, useEffect } from "./core/html.js";
 import { isTokenWanted } from "./core/api.js";
+import { isArchived } from "./core/job.js";
 import { connection, isGone, jobs, live } from "./core/live.js";
 import { link, route } from "./core/router.js";
 import { mustLogIn, session, theme, toggleTheme } from "./core/session.js";
@@ -57,7 +58,7 @@ function Side() {
       <a href="#/" aria-current=${here(!place || (place === "jobs" && !jid))}><${Icon} name="jobs" />Jobs</a>
       <a href="#/savepoints" aria-current=${here(place === "savepoints")}><${Icon} name="state" />Savepoints</a>
       ${place === "jobs" && jid && isHere(jid) && html`<div class="side-title" title=${name}>${name ?? jid}</div>
-        ${VIEWS.map(({ id, label, icon }) => html`<a key=${id} href=${link(["jobs", jid, id])} aria-current=${here(view === id)}>
+        ${VIEWS.filter((each) => !each.needsDriver || !isArchived.value).map(({ id, label, icon }) => html`<a key=${id} href=${link(["jobs", jid, id])} aria-current=${here(view === id)}>
           <${Icon} name=${icon} />${label}<${Tally} of=${id} />
         </a>`)}`}
     </nav>

@@ -9,8 +9,8 @@ import { loadSession } from "./core/session.js";
 await logInByAddress();
 effect(() => {
   const [place, jid] = route.value.parts;
-  const isElsewhere = jobs.value?.some((job) => job.jid === jid && !job.here);
-  follow(place === "jobs" && jid && !isElsewhere ? jid : null);
+  const isSilent = jobs.value?.some((job) => job.jid === jid && (!job.here || job.archived));
+  follow(place === "jobs" && jid && !isSilent ? jid : null);
 });
 effect(() => {
   if (isConnected.value) loadSession(); // Again after a break: another driver may answer.

@@ -1,34 +1,14 @@
-// The job of the page: live from the stream, or from the archive if it has ended elsewhere.
-import { useMemo } from "./html.js";
+// The job of the page: live from the stream, or as it was when it ended.
+import { computed } from "./html.js";
 import { jobs, live } from "./live.js";
+import { route } from "./router.js";
 import { useResource } from "./resource.js";
 
-/** The live document of a job; of an archived job the same fields, as far as they are known. */
-export function useJob(jid) {
-  const isArchived = jobs.value?.find((job) => job.jid === jid)?.archived ?? false;
-  const details = useResource(isArchived ? `/jobs/${jid}` : null).data;
-  const archived = useMemo(() => details && ofArchive(details), [details]);
-  return isArchived ? archived : live.value?.jid === jid ? live.value : null;
-}
+/** Whether the job of the page has ended, and only what was known at its end is left. */
+export const isArchived = computed(() => jobs.value?.find((job) => job.jid === route.value.parts[1])?.archived ?? false);
 
-function ofArchive(details) {
-  const { plan, tidegate } = details;
-  const inputs = plan.nodes.flatMap((node) =>
-    (node.inputs ?? []).map((input) => ({ source: input.id, target: node.id, "ship-strategy": input.ship_strategy })),
-  );
-  return {
-    ...details,
-    ...tidegate,
-    isArchived: true,
-    vertices: details.vertices.map((vertex) => ({
-      id: vertex.id,
-      name: vertex.name,
-      status: vertex.status,
-      parallelism: vertex.parallelism,
-      "records-in": vertex.metrics["read-records"],
-      "records-out": vertex.metrics["write-records"],
-      watermark: vertex.tidegate?.watermark,
-    })),
-    edges: inputs.map((edge, id) => ({ id, ...edge })),
-  };
+/** The live document of a job, or null. */
+export function useJob(jid) {
+  const last = useResource(isArchived.value ? `/tidegate/jobs/${jid}/live` : null).data;
+  return isArchived.value ? (last ?? null) : live.value?.jid === jid ? live.value : null;
 }

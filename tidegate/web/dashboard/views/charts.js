@@ -4,11 +4,11 @@ import { bytes, duration, rate, short } from "../core/format.js";
 import { points } from "../core/live.js";
 import { Ring } from "../core/ring.js";
 import { useResource } from "../core/resource.js";
-import { useJob } from "../core/job.js";
+import { isArchived, useJob } from "../core/job.js";
 import { Card, Loaded, Tabs } from "../parts/basics.js";
 import { Chart } from "../parts/chart.js";
 
-const SPANS = [["1", "10 minutes"], ["15", "12 hours"]];
+const SPANS = [["1", "10 minutes"], ["15", "12 hours"]]; // By the seconds between two points.
 const CHARTS = [
   ["Throughput", rate, [["records-in-per-second", "in"], ["records-out-per-second", "out"]]],
   ["Records waiting to be read", short, [["lag", "waiting"]]],
@@ -20,10 +20,11 @@ const CHARTS = [
 
 export function Charts({ jid }) {
   const job = useJob(jid);
-  const [span, setSpan] = useState("1");
+  const [chosen, setSpan] = useState("1");
+  const span = isArchived.value ? "15" : chosen;
   const history = useResource(`/tidegate/jobs/${jid}/history?resolution=${span}`, { every: span === "1" ? null : 15000 });
   return html`
-    <div class="row"><${Tabs} label="Span of time" items=${SPANS} chosen=${span} choose=${setSpan} /></div>
+    ${!isArchived.value && html`<div class="row"><${Tabs} label="Span of time" items=${SPANS} chosen=${span} choose=${setSpan} /></div>`}
     <${Loaded} resource=${history} lines=${8}>${(data) => html`<${Drawn} key=${span} data=${data} isLive=${span === "1"} job=${job} />`}<//>`;
 }
 

@@ -1,4 +1,5 @@
 // The views of a job, in the order of the menu. Private ones show records, state, logs or stacks.
+// Some need the driver of the job: they are gone with it.
 import { Charts } from "./charts.js";
 import { Checkpoints } from "./checkpoints.js";
 import { Configuration } from "./configuration.js";
@@ -17,8 +18,8 @@ export const VIEWS = [
   { id: "charts", label: "Charts", icon: "charts", view: Charts },
   { id: "state", label: "State", icon: "state", view: JobState, isPrivate: true },
   { id: "dead-letters", label: "Dead letters", icon: "letters", view: DeadLetters, isPrivate: true },
-  { id: "sample", label: "Sample", icon: "sample", view: Sample, isPrivate: true },
+  { id: "sample", needsDriver: true, label: "Sample", icon: "sample", view: Sample, isPrivate: true },
   { id: "configuration", label: "Configuration", icon: "settings", view: Configuration },
-  { id: "logs", label: "Logs", icon: "logs", view: Logs, isPrivate: true },
-  { id: "threads", label: "Threads", icon: "threads", view: Threads, isPrivate: true },
+  { id: "logs", needsDriver: true, label: "Logs", icon: "logs", view: Logs, isPrivate: true },
+  { id: "threads", needsDriver: true, label: "Threads", icon: "threads", view: Threads, isPrivate: true },
 ];

@@ -1,7 +1,7 @@
 // One checkpoint: its vertices, and the subtasks of one of them.
 import { html, useState } from "../../core/html.js";
 import { bytes, duration, time } from "../../core/format.js";
-import { live } from "../../core/live.js";
+import { isArchived, useJob } from "../../core/job.js";
 import { useResource } from "../../core/resource.js";
 import { Card, Loaded, Problem, State } from "../../parts/basics.js";
 import { Table } from "../../parts/table.js";
@@ -27,7 +27,8 @@ export function Details({ jid, id, row }) {
   const every = row?.status === "IN_PROGRESS" ? 700 : null;
   const resource = useResource(`/jobs/${jid}/checkpoints/details/${id}`, { every, changes: row?.status });
   const [vertex, setVertex] = useState(null);
-  const name = (vertexId) => live.value?.vertices.find((each) => each.id === vertexId)?.name ?? vertexId;
+  const job = useJob(jid);
+  const name = (vertexId) => job?.vertices.find((each) => each.id === vertexId)?.name ?? vertexId;
   const columns = [
     { id: "name", label: "Vertex", value: (task) => name(task.vertex), wide: true },
     { id: "acks", label: "Acknowledged", number: true, value: (task) => task.num_acknowledged_subtasks, show: (task) => `${task.num_acknowledged_subtasks} of ${task.num_subtasks}` },
@@ -40,7 +41,7 @@ export function Details({ jid, id, row }) {
       const shown = vertex ?? tasks[0]?.vertex;
       return html`
         <${Table} name="Vertices of the checkpoint" columns=${columns} rows=${tasks} rowKey=${(task) => task.vertex} open=${(task) => setVertex(task.vertex)} chosen=${shown} />
-        ${shown && html`<header class="inner-title"><h3>Subtasks of ${name(shown)}</h3></header><${OfVertex} key=${shown} jid=${jid} id=${id} vertex=${shown} every=${every} />`}`;
+        ${shown && !isArchived.value && html`<header class="inner-title"><h3>Subtasks of ${name(shown)}</h3></header><${OfVertex} key=${shown} jid=${jid} id=${id} vertex=${shown} every=${every} />`}`;
     }}<//>
   <//>`;
 }

@@ -1,6 +1,7 @@
 // All about one vertex, beside the graph.
 import { html, useEffect } from "../../core/html.js";
 import { percent } from "../../core/format.js";
+import { isArchived } from "../../core/job.js";
 import { go } from "../../core/router.js";
 import { mustLogIn } from "../../core/session.js";
 import { Login } from "../../parts/login.js";
@@ -28,7 +29,8 @@ export function Drawer({ jid, vertex, tab = "subtasks", close }) {
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
   }, [close]);
-  const [, , found, isPrivate] = TABS.find(([id]) => id === tab) ?? TABS[0];
+  const tabs = isArchived.value ? TABS.slice(0, 1) : TABS;
+  const [, , found, isPrivate] = tabs.find(([id]) => id === tab) ?? TABS[0];
   const view = isPrivate && mustLogIn.value ? Login : found;
   return html`<aside class="card drawer" aria-label=${vertex.name}>
     <header>
@@ -40,7 +42,7 @@ export function Drawer({ jid, vertex, tab = "subtasks", close }) {
       <${Load} busy=${vertex.busy} held=${vertex["back-pressured"]} />
       <span class="small soft">busy ${percent(vertex.busy)} · held back ${percent(vertex["back-pressured"])} · idle ${percent(vertex.idle)} · busiest subtask ${percent(vertex["busy-max"])}</span>
     </div>`}
-    <${Tabs} label="About this vertex" items=${TABS} chosen=${tab} choose=${(id) => go(["jobs", jid, "graph", vertex.id, id])} />
+    <${Tabs} label="About this vertex" items=${tabs} chosen=${tab} choose=${(id) => go(["jobs", jid, "graph", vertex.id, id])} />
     <div class="scroll"><${view} jid=${jid} vertex=${vertex} /></div>
   </aside>`;
 }
