@@ -26,7 +26,8 @@ _NEEDED: Final = (
 
 def main() -> None:
     with redirect_stdout(sys.stderr):  # Spark reads the other one
-        for module in _NEEDED:
+        # Elsewhere libraries load frameworks of the system that do not survive a fork.
+        for module in _NEEDED if sys.platform == "linux" else ():
             with suppress(Exception):  # a worker that needs it says what is wrong with it
                 import_module(module)
     gc.collect()
