@@ -12,7 +12,9 @@ from benchmarks.peers.rule import (
     map_checksum,
     mapped,
     running_sum_checksum,
+    timeline,
 )
+from benchmarks.peers.tidegate_window_program import TimedRecords
 
 
 @pytest.mark.parametrize(("records", "keys"), [(0, 7), (5, 7), (7, 7), (100, 7), (2_345, 1_000)])
@@ -47,3 +49,25 @@ def test_a_number_of_records_past_64_bits_is_refused() -> None:
     assert LARGEST_RECORD * MULTIPLIER < 2**63
     with pytest.raises(ValueError, match="overflow 64 bits"):
         check_size(LARGEST_RECORD + 1, 1_000)
+
+
+@pytest.mark.parametrize("workload", ["tumbling", "session", "interval-join"])
+@pytest.mark.parametrize("readers", [1, 2])
+def test_times_are_the_same_in_every_way_to_compute_them(workload: str, readers: int) -> None:
+    records = 4_000_000
+    times = timeline(workload, records, readers)
+    for start in (0, 1_234_567, 2_000_000, 3_999_000):
+        made = TimedRecords(1_000, times)(start, 1_000)
+        assert made.column(2).to_pylist() == [times.time_of(start + n) for n in range(1_000)]
+        assert made.column(0)[0].as_py() == key_of(start, 1_000)
+
+
+def test_a_session_ends_after_every_million_records() -> None:
+    times = timeline("session", 0)
+    assert times.time_of(999_999) - times.time_of(0) == 999
+    assert times.time_of(1_000_000) - times.time_of(999_999) == 10_001
+
+
+def test_every_record_is_in_a_hundred_sliding_windows() -> None:
+    assert expected_checksum("sliding", 7, 1_000) == 700
+    assert expected_checksum("tumbling", 7, 1_000) == 7
