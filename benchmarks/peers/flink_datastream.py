@@ -55,10 +55,6 @@ class RunningSum(KeyedProcessFunction):
 
 
 class WindowSum(AggregateFunction):
-    def __init__(self, tally: str) -> None:
-        self._tally = tally
-        self._emitted = 0
-
     def create_accumulator(self) -> int:
         return 0
 
@@ -66,11 +62,22 @@ class WindowSum(AggregateFunction):
         return accumulator + int(value[1])
 
     def get_result(self, accumulator: int) -> int:
-        self._emitted += accumulator
         return accumulator
 
     def merge(self, acc_a: int, acc_b: int) -> int:
         return acc_a + acc_b
+
+
+class Tally(MapFunction):
+    """Adds up the results of windows, whose functions PyFlink does not close."""
+
+    def __init__(self, tally: str) -> None:
+        self._tally = tally
+        self._emitted = 0
+
+    def map(self, value: int) -> int:
+        self._emitted += value
+        return value
 
     def close(self) -> None:
         Path(self._tally, uuid.uuid4().hex).write_text(json.dumps(self._emitted))
@@ -136,7 +143,8 @@ def main() -> None:
     elif order.workload in WINDOWED:
         keyed = stream.key_by(lambda record: record[0], key_type=Types.STRING())
         windows = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(WINDOW)))
-        stream = windows.aggregate(WindowSum(str(tally)), output_type=Types.LONG())
+        sums = windows.aggregate(WindowSum(), output_type=Types.LONG())
+        stream = sums.map(Tally(str(tally)), output_type=Types.LONG())
     else:
         keyed = stream.key_by(lambda record: record[0], key_type=Types.STRING())
         stream = keyed.process(RunningSum(str(tally)), output_type=EMITTED)
