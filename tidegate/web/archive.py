@@ -12,6 +12,7 @@ from typing import Any
 from tidegate.core.redaction import redacted_document
 from tidegate.driver.job_handle import JobHandle
 from tidegate.web.documents import checkpoints, config, exceptions, jobs, vertices
+from tidegate.web.documents.checkpointing import checkpointing
 from tidegate.web.documents.common import vertex_id
 from tidegate.web.documents.diagnostics import dead_letters
 from tidegate.web.documents.live import charts
@@ -35,7 +36,7 @@ def answers_of(job: JobHandle, watched: Watched) -> dict[str, Any]:
         f"{path}/accumulators": jobs.accumulators(job),
         f"{path}/exceptions": exceptions.exceptions(job, len(job.chronicle.failures)),
         f"{path}/checkpoints": checkpoints.statistics(job),
-        f"{path}/checkpoints/config": checkpoints.config(job.settings),
+        f"{path}/checkpoints/config": checkpointing(job.settings),
         f"/tidegate{path}/live": watched.live,
         f"/tidegate{path}/history": charts(watched.history.rings[COARSE].since(0.0)),
         f"/tidegate{path}/dead-letters": dead_letters(job.chronicle),

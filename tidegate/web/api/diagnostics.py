@@ -228,8 +228,8 @@ async def _answer(asked: Future[Any], seconds: float) -> Any:
 
 def _log_files() -> dict[str, Path]:
     given = {"driver.log": LOG_VARIABLE, "spark.log": FOREIGN_LOG_VARIABLE}
-    paths = {name: Path(os.environ.get(key, "")) for name, key in given.items()}
-    return {name: path for name, path in paths.items() if path.is_file()}
+    paths = {Path(os.environ.get(key, "")): name for name, key in reversed(given.items())}
+    return {name: path for path, name in paths.items() if path.is_file()}
 
 
 def _tail(name: str) -> Response:

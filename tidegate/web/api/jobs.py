@@ -17,6 +17,7 @@ from tidegate.web.documents import driver as driver_documents
 from tidegate.web.documents import exceptions as exception_documents
 from tidegate.web.documents import jobs as job_documents
 from tidegate.web.documents import vertices as vertex_documents
+from tidegate.web.documents.checkpointing import CheckpointingDocument, checkpointing
 from tidegate.web.documents.common import Nothing
 from tidegate.web.documents.orders import CancelQuery
 from tidegate.web.endpoints import OF_JOB, endpoint, order
@@ -167,11 +168,9 @@ class JobApi:
         return checkpoint_documents.statistics(self._job(request))
 
     @endpoint("/jobs/{jobid}/checkpoints/config")
-    async def checkpoint_config(
-        self, request: Request
-    ) -> checkpoint_documents.CheckpointingDocument:
+    async def checkpoint_config(self, request: Request) -> CheckpointingDocument:
         """When and how checkpoints are taken."""
-        return checkpoint_documents.config(self._job(request).settings)
+        return checkpointing(self._job(request).settings)
 
     @endpoint("/jobs/{jobid}/checkpoints/details/{checkpointid}")
     async def checkpoint(self, request: Request) -> checkpoint_documents.CheckpointDocument:

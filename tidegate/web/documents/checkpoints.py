@@ -15,16 +15,12 @@ from tidegate.checkpoint.statistics import (
     RestoreRecord,
     SubtaskStatistics,
 )
-from tidegate.core.config import Settings
-from tidegate.core.modes import CheckpointStorageType, ExternalizedCheckpointRetention
 from tidegate.driver.job_handle import JobHandle
 from tidegate.graph.job_graph import Vertex
 from tidegate.stream.elements import BarrierKind
 from tidegate.web.documents.common import NEVER, milliseconds, vertex_id
 from tidegate.web.forms import ABSENT, Absent, Form, OneOf, named, snake
 
-_NO_CHECKPOINTS = (1 << 63) - 1
-"""What Flink gives as the interval of a job without periodic checkpoints."""
 TYPES = {
     BarrierKind.CHECKPOINT: "CHECKPOINT",
     BarrierKind.SAVEPOINT: "SAVEPOINT",
@@ -191,31 +187,6 @@ class CheckpointTask(TaskStatistics):
     subtasks: list[SubtaskCheckpoint]
 
 
-class Externalization(Form, naming=snake):
-    """Whether checkpoints outlive the job."""
-
-    enabled: bool
-    delete_on_cancellation: bool
-
-
-class CheckpointingDocument(Form, naming=snake):
-    """When and how checkpoints are taken."""
-
-    mode: Annotated[str, OneOf(("exactly_once", "at_least_once"))]
-    interval: int
-    timeout: int
-    min_pause: int
-    max_concurrent: int
-    externalization: Externalization
-    state_backend: str
-    checkpoint_storage: Annotated[str, OneOf(("filesystem", "jobmanager"))]
-    unaligned_checkpoints: bool
-    tolerable_failed_checkpoints: int
-    aligned_checkpoint_timeout: int
-    checkpoints_after_tasks_finish: bool
-    state_changelog_enabled: bool = False
-
-
 def statistics(job: JobHandle) -> Checkpoints:
     history = job.checkpoints
     counts = history.counts
@@ -281,33 +252,6 @@ def task_details(record: CheckpointRecord, vertex: Vertex) -> CheckpointTask:
             start_delay=_spread([milliseconds(each.start_delay) for each in done]),
         ),
         subtasks=[_subtask(record, index, known.get(index)) for index in range(vertex.parallelism)],
-    )
-
-
-def config(settings: Settings) -> CheckpointingDocument:
-    chosen = settings.checkpointing
-    retention = chosen.retention
-    in_files = chosen.directory is not None and (
-        chosen.storage is not CheckpointStorageType.JOBMANAGER
-    )
-    interval = chosen.interval
-    kept = ExternalizedCheckpointRetention
-    return CheckpointingDocument(
-        mode=chosen.mode.name.lower(),
-        interval=_NO_CHECKPOINTS if interval is None else milliseconds(interval.total_seconds()),
-        timeout=milliseconds(chosen.timeout.total_seconds()),
-        min_pause=milliseconds(chosen.min_pause.total_seconds()),
-        max_concurrent=chosen.max_concurrent,
-        externalization=Externalization(
-            enabled=retention is not kept.NO_EXTERNALIZED_CHECKPOINTS,
-            delete_on_cancellation=retention is not kept.RETAIN_ON_CANCELLATION,
-        ),
-        state_backend=settings.state.backend.value,
-        checkpoint_storage="filesystem" if in_files else "jobmanager",
-        unaligned_checkpoints=chosen.unaligned,
-        tolerable_failed_checkpoints=chosen.tolerable_failures,
-        aligned_checkpoint_timeout=milliseconds(chosen.aligned_timeout.total_seconds()),
-        checkpoints_after_tasks_finish=chosen.after_tasks_finish,
     )
 
 
