@@ -236,7 +236,7 @@ def test_a_publication_of_which_nothing_is_known_is_asked_about_until_it_is(
 
     watch.on("sums", "snapshot", put_a_directory_in_the_way)
     [pending] = wait_until(
-        lambda: re.findall(r"cannot see whether checkpoint (\d+)", caplog.text)[:1]
+        lambda: re.findall(r"cannot determine whether checkpoint (\d+)", caplog.text)[:1]
     )
     assert job.latest == number
     watch.actions.clear()
