@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.sim.clockwork import Wrong, world
 from tidegate.connectors.sink import Committer, CommittingWriter, SupportsCommitter
-from tidegate.operators.base import Operator
-from tidegate.operators.endpoints.operators import SinkOperator
-from tidegate.operators.endpoints.two_phase_commit import (
-    TwoPhaseCommitOperator,
-    TwoPhaseCommitSinkFunction,
-)
+from tidegate.operators.endpoints.two_phase_commit import TwoPhaseCommitSinkFunction
 from tidegate.stream.batch import Batch
 
 
@@ -31,30 +26,30 @@ class Bank:
     committed: dict[str, list[Any]] = field(default_factory=dict)
     visible: Counter[Any] = field(default_factory=Counter)
 
-    def begin(self) -> str:
+    def begin(self, name: str | None = None) -> str:
         world().moment("a transaction begins")
-        with self._called("begin"):
+        with self.called("begin"):
             self.begun += 1
-            transaction = f"t{self.pipeline}.{self.begun}"
+            transaction = name or f"t{self.pipeline}.{self.begun}"
             self.open[transaction] = []
             self.owners[transaction] = world().sim.current
         return transaction
 
     def write(self, transaction: str, records: Sequence[Any]) -> None:
-        with self._called("write"):
+        with self.called("write"):
             if transaction not in self.open:
                 raise RuntimeError(f"{transaction} is gone")
             self.open[transaction] += records
 
     def prepare(self, transaction: str) -> None:
         world().moment("a transaction is prepared")
-        with self._called("prepare"):
+        with self.called("prepare"):
             self.prepared[transaction] = self.open.pop(transaction)
             self.prepared_by[transaction] = world().checks.prepares(self.pipeline)
 
-    def commit(self, transaction: str) -> None:
+    def commit(self, transaction: str, also: Callable[[], None] = lambda: None) -> None:
         world().moment("a transaction is committed")
-        with self._called("commit"):
+        with self.called("commit"):
             if transaction in self.committed:
                 return
             if transaction not in self.prepared:
@@ -63,9 +58,10 @@ class Bank:
             self.committed[transaction] = records
             world().checks.commits(self, transaction, records)
             self.visible.update(records)
+            also()
 
     def abort(self, transaction: str) -> None:
-        with self._called("abort"):
+        with self.called("abort"):
             self.open.pop(transaction, None)
             self.prepared.pop(transaction, None)
 
@@ -80,9 +76,12 @@ class Bank:
         transactions = [*self.prepared.values(), *self.committed.values()]
         return {r[:2] for records in transactions for r in records}
 
-    def _called(self, what: str) -> Any:
-        failure = RuntimeError(f"the bank does not answer to {what}")
+    def called(self, what: str) -> Any:
+        failure = self.failure_of(what)
         return world().outside(f"bank {self.pipeline}", what, "bank", failure, acts=True)
+
+    def failure_of(self, what: str) -> Exception:
+        return RuntimeError(f"the bank does not answer to {what}")
 
 
 def bank(pipeline: int) -> Bank:
@@ -149,9 +148,3 @@ class Cashier(Committer):
     def commit(self, committables: Sequence[str]) -> None:
         for each in committables:
             self._bank.commit(each)
-
-
-SINKS: Mapping[str, Callable[[int], Operator]] = {
-    "function": lambda pipeline: TwoPhaseCommitOperator(Transfers(pipeline)),
-    "committer": lambda pipeline: SinkOperator(Account(pipeline)),
-}

@@ -119,7 +119,7 @@ class Plan:
                 tuple(rnd.randint(1, length) for _ in range(rnd.randint(1, 4)))
                 for _ in range(choose("pipelines", 1, 1, 2))
             ),
-            sink=choose("sink", "function", "committer"),
+            sink=choose("sink", "function", "committer", "files"),
             rate=choose("rate", 2.0, 4.0, 10.0),
             keys=rnd.choice([1, 3, 10]),
             discovers=choose("discovers", True, False, False),

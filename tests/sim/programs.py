@@ -11,13 +11,14 @@ among those of the key), and of every timer ("timer", key, its number).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.programs import apply, graph_of, keyed, mapped, read
-from tests.sim.bank import SINKS
+from tests.sim.bank import Account, Transfers
 from tests.sim.clockwork import EPOCH, Wrong, world
+from tests.sim.files import file_sink
 from tidegate.connectors.source import (
     InputStatus,
     Poll,
@@ -29,6 +30,8 @@ from tidegate.connectors.source import (
 from tidegate.graph.job_graph import JobGraph
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.checkpointed import CheckpointedFunction
+from tidegate.operators.endpoints.operators import SinkOperator
+from tidegate.operators.endpoints.two_phase_commit import TwoPhaseCommitOperator
 from tidegate.operators.functions import KeyedProcessFunction, MapFunction
 from tidegate.operators.keyed import KeyedProcessOperator
 from tidegate.state.descriptors import ListStateDescriptor, ValueStateDescriptor
@@ -39,6 +42,12 @@ from tidegate.stream.elements import Barrier
 TIMER_SECONDS = 0.5
 LAST_WORDS_SECONDS = 4.0
 """Streams end so long after their last record was read: until then all timers are due."""
+
+SINKS: Mapping[str, Callable[[int], Operator]] = {
+    "function": lambda pipeline: TwoPhaseCommitOperator(Transfers(pipeline)),
+    "committer": lambda pipeline: SinkOperator(Account(pipeline)),
+    "files": lambda pipeline: SinkOperator(file_sink(pipeline)),
+}
 
 
 @dataclass(frozen=True)

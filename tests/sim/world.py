@@ -16,9 +16,11 @@ from tests.sim.checks import Checks, savepoints_of
 from tests.sim.clockwork import Killed, Simulation, Wrong, current
 from tests.sim.cluster import SlotProcess
 from tests.sim.drivers import DriverProcess
+from tests.sim.files import Files, resolve
 from tests.sim.plans import LEASE_SECONDS, SAVEPOINTS, Fault, Plan
 from tests.sim.storage import Bucket
 from tidegate.checkpoint.metadata import CheckpointMetadata
+from tidegate.connectors.files import part_files
 from tidegate.core import fault_points
 from tidegate.core.errors import (
     ExternalError,
@@ -66,7 +68,8 @@ class World:
         self.plan = plan
         self.sim = Simulation(plan.seed, traces=traces)
         self.bucket = Bucket(self)
-        self.banks = [Bank(number) for number in range(len(plan.program.streams))]
+        bank = Files if plan.program.sink == "files" else Bank
+        self.banks = [bank(number) for number in range(len(plan.program.streams))]
         self.slots: list[SlotProcess] = []
         self.drivers: list[DriverProcess] = []
         self.is_finished = False
@@ -120,6 +123,7 @@ class World:
             for place, name, played in (
                 (filesystem, "LocalStore", self.bucket.open),
                 (slot_host, "unpack", unpack),
+                (part_files, "resolve", resolve),
                 (outbox, "PACKET_BYTES", self.plan.packet_bytes),
                 (shipping, "_local_modules", lambda: modules),
                 (shipping._Modules, "install", lambda self, directory: None),

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.sim.bugs.planting import bug, instead, section
 from tests.sim.clockwork import Killed
+from tidegate.connectors.files.part_files import PartDirectory, _OpenPart
 from tidegate.driver.job_master import JobMaster
 from tidegate.driver.split_enumerator import SplitAssigner
 from tidegate.operators.endpoints.commits import Commits
@@ -297,3 +298,18 @@ bug(
     interval=300,
     inline="0 b",
 )
+
+
+def _named_at_once(original: Any) -> Any:
+    def finish(self: Any) -> Any:
+        file = original(self)
+        root = self._path.removesuffix(file.hidden)
+        self._file_system.move(self._path, f"{root}{file.final}")
+        return file
+
+    return finish
+
+
+section("the bank fails", "kill a slot", "kill the driver", "user code fails", sink="files")
+bug("a file gets its name before its checkpoint is complete", (_OpenPart, "finish", _named_at_once))
+bug("files of lost attempts stay", (PartDirectory, "remove_leftovers", instead(None)))
