@@ -42,7 +42,7 @@ _LONGER = {
     "test_damaged_checkpoints.py": (20, 600),
     "test_damaged_savepoints.py": (140, 600),
     "test_savepoints.py": (10, 260),
-    "test_planted_bugs.py": (1, 1800),
+    "test_planted_bugs.py": (1, 900),
     "test_simulation.py": (40, 600),
 }
 CAMPAIGNS = (

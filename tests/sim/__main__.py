@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.sim.clockwork import Wrong
 from tests.sim.plans import ANY, Fault, Plan, Wish
-from tests.sim.report import never_seen
+from tests.sim.report import contradictions, never_seen
 from tests.sim.world import World
 
 
@@ -84,6 +84,8 @@ def run_many(
             failed.append(seed)
             print(f"python -m tests.sim --seed {seed}  # {wrong}", flush=True)
     seconds = time.perf_counter() - started
+    for pair in (impossible := contradictions(coverage)):
+        print(f"{pair} was thought to be impossible")
     print(
         f"{seeds} schedules, {events} events, {len(failed)} wrong, {seconds:.0f} s, "
         f"{events / seconds:.0f} events a second"
@@ -105,7 +107,7 @@ def run_many(
             )
             + "\n"
         )
-    return not failed
+    return not failed and not impossible
 
 
 def main() -> int:

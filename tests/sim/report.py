@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from itertools import product
 from typing import Any
@@ -13,13 +14,30 @@ from tidegate.protocol import messages
 from tidegate.protocol.region import RegionState
 
 Seen = Counter[tuple[str, str, str]]
+IMPOSSIBLE = {
+    r"FAILING.*": "a region leaves this state before the next event is taken",
+    r"(CREATED|DEPLOYING|RESTARTING|CANCELLING) pending.*": (
+        "a checkpoint needs all regions to run, and is aborted when one fails or is canceled"
+    ),
+    r"(CREATED|DEPLOYING) publishing.*": "nothing is deployed before a publication is settled",
+    r"CREATED / (?!Register|SlotHeartbeat|LineEnded|SlotJobEnded).*": (
+        "nothing was deployed that could say this"
+    ),
+    r"[A-Z]+( pending)? / PublicationSettled": "what is settled was being published until now",
+    r".* / (FunctionLog|UserCounts|Inspected|RecordsSkipped)": (
+        "the programs log, count and skip nothing, and nobody inspects them"
+    ),
+}
+"""Pairs of state and event, or fault, that cannot be, and why."""
 
 
-def never_seen(coverage: Seen) -> dict[str, Any]:
-    """How many pairs of state and event, and of state and fault, were seen; and which were not."""
+def _states() -> list[str]:
     running = ("", " pending", " publishing")
-    states = [f"{s.name}{p}" for s in RegionState if not s.is_terminal for p in running]
-    events = sorted(
+    return [f"{s.name}{p}" for s in RegionState if not s.is_terminal for p in running]
+
+
+def _events() -> list[str]:
+    return sorted(
         cls.__name__
         for cls in (
             *messages.SlotMessage.__args__,  # type: ignore[attr-defined]
@@ -30,16 +48,30 @@ def never_seen(coverage: Seen) -> dict[str, Any]:
         )
         if cls.__name__ not in ("ConsoleLines", "Collected")
     )
-    pairs = {(state, event) for state, event, _ in coverage}
-    under = {(state, fault) for state, _, fault in coverage}
-    unseen = [pair for pair in product(states, events) if pair not in pairs]
-    untried = [pair for pair in product(states, KINDS) if pair not in under]
-    return {
-        "triples seen": len(coverage),
-        "state x event": f"{len(pairs & set(product(states, events)))} of "
-        f"{len(states) * len(events)}",
-        "state x fault": f"{len(under & set(product(states, KINDS)))} of "
-        f"{len(states) * len(KINDS)}",
-        "never: state x event": [" / ".join(pair) for pair in unseen],
-        "never: state x fault": [" / ".join(pair) for pair in untried],
-    }
+
+
+def is_impossible(state: str, other: str) -> bool:
+    pair = f"{state} / {other}"
+    return any(re.fullmatch(each, pair) for each in IMPOSSIBLE)
+
+
+def contradictions(coverage: Seen) -> list[str]:
+    """What was seen although it cannot be."""
+    known = set(_events())
+    return sorted(
+        {f"{s} / {event}" for s, event, _ in coverage if event in known and is_impossible(s, event)}
+    )
+
+
+def never_seen(coverage: Seen) -> dict[str, Any]:
+    """How many of the possible pairs were seen, and which were not."""
+    report: dict[str, Any] = {"triples seen": len(coverage)}
+    for name, others, seen in (
+        ("state x event", _events(), {(state, event) for state, event, _ in coverage}),
+        ("state x fault", list(KINDS), {(state, fault) for state, _, fault in coverage}),
+    ):
+        possible = [pair for pair in product(_states(), others) if not is_impossible(*pair)]
+        missing = [" / ".join(pair) for pair in possible if pair not in seen]
+        report[name] = f"{len(possible) - len(missing)} of {len(possible)}"
+        report[f"never: {name}"] = missing
+    return report
