@@ -359,7 +359,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             target = CatalogTable(table, self._executor.session, is_within_reach=has_session)
         return TableSink(target, stream._type, mode=TableMode.of(mode), partition_by=partition_by)
 
-    if not TYPE_CHECKING:  # a type checker would take every name for a method
+    if not TYPE_CHECKING:  # a type checker would accept every name as a method
 
         def __getattr__(self, name: str) -> NoReturn:
             reason = _NOT_THERE.get(name)

@@ -31,6 +31,8 @@ LOG_VARIABLE = "TIDEGATE_LOG"
 """Set to the file that the driver's output goes to."""
 LOST = "LOST"
 """The state of a job whose driver is gone without having said how the job ended."""
+_UNREADABLE = (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading a file raises that no driver has written."""
 _KEPT = 20
 """Jobs that have ended and are still known."""
 
@@ -183,7 +185,7 @@ def _records(directory: Path) -> Iterator[tuple[Path, JobRecord]]:
                     record = replace(
                         record, state=LOST, ended_at=os.fstat(file.fileno()).st_mtime, token=None
                     )
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        except _UNREADABLE as error:
             _log.debug("%s is skipped: %s", path, error)
             continue
         if record.host == socket.gethostname():

@@ -95,6 +95,32 @@ def test_a_job_of_a_lost_driver_is_recognised(home, served):
     assert "is lost" in refused(5, "cancel", "d" * 32)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff\xfe", b"[]", b"{}", b'"job"', b"[" * 100_000]
+    + [
+        json.dumps(
+            {"job_id": "d" * 32, "name": "bad", "pid": 1, "started_at": 1.0, **wrong}
+        ).encode()
+        for wrong in (
+            {"name": 3},
+            {"pid": "1"},
+            {"pid": 2**80},
+            {"started_at": "today"},
+            {"started_at": None},
+            {"operations": []},
+            {"state": ["RUNNING"]},
+        )
+    ],
+    ids=range(13),
+)
+def test_a_file_of_the_registry_that_no_driver_wrote_is_passed_over(home, ended, content):
+    (home / "jobs" / "bad.json").write_bytes(content)
+    assert [line.split()[0] for line in done("list", "-a").splitlines()] == ["job", ended.job_id]
+    assert "old" in done("info", "old")
+    assert "bad" in refused(3, "info", "bad")
+
+
 def test_a_driver_that_does_not_answer_is_said_to_be_out_of_reach(served):
     Registration(
         JobRecord(
