@@ -28,6 +28,7 @@ KINDS = {
     "storage fails": 3,
     "storage is slow": 2,
     "the bank fails": 2,
+    "a byte is flipped": 1,
     "steps break": 2,
     "user code fails": 3,
     "a clock jumps": 1,

@@ -26,6 +26,7 @@ from tidegate.core.errors import (
     ExternalError,
     JobCanceled,
     JobStopped,
+    NoCheckpoint,
     NotNow,
     SavepointFailed,
     UserFunctionError,
@@ -59,6 +60,7 @@ class Troubles:
     armed: list[list[Any]] = field(default_factory=list)
     """Faults that wait for their moment, and how often it passes before."""
     user_fails: int = 0
+    flips: int = 0
 
 
 class World:
@@ -241,6 +243,8 @@ class World:
                 return
             if is_over:
                 self.origin = failure.args[1]
+        elif self.is_troubled("a byte") and isinstance(failure, NoCheckpoint):
+            pass  # it names the file, and the next one to read it may find it as it was
         elif not isinstance(failure, ExternalError | UserFunctionError | JobCanceled):
             raise Wrong(f"{driver.name} failed: {failure!r}") from failure
         self._go_on_after(driver)
@@ -342,6 +346,8 @@ class World:
                 calls = _CALLS.get(what, (None,))
                 call = None if fault.moment else calls[which // 3 % len(calls)]
                 self._troubles.calls[what] = call
+            case "a byte is flipped":
+                self._troubles.flips += 1
             case "user code fails":
                 self._troubles.user_fails += 1
             case "a clock jumps" if slot:
@@ -392,6 +398,17 @@ class World:
     def _passes(self, point: fault_points.FaultPoint, victim: fault_points.Victim) -> bool:
         self.moment(f"{victim.value} {point.value}")
         return False
+
+    def damaged(self, data: bytes) -> bytes:
+        """What is read of a checkpoint, perhaps not as it was written."""
+        if not self._troubles.flips or not data:
+            return data
+        self._troubles.flips -= 1
+        self.sim.note("    a byte is flipped")
+        place = self.sim.rnd.randrange(len(data))
+        return (
+            data[:place] + bytes([data[place] ^ 1 << self.sim.rnd.randrange(8)]) + data[place + 1 :]
+        )
 
     def user_code(self, pipeline: int) -> None:
         if self._troubles.user_fails and self.sim.chance(0.3):
