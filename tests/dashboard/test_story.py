@@ -41,6 +41,7 @@ def test_a_checkpoint_a_failure_a_savepoint_another_parallelism_and_the_end(stor
     page.get_by_role("link", name="Checkpoints").click()
     row = page.get_by_role("region", name="History of checkpoints").locator("tbody tr")
     row.filter(has_text="Completed").wait_for()
+    page.locator(".columns .tone-1").wait_for(state="attached")
     row.click()
     page.get_by_role("region", name="Subtasks of the checkpoint").locator(
         "tbody tr"

@@ -34,7 +34,7 @@ export function Checkpoints({ jid, rest: [chosen] }) {
     ${data.history.length
       ? html`
         <${Card} title="Duration of the last ${data.history.length}" tools=${html`<${Keys} />`}>
-          <${CheckpointColumns} history=${data.history} chosen=${chosen} open=${open} />
+          <${CheckpointColumns} jid=${jid} history=${data.history} chosen=${chosen} open=${open} />
         <//>
         ${chosen && html`<${Details} key=${chosen} jid=${jid} id=${chosen} row=${data.history.find((row) => String(row.id) === chosen)} />`}
         <${Card} title="History" plain>
