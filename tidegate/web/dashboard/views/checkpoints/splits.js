@@ -5,13 +5,13 @@ import { get } from "../../core/api.js";
 import { isArchived } from "../../core/job.js";
 
 const MOST_VERTICES = 12; // With more, it would be too many requests.
-const LEAVING = 2; // The oldest ones may leave the history before they are asked for.
+const NEWEST = 30; // Older ones may leave the history before they are asked for.
 
 /** `{alignment, sync, async}` of the subtask that acknowledged last, by the id of the checkpoint. */
 export function useSplits(jid, history, vertices) {
   const splits = useRef(new Map());
   const [, draw] = useState(0);
-  const missing = history.slice(0, Math.max(1, history.length - LEAVING)).filter((row) => row.status === "COMPLETED" && !splits.current.has(row.id));
+  const missing = history.slice(0, NEWEST).filter((row) => row.status === "COMPLETED" && !splits.current.has(row.id));
   const isAsked = vertices.length > 0 && vertices.length <= MOST_VERTICES && !isArchived.value;
 
   useEffect(() => {
@@ -27,7 +27,7 @@ export function useSplits(jid, history, vertices) {
     };
     ask().catch(() => {}); // A checkpoint may leave the history meanwhile: its column stays plain.
     return () => abort.abort();
-  }, [jid, isAsked, missing[0]?.id]);
+  }, [jid, isAsked, history[0]?.id, history[0]?.status]);
 
   for (const id of splits.current.keys()) if (!history.some((row) => row.id === id)) splits.current.delete(id);
   return splits.current;
