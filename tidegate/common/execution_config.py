@@ -92,3 +92,63 @@ class ExecutionConfig:
     def is_object_reuse_enabled(self) -> bool:
         """Whether chained functions share records."""
         return bool(self._environment._configuration.get("pipeline.object-reuse"))
+
+    # --- without effect here: one line in the log says so ---------------------------------------
+
+    def enable_closure_cleaner(self) -> Self:
+        """Accepted for Flink's programs: it has no effect here, and the log says so."""
+        return self._foreign("pipeline.closure-cleaner-level", "RECURSIVE")
+
+    def disable_closure_cleaner(self) -> Self:
+        """Accepted for Flink's programs: it has no effect here, and the log says so."""
+        return self._foreign("pipeline.closure-cleaner-level", "NONE")
+
+    def enable_force_kryo(self) -> Self:
+        """Accepted for Flink's programs: it has no effect here, and the log says so."""
+        return self._foreign("pipeline.force-kryo", True)
+
+    def disable_force_kryo(self) -> Self:
+        """Accepted for Flink's programs: it has no effect here, and the log says so."""
+        return self._foreign("pipeline.force-kryo", False)
+
+    def enable_force_avro(self) -> Self:
+        """Accepted for Flink's programs: it has no effect here, and the log says so."""
+        return self._foreign("pipeline.force-avro", True)
+
+    def disable_force_avro(self) -> Self:
+        """Accepted for Flink's programs: it has no effect here, and the log says so."""
+        return self._foreign("pipeline.force-avro", False)
+
+    def enable_generic_types(self) -> Self:
+        """Accepted for Flink's programs: it has no effect here, and the log says so."""
+        return self._foreign("pipeline.generic-types", True)
+
+    def disable_generic_types(self) -> Self:
+        """Accepted for Flink's programs: it has no effect here, and the log says so."""
+        return self._foreign("pipeline.generic-types", False)
+
+    def enable_auto_generated_uids(self) -> Self:
+        """Accepted for Flink's programs: it has no effect here, and the log says so."""
+        return self._foreign("pipeline.auto-generate-uids", True)
+
+    def disable_auto_generated_uids(self) -> Self:
+        """Accepted for Flink's programs: it has no effect here, and the log says so."""
+        return self._foreign("pipeline.auto-generate-uids", False)
+
+    def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> Self:
+        """Accepted for Flink's programs: it has no effect here, and the log says so."""
+        return self._foreign(
+            "execution.checkpointing.snapshot-compression", use_snapshot_compression
+        )
+
+    def set_latency_tracking_interval(self, interval: int) -> Self:
+        """Accepted for Flink's programs: it has no effect here, and the log says so."""
+        return self._foreign("metrics.latency.interval", interval)
+
+    def set_task_cancellation_interval(self, interval: int) -> Self:
+        """Accepted for Flink's programs: it has no effect here, and the log says so."""
+        return self._foreign("task.cancellation.interval", interval)
+
+    def _foreign(self, key: str, value: object) -> Self:
+        self._environment.configure({key: value})
+        return self

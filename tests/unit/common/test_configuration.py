@@ -6,6 +6,7 @@ import pytest
 from tidegate.common import ConfigOptions, Configuration
 from tidegate.core.errors import ConfigError
 from tidegate.core.modes import RuntimeExecutionMode
+from tidegate.testing.environments import mini_environment
 
 
 def test_values_are_read_back_in_the_type_they_are_asked_for():
@@ -86,3 +87,11 @@ def test_a_known_setting_that_is_not_set_has_its_default():
     assert Configuration().get("execution.checkpointing.timeout") == timedelta(minutes=10)
     assert Configuration.parse_list_value("a; b;") == ["a", "b"]
     assert Configuration.parse_list_value("") == []
+
+
+def test_what_only_java_needs_is_accepted():
+    config = mini_environment().get_config()
+    config.disable_closure_cleaner().enable_force_kryo().disable_force_avro()
+    config.disable_generic_types().enable_auto_generated_uids().set_use_snapshot_compression(True)
+    config.set_latency_tracking_interval(5).set_task_cancellation_interval(100)
+    assert config.is_object_reuse_enabled() is False
