@@ -9,7 +9,8 @@ from tests.taps import Tap
 from tidegate.common.accumulators import Accumulator, ListAccumulator
 from tidegate.datastream import MapFunction
 from tidegate.testing.environments import mini_environment
-from tidegate.web.documents.jobs import accumulators, vertex_metrics
+from tidegate.web.documents.jobs import accumulators
+from tidegate.web.documents.vertices import vertex_metrics
 from tidegate.web.metrics import rendered
 
 

@@ -27,7 +27,8 @@ from tidegate.state.descriptors import MapStateDescriptor
 from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK, Watermark, WatermarkStatus
 from tidegate.testing.harness import OperatorHarness
 from tidegate.testing.scripted import Fail, Pause, ScriptedSource
-from tidegate.web.documents.jobs import job_details, watermarks
+from tidegate.web.documents.jobs import job_details
+from tidegate.web.documents.vertices import watermarks
 from tidegate.web.metrics import rendered
 
 PAIR = Types.ROW_NAMED(["key", "at"], [Types.STRING(), Types.LONG()])
