@@ -63,6 +63,7 @@ def test_without_jobs_the_list_says_so():
 
 
 def test_the_list_names_jobs_that_run(served, ended):
+    wait_until(lambda: served.job.status() is JobStatus.RUNNING)
     lines = done("list").splitlines()
     assert len(lines) == 2
     assert lines[0].split() == ["job", "name", "state", "started", "for", "application"]
