@@ -268,7 +268,9 @@ def _record_evolution(
         if value is None:
             return None
         if type(value).__qualname__ != record_class.__qualname__:
-            raise Inconvertible(f"{shorten(value)} is not a {record_class.__qualname__}")
+            raise Inconvertible(
+                f"{shorten(value)} is not an instance of {record_class.__qualname__}"
+            )
         if is_tuple:
             # Loading called the class, which filled in the defaults.
             held = dict(zip(changes.now, value, strict=True))

@@ -149,7 +149,7 @@ def test_types_are_declared_kept_and_reported(env, pairs):
         [Types.STRING(), Types.LONG()]
     )
     assert pairs.get_execution_environment() is env
-    with pytest.raises(TypeError, match="is no type of records"):
+    with pytest.raises(TypeError, match="is not a type of records"):
         pairs.map(str, "string")
 
 

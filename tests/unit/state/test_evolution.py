@@ -269,7 +269,7 @@ def test_a_value_that_was_not_what_was_declared_is_named(backend, tmp_path):
     [live] = subtasks(backend, 1)
     live.value_state(descriptor("value", NEW))
     with pytest.raises(
-        StateMisuse, match=r"state 'state' cannot get currency = 'EUR': .*is no row"
+        StateMisuse, match=r"state 'state' cannot get currency = 'EUR': .*is not a row"
     ):
         live.restore(images(path))
     live.close()

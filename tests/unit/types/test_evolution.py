@@ -231,7 +231,7 @@ def test_new_fields_of_a_class_go_behind_the_old_ones():
 
 
 def test_an_instance_of_another_class_cannot_be_converted():
-    with pytest.raises(Inconvertible, match="is no Account"):
+    with pytest.raises(Inconvertible, match="is not an instance of Account"):
         evolved(account(FIELDS), account(NEW_FIELDS)).convert(("ada", 3))
 
 

@@ -132,7 +132,7 @@ def test_a_forgotten_call_of_a_factory_is_named():
 
 @pytest.mark.parametrize("nonsense", [5, "str", None, [int]], ids=repr)
 def test_nonsense_is_refused_with_what_to_give(nonsense):
-    with pytest.raises(TypeError, match="is no type of records: give Types"):
+    with pytest.raises(TypeError, match="is not a type of records: give Types"):
         as_type_info(nonsense)
 
 
