@@ -310,7 +310,7 @@ def test_an_object_that_is_no_row_is_named(orders, record, reason):
 
 
 def test_settings_that_make_no_sense_are_refused():
-    with pytest.raises(ConfigError, match="no connection string") as caught:
+    with pytest.raises(ConfigError, match="not a connection string") as caught:
         PostgresSink("host=x password=secret nonsense", "orders")
     assert "secret" not in str(caught.value)
     with pytest.raises(ConfigError, match="batch_size = 0"):
@@ -401,7 +401,7 @@ def test_every_kind_says_what_it_guarantees():
     assert {(delivery.guarantee.shown, delivery.why) for delivery in said} == {
         ("exactly once", "commits prepared transactions with the checkpoint"),
         ("exactly once", "upserts by a, b: a repetition changes nothing"),
-        ("at least once", "inserts again what it is given again after a failure"),
+        ("at least once", "inserts rows again after a failure"),
     }
 
 

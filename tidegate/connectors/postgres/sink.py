@@ -76,7 +76,7 @@ class PostgresSink(SupportsCommitter):
         if self._is_transactional:
             why = "commits prepared transactions with the checkpoint"
             return Delivery(DeliveryGuarantee.EXACTLY_ONCE, why, commits=True)
-        return Delivery(self._guarantee, "inserts again what it is given again after a failure")
+        return Delivery(self._guarantee, "inserts rows again after a failure")
 
     def create_writer(self, context: WriterContext) -> PostgresWriter:
         target = Target(
