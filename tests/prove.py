@@ -56,6 +56,7 @@ CAMPAIGNS = (
     Campaign("tests/spark/test_chaos.py -k rocksdb-pipelined", 6, 150),
     Campaign("tests/spark/test_chaos.py -k rocksdb-jobs", 6, 150),
     Campaign("tests/cluster/test_cluster.py", 10, 150),
+    Campaign("tests/kills/test_kills.py", 3, 260),
     Campaign("tests/services/test_kafka_sink_jobs.py -k away", 2, 100),
     Campaign("tests/spark/test_soak.py", 10, 240),
     Campaign("tests/spark/test_verify.py", 3, 200),

@@ -10,10 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-
-from tidegate.core.fault_points import DIRECTORY_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 ARTIFACTS = ROOT / "artifacts"
@@ -23,6 +20,7 @@ _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--jobs", type=int, default=2, help="how many run at once")
     parser.add_argument("--seed", type=int, help="default: that of the last time")
     parser.add_argument("--case", type=int, help="play this one alone")
     parser.add_argument("--ledger", type=Path, default=ARTIFACTS / "kills.jsonl")
@@ -39,11 +37,10 @@ def main() -> int:
 
 def _set_environment(home: Path) -> None:
     """What drivers, Spark and its workers inherit."""
-    for name in ("orders", "tmp", "jobs"):
+    for name in ("tmp", "jobs"):
         (home / name).mkdir()
     tempfile.tempdir = None
     os.environ |= {
-        DIRECTORY_VARIABLE: str(home / "orders"),
         "TIDEGATE_HOME": str(home / "jobs"),
         "TMPDIR": str(home / "tmp"),
         "PYTHONPATH": str(ROOT),
@@ -57,67 +54,23 @@ def _set_environment(home: Path) -> None:
 
 def _campaign(options: argparse.Namespace, home: Path) -> int:
     from tests.kills import ledger
-    from tests.kills.cases import draw
-    from tests.kills.run import EXACT, Run
-    from tests.kills.servers import Servers
-    from tests.kills.stage import Stage
+    from tests.kills.campaign import Campaign
 
     known = ledger.read(options.ledger)
     seed = options.seed
     if seed is None:
         seed = known[-1].seed if known else random.randrange(10**6)
-    number = max((entry.case for entry in known if entry.seed == seed), default=-1) + 1
-    if options.case is not None:
-        number = options.case
-    commit = _commit()
-    deadline = time.monotonic() + 60 * options.minutes
-    servers = Servers(ARTIFACTS / "kills-services")
-    stage = Stage(draw(seed, number).stage, home)
-    kills, bad = 0, 0
+    done = {entry.case for entry in known if entry.seed == seed}
+    campaign = Campaign(seed, home, ARTIFACTS, options.ledger, _commit())
     try:
-        while time.monotonic() < deadline:
-            case = draw(seed, number)
-            if case.stage != stage.kind:
-                stage.kill()
-                stage = Stage(case.stage, home)
-            stage.start()
-            outcome = Run(
-                case, stage, servers, home, home / "orders", options.case is not None
-            ).play()
-            share = outcome.seconds / max(1, len(outcome.kills))
-            entries = [
-                ledger.Entry(
-                    commit, seed, number, case.program, case.settings, kill.fault,
-                    outcome.outcome, outcome.lost, outcome.doubled, round(share, 2),
-                    outcome.actions, outcome.notes,
-                )
-                for kill in outcome.kills
-            ]  # fmt: skip
-            if options.case is None:
-                ledger.append(options.ledger, entries)
-            kills += len(entries)
-            told = f"{outcome.outcome:6} {len(entries):3} kills in {outcome.seconds:5.1f} s"
-            print(
-                f"{told}  --seed {seed} --case {number} {case.program} {case.settings}", flush=True
-            )
-            for note in outcome.notes:
-                print(f"    {note[:300]}", flush=True)
-            if outcome.outcome != EXACT:
-                bad += 1
-                kept = ARTIFACTS / "kills" / case.name
-                shutil.rmtree(kept, ignore_errors=True)
-                shutil.copytree(home / case.name, kept, ignore_dangling_symlinks=True)
-                shutil.copy(home / "spark.log", kept)
-                shutil.rmtree(home / case.name, ignore_errors=True)
-                stage.kill()
-            number += 1
-            if options.case is not None:
-                break
+        if options.case is not None:
+            campaign.play_one(options.case)
+        else:
+            campaign.play(done, options.minutes, options.jobs)
     finally:
-        stage.kill()
-        servers.stop()
-    print(f"{kills} kills, {bad} jobs gone wrong", flush=True)
-    return int(bad > 0)
+        campaign.end()
+    print(f"{campaign.kills} kills, {campaign.bad} jobs gone wrong", flush=True)
+    return int(campaign.bad > 0)
 
 
 def _commit() -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from tidegate.core.fault_points import FaultPoint, Victim
 
 LOCAL, CLUSTER = "local", "cluster"
+BLOCK = 25
+"""So many cases share a kind of Spark."""
 PROGRAMS = ("counts", "windows", "joins", "pipelines", "files", "kafka_kafka", "kafka_postgres")
 _AT_LEAST_ONCE = {"counts", "pipelines", "files"}
 """Programs of whose results one can say that none is lost, even if some are repeated."""
@@ -72,8 +74,8 @@ class Case:
 
 
 def draw(seed: int, number: int) -> Case:
-    """The case of this number; blocks of them share a kind of Spark."""
-    stage = random.Random(f"{seed}/stage/{number // 25}").choices([LOCAL, CLUSTER], [7, 1])[0]
+    """The case of this number."""
+    stage = random.Random(f"{seed}/stage/{number // BLOCK}").choices([LOCAL, CLUSTER], [7, 1])[0]
     rnd = random.Random(f"{seed}/{number}")
     program = rnd.choice(PROGRAMS)
     return Case(
@@ -95,7 +97,7 @@ def draw(seed: int, number: int) -> Case:
 
 
 def _fault(rnd: random.Random, program: str, stage: str) -> Fault:
-    weights = {SLOT: 8, AT_POINT: 10, DRIVER: 3, PAUSE: 1, RIVAL: 1, DISK: 2, SPARK: 0.15}
+    weights = {SLOT: 8, AT_POINT: 10, DRIVER: 3, PAUSE: 1, RIVAL: 1, DISK: 2, SPARK: 0.03}
     weights |= {RESCALE: 1.5, SAVEPOINT: 1, RESTART: 1}
     if stage == CLUSTER:
         weights |= {EXECUTOR: 6, SPARK: 0}

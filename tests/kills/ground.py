@@ -23,20 +23,23 @@ _AT_ONCE = 15
 
 class Ground:
     def __init__(self, case: Case, servers: Servers, directory: Path) -> None:
-        self.place = Place(case.name, directory / case.name, servers.brokers, servers.database)
+        self.place = Place(
+            case.name, directory / case.name, servers.brokers, servers.database_of(case.name)
+        )
         self._servers = servers
         self._reads_kafka = case.program.startswith("kafka")
         self._has_table = case.program.endswith("postgres")
         directory = self.place.directory
         shutil.rmtree(directory, ignore_errors=True)
-        for each in (self.place.slots, self.disk, self.savepoints, self.place.lines):
+        place = self.place
+        for each in (place.slots, place.orders, place.lines, self.disk, self.savepoints):
             each.mkdir(parents=True)
         self.has_disk = _run("mount", "-t", "tmpfs", "-o", _DISK, "kills", str(self.disk))
         if self._reads_kafka:
             servers.create_topics(case.name)
             self._producer = servers.producer()
         if self._has_table:
-            servers.create_table(case.name)
+            servers.create_database(case.name)
         if case.program == "files":
             for number in range(SPLITS):
                 lines = "".join(f"{number},{position}\n" for position in range(TOTAL))
@@ -98,7 +101,7 @@ class Ground:
         left: list[str] = []
         if self._reads_kafka:
             self._servers.delete_topics(self.place.name)
-        if self._has_table and (transactions := self._servers.drop_table(self.place.name)):
+        if self._has_table and (transactions := self._servers.drop_database(self.place.name)):
             left.append(f"{transactions} prepared transactions")
         if keep:
             kept = self.place.directory / "kept"

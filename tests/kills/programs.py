@@ -18,6 +18,7 @@ import psutil
 from tests.kills.source import Numbers, read_number
 from tidegate import StreamExecutionEnvironment, Types, WatermarkStrategy
 from tidegate.common import SimpleStringSchema
+from tidegate.core import fault_points
 from tidegate.datastream import DataStream, KeyedProcessFunction, ProcessJoinFunction
 from tidegate.datastream.connectors.base import DeliveryGuarantee
 from tidegate.datastream.connectors.file_system import (
@@ -70,6 +71,11 @@ class Place:
         return self.directory / "slots"
 
     @property
+    def orders(self) -> Path:
+        """Where it is said who dies at which point of the protocol."""
+        return self.directory / "orders"
+
+    @property
     def checkpoints(self) -> Path:
         return self.directory / "disk" / "checkpoints"
 
@@ -83,10 +89,17 @@ class Place:
 
 
 class Seen(MapFunction):
-    """Notes the process of its slot, and the JVM that it belongs to."""
+    """Notes the process of its slot, and the JVM that it belongs to.
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    It brings the orders of its job along: Spark's workers are forked for all jobs alike.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._directory, self._orders = place.slots, place.orders
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        obey(self._orders)
 
     def open(self, runtime_context: RuntimeContext) -> None:
         me = psutil.Process()
@@ -117,6 +130,11 @@ class Match(ProcessJoinFunction):
         yield left[0], left[1], right[1]
 
 
+def obey(orders: Path) -> None:
+    """Die in this process as the orders in a directory say."""
+    fault_points._orders = fault_points._Orders(orders)  # type: ignore[misc]
+
+
 def build(program: str, env: StreamExecutionEnvironment, place: Place) -> None:
     _BUILD[program](env, place)
 
@@ -145,7 +163,7 @@ def _counted(records: DataStream, name: str = "counts") -> DataStream:
 
 
 def _seen(results: DataStream, place: Place) -> DataStream:
-    return results.map(Seen(place.slots), TRIPLE).uid("seen")
+    return results.map(Seen(place), TRIPLE).uid("seen")
 
 
 def _to_files(results: DataStream, path: Path, name: str = "files") -> None:

@@ -22,7 +22,7 @@ from tests.kills.servers import Servers
 from tests.kills.stage import Driver, Script, Stage
 from tidegate.core.fault_points import FaultPoint, Order, Victim
 
-PATIENCE = 150.0
+PATIENCE = 600.0
 """Seconds without a checkpoint after which a job is taken for hung."""
 _POINT_SECONDS = 20.0
 _LEASE_SECONDS = 10
@@ -62,7 +62,6 @@ class Run:
         stage: Stage,
         servers: Servers,
         directory: Path,
-        orders: Path,
         is_traced: bool = False,
     ) -> None:
         self._is_traced = is_traced
@@ -70,8 +69,8 @@ class Run:
         self._case = case
         self._stage = stage
         self._servers = servers
-        self._orders = orders
         self._ground = Ground(case, servers, directory)
+        self._orders = self._ground.place.orders
         self._rnd = random.Random(case.name)
         self._checkpoints: list[Path] = []
         """A directory for every time that the job began with a savepoint, or with nothing."""
@@ -153,6 +152,7 @@ class Run:
             "tidegate.exchange": case.exchange,
             "tidegate.step.max-records": 40,
             "tidegate.rest.enabled": False,
+            "tidegate.slot.start-timeout": "10 min",
             "tidegate.console.live-line": "off",
             **more,
         }

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from confluent_kafka import Producer
@@ -20,6 +24,7 @@ _SECONDS = 120
 class Servers:
     def __init__(self, home: Path) -> None:
         self._kafka, self._postgres = home / "kafka", home / "postgres"
+        self._lock = threading.Lock()
         self.brokers = kafka.start(self._kafka)
         self.database = postgres.start(self._postgres)
 
@@ -28,15 +33,17 @@ class Servers:
         postgres.stop(self._postgres, mode="immediate")
 
     def kill_broker(self) -> None:
-        pid = detached.running(self._kafka.resolve())
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: detached.running(self._kafka.resolve()) != pid)
-        assert kafka.start(self._kafka) == self.brokers
+        with self._lock:
+            pid = detached.running(self._kafka.resolve())
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: detached.running(self._kafka.resolve()) != pid)
+            assert kafka.start(self._kafka) == self.brokers
 
     def kill_database(self) -> None:
-        postgres.stop(self._postgres, mode="immediate")
-        assert postgres.start(self._postgres) == self.database
+        with self._lock:
+            postgres.stop(self._postgres, mode="immediate")
+            assert postgres.start(self._postgres) == self.database
 
     def create_topics(self, name: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.brokers})
@@ -54,15 +61,31 @@ class Servers:
         """Writes each message once, whatever happens to the broker."""
         return Producer({"bootstrap.servers": self.brokers, "enable.idempotence": True})
 
-    def create_table(self, name: str) -> None:
-        with psycopg.connect(self.database) as connection:
+    def create_database(self, name: str) -> None:
+        """A database with a table, both of this name."""
+        with self._connected(self.database) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        with self._connected(self.database_of(name)) as connection:
             connection.execute(f"CREATE TABLE {name} (key bigint, count bigint, record bigint)")
 
-    def drop_table(self, name: str) -> int:
-        """Returns how many transactions were left prepared, by whomever."""
-        with psycopg.connect(self.database, autocommit=True) as connection:
-            left = connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall()
+    def database_of(self, name: str) -> str:
+        """The address of a database of its own, where nobody else prepares transactions."""
+        return f"{self.database.rpartition('/')[0]}/{name}"
+
+    def drop_database(self, name: str) -> int:
+        """Returns how many transactions were left prepared."""
+        with self._connected(self.database_of(name)) as connection:
+            left = connection.execute(
+                "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+            ).fetchall()
             for (transaction,) in left:
                 connection.execute(f"ROLLBACK PREPARED '{transaction}'")
-            connection.execute(f"DROP TABLE {name}")
+        with self._connected(self.database) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
         return len(left)
+
+    @contextmanager
+    def _connected(self, address: str) -> Iterator[psycopg.Connection[Any]]:
+        """A connection, while nobody kills the server."""
+        with self._lock, psycopg.connect(address, autocommit=True) as connection:
+            yield connection

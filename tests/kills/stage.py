@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -24,7 +25,7 @@ from typing import Any
 import psutil
 
 from tests.kills.cases import LOCAL
-from tests.kills.programs import Place, build
+from tests.kills.programs import Place, build, obey
 
 ROOT = Path(__file__).parents[2]
 MASTERS = {LOCAL: "local[48]", "cluster": "local-cluster[2,16,640]"}
@@ -53,11 +54,15 @@ class Stage:
         self.kind = kind
         self._directory = directory
         self._keeper: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
         self.gateway = ("", "")
 
     def start(self) -> None:
-        if self._keeper is not None and self._keeper.poll() is None:
-            return
+        with self._lock:
+            if self._keeper is None or self._keeper.poll() is not None:
+                self._start()
+
+    def _start(self) -> None:
         with (self._directory / "spark.log").open("ab") as log:
             self._keeper = subprocess.Popen(
                 [sys.executable, "-m", "tests.kills.stage", MASTERS[self.kind]],
@@ -76,16 +81,21 @@ class Stage:
 
     def kill(self) -> None:
         """The JVM and all that belongs to it go at once."""
-        if self._keeper is None:
-            return
-        family = psutil.Process(self._keeper.pid).children(recursive=True)
+        with self._lock:
+            if self._keeper is not None:
+                self._kill(self._keeper)
+                self._keeper = None
+
+    @staticmethod
+    def _kill(keeper: subprocess.Popen[str]) -> None:
+        family = psutil.Process(keeper.pid).children(recursive=True)
         for member in family:
-            if "java" in member.name():
-                member.kill()
-        self._keeper.kill()
-        self._keeper.wait()
+            with suppress(psutil.NoSuchProcess):
+                if "java" in member.name():
+                    member.kill()
+        keeper.kill()
+        keeper.wait()
         psutil.wait_procs(family, timeout=30)
-        self._keeper = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +166,7 @@ def _drive(script: Script, line: Connection) -> None:
     os.dup2(log, 2)
     faulthandler.register(signal.SIGUSR1)
     print(f"--- driver {os.getpid()}", file=sys.stderr, flush=True)
+    obey(script.place.orders)
     logging.getLogger("tidegate").addHandler(_Events(line))
     logging.getLogger("tidegate").setLevel(logging.INFO)
     try:
