@@ -25,7 +25,7 @@ from tidegate.core.fault_points import FaultPoint, Order, Victim
 PATIENCE = 600.0
 """Seconds without a checkpoint after which a job is taken for hung."""
 _POINT_SECONDS = 20.0
-_LEASE_SECONDS = 10
+_LEASE_SECONDS = 20
 _STARTS = 8
 EXACT, WRONG, HUNG, FAILED = "exact", "wrong", "hung", "failed"
 

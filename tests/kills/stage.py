@@ -28,7 +28,7 @@ from tests.kills.cases import LOCAL
 from tests.kills.programs import Place, build, obey
 
 ROOT = Path(__file__).parents[2]
-MASTERS = {LOCAL: "local[48]", "cluster": "local-cluster[2,16,640]"}
+MASTERS = {LOCAL: "local[256]", "cluster": "local-cluster[2,64,640]"}
 _START_SECONDS = 240
 _CONF = {
     "spark.default.parallelism": "4",
