@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tests.kills import ledger
 from tests.kills.cases import BLOCK, Case, draw
-from tests.kills.run import EXACT, Outcome, Run
+from tests.kills.job import EXACT, Outcome
+from tests.kills.run import Run
 from tests.kills.servers import Servers
 from tests.kills.stage import Stage
 

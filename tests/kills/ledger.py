@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.kills.run import EXACT
+from tests.kills.job import EXACT
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import signal
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,46 +14,28 @@ import psutil
 
 from tests.kills import cases
 from tests.kills.cases import Case, Fault
-from tests.kills.ground import Ground
+from tests.kills.job import (
+    EXACT,
+    FAILED,
+    HUNG,
+    LEASE_SECONDS,
+    PATIENCE,
+    WRONG,
+    DrivenJob,
+    Hung,
+    JobEnded,
+    Kill,
+    Outcome,
+)
 from tests.kills.programs import expected, found
 from tests.kills.servers import Servers
-from tests.kills.stage import Driver, Script, Stage
+from tests.kills.stage import Stage
 from tidegate.core.fault_points import FaultPoint, Order, Victim
 
-PATIENCE = 600.0
-"""Seconds without a checkpoint after which a job is taken for hung."""
 _POINT_SECONDS = 20.0
-_LEASE_SECONDS = 20
-_STARTS = 8
-EXACT, WRONG, HUNG, FAILED = "exact", "wrong", "hung", "failed"
 
 
-class Hung(Exception):
-    """Nothing happens any more."""
-
-
-class JobEnded(Exception):
-    """The job came to its end, for better or worse."""
-
-
-@dataclass(slots=True)
-class Kill:
-    fault: str
-    seconds: float
-
-
-@dataclass(slots=True)
-class Outcome:
-    outcome: str
-    kills: list[Kill] = field(default_factory=list)
-    actions: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    lost: int = 0
-    doubled: int = 0
-    seconds: float = 0.0
-
-
-class Run:
+class Run(DrivenJob):
     def __init__(
         self,
         case: Case,
@@ -64,24 +44,11 @@ class Run:
         directory: Path,
         is_traced: bool = False,
     ) -> None:
-        self._is_traced = is_traced
-        self._started = time.monotonic()
-        self._case = case
-        self._stage = stage
+        super().__init__(case, stage, servers, directory, is_traced)
         self._servers = servers
-        self._ground = Ground(case, servers, directory)
         self._orders = self._ground.place.orders
-        self._rnd = random.Random(case.name)
-        self._checkpoints: list[Path] = []
-        """A directory for every time that the job began with a savepoint, or with nothing."""
-        self._savepoint: str | None = None
-        self._parallelism = case.parallelism
-        self._answer: tuple[str, str] | None = None
-        self._is_over = False
-        self._is_stopping = False
         self._zombies: list[int] = []
         self._order_number = case.number * 1000
-        self.outcome = Outcome(EXACT)
 
     def play(self) -> Outcome:
         outcome = self.outcome
@@ -108,108 +75,6 @@ class Run:
         outcome.notes += left
         outcome.seconds = time.monotonic() - self._started
         return outcome
-
-    # The driver
-
-    def _begin(self, savepoint: str | None) -> None:
-        """Start the job from a savepoint, or from nothing."""
-        self._savepoint = savepoint
-        name = f"{len(self._checkpoints)}"
-        self._checkpoints.append(self._ground.place.checkpoints / name)
-        self._starts = 0
-        self._resume()
-
-    def _resume(self, **more: Any) -> None:
-        """Start a driver as somebody would who finds the job without one."""
-        self._starts += 1
-        if self._starts > _STARTS + len(self._case.faults):
-            raise JobEnded(f"{self._starts} drivers have failed")
-        self._stage.start()
-        directory = self._checkpoints[-1]
-        origin = "latest"
-        if self._savepoint is not None and not any(directory.glob("*/chk-*/_metadata")):
-            origin = self._savepoint
-        case = self._case
-        settings = {
-            "execution.checkpointing.interval": f"{case.interval_ms} ms",
-            "execution.checkpointing.mode": "EXACTLY_ONCE" if case.exactly else "AT_LEAST_ONCE",
-            "execution.checkpointing.dir": str(directory),
-            "execution.checkpointing.savepoint-dir": str(self._ground.savepoints),
-            "execution.checkpointing.num-retained": case.retained,
-            "execution.checkpointing.incremental": case.incremental,
-            "execution.checkpointing.unaligned.enabled": case.unaligned and case.exactly,
-            "execution.checkpointing.tolerable-failed-checkpoints": 3,
-            "execution.checkpointing.timeout": "60 s",
-            "execution.state-recovery.path": origin,
-            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
-            "state.backend.type": case.backend,
-            "jobmanager.execution.failover-strategy": case.failover,
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 1_000_000,
-            "restart-strategy.fixed-delay.delay": "20 ms",
-            "heartbeat.interval": "500 ms",
-            "heartbeat.timeout": f"{_LEASE_SECONDS} s",
-            "tidegate.exchange": case.exchange,
-            "tidegate.step.max-records": 40,
-            "tidegate.rest.enabled": False,
-            "tidegate.slot.start-timeout": "10 min",
-            "tidegate.console.live-line": "off",
-            **more,
-        }
-        self._note(f"starts a driver, from {origin}")
-        self._driver = Driver(
-            Script(
-                case.program,
-                self._ground.place,
-                self._stage.gateway,
-                self._parallelism,
-                settings,
-            )
-        )
-
-    def _note(self, text: str) -> None:
-        """A line for who looks at one case."""
-        if self._is_traced:
-            print(f"{time.monotonic() - self._started:7.2f} {text}", flush=True)
-
-    def _hear(self, seconds: float) -> str | None:
-        """The next thing that the driver tells, if it does so in time."""
-        try:
-            if not self._driver.line.poll(seconds):
-                return None
-            what, text = self._driver.line.recv()
-        except (EOFError, OSError):
-            self._driver.join()
-            if self._driver.exit_code not in (0, -signal.SIGKILL):
-                self.outcome.notes.append(f"a driver has ended with {self._driver.exit_code}")
-            return "gone"
-        self._note(f"driver: {text}")
-        if what in ("done", "refused"):
-            self._answer = (what, str(text))
-        elif what == "failed":
-            self.outcome.notes.append(f"driver: {text}")
-        elif what == "ended" and not self._is_stopping:
-            self._is_over = True
-        return str(what)
-
-    def _catch_up(self) -> None:
-        """What was told before now does not count."""
-        while self._hear(0) not in (None, "gone", "failed"):
-            pass
-
-    def _await_checkpoint(self) -> None:
-        """Until a checkpoint is complete, of whichever driver."""
-        deadline = time.monotonic() + PATIENCE
-        while not self._is_over and time.monotonic() < deadline:
-            match self._hear(1.0):
-                case "Completed checkpoint":
-                    return
-                case "gone" | "failed":
-                    self._driver.join()
-                    if not self._is_over:
-                        self._resume()
-        if not self._is_over:
-            raise Hung(f"no checkpoint for {PATIENCE} s")
 
     # What happens to it
 
@@ -325,7 +190,7 @@ class Run:
             return False
         self._zombies.append(slot[0])
         try:
-            time.sleep(_LEASE_SECONDS + 0.5)
+            time.sleep(LEASE_SECONDS + 0.5)
             self._catch_up()
             self._await_checkpoint()
         finally:
@@ -342,18 +207,16 @@ class Run:
             self._await_checkpoint()
         finally:
             before.signal(signal.SIGCONT)
-        before.join(PATIENCE)
-        if before.is_alive:
+        deadline = time.monotonic() + PATIENCE
+        while before.is_alive and self._driver.is_alive and time.monotonic() < deadline:
+            self._hear(0.2)
+            while before.line.poll():
+                before.line.recv()
+        if before.is_alive and self._driver.is_alive:
             before.kill()
             raise Hung("a driver whose job was taken over does not end")
-
-    def _ask(self, what: str, **arguments: Any) -> bool:
-        self._answer = None
-        try:
-            self._driver.line.send((what, arguments))
-        except OSError:
-            return False
-        return True
+        if before.is_alive:
+            self._driver = before  # it had not claimed the job yet when it fell asleep
 
     def _restart(self, fault: Fault) -> bool:
         """Stop with a savepoint, and start another job from it; sometimes a slot dies meanwhile."""

@@ -195,7 +195,10 @@ def _submit(script: Script) -> Any:
     session = jvm.org.apache.spark.sql.classic.SparkSession.active()
     context = jvm.org.apache.spark.api.java.JavaSparkContext(session.sparkContext())
     conf = SparkConf(_jvm=jvm, _jconf=context.getConf())
-    spark = SparkSession(SparkContext(gateway=gateway, jsc=context, conf=conf), session)
+    attached = SparkContext(gateway=gateway, jsc=context, conf=conf)
+    # Spark's scheduler waits for whoever counts with it: a driver that sleeps would hold up all.
+    attached._javaAccumulator = None
+    spark = SparkSession(attached, session)
     env = StreamExecutionEnvironment.get_execution_environment(
         Configuration.from_dict(script.settings), spark=spark
     )

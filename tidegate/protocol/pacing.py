@@ -15,6 +15,7 @@ _FIRST_SLICE = 4096
 _FASTEST_GROWTH = 4.0
 _FASTEST_SHRINKING = 0.25
 _FIXED_COST_SHARE = 0.25
+_FORGETTING = 1.2
 _LONGEST_STEP = 2.0
 
 
@@ -37,12 +38,14 @@ class SliceSize:
         `largest_slice` is what its busiest source subtask read. A step that was not full says
         nothing about what a full one would take.
         """
-        self._fixed_cost = min(self._fixed_cost, max(0.0, seconds - busy_seconds))
+        # The least of late: a cluster that was idle once may be busy now.
+        least = _FORGETTING * self._fixed_cost + 1e-3
+        self._fixed_cost = fixed = min(least, max(0.0, seconds - busy_seconds))
         if largest_slice < 0.9 * self.records:
             return
-        desired = max(self._target, min(self._fixed_cost / _FIXED_COST_SHARE, _LONGEST_STEP))
-        work = max(seconds - self._fixed_cost, 1e-3)
-        change = (desired - min(self._fixed_cost, desired)) / work
+        desired = max(self._target, min(fixed / _FIXED_COST_SHARE, _LONGEST_STEP))
+        work = max(seconds - fixed, 1e-3)
+        change = max(desired - fixed, _FIXED_COST_SHARE * fixed) / work
         change = min(max(change, _FASTEST_SHRINKING), _FASTEST_GROWTH)
         self.records = max(1, min(int(self.records * change), self._maximum))
 

@@ -67,6 +67,16 @@ def test_steps_become_longer_where_spark_alone_needs_much_of_the_target(size):
     assert settled(size, fixed=0.3, rate=100_000) == pytest.approx(1.3, rel=0.2)
 
 
+def test_steps_become_longer_when_the_cluster_becomes_busy(size):
+    settled(size, fixed=0.02, rate=100_000)
+    assert settled(size, fixed=1.0, rate=100_000, steps=60) == pytest.approx(2.0, rel=0.1)
+    assert settled(size, fixed=0.05, rate=100_000) == pytest.approx(TARGET, rel=0.1)
+
+
+def test_where_spark_alone_needs_longer_than_any_step_should_take_steps_still_carry_much(size):
+    assert settled(size, fixed=4.0, rate=100_000) == pytest.approx(5.0, rel=0.1)
+
+
 def test_steps_do_not_become_longer_than_two_seconds(size):
     assert settled(size, fixed=1.0, rate=100_000) == pytest.approx(2.0, rel=0.1)
 
