@@ -62,8 +62,7 @@ prove: install
 
 coverage: install
 	@rm -f .coverage*
-	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m coverage run -m pytest -q $(AT_A_TIME) 2 $(QUICK)
-	@$(VENV) -m coverage combine -q
+	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m coverage run -m pytest -q $(QUICK)
 	@mkdir -p artifacts
 	@$(VENV) -m coverage json -q -o $(COVERAGE)
 	@$(VENV) scripts/coverage_by_package.py $(COVERAGE)

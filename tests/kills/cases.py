@@ -13,9 +13,10 @@ BLOCK = 25
 PROGRAMS = ("counts", "windows", "joins", "pipelines", "files", "kafka_kafka", "kafka_postgres")
 _AT_LEAST_ONCE = {"counts", "pipelines", "files"}
 """Programs of whose results one can say that none is lost, even if some are repeated."""
-KILL, PAUSE, AT_POINT = "kill", "pause", "kill at"
-SLOT, DRIVER, EXECUTOR, SPARK = "slot", "driver", "executor", "Spark"
-RIVAL, BROKER, DATABASE, DISK = "rival driver", "broker", "database", "disk"
+AT_POINT = "at a point of the protocol"
+SLOT, DRIVER, EXECUTOR, SPARK = "slot", "driver", "executor", "Spark with its driver"
+BROKER, DATABASE, DISK = "broker", "database", "full disk"
+PAUSE, RIVAL = "slot stopped beyond its lease", "driver stopped, job taken over"
 RESCALE, SAVEPOINT, RESTART = "rescale", "savepoint", "restart from savepoint"
 ACTIONS = (RESCALE, SAVEPOINT, RESTART)
 """What the user asks for; these are no kills."""

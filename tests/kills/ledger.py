@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from tests.kills.job import EXACT
@@ -27,7 +26,7 @@ class Entry:
     lost: int
     doubled: int
     seconds: float
-    """Its share of the time that the job took."""
+    """Its share of the time that the job took, beside others."""
     actions: list[str]
     notes: list[str]
 
@@ -48,14 +47,12 @@ def table(entries: list[Entry]) -> str:
     """Kills by fault and program, as Markdown."""
     programs = sorted({entry.program for entry in entries})
     kills = Counter((entry.fault, entry.program) for entry in entries)
-    seconds = defaultdict(list)
-    for entry in entries:
-        seconds[entry.fault].append(entry.seconds)
     heads = [program.replace("_", " to ") for program in programs]
     rows = [f"| killed | {' | '.join(heads)} | all |", f"|---|{'---|' * (len(programs) + 1)}"]
     for fault in _faults(entries):
         cells = [str(kills[fault, program] or "") for program in programs]
-        rows.append(f"| {fault} | {' | '.join(cells)} | {len(seconds[fault])} |")
+        total = sum(kills[fault, program] for program in programs)
+        rows.append(f"| {fault} | {' | '.join(cells)} | {total} |")
     sums = [str(sum(entry.program == program for entry in entries)) for program in programs]
     rows.append(f"| all | {' | '.join(sums)} | {len(entries)} |")
     return "\n".join(rows)
@@ -67,11 +64,8 @@ def summary(entries: list[Entry]) -> str:
     told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
     lost = sum(entry.lost for entry in cases.values())
     doubled = sum(entry.doubled for entry in cases.values())
-    typical = median(entry.seconds for entry in entries)
-    return (
-        f"{len(entries)} kills in {len(cases)} jobs ({told}): {lost} records lost, {doubled} "
-        f"doubled; {typical:.1f} s a kill in the median"
-    )
+    kills = f"{len(entries)} kills in {len(cases)} jobs ({told})"
+    return f"{kills}: {lost} records lost, {doubled} doubled"
 
 
 def _faults(entries: list[Entry]) -> list[str]:
