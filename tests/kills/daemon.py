@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401
 import faulthandler
+import gc
 import signal
 
 import confluent_kafka
@@ -25,4 +26,5 @@ import tidegate.state.rocksdb.columnar
 
 if __name__ == "__main__":
     faulthandler.register(signal.SIGUSR1)
+    gc.freeze()
     manager()

@@ -230,7 +230,7 @@ def main(master: str) -> None:
 
     spark = (
         SparkSession.builder.master(master)
-        .config(map={**_CONF, **session_settings()})
+        .config(map={**session_settings(), **_CONF})
         .config("spark.local.dir", os.environ["TMPDIR"])
         .config("spark.sql.warehouse.dir", os.environ["TMPDIR"])
         .getOrCreate()
