@@ -96,7 +96,7 @@ class KafkaSource(Source):
         return self._reading.schema.produced_type()
 
     def replay(self) -> Replay:
-        return Replay(True, "goes back to its offsets")
+        return Replay(True, "replays from its offsets")
 
 
 class KafkaSourceBuilder(FluentBuilder):
