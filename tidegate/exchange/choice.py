@@ -162,6 +162,8 @@ class FallbackExchange:
             len(self._recent) if is_often else in_a_row,
             failure,
         )
+        # What it holds for other pipelines takes room from their steps; ending it takes a while.
+        threading.Thread(target=self._fast.end_steps, name="tidegate-left", daemon=True).start()
 
     def cancel_step(self, pipeline: Pipeline) -> None:
         self._fast.cancel_step(pipeline)

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.programs import wait_until
 from tidegate.exchange.choice import FallbackExchange
 from tidegate.exchange.contract import NoRoom, StepBroken, StepCanceled
 
@@ -71,6 +72,12 @@ def test_the_fast_exchange_is_left_at_once_when_it_finds_no_room():
     fast, steady = Scripted(NoRoom("no pumps")), Scripted()
     run(FallbackExchange(fast, steady), 3)
     assert (fast.steps, steady.steps) == (1, 2)
+
+
+def test_an_exchange_that_is_left_holds_nothing():
+    fast = Scripted(NoRoom("no pumps"))
+    run(FallbackExchange(fast, Scripted()), 1)
+    wait_until(lambda: fast.has_ended)
 
 
 def test_a_canceled_step_says_nothing_about_the_exchange():
