@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 
 from tidegate.protocol.messages import FunctionLog
 
-FUNCTION_LOGS = logging.getLogger("tidegate.functions")
-"""Gets everything that slots send, for who keeps it; prints nothing."""
-FUNCTION_LOGS.propagate = False
-FUNCTION_LOGS.setLevel(logging.DEBUG)
-FUNCTION_LOGS.addHandler(logging.NullHandler())
+LISTENERS: list[Callable[[logging.LogRecord], None]] = []
+"""They get everything that slots send, whatever logging is set to."""
 
 
 def level_for_slots() -> int:
@@ -23,7 +21,8 @@ def level_for_slots() -> int:
 def log_again(message: FunctionLog) -> None:
     """Log it here, under its own logger; print it if logging is not configured."""
     logger = logging.getLogger(message.logger)
-    FUNCTION_LOGS.handle(_record(message, message.text))
+    for listen in LISTENERS.copy():
+        listen(_record(message, message.text))
     text = f"{message.task}: {message.text}"
     if not logger.hasHandlers():
         name = logging.getLevelName(message.level)

@@ -52,12 +52,12 @@ class Application:
         settings: RestSettings,
         owner_token: str,
         logins: Logins | None = None,
+        logs: RecentLogs | None = None,
         kind: ServerKind = "driver",
     ) -> None:
         logins = logins or Logins()
         archive = Archive()
         machine = MachineApi(jobs, settings, logins, archive, kind)
-        self.logs = RecentLogs()
         self._browser = StateBrowser()
         self.hub = Hub(jobs, operations, machine.jobs_of_machine)
         self.endpoints = endpoints(
@@ -65,7 +65,7 @@ class Application:
             JobApi(jobs, self.hub),
             LiveApi(self.hub),
             OrderApi(jobs, operations),
-            DiagnosticsApi(jobs, self.logs),
+            DiagnosticsApi(jobs, logs or RecentLogs()),
             StateApi(jobs, self._browser),
             StartApi(operations),
         )
@@ -86,9 +86,7 @@ class Application:
     @asynccontextmanager
     async def _live(self, app: Starlette) -> AsyncIterator[None]:
         looking = asyncio.get_running_loop().create_task(self.hub.run())
-        self.logs.install()
         yield
-        self.logs.remove()
         await self._browser.close()
         looking.cancel()
 

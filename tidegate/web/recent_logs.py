@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 
 from tidegate.core.redaction import redacted
-from tidegate.driver.function_logs import FUNCTION_LOGS
+from tidegate.driver.function_logs import LISTENERS
 
 _MOST = 5000
 _OURS = logging.getLogger("tidegate")
@@ -36,15 +37,16 @@ class RecentLogs:
     def __init__(self) -> None:
         self._lines: deque[LogLine] = deque(maxlen=_MOST)
         self._ids = count(1)
-        self._handlers = {_OURS: _Keeper(self._keep), FUNCTION_LOGS: _Copier(self._keep)}
+        self._handler = _Keeper(self._keep)
 
     def install(self) -> None:
-        for logger, handler in self._handlers.items():
-            logger.addHandler(handler)
+        _OURS.addHandler(self._handler)
+        LISTENERS.append(self._keep)
 
     def remove(self) -> None:
-        for logger, handler in self._handlers.items():
-            logger.removeHandler(handler)
+        _OURS.removeHandler(self._handler)
+        with suppress(ValueError):  # twice is as good as once
+            LISTENERS.remove(self._keep)
 
     def _keep(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
@@ -81,7 +83,9 @@ class RecentLogs:
         return found, False
 
 
-class _Copier(logging.Handler):
+class _Keeper(logging.Handler):
+    """Python prints warnings that no handler takes. This one takes them, so it prints them."""
+
     def __init__(self, keep: Callable[[logging.LogRecord], None]) -> None:
         super().__init__()
         self._keep = keep
@@ -91,13 +95,6 @@ class _Copier(logging.Handler):
             self._keep(record)
         except Exception:
             self.handleError(record)
-
-
-class _Keeper(_Copier):
-    """Python prints warnings that no handler takes. This one takes them, so it prints them."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        super().emit(record)
         last = logging.lastResort
         if last is not None and record.levelno >= last.level and self._is_alone(record):
             last.handle(record)

@@ -17,6 +17,7 @@ from tidegate.core.errors import ConfigError
 from tidegate.core.rest_settings import RestSettings
 from tidegate.driver.job_handle import JobHandle
 from tidegate.web.operations import Operations
+from tidegate.web.recent_logs import RecentLogs
 from tidegate.web.registry import (
     COMMAND_VARIABLE,
     LAUNCH_VARIABLE,
@@ -48,6 +49,7 @@ class RestServer:
         self._settings = settings
         self._kind: ServerKind = kind
         self._logins = Logins()
+        self._logs = RecentLogs()
         self._application: Application | None = None
         self._token = _owner_token()
         self._jobs = ServedJobs()
@@ -57,6 +59,7 @@ class RestServer:
         self._socket = _listen(settings)
         self._server: uvicorn.Server | None = None
         self._thread = threading.Thread(target=self._serve, name="tidegate-rest", daemon=True)
+        self._logs.install()
         self._thread.start()
         atexit.register(self._last_words)
 
@@ -146,7 +149,13 @@ class RestServer:
         from tidegate.web.serving.connections import bounded_protocol
 
         self._application = Application(
-            self._jobs, self._operations, self._settings, self._token, self._logins, self._kind
+            self._jobs,
+            self._operations,
+            self._settings,
+            self._token,
+            self._logins,
+            self._logs,
+            self._kind,
         )
         config = uvicorn.Config(
             self._application.asgi,
@@ -173,6 +182,7 @@ class RestServer:
             self._application.hub.close()
             self._server.should_exit = True
         self._thread.join()
+        self._logs.remove()
         self._socket.close()
 
     def _last_words(self) -> None:
