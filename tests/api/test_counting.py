@@ -10,7 +10,7 @@ from tidegate.common.accumulators import Accumulator, ListAccumulator
 from tidegate.datastream import MapFunction
 from tidegate.testing.environments import mini_environment
 from tidegate.web.documents.jobs import accumulators
-from tidegate.web.documents.vertices import vertex_metrics
+from tidegate.web.documents.vertices import metric_documents, vertex_metrics
 from tidegate.web.metrics import rendered
 
 
@@ -127,18 +127,19 @@ def test_metrics_of_functions_reach_prometheus_and_rest():
     assert 'operator_name="count"' in metric()[0]
     assert client.get_accumulators().result(PATIENCE)["seen"] == 6
     progress = next(p for p in job.vertices() if "count" in p.vertex.name)
-    names = [each["id"] for each in vertex_metrics(progress, None)]
+    values = vertex_metrics(progress)
+    names = [each.id for each in metric_documents(values, None)]
     assert "0.count.words.read" in names
     assert "0.count.words.broken" not in names
     asked = "0.numRecordsIn,0.count.words.read,0.count.words.length.max,0.count.words.last,none"
-    assert vertex_metrics(progress, asked) == [
-        {"id": "0.numRecordsIn", "value": "6"},
-        {"id": "0.count.words.read", "value": "6"},
-        {"id": "0.count.words.length.max", "value": "5"},
-        {"id": "0.count.words.last", "value": "5"},
+    assert [(each.id, each.value) for each in metric_documents(values, asked)] == [
+        ("0.numRecordsIn", "6"),
+        ("0.count.words.read", "6"),
+        ("0.count.words.length.max", "5"),
+        ("0.count.words.last", "5"),
     ]
-    (seen,) = [a for a in accumulators(job)["user-task-accumulators"] if a["name"] == "seen"]
-    assert seen == {"name": "seen", "type": "int", "value": "6"}
+    (seen,) = [a for a in accumulators(job).user_task_accumulators if a.name == "seen"]
+    assert (seen.type, seen.value) == ("int", "6")
     client.cancel_and_wait()
 
 

@@ -29,6 +29,7 @@ from tidegate.testing.harness import OperatorHarness
 from tidegate.testing.scripted import Fail, Pause, ScriptedSource
 from tidegate.web.documents.jobs import job_details
 from tidegate.web.documents.vertices import watermarks
+from tidegate.web.forms import as_document
 from tidegate.web.metrics import rendered
 
 PAIR = Types.ROW_NAMED(["key", "at"], [Types.STRING(), Types.LONG()])
@@ -341,12 +342,12 @@ def test_watermarks_and_idle_channels_can_be_looked_up(env):
         wait_until(lambda: job.vertices()[-1].watermark == 49)
         wait_until(lambda: job.vertices()[-1].subtasks[0].idle_channels == 1)
         slowest = job.vertices()[-1]
-        assert watermarks(slowest) == [
-            {"id": "0.currentInputWatermark", "value": "49"},
-            {"id": "1.currentInputWatermark", "value": "49"},
+        assert [(each.id, each.value) for each in watermarks(slowest)] == [
+            ("0.currentInputWatermark", "49"),
+            ("1.currentInputWatermark", "49"),
         ]
         assert "flink_taskmanager_job_task_currentInputWatermark" in rendered([job]).decode()
-        overview = job_details(job)["vertices"][-1]["tidegate"]
+        overview = as_document(job_details(job).vertices[-1].tidegate)
         assert overview == {"watermark": 49, "idle-channels": 2}
         assert info._watermark(overview) == "1970-01-01 00:00:00.049 (2 idle)"
     finally:
