@@ -10,6 +10,7 @@ from tidegate.core.rest_settings import RestSettings
 from tidegate.protocol.job_status import JobStatus
 from tidegate.web.registry import known_jobs
 
+pytestmark = pytest.mark.slow
 VIEWS = (
     *("graph", "checkpoints", "failures", "charts", "state"),
     *("dead-letters", "sample", "configuration", "logs", "threads"),

@@ -3,7 +3,8 @@ import { headers, isTokenWanted } from "./api.js";
 import { Ring } from "./ring.js";
 import { batch, computed, signal } from "./html.js";
 
-const SILENCE = 4000; // The driver says something at least every two seconds.
+/** Milliseconds without a byte after which the driver counts as lost: it says something every two seconds. */
+export const SILENCE = 4000;
 const AFTER_ERROR = 1000;
 const AFTER_REFUSAL = 5000;
 
