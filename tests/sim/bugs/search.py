@@ -27,7 +27,9 @@ def seeds_to_find(found: Bug, seeds: Iterator[int], limit: int, deadline: float)
                 return math.inf
             try:
                 World(Plan.draw(seed, found.wish)).run()
-            except (TidegateError, Wrong):
+            except (TidegateError, Wrong) as error:
+                if "TypeError" in str(error) or "AttributeError" in str(error):
+                    raise AssertionError(f"{found.name} does not fit the code: {error}") from None
                 return count
     return math.inf
 

@@ -97,7 +97,7 @@ bug(
     (
         NextStep,
         "begin",
-        lambda o: lambda self, order: o(self, order) if order.tries == 1 else (),
+        lambda o: lambda self, order, *now: o(self, order, *now) if order.tries == 1 else (),
     ),
     (
         PipelineDriver,
