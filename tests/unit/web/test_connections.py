@@ -9,7 +9,7 @@ import pytest
 from tests.programs import wait_until
 from tidegate.core.rest_settings import RestSettings
 from tidegate.protocol.job_status import JobStatus
-from tidegate.web import connections
+from tidegate.web.serving import connections
 
 REQUEST = b"GET /jobs HTTP/1.1\r\nhost: localhost\r\n\r\n"
 

@@ -246,7 +246,7 @@ EVICTED = [
 ]
 
 
-@pytest.mark.parametrize(("evictor", "shown"), EVICTED, ids=lambda value: repr(value)[:40])
+@pytest.mark.parametrize(("evictor", "shown"), EVICTED)
 def test_an_evictor_removes_records_for_good(evictor, shown):
     operator = windows(GlobalWindows.create(), trigger=CountTrigger.of(2), evictor=evictor)
     with WindowHarness(operator) as tested:
