@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -210,8 +211,9 @@ class Run(DrivenJob):
         deadline = time.monotonic() + PATIENCE
         while before.is_alive and self._driver.is_alive and time.monotonic() < deadline:
             self._hear(0.2)
-            while before.line.poll():
-                before.line.recv()
+            with suppress(EOFError, OSError):
+                while before.line.poll():
+                    before.line.recv()
         if before.is_alive and self._driver.is_alive:
             before.kill()
             raise Hung("a driver whose job was taken over does not end")
