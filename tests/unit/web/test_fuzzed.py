@@ -82,7 +82,7 @@ def ask_at_random(served, ids, schema, method, path, credentials):
     choices, seen = random.Random(path), set()
 
     def send(case, mode):
-        if choices.random() < 0.7:
+        if not seen or choices.random() < 0.7:
             case.path_parameters = {**(case.path_parameters or {}), **known}
         if mode is GenerationMode.POSITIVE or path.endswith("flamegraph"):
             case.query = {**(case.query or {}), **REAL_QUERIES.get(path, {})}

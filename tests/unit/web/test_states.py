@@ -8,7 +8,7 @@ from tests.jobs import on_disk
 from tests.programs import wait_until
 from tidegate.core.rest_settings import RestSettings
 from tidegate.web.archive import Archive
-from tidegate.web.registry import owner_token
+from tidegate.web.registry import COMMAND_VARIABLE, owner_token
 from tidegate.web.server import RestServer
 
 
@@ -75,7 +75,8 @@ def test_a_malformed_url_of_a_savepoint_is_refused(served, url):
     assert served.ask("/savepoint-disposal", "POST", disposal, owner).status == 400
 
 
-def test_a_job_that_has_ended_is_still_known(serve, tmp_path):
+def test_a_job_that_has_ended_is_still_known(serve, tmp_path, monkeypatch):
+    monkeypatch.delenv(COMMAND_VARIABLE, raising=False)
     served = serve(on_disk(tmp_path / "checkpoints"))
     served.let(20)
     wait_until(lambda: served.job.progress().records_out == 20)
