@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -38,6 +39,9 @@ class Servers:
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: detached.running(self._kafka.resolve()) != pid)
+            ports = json.loads((self._kafka / "ports.json").read_text()).values()
+            # It would choose others if they were still taken.
+            wait_until(lambda: not any(map(detached.listens, ports)))
             assert kafka.start(self._kafka) == self.brokers
 
     def kill_database(self) -> None:
