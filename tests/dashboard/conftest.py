@@ -29,8 +29,9 @@ ABORTED = "net::ERR_ABORTED"
 DISTURBING = ("critical", "serious")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """Ends with its module: as long as it lives, no other test can run an event loop."""
     if CHROMIUM is None:
         pytest.skip("there is no chromium: make browser installs it on Debian")
     with playwright.sync_playwright() as started:

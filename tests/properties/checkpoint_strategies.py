@@ -72,7 +72,7 @@ KEYED = st.builds(
         ),
         max_size=2,
     ).map(tuple),
-)
+).filter(lambda handle: handle.native_form is None or handle.native_files)
 WATERMARKS = st.integers(-(2**63), 2**63 - 1)
 TIMES = st.builds(
     TimeHandle,

@@ -329,7 +329,7 @@ class JobMaster:
                     self._handle(event)
                 self._look_at_the_clock()
                 self.chronicle.is_now(self.status, self._clock.time())
-                self._tasks.look(self._regions.values(), self.chronicle.failures)
+                self._note_tasks()
         except Exception as error:
             _log.exception("the job master failed")
             self._failure = self._failure or InternalError(f"{type(error).__name__}: {error}")
@@ -585,11 +585,15 @@ class JobMaster:
         }:
             self._reset(id)
             self._drivers[id].deploy_at = decision.at
+        self._note_tasks()  # before they are deployed again, which may be at once
 
     def _announced(self, restart: Restart) -> str:
         """Note which restart the job waits for, and describe it."""
         self._next_restart = restart
         return f"{restart} in {max(0.0, restart.at - self._clock.monotonic()):.1f} s"
+
+    def _note_tasks(self) -> None:
+        self._tasks.look(self._regions.values(), self.chronicle.failures)
 
     def _reset(self, pipeline: PipelineId) -> None:
         if self._regions[pipeline].restart() is not None:
