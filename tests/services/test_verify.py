@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,8 @@ def views(kafka):
     """A topic of views, and the lines of which one knows the words."""
     topic = f"views-{os.getpid()}"
     create_topic(kafka, topic, partitions=2)
-    views = ({"page": f"/{n % PAGES}", "at": 100 * n} for n in range(RECORDS))
+    start = time.time_ns() // 10**10 * 10_000  # brokers delete what seems to be older than a week
+    views = ({"page": f"/{n % PAGES}", "at": start + 100 * n} for n in range(RECORDS))
     produce(kafka, topic, [json.dumps(view) for view in views])
     return topic
 
