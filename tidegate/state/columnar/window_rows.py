@@ -1,4 +1,4 @@
-"""Rows of windows in snapshots: key, start and end of the window, and what it holds."""
+"""Rows of windows in snapshots: key, start and end of the window, and its contents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WINDOW_END: Final = "window_end"
 
 
 class WindowRows(NamedTuple):
-    """Windows of keys, which have their places."""
+    """Windows of keys, with their places."""
 
     keys: Places
     starts: npt.NDArray[np.int64]
@@ -37,7 +37,7 @@ class WindowRows(NamedTuple):
 
 
 class FrozenWindowRows(FrozenState):
-    """Windows at one moment, of which a key may have several."""
+    """Windows at one moment; a key may have several."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class FrozenWindowRows(FrozenState):
             yield StateChunk(self.metadata[0].name, runs_of(groups[part]), payload)
 
     def release(self) -> None:
-        """Nothing is shared that could change."""
+        """Nothing to release: nothing shared can change."""
 
 
 def stored_rows(
@@ -87,7 +87,7 @@ def stored_rows(
     key_groups: KeyGroupRange,
     max_parallelism: int,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these key groups, with the columns that they were frozen with."""
+    """The rows of these key groups, with their frozen columns."""
     for image in images:
         check_max_parallelism_unchanged(image.max_parallelism, max_parallelism)
         for stored in image.metadata:
@@ -99,5 +99,5 @@ def stored_rows(
 
 
 def key_names(width: int) -> list[str]:
-    """The names of the columns of the key."""
+    """The names of the key columns."""
     return [f"key{place}" for place in range(width)]
