@@ -43,6 +43,7 @@ KINDS = {
     "stop": 2,
     "drain": 1,
     "rescale": 3,
+    "cancel": 1,
 }
 """What can befall a job, or be asked for by its user, and how often it is drawn."""
 _OF_PUMPS = ("kill a pump", "start a pump twice", "pumps lag", "no room for pumps")
@@ -66,6 +67,7 @@ MOMENTS = (
     "metadata is created",
     "something is deleted",
     "a directory is claimed",
+    "the job is canceled",
 )
 """At which a fault can strike, instead of at a time."""
 
@@ -98,6 +100,15 @@ class Wish:
 
 
 ANY = Wish()
+THEMES = (
+    Wish(("storage is slow", *(f"{kind} @ metadata is created" for kind in KINDS))),
+    Wish(("cancel", *(f"{kind} @ the job is canceled" for kind in KINDS))),
+    Wish(
+        ("the bank fails @ a transaction begins", *KINDS),
+        traits={"pipelines": 2, "failover": "region"},
+    ),
+)
+"""What some plans are about, because chance alone leads there rarely."""
 EXCHANGES = ("jobs", "pipelined", "either")
 """Steps are Spark jobs, go over an endless one, or over that until it breaks too often."""
 
@@ -121,6 +132,8 @@ class Plan:
     @classmethod
     def draw(cls, seed: object, wish: Wish = ANY) -> Plan:
         rnd = random.Random(f"{seed}/plan")
+        if wish is ANY and rnd.random() < 0.3:
+            wish = rnd.choice(THEMES)
 
         def choose(trait: str, *options: Any) -> Any:
             drawn = rnd.choice(options)
