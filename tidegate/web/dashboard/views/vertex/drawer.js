@@ -11,6 +11,7 @@ import { Accumulators } from "./accumulators.js";
 import { Flames } from "./flames.js";
 import { Metrics } from "./metrics.js";
 import { Subtasks } from "./subtasks.js";
+import { VertexLetters } from "./vertex_letters.js";
 import { VertexLogs } from "./vertex_logs.js";
 import { VertexState } from "./vertex_state.js";
 
@@ -18,6 +19,7 @@ const TABS = [
   ["subtasks", "Subtasks", Subtasks],
   ["metrics", "Metrics", Metrics],
   ["state", "State", VertexState, "private"],
+  ["letters", "Dead letters", VertexLetters, "private"],
   ["logs", "Logs", VertexLogs, "private"],
   ["flames", "Flame graph", Flames, "private"],
   ["accumulators", "Accumulators", Accumulators],
