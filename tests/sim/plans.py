@@ -28,6 +28,8 @@ KINDS = {
     "storage fails": 3,
     "storage is slow": 2,
     "the bank fails": 2,
+    "a server restarts": 1,
+    "a transaction times out": 1,
     "a byte is flipped": 1,
     "steps break": 2,
     "user code fails": 3,
@@ -52,6 +54,7 @@ MOMENTS = (
     "a transaction begins",
     "a transaction is prepared",
     "a transaction is committed",
+    "a leftover is aborted",
     "state is written",
     "metadata is created",
     "something is deleted",
@@ -120,7 +123,7 @@ class Plan:
                 tuple(rnd.randint(1, length) for _ in range(rnd.randint(1, 4)))
                 for _ in range(choose("pipelines", 1, 1, 2))
             ),
-            sink=choose("sink", "function", "committer", "files"),
+            sink=choose("sink", "function", "committer", "files", "kafka", "postgres"),
             rate=choose("rate", 2.0, 4.0, 10.0),
             keys=rnd.choice([1, 3, 10]),
             discovers=choose("discovers", True, False, False),

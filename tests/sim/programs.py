@@ -19,6 +19,8 @@ from tests.programs import apply, graph_of, keyed, mapped, read
 from tests.sim.bank import Account, Transfers
 from tests.sim.clockwork import EPOCH, Wrong, world
 from tests.sim.files import file_sink
+from tests.sim.kafka_clients import kafka_sink
+from tests.sim.postgres import postgres_sink
 from tidegate.connectors.source import (
     InputStatus,
     Poll,
@@ -47,6 +49,8 @@ SINKS: Mapping[str, Callable[[int], Operator]] = {
     "function": lambda pipeline: TwoPhaseCommitOperator(Transfers(pipeline)),
     "committer": lambda pipeline: SinkOperator(Account(pipeline)),
     "files": lambda pipeline: SinkOperator(file_sink(pipeline)),
+    "kafka": lambda pipeline: SinkOperator(kafka_sink(pipeline)),
+    "postgres": lambda pipeline: SinkOperator(postgres_sink(pipeline)),
 }
 
 
@@ -74,9 +78,16 @@ class Program:
                 by_key = keyed(self.key_of, stream)
                 counts = KeyedProcessOperator(Counts(self), [select_key(self.key_of, None)])
                 stream = apply(counts, by_key, uid="counts")
+            if self.sink == "postgres":
+                stream = mapped(repr, stream, uid=f"text {number}")
             sink = SINKS[self.sink](number)
             sinks.append(apply(sink, stream, is_sink=True, uid=f"sink {number}"))
         return graph_of(*sinks, parallelism=width, max_parallelism=8)
+
+    @property
+    def has_server(self) -> bool:
+        """Whether a server behind the sink has transactions open that nobody may end any more."""
+        return self.sink in ("kafka", "postgres")
 
     def key_of(self, record: tuple[int, int]) -> int:
         return (record[0] * 7 + record[1]) % self.keys
