@@ -381,7 +381,7 @@ def test_a_state_is_dropped(backend, settings, life):
     assert fates(plan, "totals")[1] == {"account": StateFate.RESTORED, "count": StateFate.DROPPED}
     [totals] = [o for o in plan.operators if o.uid == "totals"]
     assert totals.remarks == (
-        "state 'count' is not declared any more: it stays in savepoints, unused",
+        "state 'count' is no longer declared: it stays in savepoints, unused",
     )
     assert life.go_on(new, **settings) == UNDISTURBED
 

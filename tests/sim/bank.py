@@ -74,7 +74,7 @@ class Bank:
     def settled(self) -> set[Any]:
         """The records that are committed, or prepared to be."""
         transactions = [*self.prepared.values(), *self.committed.values()]
-        return {r[:2] for records in transactions for r in records}
+        return {record for records in transactions for record in records}
 
     def restart(self, seconds: float) -> None:
         """Its servers change, or are gone for so long."""

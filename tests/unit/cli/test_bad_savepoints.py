@@ -108,12 +108,12 @@ def content(directory):
 
 def delete_it(savepoint):
     shutil.rmtree(savepoint)
-    return f"{savepoint}: there is no such directory, or it is empty; give the path of a savepoint"
+    return f"{savepoint}: there is no such directory, or it is empty; specify a savepoint"
 
 
 def take_its_metadata(savepoint):
     (savepoint / "_metadata").unlink()
-    return "but no _metadata, so it was never completed; give an earlier checkpoint or savepoint"
+    return "but no _metadata, so it was never completed; specify an earlier checkpoint or savepoint"
 
 
 def leave_only_a_temporary_file(savepoint):
@@ -127,7 +127,7 @@ def leave_only_a_temporary_file(savepoint):
 def put_a_file_in_its_place(savepoint):
     shutil.rmtree(savepoint)
     savepoint.write_text("notes")
-    return f"{savepoint}: it is a file, not a checkpoint; give the path of a savepoint"
+    return f"{savepoint}: it is a file, not a checkpoint; specify a savepoint"
 
 
 def cut_its_metadata(savepoint):
@@ -200,7 +200,7 @@ def test_what_is_wrong_with_a_savepoint_is_said(
 def test_nothing_is_deleted_that_is_no_savepoint(savepoint, tmp_path, harm, code):
     sentence = harm(savepoint)
     before = content(tmp_path)
-    expected = "there is no savepoint; give the path of one" if code == USER_ERROR else sentence
+    expected = "there is no savepoint; specify the path of one" if code == USER_ERROR else sentence
     assert expected in refused(code, "savepoint", "--dispose", savepoint)
     assert content(tmp_path) == before
 

@@ -150,7 +150,7 @@ def test_how_far_a_savepoint_is_can_be_watched(served):
 def test_without_a_directory_none_is_taken(serve):
     served = serve({"execution.checkpointing.savepoint-dir": None})
     assert served.of_job("/savepoints", method="POST").error.startswith(
-        "execution.checkpointing.savepoint-dir = None: set it to where savepoints should be written"
+        "execution.checkpointing.savepoint-dir = None: set it to the directory for savepoints"
     )
     answer = served.of_job("/savepoints", method="POST", body={"target-directory": "/tmp/x"})
     assert answer.status == 403

@@ -25,7 +25,7 @@ state = typer.Typer(
 Place = Annotated[
     str,
     typer.Argument(
-        metavar="PATH", help="A savepoint, a chk-<n>, or a job's directory: its latest checkpoint."
+        metavar="PATH", help="A savepoint, a checkpoint, or the directory of a job (its latest)."
     ),
 ]
 

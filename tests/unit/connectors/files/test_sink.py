@@ -157,7 +157,7 @@ def test_a_pending_file_that_is_gone_is_named(tmp_path):
         snapshot = harness.snapshot()
         (file,) = hidden(tmp_path)
         file.unlink()
-        with pytest.raises(ExternalError, match="which a checkpoint holds, is gone"):
+        with pytest.raises(ExternalError, match="which a checkpoint references, is missing"):
             harness.restore(snapshot)
 
 
@@ -175,7 +175,7 @@ def test_files_left_by_subtasks_that_are_no_more_are_removed(tmp_path):
 def test_a_path_that_is_a_file_is_refused_before_the_first_record(tmp_path):
     path = tmp_path / "out"
     path.write_text("")
-    with pytest.raises(ConfigError, match="it is a file: give a directory"):
+    with pytest.raises(ConfigError, match="it is a file: specify a directory"):
         opened(FileSink(str(path), Encoder()))
 
 

@@ -55,7 +55,7 @@ def test_only_those_of_the_plan_count_and_only_under_their_attempt(pending, stra
 
 
 def test_an_acknowledgement_of_another_checkpoint_is_a_violation(pending):
-    with pytest.raises(ProtocolViolation, match="checkpoint 5 was given an acknowledgement of 6"):
+    with pytest.raises(ProtocolViolation, match="got an acknowledgement of checkpoint 6"):
         pending.acknowledge(ack(A, number=6))
 
 
