@@ -143,7 +143,7 @@ class Kafka(Server):
 
     @property
     def settled(self) -> set[Any]:
-        return super().settled | {r[:2] for records in self.open.values() for r in records}
+        return super().settled.union(*self.open.values())
 
     # --- the coordinators -------------------------------------------------------------------
 

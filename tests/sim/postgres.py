@@ -19,6 +19,8 @@ from psycopg import sql
 from tests.sim.bank import Server, at_moment
 from tests.sim.clockwork import world
 from tidegate.connectors.postgres.sink import PostgresSink
+from tidegate.operators.endpoints.operators import SinkOperator
+from tidegate.stream.batch import Batch
 
 _LINGERS = 0.3
 """Seconds, typically, until the server notices that nobody is at the other end."""
@@ -26,6 +28,13 @@ _LINGERS = 0.3
 
 def postgres_sink(pipeline: int) -> PostgresSink:
     return PostgresSink(f"host=simulated port={5000 + pipeline} dbname=results", "results")
+
+
+class TextSinkOperator(SinkOperator):
+    """Its table has one column: records of any length fit into it as text."""
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        super().process(Batch.of_records(list(map(repr, batch.records))), input_index)
 
 
 def connect(*, port: str, application_name: str, **settings: Any) -> Connection:

@@ -20,7 +20,7 @@ from tests.sim.bank import Account, Transfers
 from tests.sim.clockwork import EPOCH, Wrong, world
 from tests.sim.files import file_sink
 from tests.sim.kafka_clients import kafka_sink
-from tests.sim.postgres import postgres_sink
+from tests.sim.postgres import TextSinkOperator, postgres_sink
 from tests.sim.tides import LAST_WORDS_SECONDS as SHORT_WORDS_SECONDS
 from tests.sim.tides import Calendar, batch_of, build, certain
 from tests.sim.tides import expected as expected_in_time
@@ -53,7 +53,7 @@ SINKS: Mapping[str, Callable[[int], Operator]] = {
     "committer": lambda pipeline: SinkOperator(Account(pipeline)),
     "files": lambda pipeline: SinkOperator(file_sink(pipeline)),
     "kafka": lambda pipeline: SinkOperator(kafka_sink(pipeline)),
-    "postgres": lambda pipeline: SinkOperator(postgres_sink(pipeline)),
+    "postgres": lambda pipeline: TextSinkOperator(postgres_sink(pipeline)),
 }
 
 
@@ -91,8 +91,6 @@ class Program:
                 by_key = keyed(self.key_of, stream)
                 counts = KeyedProcessOperator(Counts(self), [select_key(self.key_of, None)])
                 stream = apply(counts, by_key, uid="counts")
-            if self.sink == "postgres":
-                stream = mapped(repr, stream, uid=f"text {number}")
             sink = SINKS[self.sink](number)
             sinks.append(apply(sink, stream, is_sink=True, uid=f"sink {number}"))
         return graph_of(*sinks, parallelism=width, max_parallelism=8)
