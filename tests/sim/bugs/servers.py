@@ -114,11 +114,20 @@ def _is_open(self: Any, found: str, subtask: int) -> bool:
     return _is_own(self, found, subtask) and state is TransactionState.OPEN
 
 
-section(*LEFT, moments=("a barrier starts", "a step starts"), width=3, sink="kafka")
+section("kill the driver @ a transaction is prepared", width=3, faults=6, sink="kafka")
 bug(
     "transactions of lost attempts stay open",
     (TransactionalWriter, "_abort_what_earlier_attempts_left", instead(None)),
 )
+bug(
+    "transactions of subtasks that are gone stay open",
+    (
+        TransactionalWriter,
+        "_abort_what_earlier_attempts_left",
+        _aborts_of(lambda self, found, subtask: subtask == self._context.subtask),
+    ),
+)
+section(*LEFT, width=3, sink="kafka")
 bug(
     "transactions of other subtasks are aborted",
     (
@@ -127,17 +136,7 @@ bug(
         _aborts_of(lambda self, found, subtask: True),
     ),
 )
-section("kill the driver", moments=("a transaction is prepared",), width=3, sink="kafka")
-bug(
-    "transactions of subtasks that are gone stay open",
-    (
-        TransactionalWriter,
-        "_abort_what_earlier_attempts_left",
-        _aborts_of(lambda self, found, subtask: subtask == self._context.subtask),
-    ),
-    holds=False,
-)
-section("put a slot to sleep", moments=("a step starts",), faults=4, sink="kafka")
+section("put a slot to sleep", moments=("a barrier starts",), faults=6, sink="kafka")
 bug(
     "only transactions that are open are taken from lost attempts",
     (TransactionalWriter, "_abort_what_earlier_attempts_left", _aborts_of(_is_open)),
@@ -156,6 +155,7 @@ def _unpermitted(original: Any) -> Any:
     return make_ready
 
 
+section("put a slot to sleep", moments=("a step starts",), faults=4, sink="kafka")
 bug(
     "a producer takes its id without asking whether it may",
     (TransactionalWriter, "_make_ready", _unpermitted),
@@ -225,14 +225,10 @@ bug(
     (TransactionWriter, "_prepared", _numbered_once),
     interval=300,
 )
-section(*LEFT, moments=("a barrier starts", "a step starts"), width=3, sink="postgres")
+section("kill the driver @ a transaction is prepared", width=3, faults=6, sink="postgres")
 bug(
     "prepared transactions of lost attempts stay",
     (transactions, "_roll_back_orphans", instead(None)),
-)
-bug(
-    "sessions of other subtasks are ended",
-    (TransactionNames, "is_for", instead(True)),
 )
 bug(
     "prepared transactions of subtasks that are gone stay",
@@ -241,6 +237,11 @@ bug(
         "is_for",
         lambda o: lambda self, subtask, context: subtask == context.subtask,
     ),
+)
+section(*LEFT, width=3, sink="postgres")
+bug(
+    "sessions of other subtasks are ended",
+    (TransactionNames, "is_for", instead(True)),
 )
 section("the bank fails @ a transaction is prepared", moments=(), interval=300, sink="postgres")
 bug(
