@@ -8,12 +8,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.bank import Bank
-from tests.sim.clockwork import Process, Wrong
+from tests.sim.clockwork import Wrong
 from tests.sim.cluster import SlotProcess
 from tests.sim.plans import CHECKPOINTS
 from tidegate.checkpoint.layout import METADATA
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord, decode
-from tidegate.core.errors import DirectoryTaken, TidegateError, UserFunctionError
+from tidegate.core.errors import (
+    DirectoryTaken,
+    TidegateError,
+    TransactionLost,
+    UserFunctionError,
+)
 from tidegate.core.ids import Address, CheckpointId, PipelineId
 from tidegate.driver.checkpoints.store_thread import PublicationSettled
 from tidegate.driver.job_master import JobMaster
@@ -38,6 +43,7 @@ TIDY = {
     "rescale",
 }
 """Faults after which nobody writes what nobody knows of."""
+USER_FAILURE = "the user's code fails"
 _LIVE = (RegionState.DEPLOYING, RegionState.RUNNING)
 
 
@@ -60,7 +66,7 @@ class Checks:
 
     def left(self, process: SlotProcess) -> None:
         """Who leaves in peace aborts what it has begun."""
-        if process.host._machine.is_exiting or self.program.sink != "function":
+        if process.host._machine.is_exiting or self.program.sink not in ("function", "kafka"):
             return
         for bank in self.world.banks:
             begun = [each for each in bank.open if bank.owners[each] is process]
@@ -120,9 +126,7 @@ class Checks:
 
     # --- steps ------------------------------------------------------------------------------
 
-    def steps(
-        self, driver: Process, request: StepRequest, addresses: Sequence[Address | None]
-    ) -> None:
+    def steps(self, driver: Any, request: StepRequest, addresses: Sequence[Address | None]) -> None:
         """A repeated step asks for the same; slots have opened what they are asked for."""
         before = self._requests.get(request.pipeline)
         if before is not None and (before.attempt, before.step) == (request.attempt, request.step):
@@ -130,6 +134,8 @@ class Checks:
             if not same or before.assignments != request.assignments:
                 raise Wrong(f"step {request.step} is repeated with another request")
         self._requests[request.pipeline] = request
+        if driver.master._regions[request.pipeline].attempt != request.attempt:
+            return  # its thread is late, and slots refuse it
         for address in addresses:
             process = None if address is None else self.world.slots[address.port]
             if process is None or process.cluster.driver is not driver or process.has_left:
@@ -151,6 +157,7 @@ class Checks:
         def checked(event: Any) -> None:
             if isinstance(event, PublicationSettled):
                 self._settled(master, event)
+            self._failed(getattr(event, "message", event))
             stale = _stale_region(master, event)
             if stale is None:
                 handle(event)
@@ -171,6 +178,19 @@ class Checks:
 
         master._handle = checked  # type: ignore[method-assign]
         master._fail = failing  # type: ignore[method-assign]
+
+    def _failed(self, message: Any) -> None:
+        """A connector fails with an error of ours, and says that something is lost if it is."""
+        for error in (getattr(message, "error", None), getattr(message, "failure", None)):
+            if error is not None:
+                self.world.sim.note(f"    {type(error).__name__}: {str(error)[-200:]}")
+            if isinstance(error, TransactionLost):
+                if not any(bank.is_lost(error.args[1]) for bank in self.world.banks):
+                    raise Wrong(f"it is not lost: {error}")
+                self.world.tells_of_loss = True
+            is_own = isinstance(error, UserFunctionError) and self.program.has_server
+            if is_own and USER_FAILURE not in str(error):
+                raise Wrong(f"the sink fails with {error}")
 
     def _settled(self, master: JobMaster, event: PublicationSettled) -> None:
         """What is taken for not published is not there."""
@@ -368,8 +388,9 @@ class Checks:
             rivals = {"start a rival", "put the driver to sleep"}
             has_rivals = any(fault.kind in rivals for fault in world.plan.faults)
             is_same_job = self.program.sink == "committer" or world.origin == "latest"
-            if is_same_job and self.program.sink != "function" and bank.prepared and not has_rivals:
-                raise Wrong(f"nobody settles {sorted(bank.prepared)}")
+            left = {**bank.prepared, **(bank.open if self.program.has_server else {})}
+            if is_same_job and self.program.sink != "function" and left and not has_rivals:
+                raise Wrong(f"nobody settles {sorted(left)}")
         left = [path for path in world.bucket.blobs if path.startswith(CHECKPOINTS)]
         # What is written late, or could not be deleted, goes at the next start.
         troubled = world.is_troubled("storage fails")

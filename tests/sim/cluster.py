@@ -97,15 +97,15 @@ class SlotProcess(Process):
     def _now(self) -> float:
         """Whoever asks what it may do reads the clock first: it may take long to get there."""
         if self.dozes and not self.dozes_before_acting:
-            self._doze()
+            self.doze()
         return self.monotonic()
 
     def _may_act(self) -> bool:
         if self.dozes and self.dozes_before_acting:
-            self._doze()
+            self.doze()
         return self.host._has_lease()
 
-    def _doze(self) -> None:
+    def doze(self) -> None:
         if self.sim.current is self:
             seconds, self.dozes = self.dozes, 0.0
             self.sim.note(f"{self.name} sleeps for {seconds:.1f} s")

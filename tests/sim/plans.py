@@ -30,6 +30,8 @@ KINDS = {
     "storage fails": 3,
     "storage is slow": 2,
     "the bank fails": 2,
+    "a server restarts": 1,
+    "a transaction times out": 1,
     "a byte is flipped": 1,
     "steps break": 2,
     "user code fails": 3,
@@ -54,6 +56,7 @@ MOMENTS = (
     "a transaction begins",
     "a transaction is prepared",
     "a transaction is committed",
+    "a leftover is aborted",
     "state is written",
     "metadata is created",
     "something is deleted",
@@ -126,7 +129,7 @@ class Plan:
             streams[0] = [fitting(each) for each in streams[0]]
         program = Program(
             streams=tuple(map(tuple, streams)),
-            sink=choose("sink", "function", "committer", "files"),
+            sink=choose("sink", "function", "committer", "files", "kafka", "postgres"),
             rate=choose("rate", 2.0, 4.0, 10.0),
             keys=rnd.choice([1, 3, 10]),
             discovers=choose("discovers", True, False, False) and not time,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,12 +12,14 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from tests.sim import kafka_clients, postgres
 from tests.sim.bank import Bank
-from tests.sim.checks import Checks, savepoints_of
+from tests.sim.checks import USER_FAILURE, Checks, savepoints_of
 from tests.sim.clockwork import Killed, Simulation, Wrong, current
 from tests.sim.cluster import SlotProcess
 from tests.sim.drivers import DriverProcess
 from tests.sim.files import Files, resolve
+from tests.sim.kafka import Kafka
 from tests.sim.plans import LEASE_SECONDS, SAVEPOINTS, Fault, Plan
 from tests.sim.storage import Bucket
 from tests.sim.tides import Attempts
@@ -42,6 +45,12 @@ from tidegate.storage import filesystem
 from tidegate.stream.elements import BarrierKind, SavepointTarget
 from tidegate.transport import shipping
 
+BANKS: dict[str, type[Bank]] = {
+    "files": Files,
+    "kafka": Kafka,
+    "postgres": postgres.Postgres,
+}
+"""Behind the sinks, those that are not plain ones."""
 QUIET_SECONDS = 400.0
 """How long a job may take to end when nothing befalls it any more."""
 _CALLS = {
@@ -71,11 +80,13 @@ class World:
         self.plan = plan
         self.sim = Simulation(plan.seed, traces=traces)
         self.bucket = Bucket(self)
-        bank = Files if plan.program.sink == "files" else Bank
+        bank = BANKS.get(plan.program.sink, Bank)
         self.banks = [bank(number) for number in range(len(plan.program.streams))]
         self.slots: list[SlotProcess] = []
         self.drivers: list[DriverProcess] = []
         self.is_finished = False
+        self.tells_of_loss = False
+        """Whether the job has said that a server has ended what was prepared: it cannot go on."""
         self.width = plan.width
         self.origin = "latest"
         self.checks = Checks(self)
@@ -104,7 +115,9 @@ class World:
             self._start_driver(0.0)
             horizon = max([fault.at for fault in self.plan.faults], default=0.0) + 12.0
             self.sim.later(horizon, "--- quiet from now on", self._be_quiet)
-            self.sim.run_while(lambda: not self.is_finished)
+            self.sim.run_while(lambda: not self.is_finished and not self.tells_of_loss)
+            if self.tells_of_loss:
+                return
             self.checks.results(self._drained)
             self._end_of_slots()
             self._resume_from_savepoint()
@@ -134,6 +147,9 @@ class World:
                 (step_task, "_settle_in", lambda: None),
                 (job_master, "random", chance),
                 (fault_points, "_orders", SimpleNamespace(claim=self._passes)),
+                (time, "sleep", kafka_clients.sleep),
+                *kafka_clients.PATCHES,
+                *postgres.PATCHES,
             ):
                 stack.enter_context(patch.object(place, name, played))
             yield
@@ -348,6 +364,11 @@ class World:
                 calls = _CALLS.get(what, (None,))
                 call = None if fault.moment else calls[which // 3 % len(calls)]
                 self._troubles.calls[what] = call
+            case "a server restarts":
+                for bank in self.banks:
+                    bank.restart(2 * amount)
+            case "a transaction times out":
+                self.banks[which % len(self.banks)].time_out(which)
             case "a byte is flipped":
                 self._troubles.flips += 1
             case "user code fails":
@@ -415,7 +436,7 @@ class World:
     def user_code(self, pipeline: int) -> None:
         if self._troubles.user_fails and self.sim.chance(0.3):
             self._troubles.user_fails -= 1
-            raise ValueError("the user's code fails")
+            raise ValueError(USER_FAILURE)
 
     @contextmanager
     def outside(

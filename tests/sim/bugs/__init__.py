@@ -4,7 +4,7 @@ A bug takes one rule out, or gets one a little wrong, as a change of the code mi
 rules make up for each other, both are taken out.
 """
 
-from tests.sim.bugs import barriers, checkpoints, drivers, leases, sinks, steps
+from tests.sim.bugs import barriers, checkpoints, drivers, leases, servers, sinks, steps
 from tests.sim.bugs.planting import BUGS, Bug
 from tests.sim.bugs.search import find, find_all
 
@@ -17,6 +17,7 @@ __all__ = [
     "find",
     "find_all",
     "leases",
+    "servers",
     "sinks",
     "steps",
 ]
