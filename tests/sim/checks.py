@@ -146,6 +146,17 @@ class Checks:
                 if opened is None or opened < request.attempt:
                     raise Wrong(f"{process.name} is sent a step of what it has not opened")
 
+    def served(self, serve_pump: Callable[..., None]) -> Callable[..., None]:
+        """A slot serves the pumps of the latest job alone."""
+
+        def serve(job: Any, connection: Any, level: int) -> None:
+            self.world.moment("a pump is let in")
+            if connection.other.epoch != job.epoch:
+                raise Wrong(f"a pump of job {connection.other.epoch} is let into job {job.epoch}")
+            serve_pump(job, connection, level)
+
+        return serve
+
     # --- drivers ----------------------------------------------------------------------------
 
     def watch(self, master: JobMaster) -> None:

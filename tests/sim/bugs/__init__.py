@@ -4,7 +4,17 @@ A bug takes one rule out, or gets one a little wrong, as a change of the code mi
 rules make up for each other, both are taken out.
 """
 
-from tests.sim.bugs import barriers, checkpoints, drivers, leases, servers, sinks, steps
+from tests.sim.bugs import (
+    barriers,
+    checkpoints,
+    drivers,
+    leases,
+    pumps,
+    servers,
+    sinks,
+    steps,
+    time,
+)
 from tests.sim.bugs.planting import BUGS, Bug
 from tests.sim.bugs.search import find, find_all
 
@@ -17,7 +27,9 @@ __all__ = [
     "find",
     "find_all",
     "leases",
+    "pumps",
     "servers",
     "sinks",
     "steps",
+    "time",
 ]
