@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +12,19 @@ import pyarrow as pa
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.privacy import never_change, private_copy
 
+NO_TIMESTAMP: Final = -(2**63)
+"""The timestamp of a record that has none, in a batch of which others have one; as in Flink."""
 _MOST_BYTES: Final = 1 << 30
+
+
+def timestamps_of(times: Sequence[int | None]) -> npt.NDArray[np.int64] | None:
+    """The timestamps of a batch whose records may have some; None if none of them has."""
+    missing = times.count(None)
+    if missing == len(times):
+        return None
+    if missing:
+        times = [NO_TIMESTAMP if time is None else time for time in times]
+    return np.array(times, np.int64)
 
 
 class Batch:
@@ -37,7 +49,8 @@ class Batch:
         self._records = records
         self.format = format
         self.timestamps = timestamps
-        """Milliseconds since the epoch of every record, where the stream has event time."""
+        """Milliseconds since the epoch of every record, or NO_TIMESTAMP; None: no record has any.
+        """
         self.is_inert = is_inert
         """Whether using `records` is known to run no user code: they and everything in them are of
         Python's built-in types."""
@@ -162,12 +175,23 @@ class Batch:
                 size = own
         return [cls._joined(group) for group in groups]
 
+    @staticmethod
+    def joined_timestamps(batches: Sequence[Batch]) -> npt.NDArray[np.int64] | None:
+        """The timestamps of consecutive batches."""
+        if all(batch.timestamps is None for batch in batches):
+            return None
+        return np.concatenate(
+            [
+                np.full(len(batch), NO_TIMESTAMP) if batch.timestamps is None else batch.timestamps
+                for batch in batches
+            ]
+        )
+
     @classmethod
     def _joined(cls, batches: list[Batch]) -> Batch:
         if len(batches) == 1:
             return batches[0]
-        stamps = [b.timestamps for b in batches if b.timestamps is not None]
-        timestamps = np.concatenate(stamps) if len(stamps) == len(batches) else None
+        timestamps = cls.joined_timestamps(batches)
         format = batches[0].format
         if format is not None and all(b.is_columnar for b in batches):
             table = pa.Table.from_batches([b.columns for b in batches])

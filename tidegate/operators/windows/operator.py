@@ -38,13 +38,11 @@ from tidegate.state.keys.key_bytes import with_one_nan
 from tidegate.state.keys.selection import KeySelection
 from tidegate.state.keys.window_keys import OF_WINDOW, WindowKey, key_of_window
 from tidegate.state.timers import TimerQueue
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 from tidegate.stream.elements import NO_WATERMARK, Watermark
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.privacy import never_change, private_copy
 
-NO_TIMESTAMP: Final = NO_WATERMARK
-"""The timestamp of a record that has none, as in Flink."""
 LATE_RECORDS: Final = "numLateRecordsDropped"
 
 
@@ -313,7 +311,7 @@ class WindowOperator(KeyedOperator):
                 found = state_key(key, window)
                 [place] = self.backend.places_of([found])
                 scope.enter(found, window, place)
-                contents.add(place, held, None if stamps is None else timestamp)
+                contents.add(place, held, None if timestamp == NO_TIMESTAMP else timestamp)
                 result = trigger.on_element(record, timestamp, window, timers)
                 if result is not TriggerResult.CONTINUE:
                     yield from self._act(result)
