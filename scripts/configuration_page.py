@@ -24,8 +24,8 @@ SECTIONS = {
     "spark": (
         "Spark",
         (
-            "The session that Tidegate makes where none is given. Keys that begin with `spark.` "
-            "are Spark's own and are handed on to it."
+            "The session that Tidegate creates if none is given. Keys that begin with `spark.` "
+            "are Spark's own and are passed on."
         ),
     ),
     "rest": (

@@ -75,7 +75,7 @@ def test_explain_can_be_read_by_machines(program):
         "Pair",
         "Count -> FileSink",
     ]
-    assert found["checkpoints"] == "none are taken"
+    assert found["checkpoints"] == "disabled"
     assert [each["guarantee"] for each in found["guarantees"]] == ["none"]
 
 
