@@ -30,7 +30,7 @@ from tidegate.types.arrow import ArrowFormat, arrow_format
 
 
 class CoGroupedStreams:
-    """Two streams whose records meet by key and window: `where`, `equal_to`, `window`, `apply`."""
+    """Two streams to group by key and window: `where`, `equal_to`, `window`, `apply`."""
 
     _name = "CoGroup"
 
@@ -112,7 +112,7 @@ class WindowedStreams(WindowOptions):
         | Callable[[Any, Any], Any],
         output_type: TypeLike | None = None,
     ) -> DataStream:
-        """Apply a function to the records that meet."""
+        """Apply a function to the records of a key and window."""
         first, second = self._streams
         declared = declared_type(output_type)
         contents: WindowContents = ListedContents(None)

@@ -275,7 +275,7 @@ def test_a_batch_job_with_a_source_that_never_ends_is_refused(env):
 
 
 def test_what_is_no_source_is_refused_with_what_to_call(env):
-    with pytest.raises(TypeError, match=r"collections are read by from_collection\(\)"):
+    with pytest.raises(TypeError, match=r"use from_collection\(\) for collections"):
         env.from_source([1, 2, 3])
     with pytest.raises(TypeError, match="expected a SourceFunction"):
         env.add_source([1, 2, 3])
