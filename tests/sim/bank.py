@@ -74,7 +74,7 @@ class Bank:
     def settled(self) -> set[Any]:
         """The records that are committed, or prepared to be."""
         transactions = [*self.prepared.values(), *self.committed.values()]
-        return {r[:2] for records in transactions for r in records}
+        return {record for records in transactions for record in records}
 
     def called(self, what: str) -> Any:
         failure = self.failure_of(what)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.bank import Bank
@@ -281,12 +281,25 @@ class Checks:
     def _check_covered(self, where: str, metadata: CheckpointMetadata) -> None:
         """What a checkpoint has read is visible or prepared, unless it is in its state."""
         for number, bank in enumerate(self.world.banks):
+            limits = self.positions_in(metadata, number)
+            lost = set(self.program.certain(number, limits)) - self._shown(bank, bank.settled)
+            if lost:
+                raise Wrong(f"{where} is past {sorted(lost)[:5]}, which no sink has prepared")
             if not self.program.held_by(number):
-                limits = self.positions_in(metadata, number)
-                lost = self.program.expected(number, limits).keys() - bank.settled
-                if lost:
-                    raise Wrong(f"{where} is past {sorted(lost)[:5]}, which no sink has prepared")
                 self._check_nothing_more(where, metadata, bank, limits)
+
+    def _shown(self, bank: Bank, results: Iterable[Any]) -> set[Any]:
+        """What results tell of records: in event time, each speaks for itself."""
+        if self.program.is_timed(bank.pipeline):
+            return set(results)
+        return {result[:2] for result in results}
+
+    def _unfounded(self, bank: Bank, results: Iterable[Any], limits: Sequence[int]) -> list[Any]:
+        """Results of more than what was read up to here."""
+        if self.program.is_timed(bank.pipeline):
+            found = self.program.expected(bank.pipeline, limits)
+            return [each for each in results if each not in found]
+        return [r for r in results if r[0] != "timer" and r[1] >= limits[r[0]]]
 
     def _check_nothing_more(
         self, where: str, metadata: CheckpointMetadata, bank: Bank, limits: Sequence[int]
@@ -300,7 +313,7 @@ class Checks:
             return  # it waits for the next checkpoint
         for transaction, records in bank.prepared.items():
             if bank.prepared_by[transaction] == self.attempt_of(driver.master, bank.pipeline):
-                more = [r for r in records if r[0] != "timer" and r[1] >= limits[r[0]]]
+                more = self._unfounded(bank, records, limits)
                 if more:
                     raise Wrong(f"{transaction} of {where} has {more[:5]} from behind the barrier")
 
@@ -320,7 +333,8 @@ class Checks:
             given = pickle.loads(record.enumerator)
         positions = [length if stream < given else 0 for stream, length in enumerate(lengths)]
         for handle in record.subtasks.values():
-            for split in map(pickle.loads, handle.source_splits):
+            for stored in map(pickle.loads, handle.source_splits):
+                split = getattr(stored, "split", stored)
                 if split.stream >= given:
                     raise Wrong(f"who reads stream {split.stream} has it from nobody")
                 positions[split.stream] = split.position
@@ -334,9 +348,9 @@ class Checks:
         seen = Counter(records)
         if not self.is_exact:
             return
+        if unfounded := self._unfounded(bank, records, positions):
+            raise Wrong(f"{transaction} is committed with {unfounded[:5]} without a checkpoint")
         for record in records:
-            if record[0] != "timer" and record[1] >= positions[record[0]]:
-                raise Wrong(f"{transaction} is committed with {record} without a checkpoint")
             if seen[record] > 1 or bank.visible[record]:
                 raise Wrong(f"{transaction} repeats {record}")
 
@@ -344,12 +358,12 @@ class Checks:
         """Every record and timer is visible as often as it should be; nothing is left."""
         world = self.world
         for number, bank in enumerate(world.banks):
-            records = _records_of(bank)
+            records = self._results_of(bank)
             limits = None if drained is None else self.positions_in(drained, number)
             expected = self.program.expected(number, limits)
             found = records if self.is_exact else Counter(set(records))
             _same(f"pipeline {number}", found, expected)
-            if number == 0 and self.is_exact:
+            if number == 0 and self.is_exact and not self.program.is_timed(number):
                 self._check_counts(bank, expected, is_drained=drained is not None)
             rivals = {"start a rival", "put the driver to sleep"}
             has_rivals = any(fault.kind in rivals for fault in world.plan.faults)
@@ -365,13 +379,22 @@ class Checks:
     def resumed(self, savepoint: CheckpointMetadata) -> None:
         """A job was run from a savepoint: it has shown what is after that, once."""
         for number, bank in enumerate(self.world.banks):
-            found = _records_of(bank)
-            before = self.program.expected(number, self.positions_in(savepoint, number))
+            found, limits = self._results_of(bank), self.positions_in(savepoint, number)
+            before = self.program.expected(number, limits)
             after = self.program.expected(number) - before
             if after - found or (self.is_exact and any(n > 1 for n in found.values())):
                 raise Wrong(f"from a savepoint, pipeline {number} shows {found} of {after}")
-            if self.is_exact and not self.program.held_by(number):
+            again = found.keys() & set(self.program.certain(number, limits))
+            if self.program.is_timed(number) and again:
+                raise Wrong(f"from a savepoint, pipeline {number} shows {again} again")
+            is_timed = self.program.is_timed(number)
+            if self.is_exact and not self.program.held_by(number) and not is_timed:
                 _same(f"from a savepoint, pipeline {number}", found, after)
+
+    def _results_of(self, bank: Bank) -> Counter[Any]:
+        if self.program.is_timed(bank.pipeline):
+            return Counter(bank.visible.elements())
+        return Counter(r[:2] for r in bank.visible.elements() if r[0] != "timer")
 
     def _check_counts(self, bank: Bank, expected: Counter[Any], *, is_drained: bool) -> None:
         key_of, sets_timer = self.program.key_of, self.program.sets_timer
@@ -411,10 +434,6 @@ def _stale_region(master: JobMaster, event: Any) -> Region | None:
 
 def _record(metadata: CheckpointMetadata, uid: str) -> OperatorRecord | None:
     return next((each for each in metadata.operators.values() if each.uid == uid), None)
-
-
-def _records_of(bank: Bank) -> Counter[Any]:
-    return Counter(r[:2] for r in bank.visible.elements() if r[0] != "timer")
 
 
 def _same(what: str, found: Counter[Any], expected: Counter[Any]) -> None:

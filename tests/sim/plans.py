@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.sim.programs import Program
+from tests.sim.tides import KINDS as TIMES
+from tests.sim.tides import fitting
 from tidegate.core.fault_points import FaultPoint, Victim
 
 CHECKPOINTS = "/simulated/checkpoints"
@@ -115,16 +117,23 @@ class Plan:
         length = rnd.choice([5, 10, 15])
         mode = choose("mode", *["EXACTLY_ONCE"] * 9, "AT_LEAST_ONCE")
         unaligned = choose("unaligned", True, False, False) and mode == "EXACTLY_ONCE"
+        time = choose("time", "", "", *TIMES) if mode == "EXACTLY_ONCE" else ""
+        streams = [
+            [rnd.randint(1, length) for _ in range(rnd.randint(1, 4))]
+            for _ in range(choose("pipelines", 1, 1, 2))
+        ]
+        if time:
+            streams[0] = [fitting(each) for each in streams[0]]
         program = Program(
-            streams=tuple(
-                tuple(rnd.randint(1, length) for _ in range(rnd.randint(1, 4)))
-                for _ in range(choose("pipelines", 1, 1, 2))
-            ),
+            streams=tuple(map(tuple, streams)),
             sink=choose("sink", "function", "committer", "files"),
             rate=choose("rate", 2.0, 4.0, 10.0),
             keys=rnd.choice([1, 3, 10]),
-            discovers=choose("discovers", True, False, False),
-            holds=choose("holds", True, False, False),
+            discovers=choose("discovers", True, False, False) and not time,
+            holds=choose("holds", True, False, False) and not time,
+            time=time,
+            typed=choose("typed", True, False),
+            idles=choose("idles", True, False),
         )
         milliseconds = choose("interval", 300, 700, 2000, 2000, 600_000)
         settings = {

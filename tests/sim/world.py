@@ -19,6 +19,7 @@ from tests.sim.drivers import DriverProcess
 from tests.sim.files import Files, resolve
 from tests.sim.plans import LEASE_SECONDS, SAVEPOINTS, Fault, Plan
 from tests.sim.storage import Bucket
+from tests.sim.tides import Attempts
 from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.connectors.files import part_files
 from tidegate.core import fault_points
@@ -78,6 +79,7 @@ class World:
         self.width = plan.width
         self.origin = "latest"
         self.checks = Checks(self)
+        self.tides = Attempts()
         self.coverage: Counter[tuple[str, str, str]] = Counter()
         self._troubles = Troubles()
         self._drained: CheckpointMetadata | None = None

@@ -93,7 +93,8 @@ class CheckpointStore:
         self._shared = _SharedFiles()
         self._garbage: set[str] = set()
         """Paths that are no longer needed but could not be deleted yet."""
-        self._is_stopped = False
+        self._stopped: CheckpointId | None = None
+        """The savepoint elsewhere that the job ends with."""
         self._attempted: dict[CheckpointId, int] = {}
         """The checksum of metadata that this driver has tried to publish."""
         self.ownership, present = Ownership.claim(store, job_name)
@@ -190,16 +191,17 @@ class CheckpointStore:
     def stop(self, checkpoint_id: CheckpointId, savepoint: str) -> None:
         """Mark the job as ended with a savepoint, for drivers that take it over."""
         self._store.put(stopped_by(checkpoint_id), savepoint.encode())
-        self._is_stopped = True
+        self._stopped = checkpoint_id
 
     def do_not_stop(self, checkpoint_id: CheckpointId) -> None:
-        """Undo `stop`: the savepoint was aborted."""
-        self._is_stopped = False
+        """Undo `stop`: this savepoint was aborted. Another one may have ended the job since."""
+        if self._stopped == checkpoint_id:
+            self._stopped = None
         self._store.delete(stopped_by(checkpoint_id))
 
     def end(self) -> None:
         """Mark the job as ended before its checkpoints are deleted: nobody may restart it."""
-        if not self._is_stopped and self.still_owned():
+        if self._stopped is None and self.still_owned():
             self._store.put(stopped_by(self.highest_id), b"")
 
     def discard(self, checkpoint_id: CheckpointId) -> None:
@@ -284,7 +286,7 @@ class CheckpointStore:
         present = list(self._store.list())
         if all(is_ours(path) and not path.endswith(f"/{METADATA}") for path in present):
             self._store.delete("")
-        elif not self._is_stopped:
+        elif self._stopped is None:
             self._store.delete(stopped_by(self.highest_id))
 
     def _path_of(self, checkpoint_id: CheckpointId) -> str:

@@ -53,25 +53,25 @@ class CheckpointSettings:
         "execution.checkpointing.max-concurrent-checkpoints",
         integer(1),
         1,
-        "Maximum number of concurrent checkpoints.",
+        "Maximum number of checkpoints in progress at the same time.",
     )
     tolerable_failures: int = option(
         "execution.checkpointing.tolerable-failed-checkpoints",
         integer(0),
         0,
-        "How many checkpoints in a row may fail before the job fails.",
+        "Consecutive checkpoints that may fail before the job fails.",
     )
     retention: ExternalizedCheckpointRetention = option(
         "execution.checkpointing.externalized-checkpoint-retention",
         choice(ExternalizedCheckpointRetention),
         ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
-        "What happens to the last checkpoint when the job is cancelled.",
+        "What happens to the last checkpoints when the job is cancelled.",
     )
     num_retained: int = option(
         "execution.checkpointing.num-retained",
         integer(1),
         1,
-        "How many completed checkpoints are kept.",
+        "Number of completed checkpoints to keep.",
         ("state.checkpoints.num-retained",),
     )
     unaligned: bool = option(
@@ -98,8 +98,8 @@ class CheckpointSettings:
         "execution.checkpointing.checkpoints-after-tasks-finish",
         BOOLEAN,
         True,
-        "Continue checkpoints after some sources have ended."
-        " Otherwise, sinks do not commit results after the last checkpoint.",
+        "Continue to take checkpoints after some sources have ended. If false, sinks do not "
+        "commit what follows the last checkpoint.",
         ("execution.checkpointing.checkpoints-after-tasks-finish.enabled",),
     )
     incremental: bool = option(
@@ -120,14 +120,14 @@ class CheckpointSettings:
         "execution.checkpointing.dir",
         TEXT,
         None,
-        "Where checkpoints are written: a path or a URL.",
+        "Directory of checkpoints: a path or a URL.",
         ("state.checkpoints.dir",),
     )
     savepoint_directory: str | None = option(
         "execution.checkpointing.savepoint-dir",
         TEXT,
         None,
-        "Where savepoints are written by default.",
+        "Default directory of savepoints: a path or a URL.",
         ("state.savepoints.dir",),
     )
     inline_threshold: MemorySize = option(
@@ -141,7 +141,7 @@ class CheckpointSettings:
         "tidegate.checkpoint.max-state-in-memory",
         MEMORY,
         MemorySize(5 << 20),
-        "Maximum state per subtask for checkpoints in the JobManager's memory.",
+        "Maximum state of a subtask in a checkpoint in the JobManager's memory.",
     )
     restore_path: str | None = option(
         "execution.state-recovery.path",
@@ -160,8 +160,8 @@ class CheckpointSettings:
         "execution.state-recovery.claim-mode",
         choice(RestoreMode),
         RestoreMode.NO_CLAIM,
-        "Who owns the checkpoint that the job starts from. CLAIM: the job, which deletes it when "
-        "it has completed one of its own.",
+        "Who owns the checkpoint or savepoint from which the job starts. CLAIM: the job, which "
+        "deletes it after its own first checkpoint.",
         ("execution.savepoint-restore-mode", "execution.restore-mode"),
     )
     restore_partially: bool = option(
@@ -175,8 +175,8 @@ class CheckpointSettings:
         "tidegate.recovery.skip-damaged-checkpoints",
         BOOLEAN,
         False,
-        "Resume from an earlier checkpoint if one that sinks have committed with cannot be read: "
-        "results committed since then are duplicated.",
+        "Skip an unreadable checkpoint even if sinks have committed with it. What they have "
+        "committed since the previous checkpoint appears twice.",
     )
 
     def __post_init__(self) -> None:

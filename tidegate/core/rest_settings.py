@@ -19,39 +19,40 @@ class RestSettings:
         "tidegate.rest.enabled",
         BOOLEAN,
         True,
-        "Serve the REST API, which the command line also uses.",
+        "Serve the REST API, which the command line uses, too.",
     )
     address: str = option(
         "rest.bind-address",
         TEXT,
         "127.0.0.1",
-        "The address of the REST API. Other than loopback, it requires a token.",
+        "Address of the REST API. Another one than the loopback address needs a token.",
     )
     ports: tuple[int, ...] = option(
         "rest.port",
         PORTS,
         (0,),
-        "Its port, or a range like 8081-8090 for the first free one; 0: any free "
-        "one, shown by `tidegate list`.",
+        "Port of the REST API, or a range such as 8081-8090 of which the first free port is "
+        "used; 0: any free port.",
         ("rest.bind-port",),
     )
     token: str | None = option(
         "tidegate.rest.token",
         TEXT,
         None,
-        "Requests must send it as `Authorization: Bearer …`. Required beyond loopback.",
+        "Token that requests must carry as `Authorization: Bearer …`. Required on other "
+        "addresses than loopback.",
     )
     read_only: bool = option(
         "tidegate.rest.read-only",
         BOOLEAN,
         False,
-        "Refuse all orders, such as savepoints and cancellation.",
+        "Refuse every operation, such as savepoints and cancellation.",
     )
     savepoint_directories: tuple[str, ...] = option(
         "tidegate.rest.savepoint-directories",
         LIST,
         (),
-        "Where requests may write and delete savepoints, besides "
+        "Directories in which requests may write and delete savepoints, besides "
         "execution.checkpointing.savepoint-dir.",
     )
 

@@ -64,8 +64,8 @@ class PipelineSettings:
         "pipeline.object-reuse",
         BOOLEAN,
         False,
-        "Pass records between functions without copies. Functions must not change what "
-        "they have received, emitted or stored.",
+        "Pass records between functions without copies. Functions must not change objects that "
+        "they received, emitted or stored.",
     )
     runtime_mode: RuntimeExecutionMode = option(
         "execution.runtime-mode",
@@ -78,7 +78,7 @@ class PipelineSettings:
         "pipeline.auto-watermark-interval",
         duration(),
         timedelta(milliseconds=200),
-        "How often watermark generators emit; 0: only in `on_event`.",
+        "How often watermark generators emit periodically; 0: only for single records.",
     )
     job_parameters: dict[str, str] = option(
         "pipeline.global-job-parameters",
@@ -121,7 +121,7 @@ class StateSettings:
         "state.backend.rocksdb.memory.fixed-per-operator",
         MEMORY,
         MemorySize(512 << 20),
-        "Memory per keyed operator and slot, for RocksDB and the keys in use.",
+        "Memory of each keyed operator of a slot, for RocksDB and for the keys in use.",
     )
     rocksdb_transfer_threads: int = option(
         "state.backend.rocksdb.checkpoint.transfer.thread.num",
@@ -173,7 +173,7 @@ class RestartSettings:
         "restart-strategy.failure-rate.failure-rate-interval",
         duration(_MILLISECOND),
         timedelta(minutes=1),
-        "The interval over which failures are counted.",
+        "The interval in which failures are counted.",
     )
     failure_rate_delay: timedelta = option(
         "restart-strategy.failure-rate.delay",
@@ -197,7 +197,7 @@ class RestartSettings:
         "restart-strategy.exponential-delay.backoff-multiplier",
         number(1.0),
         1.5,
-        "The factor by which the wait grows with every failure.",
+        "Factor by which the wait grows with each failure.",
     )
     reset_backoff_threshold: timedelta = option(
         "restart-strategy.exponential-delay.reset-backoff-threshold",
@@ -209,13 +209,13 @@ class RestartSettings:
         "restart-strategy.exponential-delay.jitter-factor",
         number(0.0, 1.0),
         0.1,
-        "The random share of the wait.",
+        "Random variation of the wait, as a fraction of it.",
     )
     exponential_attempts: int = option(
         "restart-strategy.exponential-delay.attempts-before-reset-backoff",
         integer(1),
         UNLIMITED,
-        "Restarts before the job fails, counted until the wait starts over.",
+        "Restarts before the job fails; the count starts over with the wait.",
     )
     failover: FailoverStrategy = option(
         "jobmanager.execution.failover-strategy",
@@ -227,8 +227,8 @@ class RestartSettings:
         "tidegate.poison-records.skip-after",
         integer(0),
         None,
-        "After how many failures on the same record it is skipped; 0: it is skipped at "
-        "once. Default: records are never skipped.",
+        "How often the job fails on a record before it skips that record; 0: skips it at once. "
+        "Default: records are never skipped.",
     )
 
 
@@ -253,45 +253,47 @@ class EngineSettings:
         "tidegate.step.latency-target",
         duration(),
         timedelta(milliseconds=5),
-        "How long a record waits at most for a step while little input arrives. Shorter waits "
-        "cost more CPU. Sources that fill their slices are read without a pause.",
+        "Longest time that a record waits for a step to begin while sources deliver less than a "
+        "slice. A shorter time costs more CPU. Sources that fill their slices are read without "
+        "a pause.",
     )
     max_slice_bytes: MemorySize = option(
         "tidegate.step.max-bytes",
         MEMORY,
         MemorySize(32 << 20),
-        "Maximum bytes that a source subtask reads per step.",
+        "Maximum bytes that a source subtask puts into one step.",
     )
     max_slice_records: int = option(
         "tidegate.step.max-records",
         integer(1),
         4_000_000,
-        "Maximum records that a source subtask reads per step.",
+        "Maximum records that a source subtask puts into one step.",
     )
     step_attempts: int = option(
         "tidegate.step.attempts",
         integer(1),
         3,
-        "How often a step is tried if it fails for Spark's own reasons.",
+        "How often a step is tried if Spark fails it.",
     )
     slot_start_timeout: timedelta = option(
         "tidegate.slot.start-timeout",
         duration(_MILLISECOND),
         timedelta(seconds=60),
-        "How long slots may take to start before the job fails.",
+        "Time in which all slots must have started.",
         ("slot.request.timeout",),
     )
     slot_host: str | None = option(
         "tidegate.slot.host",
         TEXT,
         None,
-        "The host of slots in a cluster. Default: the executor's address towards the driver.",
+        "Address on which slots listen on a cluster. Default: the executor's address towards "
+        "the driver.",
     )
     slot_ports: tuple[int, ...] = option(
         "tidegate.slot.port-range",
         PORTS,
         (0,),
-        "Ports that slots listen on, as 50000-50100. Default: any free one.",
+        "Ports on which slots listen, such as 50000-50100. Default: any free port.",
     )
     spill_threshold: MemorySize = option(
         "tidegate.slot.spill-threshold",
@@ -303,13 +305,14 @@ class EngineSettings:
         "heartbeat.interval",
         duration(10 * _MILLISECOND),
         timedelta(seconds=2),
-        "How often slots and driver exchange heartbeats.",
+        "How often slots send a heartbeat to the driver.",
     )
     heartbeat_timeout: timedelta = option(
         "heartbeat.timeout",
         duration(100 * _MILLISECOND),
         timedelta(seconds=20),
-        "A slot without heartbeats for this long stops; the driver then considers it lost.",
+        "A slot that does not hear from the driver for this long stops, and the driver replaces "
+        "it.",
     )
     cancellation_timeout: timedelta = option(
         "task.cancellation.timeout",
@@ -360,11 +363,11 @@ class SparkSettings:
         "tidegate.spark.exchange-dir",
         TEXT,
         None,
-        "Where DataFrames are exchanged with slots, and cached streams are kept: a path or "
-        "URL that the driver and all executors can reach. Default: a temporary directory on this "
+        "Directory for exchanging DataFrames with slots, and for cached streams: a path or URL "
+        "that the driver and all executors can reach. Default: a temporary directory of this "
         "machine.",
     )
     ui: bool = option("tidegate.spark.ui", BOOLEAN, False, "Run Spark's own web interface.")
     log_level: str = option(
-        "tidegate.spark.log-level", TEXT, "ERROR", "What Spark logs: ERROR, WARN, INFO, ..."
+        "tidegate.spark.log-level", TEXT, "ERROR", "Spark's log level: ERROR, WARN, INFO, ..."
     )

@@ -28,6 +28,7 @@ from tidegate.operators.stateless import (
 from tidegate.protocol.packet import Channel
 from tidegate.protocol.watermark_valve import SubtaskTime
 from tidegate.state.keys.key_groups import default_max_parallelism, range_of
+from tidegate.state.keys.selection import select_key
 from tidegate.state.operator_state import FrozenOperatorState, OperatorStateStore
 from tidegate.state.pointers import TimeHandle
 from tidegate.state.redistribution import put_together, share_of
@@ -48,11 +49,13 @@ __all__ = [
     "FlatMapOperator",
     "HarnessSnapshot",
     "KeyedProcessOperator",
+    "ManualClock",
     "MapOperator",
     "OperatorHarness",
     "ProcessOperator",
     "SinkOperator",
     "SourceOperator",
+    "select_key",
 ]
 
 

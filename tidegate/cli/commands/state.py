@@ -23,7 +23,7 @@ state = typer.Typer(help="Show and compare savepoints and checkpoints.", no_args
 Place = Annotated[
     str,
     typer.Argument(
-        metavar="PATH", help="A savepoint, a chk-<n>, or a job's directory (its latest checkpoint)."
+        metavar="PATH", help="A savepoint, a checkpoint, or the directory of a job (its latest)."
     ),
 ]
 

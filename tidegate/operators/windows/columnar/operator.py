@@ -19,7 +19,8 @@ from tidegate.operators.windows.columnar.slicing import Slicing
 from tidegate.operators.windows.columnar.table import Fired, Times, WindowTable
 from tidegate.operators.windows.operator import LATE_RECORDS, NO_TIMESTAMP, WindowSettings
 from tidegate.state.backend import PayloadForm, StateMetadata
-from tidegate.state.columnar.window_rows import FrozenWindowRows, stored_rows
+from tidegate.state.columnar.keyed_rows import FrozenRows, RowState, stored_rows
+from tidegate.state.columnar.window_rows import WINDOW_END, WINDOW_START
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.state.keys.key_index import KeyIndex
 from tidegate.stream.batch import Batch
@@ -199,22 +200,19 @@ class ColumnarWindowOperator(Operator):
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
         now = self._table.now
         self._times.update([now] if now < FINAL_WATERMARK else [])  # a restore may add input
+        windows = self._table.freeze()
+        names = (WINDOW_START, WINDOW_END, *self._accumulators.stored_names)
+        state = RowState(self._metadata, names, lambda: windows().keyed())
+        context = self._context
         return OperatorSnapshot(
-            keyed=FrozenWindowRows(
-                self._metadata,
-                self._context.key_groups,
-                self._context.max_parallelism,
-                self._table.keys,
-                self._accumulators.stored_names,
-                self._table.freeze(),
-            )
+            keyed=FrozenRows([state], context.key_groups, context.max_parallelism, self._table.keys)
         )
 
     def restore(self, snapshots: list[OperatorSnapshot]) -> None:
         images = [found.keyed for found in snapshots if found.keyed is not None]
         context = self._context
-        for rows in stored_rows(
-            images, self._metadata, context.key_groups, context.max_parallelism
+        for _, rows in stored_rows(
+            images, [self._metadata], context.key_groups, context.max_parallelism
         ):
             self._table.restore(rows)
 

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.operators.aggregations.accumulators import Accumulators, Arrays, Columns
-from tidegate.state.columnar.window_rows import WINDOW_END, WINDOW_START, WindowRows, key_names
+from tidegate.state.columnar.keyed_rows import key_names
+from tidegate.state.columnar.window_rows import WINDOW_END, WINDOW_START, WindowRows
 from tidegate.state.keys.key_index import FrozenKeys, KeyIndex
 from tidegate.state.keys.word_index import Places
 
