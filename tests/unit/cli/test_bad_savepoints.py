@@ -243,7 +243,7 @@ def test_every_file_of_state_that_has_changed_is_named(with_files, program, tmp_
 @pytest.mark.parametrize(
     ("options", "change", "sentence"),
     [
-        ((), {"uid": "sums"}, "(uid totals): give the checkpoint of this job"),
+        ((), {"uid": "sums"}, "(uid totals): use a checkpoint of this job"),
         (
             (),
             {"type": "Types.STRING()"},

@@ -201,12 +201,12 @@ def test_the_document_describes_every_path(served):
         ("GET", "{job}/vertices/abc", 400, "'abc' is no id of a vertex"),
         ("GET", f"{{job}}/vertices/{'0' * 32}", 404, "the job has no vertex"),
         ("GET", "{job}/vertices/{vertex}/subtasks/2", 404, "no subtask 2, but 2 of them"),
-        ("GET", "{job}/vertices/{vertex}/subtasks/-1", 400, "'-1' is no number of a subtask"),
-        ("GET", "{job}/checkpoints/details/one", 400, "'one' is no number of a checkpoint"),
+        ("GET", "{job}/vertices/{vertex}/subtasks/-1", 400, "'-1' is not a subtask number"),
+        ("GET", "{job}/checkpoints/details/one", 400, "'one' is not a checkpoint number"),
         ("GET", "{job}/checkpoints/details/99", 404, "there is no checkpoint 99"),
-        ("GET", f"{{job}}/checkpoints/{'0' * 32}", 404, "no checkpoint was asked for"),
-        ("GET", f"{{job}}/savepoints/{'0' * 32}", 404, "no savepoint was asked for"),
-        ("GET", f"/savepoint-disposal/{'0' * 32}", 404, "no disposal was asked for"),
+        ("GET", f"{{job}}/checkpoints/{'0' * 32}", 404, "no checkpoint was requested"),
+        ("GET", f"{{job}}/savepoints/{'0' * 32}", 404, "no savepoint was requested"),
+        ("GET", f"/savepoint-disposal/{'0' * 32}", 404, "no disposal was requested"),
         ("GET", "{job}/exceptions?maxExceptions=-1", 400, "maxExceptions = -1: give"),
         ("PATCH", "{job}?mode=stop", 400, 'mode = "stop": give one of cancel'),
     ],
@@ -334,7 +334,7 @@ def test_this_machine_is_let_in_under_all_its_names(served, host):
 
 def test_a_port_that_is_taken_is_named(serve, served):
     port = int(served.server.url.rpartition(":")[2])
-    with pytest.raises(Exception, match=rf"rest.port = '{port}': 127.0.0.1 cannot be listened on"):
+    with pytest.raises(Exception, match=rf"rest.port = '{port}': cannot listen on 127.0.0.1"):
         serve(rest=RestSettings(ports=(port,)))
     other = serve(rest=RestSettings(ports=(port, 0)))
     assert other.ask("/jobs").status == 200

@@ -29,12 +29,12 @@ from tidegate.types.arrow import ArrowFormat
 
 _ROWS_AT_ONCE: Final = 1 << 16
 _TIMES: Final = "window-time"
-"""Up to when windows have fired, so that none fires again after a restore."""
+"""The time up to which windows have fired, so that none fires again after a restore."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlicedWindowing:
-    """Windows of a size, one each slide; all in milliseconds."""
+    """Windows of a size, one per slide, in milliseconds."""
 
     size: int
     slide: int
@@ -52,7 +52,7 @@ class SlicedWindowing:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindowing:
-    """Windows that end when nothing has come for so many milliseconds."""
+    """Windows that end after a gap of this many milliseconds."""
 
     gap: int
 
@@ -66,17 +66,17 @@ class SessionWindowing:
 
 
 class WindowResults(NamedTuple):
-    """What is known of windows that have fired, to make results of it."""
+    """Windows that have fired, with the values for their results."""
 
     keys: Columns
     values: list[Columns]
-    """Of each accumulator."""
+    """By accumulator."""
     starts: Times
     ends: Times
 
 
 class ResultPlan(Protocol):
-    """What is kept of windows, and which results that gives. Travels pickled."""
+    """What is kept of windows, and how it becomes results. Picklable."""
 
     def accumulators(self) -> list[Accumulator]: ...
 
@@ -84,7 +84,7 @@ class ResultPlan(Protocol):
 
 
 class ColumnarWindowOperator(Operator):
-    """Aggregates of windows that fire once when time has come, and again for late records."""
+    """Aggregates of windows that fire once at their end, and again for late records."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class ColumnarWindowOperator(Operator):
                 failure.suspects = range(place, place + 1)
                 raise failure
         else:
-            # The clock of another machine may be behind the one before a restore.
+            # The clock of another machine may be behind that before a restore.
             now = max(self._clock_time(), self._table.now + 1)
             times = np.full(len(batch), now, np.int64)
         columns = batch.columns.columns
@@ -199,7 +199,7 @@ class ColumnarWindowOperator(Operator):
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
         now = self._table.now
-        self._times.update([now] if now < FINAL_WATERMARK else [])  # more may come after a restore
+        self._times.update([now] if now < FINAL_WATERMARK else [])  # a restore may add input
         windows = self._table.freeze()
         names = (WINDOW_START, WINDOW_END, *self._accumulators.stored_names)
         state = RowState(self._metadata, names, lambda: windows().keyed())
@@ -219,12 +219,12 @@ class ColumnarWindowOperator(Operator):
 
 _NO_TIMESTAMPS: Final = (
     "the records have no timestamps: call assign_timestamps_and_watermarks() on the stream before "
-    "the window, or choose a window of processing time"
+    "the window, or use processing-time windows"
 )
 
 
 def _in_parts(fired: Iterable[Fired]) -> Iterator[Fired]:
-    """The same windows, many small firings as one."""
+    """Combine many small firings into one."""
     held: list[Fired] = []
     count = 0
     for each in fired:
