@@ -81,7 +81,7 @@ class IntervalJoinOperator(KeyedOperator):
         if stamps is None or int(stamps.min()) == NO_TIMESTAMP:
             place = 0 if stamps is None else int(stamps.argmin())
             self.process(batch.slice(0, place), input_index)
-            raise self.user_code.failure(NO_TIMESTAMP, batch.records[place], place)
+            raise self.user_code.failure(MISSING_TIMESTAMP, batch.records[place], place)
         try:
             super().process(batch, input_index)
         finally:
@@ -205,7 +205,7 @@ class _PairContext(ProcessJoinFunction.Context):
         return max(self.times)
 
 
-NO_TIMESTAMP: Final = GraphError(
+MISSING_TIMESTAMP: Final = GraphError(
     "an interval join needs records with timestamps, but this one has none: call "
     "assign_timestamps_and_watermarks() before it"
 )
