@@ -144,6 +144,8 @@ class Chronicle:
     ) -> None:
         self.restarts += 1
         self._failed(FailureRecord(at=now, cause=cause, pipelines=pipelines, is_final=False))
+        # Pipelines may be deployed again before anybody asks for the status.
+        self.is_now(JobStatus.RESTARTING, now)
 
     def failed(
         self, now: float, cause: TidegateError, pipelines: tuple[PipelineId, ...] = ()
