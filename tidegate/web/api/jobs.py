@@ -20,7 +20,7 @@ from tidegate.web.documents import jobs as job_documents
 from tidegate.web.documents import rescales as rescale_documents
 from tidegate.web.documents import vertices as vertex_documents
 from tidegate.web.documents.checkpointing import CheckpointingDocument, checkpointing
-from tidegate.web.documents.common import Nothing
+from tidegate.web.documents.common import Nothing, vertex_id
 from tidegate.web.documents.orders import CancelQuery
 from tidegate.web.endpoints import OF_JOB, endpoint, order
 from tidegate.web.forms import Between, Form, camel
@@ -175,6 +175,14 @@ class JobApi:
         """The accumulators of the job, which are merged over all vertices."""
         job = self._job(request)
         return job_documents.vertex_accumulators(job, vertex_of(request, job))
+
+    @endpoint("/jobs/{jobid}/vertices/{vertexid}/subtasks/accumulators")
+    async def subtask_accumulators(self, request: Request) -> job_documents.SubtaskAccumulators:
+        """An empty list: only what all subtasks have added up together is known."""
+        vertex = vertex_of(request, self._job(request)).vertex
+        return job_documents.SubtaskAccumulators(
+            id=vertex_id(vertex), parallelism=vertex.parallelism, subtasks=[]
+        )
 
     @endpoint("/jobs/{jobid}/vertices/{vertexid}/watermarks")
     async def watermarks(self, request: Request) -> list[vertex_documents.MetricDocument]:

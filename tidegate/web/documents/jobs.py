@@ -148,6 +148,14 @@ class VertexAccumulators(Form):
     user_accumulators: list[AccumulatorDocument]
 
 
+class SubtaskAccumulators(Form):
+    """Flink's list of what each subtask has added up; empty, as only sums are known."""
+
+    id: Id
+    parallelism: int
+    subtasks: list[dict[str, Any]]
+
+
 class AccumulatorsDocument(Form):
     """Accumulators, merged over all subtasks."""
 

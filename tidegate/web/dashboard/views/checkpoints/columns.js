@@ -20,14 +20,12 @@ const CHARTS = [
   },
 ];
 
-export function CheckpointCharts({ history, chosen, open }) {
-  const rows = [...history].reverse();
-  return html`<div class="cards">${CHARTS.map((chart) => html`<${Card} key=${chart.label} title="${chart.label} of the last ${rows.length}" tools=${html`<${Keys} of=${chart.keys} />`}>
+export function CheckpointCharts({ history: rows, chosen, open }) {
+  return html`<div class="cards">${CHARTS.map((chart) => html`<${Card} key=${chart.label} title="${chart.label} of the last ${rows.length}"><div class="stack">
     <${Columns} chart=${chart} rows=${rows} chosen=${chosen} open=${open} />
-  <//>`)}</div>`;
+    <div class="row wrap">${chart.keys.map(([tone, word]) => html`<span class="key" key=${tone}><i class=${tone}></i>${word}</span>`)}</div>
+  </div><//>`)}</div>`;
 }
-
-const Keys = ({ of }) => html`<span class="row wrap">${of.map(([tone, word]) => html`<span class="key" key=${tone}><i class=${tone}></i>${word}</span>`)}</span>`;
 
 function Columns({ chart, rows, chosen, open }) {
   const most = Math.max(1, ...rows.map(chart.value));
@@ -36,7 +34,7 @@ function Columns({ chart, rows, chosen, open }) {
       ${chart.parts(row).map(([tone, part]) => html`<i key=${tone} class=${tone} style=${{ height: `${(100 * part) / most}%` }}></i>`)}
     </button>`)}
   </div>
-  <div class="row spread small soft"><span>${rows[0].id}</span>${rows.length > 8 && html`<span>most ${chart.show(most)}</span>`}${rows.length > 1 && html`<span>${rows.at(-1).id}</span>`}</div></div>`;
+  <div class="row spread small soft"><span>${rows.at(-1).id}</span>${rows.length > 8 && html`<span>most ${chart.show(most)}</span>`}${rows.length > 1 && html`<span>${rows[0].id}</span>`}</div></div>`;
 }
 
 /** What the subtask that acknowledged last did with the time, from top to bottom. */

@@ -57,7 +57,7 @@ function Tools({ stored, jid, refresh, savepoints }) {
     </select>
     ${mayAct && html`<button onClick=${() => narrow({ plan: owner?.command ? owner.jid : ANY_PROGRAM })}>Plan</button>`}
     ${mayAct && hasEnded && html`<button onClick=${() => setAction(restart(owner, stored.path))}>Start from it</button>`}
-    ${mayAct && html`<button class="danger" onClick=${() => setAction(dispose(stored.path))}>Delete</button>`}
+    ${mayAct && (stored.kind === "savepoint" || hasEnded || !owner) && html`<button class="danger" onClick=${() => setAction(dispose(stored))}>Delete</button>`}
     ${action && html`<${ActionDialog} action=${action} job=${live.value ?? {}} close=${() => {
       setAction(null);
       if (isDeleted) narrow({ path: null, operator: null, state: null });
