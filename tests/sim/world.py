@@ -1,4 +1,4 @@
-"""One job, its drivers and all that befalls them, from a seed."""
+"""One job, its drivers and its faults, from a seed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ BANKS: dict[str, type[Bank]] = {
 }
 """Behind the sinks, those that are not plain ones."""
 QUIET_SECONDS = 400.0
-"""How long a job may take to end when nothing befalls it any more."""
+"""How long a job may take to end after the last fault."""
 _CALLS = {
     "bank": (None, "begin", "write", "prepare", "commit", "abort"),
     "storage": (None, "create", "put", "read", "delete", "list", "exists"),
@@ -75,19 +75,19 @@ _TROUBLES = {
 
 @dataclass
 class Troubles:
-    """What is wrong with the surroundings at the moment."""
+    """The current faults of the surroundings."""
 
     until: dict[str, float] = field(default_factory=dict)
     odds: dict[str, float] = field(default_factory=dict)
     calls: dict[str, str | None] = field(default_factory=dict)
     armed: list[list[Any]] = field(default_factory=list)
-    """Faults that wait for their moment, and how often it passes before."""
+    """Faults that wait for their moment, and how often it passes first."""
     user_fails: int = 0
     flips: int = 0
 
 
 class World:
-    """The simulation of one plan. After `run`, everything that must hold has held."""
+    """The simulation of one plan. After `run`, all invariants have held."""
 
     def __init__(self, plan: Plan, *, traces: bool = False) -> None:
         self.plan = plan
@@ -216,7 +216,7 @@ class World:
         raise Wrong(f"the job does not end: {states or 'there is no driver'}")
 
     def _end_of_slots(self) -> None:
-        """Who had work to do ends with the job, at the latest with its lease."""
+        """All slots end with the job, at the latest with their lease."""
         until = self.sim.now + 4 * LEASE_SECONDS
         left = [slot for slot in self.slots if slot.is_alive]
         self.sim.later(4 * LEASE_SECONDS, "--- the end", lambda: None)
@@ -226,7 +226,7 @@ class World:
                 raise Wrong(f"{slot.name} does not end with its job")
 
     def _resume_from_savepoint(self) -> None:
-        """Another job begins at a savepoint that was taken on the way."""
+        """Start another job from a savepoint of this one."""
         found = savepoints_of(self)
         if not found:
             return
@@ -263,7 +263,7 @@ class World:
         self.drivers.append(DriverProcess(self, self.width, len(self.drivers)))
 
     def driver_gone(self, driver: DriverProcess) -> None:
-        """Its slots notice; somebody starts another one."""
+        """Its slots notice, and another driver is started."""
         for slot in self.slots:
             if slot.is_alive and slot.cluster.driver is driver:
                 slot.driver_is_gone()
@@ -278,7 +278,7 @@ class World:
         self._start_driver(0.1 + self.sim.delay(0.5))
 
     def _take_stops(self, driver: DriverProcess) -> str | None:
-        """The savepoint with which this driver has ended its job: the next one begins there."""
+        """The savepoint with which this driver has stopped its job: the next one starts there."""
         if driver.master is None:
             return None
         checkpoints = driver.master.checkpoints
@@ -292,7 +292,7 @@ class World:
 
     @property
     def _may_have_rival(self) -> bool:
-        """A job that is started from a savepoint is another one: nothing keeps it from harm."""
+        """A job started from a savepoint is a new one: nothing protects it from a rival."""
         return self.origin == "latest"
 
     def driver_failed(self, driver: DriverProcess, failure: BaseException) -> None:
@@ -311,7 +311,7 @@ class World:
         self._go_on_after(driver)
 
     def finished(self, driver: DriverProcess) -> None:
-        """The job has ended; if by a stop, it goes on from its savepoint."""
+        """The job has ended; after a stop, it continues from its savepoint."""
         if self._resumed is not None:
             self.is_finished = True
             return
@@ -337,7 +337,7 @@ class World:
             self._befall(fault, None)
 
     def moment(self, name: str) -> None:
-        """The process that runs is at this point."""
+        """The running process has reached this point."""
         for waiting in list(self._troubles.armed):
             fault, spared = waiting
             if fault.moment != name:
@@ -423,7 +423,7 @@ class World:
                 self._order(driver, fault)
 
     def _doze(self, slot: SlotProcess, which: int, amount: float) -> None:
-        """It sleeps when it next asks what it may do; meanwhile Spark may replace it."""
+        """Let it sleep when it next checks its permission; meanwhile, Spark may replace it."""
         slot.dozes = (0.1 + amount) * LEASE_SECONDS * (1 if which % 3 else 3)
         slot.dozes_before_acting = which % 4 != 1
         cluster, index = slot.cluster, slot.incarnation.slot
@@ -481,7 +481,7 @@ class World:
         return False
 
     def damaged(self, data: bytes) -> bytes:
-        """What is read of a checkpoint, perhaps not as it was written."""
+        """Data of a checkpoint as it is read, possibly damaged."""
         if not self._troubles.flips or not data:
             return data
         self._troubles.flips -= 1
@@ -500,7 +500,7 @@ class World:
     def outside(
         self, where: str, what: str, kind: str, failure: Exception, *, acts: bool = False
     ) -> Iterator[None]:
-        """A call that leaves the process; it may fail, with its effect or without."""
+        """A call that leaves the process; it may fail, with or without effect."""
         sim, process = self.sim, self.sim.current
         if process is None:
             yield

@@ -195,7 +195,7 @@ def test_the_document_describes_every_path(served):
     [
         ("GET", "/nothing", 404, "there is no /nothing"),
         ("GET", "/jobs/", 404, "there is no /jobs/"),
-        ("DELETE", "/jobs", 405, "DELETE is not possible here"),
+        ("DELETE", "/jobs", 405, "DELETE is not allowed here"),
         ("GET", "/jobs/abc", 400, "'abc' is no id of a job"),
         ("GET", f"/jobs/{'0' * 32}", 404, f"this driver has no job {'0' * 32}"),
         ("GET", "{job}/vertices/abc", 400, "'abc' is no id of a vertex"),
@@ -225,7 +225,7 @@ def test_a_wrong_request_is_told_what_is_wrong(served, method, path, status, sen
         ("/savepoints", b"{", "the body is not JSON"),
         ("/savepoints", b"\xff", "the body is not JSON"),
         ("/savepoints", b"[" * 60_000, "nested too deeply"),
-        ("/savepoints", ["a"], "has to be a JSON object"),
+        ("/savepoints", ["a"], "must be a JSON object"),
         ("/savepoints", {"target": "x"}, "there is no field 'target'"),
         ("/savepoints", {"cancel-job": "yes"}, "give true or false"),
         ("/savepoints", {"target-directory": 3}, "give text"),
