@@ -57,8 +57,10 @@ class WindowTable(ABC):
         """How many of the keys had windows when they were last counted."""
 
     @abstractmethod
-    def add(self, keys: Columns, times: Times, columns: Columns) -> Added:
-        """Take records, of which there is at least one."""
+    def add(
+        self, keys: Columns, times: Times, columns: Columns, values: Arrays | None = None
+    ) -> Added:
+        """Take records, of which there is at least one, or values that stand for several each."""
 
     @abstractmethod
     def advance(self, now: int) -> Iterator[Fired]:
