@@ -34,7 +34,7 @@ from tidegate.operators.windows.triggers import (
     TriggerResult,
 )
 from tidegate.operators.windows.windows import MAX_TIMESTAMP, Window, state_key, window_of
-from tidegate.state.keys.key_bytes import with_one_nan
+from tidegate.state.keys.key_bytes import NEVER_NAN, with_one_nan
 from tidegate.state.keys.selection import KeySelection
 from tidegate.state.keys.window_keys import OF_WINDOW, WindowKey, key_of_window
 from tidegate.state.timers import TimerQueue
@@ -54,6 +54,14 @@ class WindowSettings(NamedTuple):
     allowed_lateness: int = 0
     late_tag: str | None = None
     """The side output of late records; None: they are dropped."""
+
+
+class _Run(NamedTuple):
+    """Successive records of a key that are in the same slice of time."""
+
+    key: Any
+    start: int
+    records: list[Any]
 
 
 class WindowOperator(KeyedOperator):
@@ -238,14 +246,19 @@ class WindowOperator(KeyedOperator):
             yield from self._add_one_by_one(keyed, range(len(keys)))
             return
         self.contents.failed = None
-        groups: dict[Any, list[Any]] = {}
+        if not NEVER_NAN.issuperset(map(type, keys)):
+            keys = list(map(with_one_nan, keys))
+        of_keys: dict[Any, _Run] = {}
+        runs: list[_Run] = []
         for key, start, record in zip(keys, starts.tolist(), records, strict=False):
-            try:
-                groups[key, start].append(record)
-            except KeyError:
-                groups[key, start] = [record]
+            run = of_keys.get(key)
+            if run is not None and run.start == start:
+                run.records.append(record)
+            else:
+                of_keys[key] = run = _Run(key, start, [record])
+                runs.append(run)
         are_shared = slide == size or never_change(records)
-        self._add_groups(groups, size, slide, watermark, are_shared=are_shared)
+        self._add_runs(runs, size, slide, watermark, are_shared=are_shared)
         if watermark != NO_WATERMARK and stamps is not None:
             self._find_late(starts + (size - 1), stamps, watermark)
 
@@ -254,23 +267,22 @@ class WindowOperator(KeyedOperator):
         """Whether a window of these slices ends before the watermark."""
         return bool(len(starts)) and int(starts.min()) + slide - 1 <= watermark
 
-    def _add_groups(
+    def _add_runs(
         self,
-        groups: dict[Any, list[Any]],
+        runs: list[_Run],
         size: int,
         slide: int,
         watermark: int,
         *,
         are_shared: bool,
     ) -> None:
-        """Add the records of slices, by key and start, to the windows that have not ended.
+        """Add records to the windows that have not ended; each window keeps their order.
 
         Mutable records are copied for each window but the last.
         """
         windows: list[WindowKey] = []
         added: list[list[Any]] = []
-        for (given, last), records in groups.items():
-            key = with_one_nan(given)
+        for key, last, records in runs:
             for start in range(last, last - size, -slide):
                 if start + size - 1 <= watermark:
                     break
