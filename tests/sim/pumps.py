@@ -177,11 +177,11 @@ class PumpJob:
         lane = pump.level, pump.slot, target
         delay = self.sim.delay(0.5 if self.sim.chance(self.world.lag) else 0.003)
         self._clear_at[lane] = max(self._clear_at[lane], self.sim.now + delay)
-        receiver = pump.level + 1, target
+        receiver = self.pumps[pump.level + 1, target]
         self.sim.later(
             self._clear_at[lane] - self.sim.now,
-            f"cargo for level {receiver[0]} of slot {target}",
-            lambda: self.pumps[receiver].push(cargo),
+            f"cargo for {receiver}",
+            lambda: receiver.push(cargo),
         )
         if self.sim.chance(self.world.breaks / 10):
             self.end("fetch failed")

@@ -491,6 +491,16 @@ class World:
             data[:place] + bytes([data[place] ^ 1 << self.sim.rnd.randrange(8)]) + data[place + 1 :]
         )
 
+    def turns_a_page(self, names: int) -> bool:
+        """Whether a listing comes in two parts, and others act between them."""
+        if names < 2 or self.sim.current is None or self._is_quiet:
+            return False
+        is_torn = self.sim.chance(0.2 if len(self.drivers) > 1 else self._odds("slowness") / 2)
+        if is_torn:
+            self.sim.note("    the listing goes on")
+            self.sim.meanwhile(self.sim.delay(0.1))
+        return is_torn
+
     def user_code(self, pipeline: int) -> None:
         if self._troubles.user_fails and self.sim.chance(0.3):
             self._troubles.user_fails -= 1

@@ -19,7 +19,9 @@ section(
     "steps break",
     "kill a slot",
     "user code fails",
+    moments=("cargo travels", "a pump is let in", "a step starts"),
     exchange="pipelined",
+    faults=4,
     width=2,
 )
 
