@@ -29,7 +29,7 @@ from tidegate.operators.user_code import (
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Watermark
 from tidegate.types.arrow import ArrowFormat
-from tidegate.types.keeping import keeps_nothing
+from tidegate.types.keeping import holds_nothing, keeps_nothing
 from tidegate.types.privacy import shared
 from tidegate.types.typeinfo import TupleTypeInfo
 
@@ -53,7 +53,7 @@ class MapOperator(FunctionOperator):
 
     def _run(self, batch: Batch) -> Outcome:
         records = batch.records
-        is_safe = self._keeps_nothing and batch.is_inert
+        is_safe = self._keeps_nothing and batch.is_inert and holds_nothing(self._map)
         return self.user_code.map_until_failure(
             self._map, records, batch.timestamps, is_safe=is_safe
         )
@@ -80,7 +80,7 @@ class FilterOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         records = batch.records
-        is_safe = self._keeps_nothing and batch.is_inert
+        is_safe = self._keeps_nothing and batch.is_inert and holds_nothing(self._keeps)
         if is_safe or self.user_code.private is shared or batch.never_changes:
             verdicts, failure = self.user_code.call_until_failure(self._keeps, records)
         else:
