@@ -18,7 +18,9 @@ def check_types(value: Any, declared: Any = None) -> None:
     Raises:
         TypeError: a value has another type than its field declares.
     """
-    declared, origin, parts = _shape(type(value) if declared is None else declared)
+    if declared is None:
+        declared = type(value)
+    declared, origin, parts = _shape(declared)
     if declared in _LEAVES and type(value) is declared:
         return
     if origin in (types.UnionType, typing.Union):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +15,8 @@ from tidegate.types.privacy import never_change, private_copy
 NO_TIMESTAMP: Final = -(2**63)
 """The timestamp of a record that has none, in a batch of which others have one; as in Flink."""
 _MOST_BYTES: Final = 1 << 30
+_PIECE: Final = 1 << 14
+"""So many records as Python objects stay in the cache of a processor."""
 
 
 def timestamps_of(times: Sequence[int | None]) -> npt.NDArray[np.int64] | None:
@@ -34,7 +36,7 @@ class Batch:
     Batches are immutable, but their records may be changed by the one consumer that owns them.
     """
 
-    __slots__ = ("_columns", "_records", "format", "is_inert", "timestamps")
+    __slots__ = ("_columns", "_fields", "_records", "format", "is_inert", "timestamps")
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class Batch:
     ) -> None:
         self._columns = columns
         self._records = records
+        self._fields: dict[int, list[Any]] = {}
         self.format = format
         self.timestamps = timestamps
         """Milliseconds since the epoch of every record, or NO_TIMESTAMP; None: no record has any.
@@ -74,9 +77,16 @@ class Batch:
         """The records as Python objects."""
         if self._records is None:
             assert self._columns is not None and self.format is not None
-            self._records = self.format.decode(self._columns)
+            self._records = self.format.decode(self._columns, self._fields)
+            self._fields = {}
             self.is_inert = self.format.plain_class is tuple
         return self._records
+
+    def field(self, position: int) -> list[Any]:
+        """The values of a column as they are in the records, which are to be decoded next."""
+        assert self._columns is not None and self.format is not None
+        values = self._fields[position] = self.format.decode_field(self._columns, position)
+        return values
 
     @property
     def columns(self) -> pa.RecordBatch:
@@ -142,6 +152,14 @@ class Batch:
             format=self.format,
             timestamps=None if self.timestamps is None else self.timestamps[start:stop],
         )
+
+    def pieces(self) -> Iterator[tuple[int, Batch]]:
+        """The batch in pieces to be decoded one after the other, each with its first position."""
+        if self._records is not None:
+            yield 0, self
+            return
+        for start in range(0, len(self), _PIECE):
+            yield start, self.slice(start, min(start + _PIECE, len(self)))
 
     def take(self, indices: npt.NDArray[np.intp]) -> Batch:
         """The records at `indices`, in that order; columns stay columns."""

@@ -173,14 +173,14 @@ class WindowOperator(KeyedOperator):
         if batch.format is not None:
             # Functions see records as declared, even if they have not been shipped.
             batch = Batch(columns=batch.columns, format=batch.format, timestamps=batch.timestamps)
-        records, stamps = batch.records, batch.timestamps
+        stamps = batch.timestamps
         if self._is_event_time and (stamps is None or int(stamps.min()) == NO_TIMESTAMP):
             place = 0 if stamps is None else int(stamps.argmin())
             self.process(batch.slice(0, place), input_index)
-            raise self.user_code.failure(_no_timestamp(self._assigner), records[place], place)
-        selection = self.keys[input_index]
-        keys, no_key = self.keys_until_failure(selection, records)
-        entering = self._entering(records, input_index)
+            record = batch.records[place]
+            raise self.user_code.failure(_no_timestamp(self._assigner), record, place)
+        keys, _, no_key = self.keys_until_failure(self.keys[input_index], batch)
+        entering = self._entering(batch.records, input_index)
         keyed = KeyedRecords((), keys, entering, stamps)
         failure = self._collect(self._added(keyed), keyed)
         self._emit_late(batch)

@@ -15,9 +15,8 @@ from tidegate.operators.base import Operator, OperatorContext, Output
 from tidegate.operators.windows.columnar.slice_table import SliceTable
 from tidegate.operators.windows.columnar.slicing import Slicing
 from tidegate.operators.windows.columnar.table import Times
-from tidegate.operators.windows.operator import NO_TIMESTAMP
 from tidegate.state.keys.key_index import KeyIndex
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 from tidegate.stream.elements import NO_WATERMARK
 from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.typeinfo import RowTypeInfo, TypeInformation, Types
