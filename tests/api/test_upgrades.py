@@ -490,7 +490,7 @@ def test_another_max_parallelism_is_refused_with_the_reason(settings, life):
     plan = life.plan(new)
     assert not plan.fits(allow_non_restored=True)
     [reason] = plan.obstacles
-    assert "max parallelism of 128, the job sets 64" in reason
+    assert "max parallelism of 128, but the job sets 64" in reason
     said = life.refused(new, StateMisuse, **settings)
     assert "max parallelism of 128, the job has 64" in said
 

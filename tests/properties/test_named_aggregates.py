@@ -120,11 +120,11 @@ def test_a_sum_beyond_64_bits_fails_after_the_results_before_it():
 @pytest.mark.parametrize(
     ("aggregates", "message"),
     [
-        ({}, "without aggregates"),
+        ({}, "needs aggregates"),
         ({"n": "count"}, "expected count"),
         ({"item": count()}, "another name"),
-        ({"n": sum_("item")}, "numbers"),
-        ({"n": window_start()}, "no windows here"),
+        ({"n": sum_("item")}, "numeric field"),
+        ({"n": window_start()}, "has no windows"),
     ],
 )
 def test_what_makes_no_sense_is_refused(aggregates, message):

@@ -1,4 +1,4 @@
-"""Where the simulated jobs write: transactions that outlive whoever prepared them."""
+"""The external system of simulated jobs: transactions that outlive the process preparing them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.stream.batch import Batch
 
 @dataclass
 class Bank:
-    """Where one pipeline writes: prepared transactions outlive whoever prepared them."""
+    """The external system of one pipeline."""
 
     pipeline: int
     begun: int = 0
@@ -66,13 +66,13 @@ class Bank:
             self.prepared.pop(transaction, None)
 
     def lost(self, process: Any) -> None:
-        """With a process end the transactions that it had open."""
+        """Discard the open transactions of a process that died."""
         for transaction in [t for t in self.open if self.owners[t] is process]:
             del self.open[transaction]
 
     @property
     def settled(self) -> set[Any]:
-        """The records that are committed, or prepared to be."""
+        """The records that are committed or prepared."""
         transactions = [*self.prepared.values(), *self.committed.values()]
         return {record for records in transactions for record in records}
 
@@ -126,7 +126,7 @@ def bank(pipeline: int) -> Bank:
 
 
 class Transfers(TwoPhaseCommitSinkFunction):
-    """A sink function of transactions."""
+    """A sink function with transactions."""
 
     def __init__(self, pipeline: int) -> None:
         self._pipeline = pipeline

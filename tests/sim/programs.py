@@ -1,11 +1,11 @@
-"""What the simulated jobs do: read streams, count by key, set timers, and write with transactions.
+"""The simulated jobs: they read streams, count by key, set timers, and write transactionally.
 
     source ──▶ Remembers ──key_by──▶ Counts ──▶ sink                         the first pipeline
     source ──▶ Remembers ──key_by──▶ Holds ──▶ Bundles ──key_by──▶ Counts …   one that holds back
     source ──▶ Remembers ──▶ sink                         the second one, if there is one
 
-A record is (stream, position). Of every record the sink gets (stream, position, key, its number
-among those of the key), and of every timer ("timer", key, its number).
+A record is (stream, position). For every record the sink gets (stream, position, key, its number
+among those of the key), and for every timer ("timer", key, its number).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tidegate.stream.elements import Barrier
 
 TIMER_SECONDS = 0.5
 LAST_WORDS_SECONDS = 4.0
-"""Streams end so long after their last record was read: until then all timers are due."""
+"""Streams end this long after their last record, so that all timers are due by then."""
 
 SINKS: Mapping[str, Callable[[int], Operator]] = {
     "function": lambda pipeline: TwoPhaseCommitOperator(Transfers(pipeline)),
@@ -69,11 +69,11 @@ class Program:
     discovers: bool
     holds: bool = False
     time: str = ""
-    """What the first pipeline does in event time, if it does."""
+    """What the first pipeline does in event time, if anything."""
     typed: bool = False
-    """Whether its records travel and are kept in columns."""
+    """Whether its records and state are columnar."""
     idles: bool = False
-    """Whether its streams are idle now and then."""
+    """Whether its streams are sometimes idle."""
 
     def graph(self, width: int) -> JobGraph:
         sinks = []
@@ -113,17 +113,17 @@ class Program:
         return self.time != "" and pipeline == 0
 
     def certain(self, pipeline: int, limits: Sequence[int]) -> list[Any]:
-        """What has left a pipeline when so much of each stream is read and processed."""
+        """What a pipeline has emitted when this much of each stream is processed."""
         if self.is_timed(pipeline):
             return certain(self, limits)
         return [] if self.held_by(pipeline) else list(self.expected(pipeline, limits))
 
     def held_by(self, pipeline: int) -> bool:
-        """Whether records of a pipeline may be in its state instead of in its sink."""
+        """Whether records of a pipeline may be in its state rather than in its sink."""
         return self.holds and pipeline == 0
 
     def expected(self, pipeline: int, limits: Sequence[int] | None = None) -> Counter[Any]:
-        """What is visible in the end, if so much of each stream is read."""
+        """What is visible in the end, if this much of each stream is read."""
         limits = self.streams[pipeline] if limits is None else limits
         if self.is_timed(pipeline):
             return expected_in_time(self, limits)
@@ -154,7 +154,7 @@ class Streams(Source):
 
 
 class Discovery(SplitEnumerator):
-    """Streams appear one after the other, if the program is one that discovers."""
+    """Streams appear one after the other, if the program discovers splits."""
 
     def __init__(self, program: Program, count: int) -> None:
         self._program, self._count, self._given = program, count, 0
@@ -373,7 +373,7 @@ class Holds(Operator):
 
 
 class Bundles(Operator):
-    """Holds records back until it is told to let them go."""
+    """Holds records back until it is flushed."""
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
@@ -410,7 +410,7 @@ class Counts(KeyedProcessFunction):
         yield (*value, ctx.get_current_key(), count)
 
     def _check_order(self, stream: int, position: int) -> None:
-        """What is held back is dealt anew when a job is rescaled, and so overtakes."""
+        """Order is not kept across rescaling, when held records are redistributed."""
         if self._program.holds or world().plan.mode != "EXACTLY_ONCE":
             return
         last = dict(self._last.value() or ())

@@ -1,4 +1,4 @@
-"""What programs of all kinds need: types, rows, configuration, times, jobs. PyFlink's names."""
+"""Types, rows, configuration, times and jobs, under PyFlink's names."""
 
 from tidegate.common import serialization
 from tidegate.common.completable_future import CompletableFuture

@@ -156,7 +156,7 @@ def make_it_newer(savepoint):
     object.__setattr__(newer, "format_version", FORMAT_VERSION + 1)
     path.write_bytes(encode(newer))
     return (
-        f"{path} has the checkpoint format {FORMAT_VERSION + 1}, this Tidegate reads up to "
+        f"{path} has the checkpoint format {FORMAT_VERSION + 1}, but this Tidegate reads up to "
         f"{FORMAT_VERSION}: use the version of Tidegate that wrote it, or a newer one"
     )
 
@@ -243,7 +243,7 @@ def test_every_file_of_state_that_has_changed_is_named(with_files, program, tmp_
 @pytest.mark.parametrize(
     ("options", "change", "sentence"),
     [
-        ((), {"uid": "sums"}, "(uid totals): give the checkpoint of this job"),
+        ((), {"uid": "sums"}, "(uid totals): use a checkpoint of this job"),
         (
             (),
             {"type": "Types.STRING()"},

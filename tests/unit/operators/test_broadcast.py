@@ -136,7 +136,7 @@ def test_records_read_the_state(look, found):
     [
         (lambda state: state.put("a", 1), "has no attribute 'put'"),
         (lambda state: state.remove("a"), "has no attribute 'remove'"),
-        (lambda state: state.clear(), "changed by broadcast records only"),
+        (lambda state: state.clear(), "only broadcast records can change"),
     ],
 )
 def test_records_cannot_change_the_state(change, problem):

@@ -121,7 +121,7 @@ def test_a_difference_is_shown_and_exits_with_one(savepoint, tmp_path):
 
 def test_no_difference_exits_with_zero(savepoint):
     done = invoke("diff", savepoint, savepoint)
-    assert (done.exit_code, done.output) == (0, "They hold the same state.\n")
+    assert (done.exit_code, done.output) == (0, "They have the same state.\n")
 
 
 # --- savepoints of others -----------------------------------------------------------------------

@@ -512,4 +512,4 @@ def test_a_publication_whose_result_stays_unknown_stops_the_job_and_is_not_asked
     assert subject.look(70.0, 0.0, RUNNING) == ([], 130.0)
     ((stopped,), _) = subject.look(130.0, 0.0, RUNNING)
     assert isinstance(stopped, StopJob)
-    assert "whether checkpoint 1 is written" in str(stopped.cause)
+    assert "that checkpoint 1 is written" in str(stopped.cause)

@@ -70,7 +70,7 @@ def test_what_is_published_names_every_snapshot_and_all_that_finished(full):
 
 def test_nothing_is_published_while_somebody_is_missing(pending):
     pending.acknowledge(ack(A))
-    with pytest.raises(ProtocolViolation, match="while 1 subtask"):
+    with pytest.raises(ProtocolViolation, match=r"1 subtask\(s\) have not acknowledged it"):
         pending.begin_publication(JOB, 0.0)
 
 
