@@ -126,12 +126,12 @@ def create_consumer(settings: ConsumerSettings, name: str, **callbacks: Any) -> 
 
     Raises:
         ConfigError: The client does not know a property, or refuses its value.
-        ExternalError: The package is not installed.
+        UserError: The package is not installed.
     """
     try:
         from confluent_kafka import Consumer, KafkaException
     except ImportError:
-        raise ExternalError(
+        raise UserError(
             "Kafka needs the package confluent-kafka: pip install 'tidegate[kafka]'"
         ) from None
     configuration = settings.for_client(name) | callbacks

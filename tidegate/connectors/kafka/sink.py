@@ -150,7 +150,7 @@ def _require_packages() -> None:
         import confluent_kafka  # noqa: F401
         import kafka  # noqa: F401
     except ImportError as missing:
-        raise ExternalError(
+        raise UserError(
             f"Kafka needs the packages confluent-kafka and kafka-python ({missing}): "
             "pip install 'tidegate[kafka]'"
         ) from None
