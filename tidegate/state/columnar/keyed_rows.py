@@ -101,5 +101,4 @@ def stored_rows(
 
 
 def key_names(width: int) -> list[str]:
-    """The names of the columns of the key."""
     return [f"key{place}" for place in range(width)]
