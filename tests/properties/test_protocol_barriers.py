@@ -71,7 +71,7 @@ def graphs(draw):
 
 
 def effects(graph, records):
-    """What each subtask receives if the sources emit these records: a tally by edge and record."""
+    """What each subtask receives if sources emit these records: a tally by edge and record."""
     taken = {subtask: Counter() for subtask in graph.subtasks}
     arrived = [(subtask, record) for subtask, record in records]
     while arrived:

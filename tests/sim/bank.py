@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.sim.clockwork import Wrong, world
+from tests.sim.clockwork import Killed, Wrong, world
 from tidegate.connectors.sink import Committer, CommittingWriter, SupportsCommitter
 from tidegate.operators.endpoints.two_phase_commit import TwoPhaseCommitSinkFunction
 from tidegate.stream.batch import Batch
@@ -76,12 +76,49 @@ class Bank:
         transactions = [*self.prepared.values(), *self.committed.values()]
         return {record for records in transactions for record in records}
 
-    def called(self, what: str) -> Any:
+    def restart(self, seconds: float) -> None:
+        """Its servers change, or are gone for so long."""
+
+    def time_out(self, which: int) -> None:
+        """It ends a transaction by itself."""
+
+    def is_lost(self, name: str) -> bool:
+        """Whether it has ended a transaction that was prepared under this name."""
+        return False
+
+    def called(self, what: str, *, acts: bool = True) -> Any:
         failure = self.failure_of(what)
-        return world().outside(f"bank {self.pipeline}", what, "bank", failure, acts=True)
+        return world().outside(f"bank {self.pipeline}", what, "bank", failure, acts=acts)
 
     def failure_of(self, what: str) -> Exception:
         return RuntimeError(f"the bank does not answer to {what}")
+
+
+class Server(Bank):
+    """A system with rules of its own, which hold even for a process that has been replaced.
+
+    A process may sleep right before it writes or commits, and do so when it wakes up.
+    """
+
+    def called(self, what: str, *, acts: bool = True) -> Any:
+        is_guarded = what in ("write", "prepare", "commit")
+        process: Any = world().sim.current
+        if is_guarded and process is not None and process.dozes and world().sim.chance(0.3):
+            process.doze()
+        return super().called(what, acts=acts and not is_guarded)
+
+
+def at_moment(name: str, act: Callable[[], Any]) -> None:
+    """Who dies here may have asked for it already."""
+    try:
+        world().moment(name)
+    except Killed:
+        if world().sim.chance(0.5):
+            try:
+                act()
+            except Exception as refusal:
+                world().sim.note(f"    nobody hears of {refusal!r}")
+        raise
 
 
 def bank(pipeline: int) -> Bank:

@@ -8,12 +8,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.bank import Bank
-from tests.sim.clockwork import Process, Wrong
+from tests.sim.clockwork import Wrong
 from tests.sim.cluster import SlotProcess
 from tests.sim.plans import CHECKPOINTS
 from tidegate.checkpoint.layout import METADATA
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord, decode
-from tidegate.core.errors import DirectoryTaken, TidegateError, UserFunctionError
+from tidegate.core.errors import (
+    DirectoryTaken,
+    TidegateError,
+    TransactionLost,
+    UserFunctionError,
+)
 from tidegate.core.ids import Address, CheckpointId, PipelineId
 from tidegate.driver.checkpoints.store_thread import PublicationSettled
 from tidegate.driver.job_master import JobMaster
@@ -37,7 +42,8 @@ TIDY = {
     "savepoint",
     "rescale",
 }
-"""Faults after which no unknown files are written."""
+"""Faults after which nobody writes what nobody knows of."""
+USER_FAILURE = "the user's code fails"
 _LIVE = (RegionState.DEPLOYING, RegionState.RUNNING)
 
 
@@ -59,8 +65,8 @@ class Checks:
     # --- slots ------------------------------------------------------------------------------
 
     def left(self, process: SlotProcess) -> None:
-        """A process that exits regularly aborts its open transactions."""
-        if process.host._machine.is_exiting or self.program.sink != "function":
+        """Who leaves in peace aborts what it has begun."""
+        if process.host._machine.is_exiting or self.program.sink not in ("function", "kafka"):
             return
         for bank in self.world.banks:
             begun = [each for each in bank.open if bank.owners[each] is process]
@@ -120,16 +126,16 @@ class Checks:
 
     # --- steps ------------------------------------------------------------------------------
 
-    def steps(
-        self, driver: Process, request: StepRequest, addresses: Sequence[Address | None]
-    ) -> None:
-        """A repeated step has the same request; slots have opened what they run."""
+    def steps(self, driver: Any, request: StepRequest, addresses: Sequence[Address | None]) -> None:
+        """A repeated step asks for the same; slots have opened what they are asked for."""
         before = self._requests.get(request.pipeline)
         if before is not None and (before.attempt, before.step) == (request.attempt, request.step):
             same = before.barriers == request.barriers
             if not same or before.assignments != request.assignments:
                 raise Wrong(f"step {request.step} is repeated with another request")
         self._requests[request.pipeline] = request
+        if driver.master._regions[request.pipeline].attempt != request.attempt:
+            return  # its thread is late, and slots refuse it
         for address in addresses:
             process = None if address is None else self.world.slots[address.port]
             if process is None or process.cluster.driver is not driver or process.has_left:
@@ -139,6 +145,17 @@ class Checks:
                 opened = machine._open.get(request.pipeline)
                 if opened is None or opened < request.attempt:
                     raise Wrong(f"{process.name} is sent a step of what it has not opened")
+
+    def served(self, serve_pump: Callable[..., None]) -> Callable[..., None]:
+        """A slot serves the pumps of the latest job alone."""
+
+        def serve(job: Any, connection: Any, level: int) -> None:
+            self.world.moment("a pump is let in")
+            if connection.other.epoch != job.epoch:
+                raise Wrong(f"a pump of job {connection.other.epoch} is let into job {job.epoch}")
+            serve_pump(job, connection, level)
+
+        return serve
 
     # --- drivers ----------------------------------------------------------------------------
 
@@ -151,6 +168,7 @@ class Checks:
         def checked(event: Any) -> None:
             if isinstance(event, PublicationSettled):
                 self._settled(master, event)
+            self._failed(getattr(event, "message", event))
             stale = _stale_region(master, event)
             if stale is None:
                 handle(event)
@@ -171,6 +189,19 @@ class Checks:
 
         master._handle = checked  # type: ignore[method-assign]
         master._fail = failing  # type: ignore[method-assign]
+
+    def _failed(self, message: Any) -> None:
+        """A connector fails with an error of ours, and says that something is lost if it is."""
+        for error in (getattr(message, "error", None), getattr(message, "failure", None)):
+            if error is not None:
+                self.world.sim.note(f"    {type(error).__name__}: {str(error)[-200:]}")
+            if isinstance(error, TransactionLost):
+                if not any(bank.is_lost(error.args[1]) for bank in self.world.banks):
+                    raise Wrong(f"it is not lost: {error}")
+                self.world.tells_of_loss = True
+            is_own = isinstance(error, UserFunctionError) and self.program.has_server
+            if is_own and USER_FAILURE not in str(error):
+                raise Wrong(f"the sink fails with {error}")
 
     def _settled(self, master: JobMaster, event: PublicationSettled) -> None:
         """A checkpoint that counts as not published does not exist."""
@@ -368,8 +399,9 @@ class Checks:
             rivals = {"start a rival", "put the driver to sleep"}
             has_rivals = any(fault.kind in rivals for fault in world.plan.faults)
             is_same_job = self.program.sink == "committer" or world.origin == "latest"
-            if is_same_job and self.program.sink != "function" and bank.prepared and not has_rivals:
-                raise Wrong(f"nobody settles {sorted(bank.prepared)}")
+            left = {**bank.prepared, **(bank.open if self.program.has_server else {})}
+            if is_same_job and self.program.sink != "function" and left and not has_rivals:
+                raise Wrong(f"nobody settles {sorted(left)}")
         left = [path for path in world.bucket.blobs if path.startswith(CHECKPOINTS)]
         # Files that are written late or could not be deleted are removed at the next start.
         troubled = world.is_troubled("storage fails")

@@ -17,6 +17,8 @@ from unittest.mock import patch
 from tidegate.core.workers import Action
 
 if TYPE_CHECKING:
+    from tests.sim.lines import LineEnd
+    from tests.sim.threads import SimulatedThread
     from tests.sim.world import World
 
 EPOCH = 1_000_000.0
@@ -55,6 +57,9 @@ class Process:
         self.wall_error = sim.rnd.choice([0.0, 0.0, -1.0, 1.0])
         self.speed = 1 + sim.rnd.uniform(-0.02, 0.02)
         self.workers = SimulatedWorkers(self)
+        self.threads: list[SimulatedThread] = []
+        """Those that wait for others, and so need a stack of their own."""
+        self.ends: list[LineEnd] = []
 
     def monotonic(self) -> float:
         return self.sim.now * self.speed + 1000.0
@@ -68,6 +73,10 @@ class Process:
     def die(self) -> None:
         """Discard all its planned events."""
         self.is_alive = False
+        for thread in list(self.threads):
+            thread.kill()
+        for end in self.ends:
+            end.close()
 
     def die_now(self) -> NoReturn:
         """Die in the middle of an action: its cleanup has no effect."""

@@ -124,6 +124,8 @@ class DriverProcess(Process):
         if self.is_alive:
             super().die()
             self.sim.note(f"{self.name} dies")
+            if hasattr(self, "cluster") and self.cluster.pumped is not None:
+                self.cluster.pumped.spark.stop()
             self.world.driver_gone(self)
 
     def order(self, kind: str, order: SnapshotOrder) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.sim.programs import Program
@@ -30,8 +30,14 @@ KINDS = {
     "storage fails": 3,
     "storage is slow": 2,
     "the bank fails": 2,
+    "a server restarts": 1,
+    "a transaction times out": 1,
     "a byte is flipped": 1,
     "steps break": 2,
+    "kill a pump": 2,
+    "start a pump twice": 1,
+    "pumps lag": 2,
+    "no room for pumps": 1,
     "user code fails": 3,
     "a clock jumps": 1,
     "checkpoint": 2,
@@ -40,13 +46,17 @@ KINDS = {
     "drain": 1,
     "rescale": 3,
 }
-"""Faults and user requests, and how often each is drawn."""
+"""What can befall a job, or be asked for by its user, and how often it is drawn."""
+_OF_PUMPS = ("kill a pump", "start a pump twice", "pumps lag", "no room for pumps")
 POINTS = tuple(f"{victim.value} {point.value}" for victim in Victim for point in FaultPoint)
 MOMENTS = (
     *POINTS,
     "a process registers",
     "a deployment arrives",
     "a step starts",
+    "pumps start",
+    "a pump is let in",
+    "cargo travels",
     "an input ends",
     "a barrier starts",
     "an abort arrives",
@@ -54,6 +64,7 @@ MOMENTS = (
     "a transaction begins",
     "a transaction is prepared",
     "a transaction is committed",
+    "a leftover is aborted",
     "state is written",
     "metadata is created",
     "something is deleted",
@@ -90,6 +101,8 @@ class Wish:
 
 
 ANY = Wish()
+EXCHANGES = ("jobs", "pipelined", "either")
+"""Steps are Spark jobs, go over an endless one, or over that until it breaks too often."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +118,8 @@ class Plan:
     """How often Spark runs a task twice, or loses its output."""
     packet_bytes: int
     mode: str
+    exchange: str = "jobs"
+    """Of `EXCHANGES`."""
 
     @classmethod
     def draw(cls, seed: object, wish: Wish = ANY) -> Plan:
@@ -126,7 +141,7 @@ class Plan:
             streams[0] = [fitting(each) for each in streams[0]]
         program = Program(
             streams=tuple(map(tuple, streams)),
-            sink=choose("sink", "function", "committer", "files"),
+            sink=choose("sink", "function", "committer", "files", "kafka", "postgres"),
             rate=choose("rate", 2.0, 4.0, 10.0),
             keys=rnd.choice([1, 3, 10]),
             discovers=choose("discovers", True, False, False) and not time,
@@ -162,6 +177,9 @@ class Plan:
             "heartbeat.timeout": f"{LEASE_SECONDS} s",
             "task.cancellation.timeout": "20 s",
         }
+        exchange = choose("exchange", *EXCHANGES)
+        if exchange == "jobs":
+            wish = replace(wish, kinds=tuple(k for k in wish.kinds if not k.startswith(_OF_PUMPS)))
         count = choose("faults", 1, 2, 3, 4, 6)
         horizon = length / program.rate + 6
         faults = [_draw_fault(rnd, horizon, wish) for _ in range(count)]
@@ -174,6 +192,7 @@ class Plan:
             choose("twins", 0.0, 0.0, 0.1, 0.3),
             rnd.choice([1, 4 << 20]),
             mode,
+            exchange,
         )
 
 

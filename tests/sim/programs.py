@@ -19,6 +19,8 @@ from tests.programs import apply, graph_of, keyed, mapped, read
 from tests.sim.bank import Account, Transfers
 from tests.sim.clockwork import EPOCH, Wrong, world
 from tests.sim.files import file_sink
+from tests.sim.kafka_clients import kafka_sink
+from tests.sim.postgres import TextSinkOperator, postgres_sink
 from tests.sim.tides import LAST_WORDS_SECONDS as SHORT_WORDS_SECONDS
 from tests.sim.tides import Calendar, batch_of, build, certain
 from tests.sim.tides import expected as expected_in_time
@@ -50,6 +52,8 @@ SINKS: Mapping[str, Callable[[int], Operator]] = {
     "function": lambda pipeline: TwoPhaseCommitOperator(Transfers(pipeline)),
     "committer": lambda pipeline: SinkOperator(Account(pipeline)),
     "files": lambda pipeline: SinkOperator(file_sink(pipeline)),
+    "kafka": lambda pipeline: SinkOperator(kafka_sink(pipeline)),
+    "postgres": lambda pipeline: TextSinkOperator(postgres_sink(pipeline)),
 }
 
 
@@ -90,6 +94,11 @@ class Program:
             sink = SINKS[self.sink](number)
             sinks.append(apply(sink, stream, is_sink=True, uid=f"sink {number}"))
         return graph_of(*sinks, parallelism=width, max_parallelism=8)
+
+    @property
+    def has_server(self) -> bool:
+        """Whether a server behind the sink has transactions open that nobody may end any more."""
+        return self.sink in ("kafka", "postgres")
 
     def key_of(self, record: tuple[int, int]) -> int:
         return (record[0] * 7 + record[1]) % self.keys

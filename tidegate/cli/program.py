@@ -5,12 +5,13 @@ Command modules import the engine where they use it, so that `doctor` and `--hel
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import runpy
 import sys
-import traceback
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,10 +87,13 @@ def _traceback_of(error: Exception, file: Path) -> str:
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename != str(file):
         frames = frames.tb_next
-    lines = traceback.format_exception(type(error), error, frames)
+    printed = io.StringIO()
+    with redirect_stderr(printed):  # the module `traceback` of Python 3.11 makes no suggestions
+        sys.__excepthook__(type(error), error.with_traceback(frames), frames)
+    text = printed.getvalue()
     if isinstance(error, SyntaxError) and error.filename is None:
-        lines.insert(0, f'  File "{file}"\n')
-    return redacted("".join(lines))
+        text = f'  File "{file}"\n{text}'
+    return redacted(text)
 
 
 def settings_of(pairs: Sequence[str]) -> dict[str, str]:

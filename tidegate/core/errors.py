@@ -237,8 +237,8 @@ class UntrustedState(UserError):
     """A savepoint has objects whose loading runs code of a class or function."""
 
     sentence = (
-        "it contains pickled objects that need {}, and loading them can run any code: pass --trust "
-        "if you trust its author"
+        "this state holds pickled objects that need {}, and loading them can run any code: pass "
+        "--trust if you trust the author of the savepoint"
     )
 
     def __init__(self, name: str) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 FOREIGN_LOG_VARIABLE = "TIDEGATE_FOREIGN_LOG"
 """Set to the path of that file; slot processes on the same machine inherit it."""
 _LINES = 20
+_LINES_ON_A_CONSOLE = 1
+"""Slots in a Spark session of the user have no file; their lines mix with those of the job."""
 _SECONDS = 10.0
 
 
@@ -57,7 +59,7 @@ def foreign_logger(name: str) -> logging.Logger:
             else logging.FileHandler(path, delay=True)
         )
         handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {name}: %(message)s"))
-        handler.addFilter(RateLimit())
+        handler.addFilter(RateLimit(_LINES_ON_A_CONSOLE if path is None else _LINES))
         logger.addHandler(handler)
         logger.propagate = False
     return logger

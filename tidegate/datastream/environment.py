@@ -66,7 +66,8 @@ _NOT_THERE = {
     "set_python_executable": "slots run the driver's Python, or PYSPARK_PYTHON",
     "set_python_requirements": "install the packages where Spark's workers run, or pass an archive "
     "of an environment: configuration key spark.archives",
-    "set_stream_time_characteristic": "event time needs no setting",
+    "set_stream_time_characteristic": "event time starts with a WatermarkStrategy: give it to "
+    "from_source() or assign_timestamps_and_watermarks()",
 }
 
 
@@ -395,7 +396,7 @@ def uid_warning(graph: JobGraph) -> str | None:
     if not names:
         return None
     return (
-        f"no uid is set for {', '.join(map(repr, names))}: their state is found in a savepoint or "
-        "checkpoint only while the graph stays the same; give every operator with state a uid, "
-        'such as .uid("orders")'
+        f"no uid is set for {', '.join(map(repr, names))}: savepoints and checkpoints fit only "
+        "while the graph stays the same; give every operator with state a uid, such as "
+        '.uid("orders")'
     )

@@ -89,14 +89,7 @@ class JobGraph:
     def pipelines(self) -> tuple[Pipeline, ...]:
         ids = sorted({vertex.pipeline for vertex in self.vertices})
         return tuple(
-            Pipeline(
-                id,
-                tuple(v for v in self.vertices if v.pipeline == id),
-                frozenset(
-                    v.id for v in self.vertices if v.pipeline == id and not self.edges_from(v.id)
-                ),
-            )
-            for id in ids
+            Pipeline(id, tuple(v for v in self.vertices if v.pipeline == id)) for id in ids
         )
 
     def edges_into(self, vertex: VertexId) -> tuple[Edge, ...]:
@@ -112,8 +105,6 @@ class Pipeline:
 
     id: PipelineId
     vertices: tuple[Vertex, ...]
-    sinks: frozenset[VertexId]
-    """Vertices without outputs."""
 
     @cached_property
     def levels(self) -> int:

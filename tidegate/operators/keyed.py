@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -38,10 +39,11 @@ from tidegate.operators.user_code import (
     Outcome,
     Timestamps,
     repeated,
+    run_in_pieces,
 )
 from tidegate.state.backends import create_keyed_backend
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.keys.selection import KeySelection
+from tidegate.state.keys.selection import KeyColumns, KeySelection
 from tidegate.state.keys.stable_hash import holds_list, stable_hash, without_lists
 from tidegate.state.memory.row_backend import TableBackend
 from tidegate.state.timers import TimerQueue
@@ -102,40 +104,45 @@ class KeyedOperator(FunctionOperator):
         if batch.format is not None:
             # Functions see records as declared, even if they have not been shipped.
             batch = Batch(columns=batch.columns, format=batch.format, timestamps=batch.timestamps)
+        self.emit(run_in_pieces(batch, partial(self._run, input_index)))
+
+    def _run(self, input_index: int, batch: Batch) -> Outcome:
         keyed, no_key = self._keyed(batch, self.keys[input_index])
         outcome = self.run(keyed, input_index)
         self.backend.leave_key()
-        self.emit(outcome._replace(failure=outcome.failure or no_key))
         self.backend.clean_up(len(batch))
+        return outcome._replace(failure=outcome.failure or no_key)
 
     def _keyed(
         self, batch: Batch, selection: KeySelection
     ) -> tuple[KeyedRecords, TidegateError | None]:
         """The records with a key: all, or those before one whose key fails."""
-        records = batch.records
         if not self.uses_key:
-            nowhere = [None] * len(records)
-            return KeyedRecords(nowhere, nowhere, records, batch.timestamps), None
-        keys, failure = self.keys_until_failure(selection, records)
-        columns = selection.key_columns(batch) if failure is None else None
+            nowhere = [None] * len(batch)
+            return KeyedRecords(nowhere, nowhere, batch.records, batch.timestamps), None
+        keys, columns, failure = self.keys_until_failure(selection, batch)
         try:
             places = self.backend.places_of(keys, columns)
         except TypeError as unhashable:
             raise self.user_code.failure_of_batch(unhashable, len(keys)) from None
-        with_key = records if failure is None else records[: len(keys)]
+        with_key = batch.records if failure is None else batch.records[: len(keys)]
         return KeyedRecords(places, keys, with_key, batch.timestamps), failure
 
     def keys_until_failure(
-        self, selection: KeySelection, records: list[Any]
-    ) -> tuple[list[Any], TidegateError | None]:
-        """The keys of all records, or of those before one whose key fails."""
-        keys, failure = self.user_code.call_until_failure(selection.function, records)
+        self, selection: KeySelection, batch: Batch
+    ) -> tuple[list[Any], KeyColumns | None, TidegateError | None]:
+        """The keys of all records, also as columns, or of those before one whose key fails."""
+        columns, failure = selection.key_columns(batch), None
+        if columns is None:
+            keys, failure = self.user_code.call_until_failure(selection.function, batch.records)
+        else:
+            keys = selection.fields(batch)
         if keys:
-            with self.user_code.guard(records[0], 0):
+            with self.user_code.guard(batch.records[0], 0):
                 stable_hash(keys[0])
             if holds_list(keys[0]):
                 keys = list(map(without_lists, keys))
-        return keys, failure
+        return keys, columns, failure
 
     @abstractmethod
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:

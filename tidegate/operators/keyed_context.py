@@ -31,6 +31,7 @@ from tidegate.state.handles import (
     ValueStateWithDefault,
 )
 from tidegate.state.keys.key_bytes import with_one_nan
+from tidegate.stream.batch import NO_TIMESTAMP
 from tidegate.stream.elements import NO_WATERMARK
 
 
@@ -127,7 +128,7 @@ class KeyedContext(KeyedProcessFunction.Context, KeyedCoProcessFunction.Context)
         return self._timers
 
     def timestamp(self) -> int | None:
-        return self.current
+        return None if self.current == NO_TIMESTAMP else self.current
 
 
 class KeyedTimerContext(

@@ -20,11 +20,16 @@ from tidegate.operators.functions import (
 )
 from tidegate.operators.results import emit_outcome, emit_tagged_outcome
 from tidegate.operators.unkeyed import UnkeyedContext
-from tidegate.operators.user_code import USER_FAILURES, FunctionOperator
+from tidegate.operators.user_code import (
+    USER_FAILURES,
+    FunctionOperator,
+    Outcome,
+    run_in_pieces,
+)
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Watermark
 from tidegate.types.arrow import ArrowFormat
-from tidegate.types.keeping import keeps_nothing
+from tidegate.types.keeping import holds_nothing, keeps_nothing
 from tidegate.types.privacy import shared
 from tidegate.types.typeinfo import TupleTypeInfo
 
@@ -44,12 +49,14 @@ class MapOperator(FunctionOperator):
         self._keeps_nothing = keeps_nothing(self._map)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
+        emit_outcome(self.output, run_in_pieces(batch, self._run), self.format)
+
+    def _run(self, batch: Batch) -> Outcome:
         records = batch.records
-        is_safe = self._keeps_nothing and batch.is_inert
-        outcome = self.user_code.map_until_failure(
+        is_safe = self._keeps_nothing and batch.is_inert and holds_nothing(self._map)
+        return self.user_code.map_until_failure(
             self._map, records, batch.timestamps, is_safe=is_safe
         )
-        emit_outcome(self.output, outcome, self.format)
 
 
 class PassOperator(Operator):
@@ -73,7 +80,7 @@ class FilterOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         records = batch.records
-        is_safe = self._keeps_nothing and batch.is_inert
+        is_safe = self._keeps_nothing and batch.is_inert and holds_nothing(self._keeps)
         if is_safe or self.user_code.private is shared or batch.never_changes:
             verdicts, failure = self.user_code.call_until_failure(self._keeps, records)
         else:
@@ -139,10 +146,12 @@ class FlatMapOperator(FunctionOperator):
         self._flat_map = bound_method(self.function, FlatMapFunction, "flat_map")
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        outcome = self.user_code.flat_map_until_failure(
+        emit_outcome(self.output, run_in_pieces(batch, self._run), self.format)
+
+    def _run(self, batch: Batch) -> Outcome:
+        return self.user_code.flat_map_until_failure(
             self._flat_map, batch.records, batch.timestamps
         )
-        emit_outcome(self.output, outcome, self.format)
 
 
 class ProcessOperator(FunctionOperator):
@@ -165,10 +174,13 @@ class ProcessOperator(FunctionOperator):
         super().open(context, output)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        outcome = self.user_code.process_until_failure(
+        outcome = run_in_pieces(batch, self._run)
+        emit_tagged_outcome(self.output, outcome, self.format, self.side_formats)
+
+    def _run(self, batch: Batch) -> Outcome:
+        return self.user_code.process_until_failure(
             self.function.process_element, batch.records, self._context, batch.timestamps
         )
-        emit_tagged_outcome(self.output, outcome, self.format, self.side_formats)
 
     def on_watermark(self, watermark: Watermark) -> None:
         self._context.watermark = watermark.timestamp

@@ -19,6 +19,7 @@ from tidegate.core.errors import (
     InternalError,
     StateTypeChanged,
     TidegateError,
+    UserError,
     UserFunctionError,
     shorten,
 )
@@ -32,6 +33,7 @@ from tidegate.operators.checkpointed import (
 )
 from tidegate.operators.functions import Function
 from tidegate.operators.runtime_context import RuntimeContext
+from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.privacy import ATOMIC, HELD_BY_TURN, private, private_copy, shared
@@ -285,6 +287,31 @@ class UserCode:
         """Expect further results to be like the last of these."""
         if results and type(results[-1]) in ATOMIC:
             self.usual = type(results[-1])
+
+
+def run_in_pieces(batch: Batch, run: Callable[[Batch], Outcome]) -> Outcome:
+    """The outcome of a batch whose records are needed as Python objects, but not all at once."""
+    outcomes: list[Outcome] = []
+    failure: TidegateError | None = None
+    for start, piece in batch.pieces():
+        try:
+            outcomes.append(run(piece))
+            failure = outcomes[-1].failure
+        except TidegateError as error:
+            failure = error
+        if failure is not None:
+            if isinstance(failure, UserError) and (suspects := failure.suspects) is not None:
+                failure.suspects = range(start + suspects.start, start + suspects.stop)
+            break
+    if len(outcomes) == 1:
+        return outcomes[0]._replace(failure=failure)
+    stamps = [found.timestamps for found in outcomes if found.timestamps is not None]
+    return Outcome(
+        [result for found in outcomes for result in found.results],
+        np.concatenate(stamps) if stamps else None,
+        failure,
+        all(found.is_inert for found in outcomes),
+    )
 
 
 def position_of_last(records: list[Any], rest: Iterator[Any]) -> int:

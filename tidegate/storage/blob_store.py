@@ -61,7 +61,10 @@ class BlobStore(ABC):
 
     @abstractmethod
     def list(self, path: str = "") -> Iterator[str]:
-        """The paths of all blobs below a path, in any order; none if there is nothing."""
+        """The paths of all blobs below a path, in any order; none if there is nothing.
+
+        Every blob that was there before the call, and is not deleted during it, is listed.
+        """
 
     @abstractmethod
     def delete(self, path: str) -> None:

@@ -7,7 +7,9 @@ import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
+
+_LEAVES: Final = frozenset({bool, bytes, float, int, str, types.NoneType})
 
 
 def check_types(value: Any, declared: Any = None) -> None:
@@ -16,8 +18,11 @@ def check_types(value: Any, declared: Any = None) -> None:
     Raises:
         TypeError: a value has another type than its field declares.
     """
-    declared = _plain(type(value) if declared is None else declared)
-    origin, parts = typing.get_origin(declared), typing.get_args(declared)
+    if declared is None:
+        declared = type(value)
+    declared, origin, parts = _shape(declared)
+    if declared in _LEAVES and type(value) is declared:
+        return
     if origin in (types.UnionType, typing.Union):
         _check_any(value, parts)
     elif origin is tuple and parts[-1] is not Ellipsis:
@@ -43,6 +48,9 @@ def check_types(value: Any, declared: Any = None) -> None:
 
 
 def _check_any(value: Any, choices: tuple[Any, ...]) -> None:
+    if type(value) in choices:
+        check_types(value, type(value))
+        return
     for choice in choices[:-1]:
         try:
             check_types(value, choice)
@@ -58,9 +66,11 @@ def _check(is_met: bool, value: Any, declared: Any) -> None:
         raise TypeError(f"{type(value).__name__} where {name} is expected")
 
 
-def _plain(declared: Any) -> Any:
-    declared = types.NoneType if declared is None else declared
-    return getattr(declared, "__supertype__", declared)
+@cache
+def _shape(declared: Any) -> tuple[Any, Any, tuple[Any, ...]]:
+    """The type itself, what it is a kind of, and the types of its parts."""
+    plain = getattr(declared, "__supertype__", declared)
+    return plain, typing.get_origin(plain), typing.get_args(plain)
 
 
 @cache

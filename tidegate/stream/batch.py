@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +12,21 @@ import pyarrow as pa
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.privacy import never_change, private_copy
 
+NO_TIMESTAMP: Final = -(2**63)
+"""The timestamp of a record that has none, in a batch of which others have one; as in Flink."""
 _MOST_BYTES: Final = 1 << 30
+_PIECE: Final = 1 << 14
+"""So many records as Python objects stay in the cache of a processor."""
+
+
+def timestamps_of(times: Sequence[int | None]) -> npt.NDArray[np.int64] | None:
+    """The timestamps of a batch whose records may have some; None if none of them has."""
+    missing = times.count(None)
+    if missing == len(times):
+        return None
+    if missing:
+        times = [NO_TIMESTAMP if time is None else time for time in times]
+    return np.array(times, np.int64)
 
 
 class Batch:
@@ -22,7 +36,7 @@ class Batch:
     Batches are immutable, but their records may be changed by the one consumer that owns them.
     """
 
-    __slots__ = ("_columns", "_records", "format", "is_inert", "timestamps")
+    __slots__ = ("_columns", "_fields", "_records", "format", "is_inert", "timestamps")
 
     def __init__(
         self,
@@ -35,10 +49,11 @@ class Batch:
     ) -> None:
         self._columns = columns
         self._records = records
+        self._fields: dict[int, list[Any]] = {}
         self.format = format
         self.timestamps = timestamps
-        """The timestamp of every record in milliseconds since the epoch, if the stream has event
-        time."""
+        """Milliseconds since the epoch of every record, or NO_TIMESTAMP; None: no record has any.
+        """
         self.is_inert = is_inert
         """Whether `records` and everything in them are of Python's built-in types, so that using
         them runs no user code."""
@@ -62,9 +77,16 @@ class Batch:
         """The records as Python objects."""
         if self._records is None:
             assert self._columns is not None and self.format is not None
-            self._records = self.format.decode(self._columns)
+            self._records = self.format.decode(self._columns, self._fields)
+            self._fields = {}
             self.is_inert = self.format.plain_class is tuple
         return self._records
+
+    def field(self, position: int) -> list[Any]:
+        """The values of a column as they are in the records, which are to be decoded next."""
+        assert self._columns is not None and self.format is not None
+        values = self._fields[position] = self.format.decode_field(self._columns, position)
+        return values
 
     @property
     def columns(self) -> pa.RecordBatch:
@@ -131,6 +153,14 @@ class Batch:
             timestamps=None if self.timestamps is None else self.timestamps[start:stop],
         )
 
+    def pieces(self) -> Iterator[tuple[int, Batch]]:
+        """The batch in pieces to be decoded one after the other, each with its first position."""
+        if self._records is not None:
+            yield 0, self
+            return
+        for start in range(0, len(self), _PIECE):
+            yield start, self.slice(start, min(start + _PIECE, len(self)))
+
     def take(self, indices: npt.NDArray[np.intp]) -> Batch:
         """The records at `indices`, in that order; columns stay columns."""
         timestamps = None if self.timestamps is None else self.timestamps[indices]
@@ -163,12 +193,23 @@ class Batch:
                 size = own
         return [cls._joined(group) for group in groups]
 
+    @staticmethod
+    def joined_timestamps(batches: Sequence[Batch]) -> npt.NDArray[np.int64] | None:
+        """The timestamps of consecutive batches."""
+        if all(batch.timestamps is None for batch in batches):
+            return None
+        return np.concatenate(
+            [
+                np.full(len(batch), NO_TIMESTAMP) if batch.timestamps is None else batch.timestamps
+                for batch in batches
+            ]
+        )
+
     @classmethod
     def _joined(cls, batches: list[Batch]) -> Batch:
         if len(batches) == 1:
             return batches[0]
-        stamps = [b.timestamps for b in batches if b.timestamps is not None]
-        timestamps = np.concatenate(stamps) if len(stamps) == len(batches) else None
+        timestamps = cls.joined_timestamps(batches)
         format = batches[0].format
         if format is not None and all(b.is_columnar for b in batches):
             table = pa.Table.from_batches([b.columns for b in batches])

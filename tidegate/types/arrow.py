@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -127,13 +127,24 @@ class ArrowFormat:
             reason = str(unfit)
         return records[first], reason
 
-    def decode(self, batch: pa.RecordBatch) -> list[Any]:
-        """Return the records of a batch with the columns of `schema`, in any encoding."""
+    def decode(
+        self, batch: pa.RecordBatch, known: Mapping[int, list[Any]] | None = None
+    ) -> list[Any]:
+        """Return the records of a batch with the columns of `schema`, in whatever encoding.
+
+        `known` are fields that have been decoded already.
+        """
         codec = self._codec
         with collector_paused():
             if isinstance(codec, StructCodec):
-                return codec.decode_fields(batch.columns)
-            return codec.decode_any(batch.column(0))
+                return codec.decode_fields(batch.columns, known or {})
+            return known[0] if known else codec.decode_any(batch.column(0))
+
+    def decode_field(self, batch: pa.RecordBatch, position: int) -> list[Any]:
+        """Return the values of one field of the records; of a stream of single values, those."""
+        codec = self._codec
+        field = codec.fields[position] if isinstance(codec, StructCodec) else codec
+        return field.decode_any(batch.column(position))
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Convert foreign columns to the order and the types of `schema`, without loss.

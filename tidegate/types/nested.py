@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, islice, pairwise
 from typing import Any, TypeAlias
 
@@ -57,13 +57,19 @@ class StructCodec(ColumnCodec):
 
     def decode(self, column: pa.Array[Any]) -> list[Any]:
         assert isinstance(column, pa.StructArray)
-        records = self.decode_fields([column.field(i) for i in range(len(self.fields))])
+        records = self.decode_fields([column.field(i) for i in range(len(self.fields))], {})
         return with_none(records, column)
 
-    def decode_fields(self, columns: Sequence[pa.Array[Any]]) -> list[Any]:
-        """Return the records with these fields."""
-        pairs = zip(self.fields, columns, strict=True)
-        return self.shape.join([codec.decode_any(column) for codec, column in pairs])
+    def decode_fields(
+        self, columns: Sequence[pa.Array[Any]], known: Mapping[int, list[Any]]
+    ) -> list[Any]:
+        """Return the records whose fields are `columns`; some may be `known`, by position."""
+        return self.shape.join(
+            [
+                known[position] if position in known else codec.decode_any(column)
+                for position, (codec, column) in enumerate(zip(self.fields, columns, strict=True))
+            ]
+        )
 
 
 class ListCodec(ColumnCodec):

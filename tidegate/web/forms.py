@@ -210,6 +210,8 @@ def parsed(form: type[F], document: Any) -> F:
     """
     if not isinstance(document, dict):
         raise NotOfForm("the body must be a JSON object")
+    if typing.get_origin(form) is dict:
+        return _checked("the body", document, form)  # type: ignore[no-any-return]
     names = [name for _, name, _ in fields_of(form)]
     for key in document:
         if key not in names:
@@ -276,8 +278,12 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         if not isinstance(value, list):
             raise NotOfForm(f"{name} = {_shown(value)}: give a list")
         return [_checked(name, each, typing.get_args(kind)[0]) for each in value]
+    if origin is dict and isinstance(value, dict):
+        return {key: _checked(key, each, typing.get_args(kind)[1]) for key, each in value.items()}
+    if isinstance(kind, type) and issubclass(kind, Form) and isinstance(value, dict):
+        return parsed(kind, value)
     if type(value) is not kind:
-        raise NotOfForm(f"{name} = {_shown(value)}: give {_WANTED[kind]}")
+        raise NotOfForm(f"{name} = {_shown(value)}: give {_WANTED.get(kind, 'an object')}")
     if kind is str and not value.isprintable():
         raise NotOfForm(f"{name} = {value!r}: give text that can be printed")
     for mark in marks:

@@ -24,6 +24,7 @@ from tidegate.web.documents.common import milliseconds, vertex_id
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _JOB = ("job_id", "job_name")
 _TASK = (*_JOB, "task_id", "task_name", "subtask_index")
+_OF_FLINKS_JOB = "flink_jobmanager_job_"
 _NANOSECONDS = 1e9
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_:]")
 Value = Callable[[JobHandle], float | None]
@@ -127,6 +128,15 @@ _OF_SUBTASK = {
     "operator_watermarkLag": "Milliseconds that the watermark is behind the clock.",
     "idleChannels": "Channels that do not hold back the watermark.",
 }
+
+
+def job_metrics(job: JobHandle) -> dict[str, float]:
+    """Those of a job that Flink has, by its names."""
+    return {
+        name.removeprefix(_OF_FLINKS_JOB): found
+        for name, _, value in _OF_JOB
+        if name.startswith(_OF_FLINKS_JOB) and (found := value(job)) is not None
+    }
 
 
 def _names(job: JobHandle) -> list[str]:

@@ -34,7 +34,9 @@ _PARAMETERS = {
     "jobid": Annotated[Id, "The id of a job."],
     "vertexid": Annotated[Id, "The id of a vertex."],
     "triggerid": Annotated[Id, "The request-id that answered the order."],
+    "rescaleuuid": Annotated[Id, "The rescaleUuid of a change of the parallelism."],
     "checkpointid": Annotated[int, Between(0, 10**17), "Its number."],
+    "subtaskindex": Annotated[int, Between(0, 1 << 15), "Its number."],
     "edgeid": Annotated[int, Between(0, 10**9), "Its number."],
     "filename": Annotated[str, "The name of a log file."],
     "taskmanagerid": Annotated[str, "The id of a job, -slot-, and a number."],
@@ -82,7 +84,7 @@ def _operation(endpoint: Endpoint) -> Schema:
     if endpoint.body is not None:
         schema = schema_of_body(endpoint.body)
         found["requestBody"] = {
-            "required": bool(schema["required"]),
+            "required": bool(schema.get("required")),
             "content": {"application/json": {"schema": schema}},
         }
     return found

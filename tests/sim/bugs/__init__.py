@@ -4,7 +4,17 @@ A bug removes a rule, or gets one slightly wrong, as a code change might. If two
 for each other, both are removed.
 """
 
-from tests.sim.bugs import barriers, checkpoints, drivers, leases, sinks, steps
+from tests.sim.bugs import (
+    barriers,
+    checkpoints,
+    drivers,
+    leases,
+    pumps,
+    servers,
+    sinks,
+    steps,
+    time,
+)
 from tests.sim.bugs.planting import BUGS, Bug
 from tests.sim.bugs.search import find, find_all
 
@@ -17,6 +27,9 @@ __all__ = [
     "find",
     "find_all",
     "leases",
+    "pumps",
+    "servers",
     "sinks",
     "steps",
+    "time",
 ]

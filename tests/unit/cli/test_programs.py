@@ -163,11 +163,12 @@ MISTAKES = {
     "x = 1\0\n": "SyntaxError: source code string cannot contain null bytes",
     "import no_such_module\n": "ModuleNotFoundError: No module named 'no_such_module'",
     "def f():\n    raise KeyError('mine')\nf()\n": "KeyError: 'mine'",
+    "env = 1\nenw\n": "NameError: name 'enw' is not defined. Did you mean: 'env'?",
 }
 
 
 @pytest.mark.parametrize("command", ["run", "explain"])
-@pytest.mark.parametrize("text", MISTAKES, ids=["syntax", "null", "import", "own"])
+@pytest.mark.parametrize("text", MISTAKES, ids=["syntax", "null", "import", "own", "name"])
 def test_a_program_that_fails_by_itself_shows_what_python_would_show(tmp_path, command, text):
     file = tmp_path / "job.py"
     file.write_text(text)

@@ -51,6 +51,10 @@ def test_a_vertex_tells_its_subtasks(served):
     found = served.of_job(f"/vertices/{vertex['id']}").document
     assert [subtask["subtask"] for subtask in found["subtasks"]] == [0, 1]
     assert sum(subtask["metrics"]["read-records"] for subtask in found["subtasks"]) == 59
+    received = sum(subtask["metrics"]["read-bytes"] for subtask in found["subtasks"])
+    assert received == served.of_job().document["vertices"][0]["metrics"]["write-bytes"] > 59
+    one = served.of_job(f"/vertices/{vertex['id']}/subtasks/1").document
+    assert one["metrics"] == found["subtasks"][1]["metrics"]
     assert served.of_job(f"/vertices/{vertex['id']}/watermarks").document == []
 
 
@@ -61,6 +65,19 @@ def test_a_vertex_tells_its_metrics_by_name(served):
     assert {"id": "0.numRecordsOut"} in served.of_job(path).document
     found = served.of_job(f"{path}?get=0.numRecordsOut,1.numRecordsOut,unknown").document
     assert sum(float(each["value"]) for each in found) == 59
+    subtasks = path.replace("metrics", "subtasks")
+    (one,) = served.of_job(f"{subtasks}/0/metrics?get=numRecordsOut").document
+    assert one["value"] == found[0]["value"]
+    (all_,) = served.of_job(f"{subtasks}/metrics?get=numRecordsOut,unknown").document
+    assert (all_["sum"], all_["avg"], all_["id"]) == (59, 29.5, "numRecordsOut")
+    assert all_["min"] + all_["max"] == 59
+    assert {"id": "numBytesOut"} in served.of_job(f"{subtasks}/metrics").document
+
+
+def test_a_job_tells_its_state_and_its_metrics_by_name(served):
+    assert served.of_job("/status").document == {"status": "RUNNING"}
+    (restarts,) = served.of_job("/metrics?get=numRestarts,unknown").document
+    assert restarts == {"id": "numRestarts", "value": "0"}
 
 
 def test_a_job_without_accumulators_says_so(served):
@@ -183,6 +200,8 @@ def test_the_document_describes_every_path(served):
         ("GET", f"/jobs/{'0' * 32}", 404, f"this driver has no job {'0' * 32}"),
         ("GET", "{job}/vertices/abc", 400, "'abc' is no id of a vertex"),
         ("GET", f"{{job}}/vertices/{'0' * 32}", 404, "the job has no vertex"),
+        ("GET", "{job}/vertices/{vertex}/subtasks/2", 404, "no subtask 2, but 2 of them"),
+        ("GET", "{job}/vertices/{vertex}/subtasks/-1", 400, "'-1' is not a subtask number"),
         ("GET", "{job}/checkpoints/details/one", 400, "'one' is not a checkpoint number"),
         ("GET", "{job}/checkpoints/details/99", 404, "there is no checkpoint 99"),
         ("GET", f"{{job}}/checkpoints/{'0' * 32}", 404, "no checkpoint was requested"),
@@ -193,7 +212,9 @@ def test_the_document_describes_every_path(served):
     ],
 )
 def test_a_wrong_request_is_refused_with_the_reason(served, method, path, status, sentence):
-    answer = served.ask(path.replace("{job}", served.path), method=method)
+    path = path.replace("{job}", served.path)
+    path = path.replace("{vertex}", served.of_job().document["vertices"][0]["id"])
+    answer = served.ask(path, method=method)
     assert answer.status == status
     assert sentence in answer.error
 

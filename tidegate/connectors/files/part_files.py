@@ -18,7 +18,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from pathlib import Path, PurePosixPath
@@ -205,8 +205,11 @@ class _OpenPart:
             parent = self._path.rpartition("/")[0]
             self._file_system.create_dir(parent, recursive=True)
             stream = self._file_system.open_output_stream(self._path)
-        self._stream = cast("IO[bytes]", stream)
-        self._encoder: FileEncoder = encoding.open(self._stream)
+            self._stream = cast("IO[bytes]", stream)
+            with ExitStack() as undo:
+                undo.callback(self._stream.close)
+                self._encoder: FileEncoder = encoding.open(self._stream)
+                undo.pop_all()
 
     @property
     def size(self) -> int:

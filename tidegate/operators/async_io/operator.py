@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from tidegate.core.errors import UserFunctionError
 from tidegate.operators.async_io.contracts import AsyncFunction, AsyncRetryStrategy
 from tidegate.operators.async_io.event_loop import RequestLoop
@@ -22,7 +20,7 @@ from tidegate.operators.base import OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.poison import DeadLetters
 from tidegate.operators.user_code import FunctionOperator
 from tidegate.state.descriptors import ListStateDescriptor
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import Batch, timestamps_of
 from tidegate.stream.elements import Barrier, Watermark, WatermarkStatus
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.typeinfo import Types
@@ -163,8 +161,7 @@ class AsyncWaitOperator(FunctionOperator):
 
     def _emit(self, records: list[Any], stamps: list[int | None]) -> None:
         if records:
-            known = [stamp for stamp in stamps if stamp is not None]
-            timestamps = np.array(known, np.int64) if len(known) == len(stamps) else None
+            timestamps = timestamps_of(stamps)
             self.output.emit(Batch(records=records, format=self.format, timestamps=timestamps))
 
     def _fail(self, request: Request) -> None:

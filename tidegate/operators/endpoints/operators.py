@@ -140,8 +140,17 @@ class SourceOperator(Operator):
         return self.source.create_reader(reader_context)
 
     def align(self, lowest: Mapping[str, int]) -> None:
-        """Pause reading while it is too far ahead of the slowest source of its group."""
-        self._is_paused = self._time is not None and not self._time.align(lowest)
+        """Read nothing while it is too far ahead of the slowest source of its group.
+
+        Where only some splits are, these alone wait.
+        """
+        if self._time is None:
+            return
+        before = self._time.ahead
+        self._is_paused = not self._time.align(lowest)
+        if self._time.ahead != before:
+            with _as_user_code(self._user_code):
+                self._reader.pause(self._time.ahead)
 
     def aligned(self) -> tuple[str, int] | None:
         """Its group and watermark, if it is aligned and not idle."""

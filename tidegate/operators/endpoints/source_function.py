@@ -15,8 +15,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tidegate.connectors.durable.source import DurableReader, DurableSource, for_inner_reader
 from tidegate.connectors.guarantee import Replay
 from tidegate.connectors.source import (
@@ -43,7 +41,7 @@ from tidegate.operators.functions import SourceFunction
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.operators.user_code import USER_FAILURES, UserCode
 from tidegate.state.operator_state import OperatorStateStore
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import Batch, timestamps_of
 from tidegate.stream.elements import Barrier
 
 _QUEUED_RECORDS = 10_000
@@ -275,8 +273,7 @@ class SourceFunctionReader(FunctionReader):
 
     def _batch(self, items: list[_Emitted]) -> Batch:
         values = [value for value, _ in items]
-        stamps = [stamp for _, stamp in items if stamp is not None]
-        timestamps = np.array(stamps, dtype=np.int64) if len(stamps) == len(items) else None
+        timestamps = timestamps_of([stamp for _, stamp in items])
         return Batch(records=values, format=self._context.format, timestamps=timestamps)
 
     def is_available(self) -> bool:

@@ -59,19 +59,30 @@ class EventTime:
         self._watermark = context.emitted_watermark
         self._is_idle = False
         self._paused_until: float | None = None
+        self.ahead: frozenset[Hashable] = frozenset()
+        """The splits that have to wait for the slowest source of the group."""
 
     def align(self, lowest: Mapping[str, int]) -> bool:
         """Whether to continue reading, given the watermark of the slowest source of each group."""
         alignment = self._strategy.alignment
         bound = None if alignment is None else lowest.get(alignment.group)
-        self._paused_until = None
-        if alignment is None or bound is None or self._watermark <= bound + alignment.max_drift:
+        self._paused_until, self.ahead = None, frozenset()
+        if alignment is None or bound is None:
             return True
-        now = self._clock.time()
-        self._paused_until = now + alignment.update_interval.total_seconds()
-        for track in self._tracks.values():
-            track.active_at = now  # a paused source is not idle
-        return False
+        most = bound + alignment.max_drift
+        waits = self._watermark > most
+        self.ahead = frozenset(
+            split
+            for split, track in self._tracks.items()
+            if split is not ALL and track.watermark > most
+        )
+        if waits or self.ahead:
+            now = self._clock.time()
+            self._paused_until = now + alignment.update_interval.total_seconds()
+            for split, track in self._tracks.items():
+                if waits or split in self.ahead:
+                    track.active_at = now  # what has to wait is not idle
+        return not waits
 
     def aligned(self) -> tuple[str, int] | None:
         """The group, and its watermark in it; None: it is not aligned."""

@@ -23,8 +23,8 @@ from tidegate.operators.user_code import (
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.state.keys.key_bytes import with_one_nan
 from tidegate.state.keys.selection import KeySelection
-from tidegate.stream.batch import Batch
-from tidegate.stream.elements import NO_WATERMARK, Watermark
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
+from tidegate.stream.elements import Watermark
 from tidegate.types.arrow import ArrowFormat
 
 _BUFFERS: Final = ("left-buffer", "right-buffer")
@@ -78,10 +78,10 @@ class IntervalJoinOperator(KeyedOperator):
         stamps = batch.timestamps
         if not len(batch):
             return
-        if stamps is None or int(stamps.min()) == NO_WATERMARK:
+        if stamps is None or int(stamps.min()) == NO_TIMESTAMP:
             place = 0 if stamps is None else int(stamps.argmin())
             self.process(batch.slice(0, place), input_index)
-            raise self.user_code.failure(NO_TIMESTAMP, batch.records[place], place)
+            raise self.user_code.failure(MISSING_TIMESTAMP, batch.records[place], place)
         try:
             super().process(batch, input_index)
         finally:
@@ -205,7 +205,7 @@ class _PairContext(ProcessJoinFunction.Context):
         return max(self.times)
 
 
-NO_TIMESTAMP: Final = GraphError(
+MISSING_TIMESTAMP: Final = GraphError(
     "an interval join needs records with timestamps, but this one has none: call "
     "assign_timestamps_and_watermarks() before it"
 )

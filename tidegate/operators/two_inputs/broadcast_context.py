@@ -23,6 +23,7 @@ from tidegate.state.backend import KeyedStateBackend, NoKey
 from tidegate.state.descriptors import MapStateDescriptor, StateDescriptor
 from tidegate.state.handles import BroadcastState, ReadOnlyBroadcastState
 from tidegate.state.operator_state import OperatorStateStore
+from tidegate.stream.batch import NO_TIMESTAMP
 
 _KEYS_AT_ONCE: Final = 10_000
 """How many states are in memory at once while all are changed."""
@@ -104,7 +105,7 @@ class _Times:
         self.watermark = watermark
 
     def timestamp(self) -> int | None:
-        return self.current
+        return None if self.current == NO_TIMESTAMP else self.current
 
     def current_processing_time(self) -> int:
         return int(self._clock.time() * 1000)

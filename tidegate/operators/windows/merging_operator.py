@@ -13,7 +13,6 @@ from tidegate.operators.windows.contents import WindowContents
 from tidegate.operators.windows.contexts import WindowStates
 from tidegate.operators.windows.merging import Merge, MergingWindowSet
 from tidegate.operators.windows.operator import (
-    NO_TIMESTAMP,
     WindowOperator,
     WindowSettings,
     held_by,
@@ -22,6 +21,7 @@ from tidegate.operators.windows.triggers import EventTimeTrigger, PurgingTrigger
 from tidegate.operators.windows.windows import TimeWindow, Window, state_key, window_of_parts
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys.selection import KeySelection
+from tidegate.stream.batch import NO_TIMESTAMP
 from tidegate.types.arrow import ArrowFormat
 
 WINDOWS_STATE: Final = "merging-window-set"
@@ -149,7 +149,7 @@ class MergingWindowOperator(WindowOperator):
                     continue
                 is_skipped = False
                 place = self._window.place
-                self.contents.add(place, held, None if stamps is None else timestamp)
+                self.contents.add(place, held, None if timestamp == NO_TIMESTAMP else timestamp)
                 result = self._trigger.on_element(record, timestamp, actual, self._timers)
                 if result is not TriggerResult.CONTINUE:
                     yield from self._act(result)

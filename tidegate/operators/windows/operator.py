@@ -34,17 +34,15 @@ from tidegate.operators.windows.triggers import (
     TriggerResult,
 )
 from tidegate.operators.windows.windows import MAX_TIMESTAMP, Window, state_key, window_of
-from tidegate.state.keys.key_bytes import with_one_nan
+from tidegate.state.keys.key_bytes import NEVER_NAN, with_one_nan
 from tidegate.state.keys.selection import KeySelection
 from tidegate.state.keys.window_keys import OF_WINDOW, WindowKey, key_of_window
 from tidegate.state.timers import TimerQueue
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 from tidegate.stream.elements import NO_WATERMARK, Watermark
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.privacy import never_change, private_copy
 
-NO_TIMESTAMP: Final = NO_WATERMARK
-"""The timestamp of a record that has none, as in Flink."""
 LATE_RECORDS: Final = "numLateRecordsDropped"
 
 
@@ -56,6 +54,14 @@ class WindowSettings(NamedTuple):
     allowed_lateness: int = 0
     late_tag: str | None = None
     """The side output of late records; None: they are dropped."""
+
+
+class _Run(NamedTuple):
+    """Successive records of a key that are in the same slice of time."""
+
+    key: Any
+    start: int
+    records: list[Any]
 
 
 class WindowOperator(KeyedOperator):
@@ -167,13 +173,14 @@ class WindowOperator(KeyedOperator):
         if batch.format is not None:
             # Functions see records as declared, even if they have not been shipped.
             batch = Batch(columns=batch.columns, format=batch.format, timestamps=batch.timestamps)
-        records, stamps = batch.records, batch.timestamps
+        stamps = batch.timestamps
         if self._is_event_time and (stamps is None or int(stamps.min()) == NO_TIMESTAMP):
             place = 0 if stamps is None else int(stamps.argmin())
             self.process(batch.slice(0, place), input_index)
-            raise self.user_code.failure(_no_timestamp(self._assigner), records[place], place)
-        selection = self.keys[input_index]
-        keys, no_key = self.keys_until_failure(selection, records)
+            record = batch.records[place]
+            raise self.user_code.failure(_no_timestamp(self._assigner), record, place)
+        keys, _, no_key = self.keys_until_failure(self.keys[input_index], batch)
+        records = batch.records
         if len(self.keys) > 1:  # windows of two streams store the stream with each record
             records = [(input_index, record) for record in records]
         keyed = KeyedRecords((), keys, records, stamps)
@@ -237,14 +244,19 @@ class WindowOperator(KeyedOperator):
             yield from self._add_one_by_one(keyed, range(len(keys)))
             return
         self.contents.failed = None
-        groups: dict[Any, list[Any]] = {}
+        if not NEVER_NAN.issuperset(map(type, keys)):
+            keys = list(map(with_one_nan, keys))
+        of_keys: dict[Any, _Run] = {}
+        runs: list[_Run] = []
         for key, start, record in zip(keys, starts.tolist(), records, strict=False):
-            try:
-                groups[key, start].append(record)
-            except KeyError:
-                groups[key, start] = [record]
+            run = of_keys.get(key)
+            if run is not None and run.start == start:
+                run.records.append(record)
+            else:
+                of_keys[key] = run = _Run(key, start, [record])
+                runs.append(run)
         are_shared = slide == size or never_change(records)
-        self._add_groups(groups, size, slide, watermark, are_shared=are_shared)
+        self._add_runs(runs, size, slide, watermark, are_shared=are_shared)
         if watermark != NO_WATERMARK and stamps is not None:
             self._find_late(starts + (size - 1), stamps, watermark)
 
@@ -253,23 +265,22 @@ class WindowOperator(KeyedOperator):
         """Whether a window of these slices ends before the watermark."""
         return bool(len(starts)) and int(starts.min()) + slide - 1 <= watermark
 
-    def _add_groups(
+    def _add_runs(
         self,
-        groups: dict[Any, list[Any]],
+        runs: list[_Run],
         size: int,
         slide: int,
         watermark: int,
         *,
         are_shared: bool,
     ) -> None:
-        """Add the records of slices, by key and start, to the windows that have not ended.
+        """Add records to the windows that have not ended; each window keeps their order.
 
         Mutable records are copied for each window but the last.
         """
         windows: list[WindowKey] = []
         added: list[list[Any]] = []
-        for (given, last), records in groups.items():
-            key = with_one_nan(given)
+        for key, last, records in runs:
             for start in range(last, last - size, -slide):
                 if start + size - 1 <= watermark:
                     break
@@ -310,7 +321,7 @@ class WindowOperator(KeyedOperator):
                 found = state_key(key, window)
                 [place] = self.backend.places_of([found])
                 scope.enter(found, window, place)
-                contents.add(place, held, None if stamps is None else timestamp)
+                contents.add(place, held, None if timestamp == NO_TIMESTAMP else timestamp)
                 result = trigger.on_element(record, timestamp, window, timers)
                 if result is not TriggerResult.CONTINUE:
                     yield from self._act(result)

@@ -101,6 +101,13 @@ class KeySelection:
         columns = [batch.columns.column(position) for position in positions]
         return None if any(map(_is_nested, columns)) else KeyColumns(columns, is_tuple)
 
+    def fields(self, batch: Batch) -> list[Any]:
+        """The keys that are columns as records hold them, which are then decoded for less."""
+        if isinstance(self.columns, int):
+            return batch.field(self.columns)
+        assert self.columns is not None
+        return list(zip(*map(batch.field, self.columns), strict=True))
+
     def values(self, batch: Batch) -> list[Any]:
         """The key of every record, in order; decodes only the key if possible."""
         keys = self.key_columns(batch)

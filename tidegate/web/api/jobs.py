@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,16 +17,19 @@ from tidegate.web.documents import config as config_documents
 from tidegate.web.documents import driver as driver_documents
 from tidegate.web.documents import exceptions as exception_documents
 from tidegate.web.documents import jobs as job_documents
+from tidegate.web.documents import rescales as rescale_documents
 from tidegate.web.documents import vertices as vertex_documents
 from tidegate.web.documents.checkpointing import CheckpointingDocument, checkpointing
-from tidegate.web.documents.common import Nothing
+from tidegate.web.documents.common import Nothing, vertex_id
 from tidegate.web.documents.orders import CancelQuery
 from tidegate.web.endpoints import OF_JOB, endpoint, order
 from tidegate.web.forms import Between, Form, camel
 from tidegate.web.hub import Hub
 from tidegate.web.live.rates import Rates
-from tidegate.web.requests import Refusal, whole_number
+from tidegate.web.requests import Refusal, identity, whole_number
 from tidegate.web.served_jobs import ServedJobs, vertex_of
+
+_T = TypeVar("_T")
 
 
 class ExceptionsQuery(Form, naming=camel):
@@ -74,6 +78,20 @@ class JobApi:
         """One job: times, vertices, records, plan."""
         return job_documents.job_details(self._job(request))
 
+    @endpoint("/jobs/{jobid}/status")
+    async def status(self, request: Request) -> job_documents.StatusDocument:
+        """Its state alone."""
+        return job_documents.StatusDocument(status=self._job(request).status().name)
+
+    @endpoint("/jobs/{jobid}/metrics")
+    async def job_metrics(
+        self, request: Request, query: MetricsQuery
+    ) -> list[vertex_documents.MetricDocument]:
+        """The names of a job's metrics, or with `get` the values of some of them."""
+        from tidegate.web.metrics import job_metrics
+
+        return vertex_documents.metric_documents(job_metrics(self._job(request)), query.get)
+
     @order("/jobs/{jobid}", method="PATCH", refusals=(*OF_JOB, 409))
     async def cancel(self, request: Request, query: CancelQuery) -> Nothing:
         """Cancel a job."""
@@ -97,14 +115,28 @@ class JobApi:
     @endpoint("/jobs/{jobid}/resource-requirements")
     async def resource_requirements(
         self, request: Request
-    ) -> dict[str, job_documents.VertexRequirements]:
-        """The limits for the parallelism of each vertex."""
-        return job_documents.resource_requirements(self._job(request))
+    ) -> dict[str, rescale_documents.VertexRequirements]:
+        """How many subtasks each vertex wants."""
+        return rescale_documents.resource_requirements(self._job(request))
+
+    @endpoint("/jobs/{jobid}/rescales/overview")
+    async def rescales_overview(self, request: Request) -> rescale_documents.RescalesOverview:
+        """How often the parallelism was changed."""
+        return rescale_documents.rescales_overview(self._job(request))
 
     @endpoint("/jobs/{jobid}/rescales/history")
-    async def rescales(self, request: Request) -> job_documents.Rescalings:
+    async def rescales(self, request: Request) -> list[rescale_documents.Rescale]:
         """Changes of the parallelism since the job started, newest first."""
-        return job_documents.rescalings(self._job(request))
+        return rescale_documents.rescales(self._job(request))
+
+    @endpoint("/jobs/{jobid}/rescales/details/{rescaleuuid}")
+    async def rescale(self, request: Request) -> rescale_documents.Rescale:
+        """One of them."""
+        wanted = identity(request.path_params["rescaleuuid"], "rescale")
+        for each in rescale_documents.rescales(self._job(request)):
+            if each.rescale_uuid == wanted:
+                return each
+        raise Refusal(404, f"there is no rescale {wanted}, or it is too long ago")
 
     @endpoint("/jobs/{jobid}/exceptions")
     async def exceptions(
@@ -144,6 +176,14 @@ class JobApi:
         job = self._job(request)
         return job_documents.vertex_accumulators(job, vertex_of(request, job))
 
+    @endpoint("/jobs/{jobid}/vertices/{vertexid}/subtasks/accumulators")
+    async def subtask_accumulators(self, request: Request) -> job_documents.SubtaskAccumulators:
+        """An empty list: only what all subtasks have added up together is known."""
+        vertex = vertex_of(request, self._job(request)).vertex
+        return job_documents.SubtaskAccumulators(
+            id=vertex_id(vertex), parallelism=vertex.parallelism, subtasks=[]
+        )
+
     @endpoint("/jobs/{jobid}/vertices/{vertexid}/watermarks")
     async def watermarks(self, request: Request) -> list[vertex_documents.MetricDocument]:
         """The watermarks of the subtasks of a vertex, if they have event time."""
@@ -153,8 +193,29 @@ class JobApi:
     async def vertex_metrics(
         self, request: Request, query: MetricsQuery
     ) -> list[vertex_documents.MetricDocument]:
-        """The names of a vertex's metrics, or the values of those in `get`."""
-        values = vertex_documents.vertex_metrics(vertex_of(request, self._job(request)))
+        """The names of a vertex' metrics, or with `get` the values of some of them."""
+        job = self._job(request)
+        values = vertex_documents.vertex_metrics(vertex_of(request, job), self._rates(job))
+        return vertex_documents.metric_documents(values, query.get)
+
+    @endpoint("/jobs/{jobid}/vertices/{vertexid}/subtasks/metrics")
+    async def aggregated_metrics(
+        self, request: Request, query: MetricsQuery
+    ) -> list[vertex_documents.AggregatedMetric]:
+        """The same over all subtasks of a vertex: least, greatest, mean, sum and skew."""
+        return vertex_documents.aggregated(self._subtask_metrics(request), query.get)
+
+    @endpoint("/jobs/{jobid}/vertices/{vertexid}/subtasks/{subtaskindex}")
+    async def subtask(self, request: Request) -> vertex_documents.SubtaskDocument:
+        """One subtask of a vertex."""
+        return _at((await self.vertex(request)).subtasks, request)
+
+    @endpoint("/jobs/{jobid}/vertices/{vertexid}/subtasks/{subtaskindex}/metrics")
+    async def subtask_metrics(
+        self, request: Request, query: MetricsQuery
+    ) -> list[vertex_documents.MetricDocument]:
+        """The names of the metrics of a subtask, or with `get` the values of some of them."""
+        values = _at(self._subtask_metrics(request), request)
         return vertex_documents.metric_documents(values, query.get)
 
     @endpoint("/jobs/{jobid}/accumulators")
@@ -186,6 +247,10 @@ class JobApi:
         record = self._checkpoint(request, job)
         return checkpoint_documents.task_details(record, vertex_of(request, job).vertex)
 
+    def _subtask_metrics(self, request: Request) -> list[dict[str, float]]:
+        job = self._job(request)
+        return vertex_documents.subtask_metrics(vertex_of(request, job), self._rates(job))
+
     def _rates(self, job: JobHandle) -> Rates | None:
         return self._hub.watched(job.job_id).meter.rates()
 
@@ -202,3 +267,11 @@ class JobApi:
         if record is None:
             raise Refusal(404, f"there is no checkpoint {wanted}, or it is too old")
         return record
+
+
+def _at(found: Sequence[_T], request: Request) -> _T:
+    """The one of the subtask that the path of a request names."""
+    index = whole_number(request.path_params["subtaskindex"], "subtask number")
+    if index >= len(found):
+        raise Refusal(404, f"the vertex has no subtask {index}, but {len(found)} of them")
+    return found[index]

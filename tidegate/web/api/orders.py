@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 
 from starlette.requests import Request
 
@@ -21,7 +22,8 @@ from tidegate.web.allowed_paths import (
     savepoint_directories,
 )
 from tidegate.web.documents import orders
-from tidegate.web.documents.common import Triggered
+from tidegate.web.documents.common import Nothing, Triggered, vertex_id
+from tidegate.web.documents.rescales import VertexRequirements
 from tidegate.web.endpoints import endpoint, order
 from tidegate.web.forms import F
 from tidegate.web.operations import Operation, OperationKind, Operations
@@ -86,6 +88,21 @@ class OrderApi:
         return self._ordered(
             job, OperationKind.RESCALING, lambda: job.order_rescaling(query.parallelism)
         )
+
+    @order("/jobs/{jobid}/resource-requirements", method="PUT", status=200)
+    async def require(self, request: Request, body: dict[str, VertexRequirements]) -> Nothing:
+        """The same by the upper bounds of vertices that differ from their parallelism."""
+        job = self._jobs.get(request.path_params["jobid"])
+        current = {vertex_id(vertex): vertex.parallelism for vertex in job.graph.vertices}
+        bounds = {id: each.parallelism.upper_bound for id, each in body.items()}
+        for unknown in bounds.keys() - current.keys():
+            raise Refusal(400, f"the job has no vertex {unknown!r}")
+        wanted = {bound for id, bound in bounds.items() if bound != current[id]}
+        if len(wanted) > 1:
+            raise Refusal(400, f"all vertices change together, but these are asked for: {wanted}")
+        for parallelism in wanted:
+            self._ordered(job, OperationKind.RESCALING, partial(job.order_rescaling, parallelism))
+        return Nothing()
 
     @endpoint("/jobs/{jobid}/rescaling/{triggerid}")
     async def rescaling_status(self, request: Request) -> orders.PlainStatus:

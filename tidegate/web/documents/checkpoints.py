@@ -58,6 +58,36 @@ class TaskStatistics(Form, naming=snake):
     num_acknowledged_subtasks: int
 
 
+class Durations(Form):
+    """How long a subtask froze its state, and how long it wrote."""
+
+    sync: int
+    asynchronous: int = named("async")
+
+
+class AlignmentDocument(Form):
+    """How long and how much a subtask held back."""
+
+    buffered: int
+    processed: int = 0
+    persisted: int = 0
+    duration: int
+
+
+class Stages(Form, naming=snake):
+    """What took the time of a subtask, under the names that Flink has for it."""
+
+    start_delay: Annotated[int, "Until the first barrier arrived."]
+    alignment: AlignmentDocument
+    checkpoint: Durations
+
+
+class CheckpointFacts(Form):
+    """What only Tidegate says of a checkpoint."""
+
+    slowest: Annotated[Stages | None, "Of the subtask that acknowledged last."]
+
+
 class CheckpointDocument(TaskStatistics, naming=snake):
     """One checkpoint."""
 
@@ -70,6 +100,7 @@ class CheckpointDocument(TaskStatistics, naming=snake):
     discarded: bool | Absent = ABSENT
     failure_timestamp: int | Absent = ABSENT
     failure_message: str | Absent | None = ABSENT
+    tidegate: CheckpointFacts
 
 
 class CheckpointCountsDocument(Form, naming=snake):
@@ -118,22 +149,6 @@ class Checkpoints(Form):
     summary: CheckpointSummary
     latest: LatestCheckpoints
     history: list[CheckpointDocument]
-
-
-class Durations(Form):
-    """How long a subtask took to freeze its state, and to write it."""
-
-    sync: int
-    asynchronous: int = named("async")
-
-
-class AlignmentDocument(Form):
-    """How long and how much a subtask held back."""
-
-    buffered: int
-    processed: int = 0
-    persisted: int = 0
-    duration: int
 
 
 class SubtaskCheckpoint(Form, naming=snake):
@@ -225,6 +240,7 @@ def checkpoint_document(
         discarded=record.is_discarded if completed else ABSENT,
         failure_timestamp=milliseconds(record.ended_at) if failed else ABSENT,
         failure_message=record.failure if failed else ABSENT,
+        tidegate=CheckpointFacts(slowest=_slowest(record)),
         **_work(record, list(record.subtasks.values()), record.awaited),
     )
 
@@ -253,6 +269,24 @@ def task_details(record: CheckpointRecord, vertex: Vertex) -> CheckpointTask:
         ),
         subtasks=[_subtask(record, index, known.get(index)) for index in range(vertex.parallelism)],
     )
+
+
+def _slowest(record: CheckpointRecord) -> Stages | None:
+    done = record.subtasks.values()
+    last = max(done, key=lambda each: each.acknowledged_at, default=None)
+    return None if last is None else Stages(**_stages(last))
+
+
+def _stages(facts: SubtaskStatistics) -> dict[str, Any]:
+    return {
+        "start_delay": milliseconds(facts.start_delay),
+        "alignment": AlignmentDocument(
+            buffered=facts.alignment_bytes, duration=milliseconds(facts.alignment)
+        ),
+        "checkpoint": Durations(
+            sync=milliseconds(facts.sync), asynchronous=milliseconds(facts.asynchronous)
+        ),
+    }
 
 
 def _document(record: CheckpointRecord | None) -> CheckpointDocument | None:
@@ -331,13 +365,7 @@ def _subtask(
         end_to_end_duration=_duration(record, facts),
         checkpointed_size=facts.incremental_size,
         state_size=facts.size,
-        checkpoint=Durations(
-            sync=milliseconds(facts.sync), asynchronous=milliseconds(facts.asynchronous)
-        ),
-        alignment=AlignmentDocument(
-            buffered=facts.alignment_bytes, duration=milliseconds(facts.alignment)
-        ),
-        start_delay=milliseconds(facts.start_delay),
+        **_stages(facts),
         unaligned_checkpoint=False,
         aborted=False,
     )

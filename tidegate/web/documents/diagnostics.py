@@ -143,6 +143,24 @@ class TaskManagerFacts(Form):
     memory: int | None
 
 
+class Hardware(Form, naming=camel):
+    """Of the host of a slot; -1: not known here."""
+
+    cpu_cores: int = NEVER
+    physical_memory: int = NEVER
+    free_memory: int = NEVER
+    managed_memory: int = NEVER
+
+
+class SlotMemory(Form, naming=camel):
+    """What a slot uses, as Flink says it of the heap."""
+
+    heap_used: int
+    heap_committed: int
+    heap_max: int = NEVER
+    garbage_collectors: list[str]
+
+
 class TaskManagerDocument(Form, naming=camel):
     """A slot, which is a separate process."""
 
@@ -152,6 +170,9 @@ class TaskManagerDocument(Form, naming=camel):
     time_since_last_heartbeat: int = NEVER
     slots_number: int = 1
     free_slots: int = 0
+    hardware: Hardware
+    memory_configuration: dict[str, int]
+    metrics: SlotMemory
     tidegate: TaskManagerFacts
 
 
@@ -255,9 +276,13 @@ def dead_letters(chronicle: Chronicle) -> DeadLettersDocument:
 
 
 def task_manager(job: JobHandle, slot: int, process: SlotProcess) -> TaskManagerDocument:
+    memory = NEVER if process.memory is None else process.memory
     return TaskManagerDocument(
         id=task_manager_id(job.job_id, slot),
         path=f"{process.host}:{process.pid}/{slot_name(slot)}",
+        hardware=Hardware(),
+        memory_configuration={},
+        metrics=SlotMemory(heap_used=memory, heap_committed=memory, garbage_collectors=[]),
         tidegate=TaskManagerFacts(
             jid=job.job_id,
             slot=slot,

@@ -25,7 +25,7 @@ from tidegate.web.documents.vertices import (
     state_of,
     states_of,
 )
-from tidegate.web.forms import Form, Id, camel, named, snake
+from tidegate.web.forms import Form, Id, named, snake
 
 
 class PlanInput(Form, naming=snake):
@@ -127,6 +127,12 @@ class JobDetails(Times):
     tidegate: JobFacts
 
 
+class StatusDocument(Form):
+    """The state of a job."""
+
+    status: JobState
+
+
 class AccumulatorDocument(Form):
     """The value of an accumulator."""
 
@@ -142,56 +148,20 @@ class VertexAccumulators(Form):
     user_accumulators: list[AccumulatorDocument]
 
 
+class SubtaskAccumulators(Form):
+    """Flink's list of what each subtask has added up; empty, as only sums are known."""
+
+    id: Id
+    parallelism: int
+    subtasks: list[dict[str, Any]]
+
+
 class AccumulatorsDocument(Form):
     """Accumulators, merged over all subtasks."""
 
     job_accumulators: list[dict[str, Any]]
     user_task_accumulators: list[AccumulatorDocument]
     serialized_user_task_accumulators: dict[str, Any]
-
-
-class ParallelismBounds(Form, naming=camel):
-    """The lower and upper bound."""
-
-    lower_bound: int
-    upper_bound: int
-
-
-class VertexRequirements(Form):
-    """The possible parallelism of a vertex."""
-
-    parallelism: ParallelismBounds
-
-
-class RescalingDocument(Form):
-    """A change of the parallelism."""
-
-    timestamp: int
-    before: int
-    after: int
-
-
-class Rescalings(Form):
-    """Changes of the parallelism, newest first."""
-
-    rescales: list[RescalingDocument]
-
-
-def resource_requirements(job: JobHandle) -> dict[str, VertexRequirements]:
-    return {
-        vertex_id(vertex): VertexRequirements(
-            parallelism=ParallelismBounds(lower_bound=1, upper_bound=vertex.max_parallelism)
-        )
-        for vertex in job.graph.vertices
-    }
-
-
-def rescalings(job: JobHandle) -> Rescalings:
-    found = [
-        RescalingDocument(timestamp=milliseconds(each.at), before=each.before, after=each.after)
-        for each in job.chronicle.rescalings
-    ]
-    return Rescalings(rescales=found)
 
 
 def job_details(job: JobHandle) -> JobDetails:

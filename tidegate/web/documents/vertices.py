@@ -109,6 +109,17 @@ class MetricDocument(Form):
     value: str | Absent = ABSENT
 
 
+class AggregatedMetric(Form):
+    """A metric over all subtasks, with its values if they were asked for."""
+
+    id: str
+    min: float | Absent = ABSENT
+    max: float | Absent = ABSENT
+    avg: float | Absent = ABSENT
+    sum: float | Absent = ABSENT
+    skew: Annotated[float | Absent, "The mean deviation, in percent of the mean."] = ABSENT
+
+
 def vertex_details(job: JobHandle, progress: VertexProgress, rates: Rates | None) -> VertexDetails:
     now, vertex = time.time(), progress.vertex
     found = None if rates is None else rates.vertices.get(vertex.id)
@@ -192,20 +203,71 @@ def metric_documents(values: dict[str, float], wanted: str | None) -> list[Metri
     return [MetricDocument(id=name, value=f"{values[name]:.15g}") for name in asked]
 
 
-def vertex_metrics(progress: VertexProgress) -> dict[str, float]:
-    """All metrics of a vertex by name, including those of functions."""
-    values: dict[str, float] = {}
-    for index, subtask in enumerate(progress.subtasks):
-        values[f"{index}.numRecordsIn"] = subtask.records_in
-        values[f"{index}.numRecordsOut"] = subtask.records_out
-        if subtask.pending is not None:
-            values[f"{index}.pendingRecords"] = subtask.pending
-        if subtask.watermark is not None:
-            values[f"{index}.currentInputWatermark"] = subtask.watermark
-        for operator, readings in subtask.user_metrics.items():
-            for name, value in readings.items():
-                values[f"{index}.{operator}.{name}"] = value
+def vertex_metrics(progress: VertexProgress, rates: Rates | None) -> dict[str, float]:
+    """All metrics of a vertex by the number of the subtask and name."""
+    return {
+        f"{index}.{name}": value
+        for index, metrics in enumerate(subtask_metrics(progress, rates))
+        for name, value in metrics.items()
+    }
+
+
+def subtask_metrics(progress: VertexProgress, rates: Rates | None) -> list[dict[str, float]]:
+    """The metrics of each subtask by Flink's name, those of functions too."""
+    found = None if rates is None else rates.vertices.get(progress.vertex.id)
+    speeds = () if found is None else found.subtasks
+    return [
+        _metrics(subtask, speeds[index] if index < len(speeds) else None)
+        for index, subtask in enumerate(progress.subtasks)
+    ]
+
+
+def _metrics(subtask: SubtaskProgress, rates: SubtaskRates | None) -> dict[str, float]:
+    values: dict[str, float] = {
+        "numRecordsIn": subtask.records_in,
+        "numRecordsOut": subtask.records_out,
+        "numBytesIn": subtask.bytes_in,
+        "numBytesOut": subtask.bytes_out,
+    }
+    if rates is not None:
+        values["numRecordsInPerSecond"] = rates.records_in
+        values["numRecordsOutPerSecond"] = rates.records_out
+        values["busyTimeMsPerSecond"] = 1000 * rates.busy
+        values["backPressuredTimeMsPerSecond"] = 1000 * rates.back_pressured
+        values["idleTimeMsPerSecond"] = 1000 * rates.idle
+    if subtask.pending is not None:
+        values["pendingRecords"] = subtask.pending
+    if subtask.watermark is not None:
+        values["currentInputWatermark"] = subtask.watermark
+    for operator, readings in subtask.user_metrics.items():
+        for name, value in readings.items():
+            values[f"{operator}.{name}"] = value
     return values
+
+
+def aggregated(metrics: Sequence[dict[str, float]], wanted: str | None) -> list[AggregatedMetric]:
+    """Over all subtasks: names, or with names, separated by commas, those with their values."""
+    names = dict.fromkeys(name for each in metrics for name in each)
+    if wanted is None:
+        return [AggregatedMetric(id=name) for name in names]
+    return [
+        _aggregated(name, [each[name] for each in metrics if name in each])
+        for name in wanted.split(",")
+        if name in names
+    ]
+
+
+def _aggregated(name: str, values: Sequence[float]) -> AggregatedMetric:
+    mean = sum(values) / len(values)
+    deviation = sum(abs(value - mean) for value in values) / len(values)
+    return AggregatedMetric(
+        id=name,
+        min=min(values),
+        max=max(values),
+        avg=mean,
+        sum=sum(values),
+        skew=min(100.0, 100 * deviation / mean) if mean > 0 else 0.0,
+    )
 
 
 _EXECUTION_STATE = {
@@ -245,10 +307,10 @@ def counts_of(states: Iterable[str]) -> dict[str, int]:
 
 def io_metrics(subtasks: Sequence[SubtaskProgress]) -> IoMetrics:
     return IoMetrics(
-        read_bytes=0,
-        read_bytes_complete=False,
-        write_bytes=0,
-        write_bytes_complete=False,
+        read_bytes=sum(subtask.bytes_in for subtask in subtasks),
+        read_bytes_complete=True,
+        write_bytes=sum(subtask.bytes_out for subtask in subtasks),
+        write_bytes_complete=True,
         read_records=sum(subtask.records_in for subtask in subtasks),
         read_records_complete=True,
         write_records=sum(subtask.records_out for subtask in subtasks),

@@ -1,9 +1,11 @@
 import dataclasses
+import errno
 import json
 import re
 from datetime import date
 from typing import NamedTuple
 
+import psutil
 import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
@@ -149,6 +151,20 @@ def test_a_sink_without_a_lease_gives_no_file_its_name_and_deletes_none(tmp_path
                 act()
     assert finished(tmp_path) == []
     assert hidden(tmp_path) == before
+
+
+class NoSpaceForTheHeader(Encoder):
+    def open(self, stream):
+        self.stream = stream
+        raise OSError(errno.ENOSPC, "no space")
+
+
+def test_a_file_whose_header_finds_no_space_is_closed_and_the_reason_told(tmp_path):
+    with opened(FileSink(str(tmp_path), NoSpaceForTheHeader())) as harness:
+        with pytest.raises(UnwritableOutput, match="the disk is full; free some space"):
+            harness.process(["a"])
+        open_files = [each.path for each in psutil.Process().open_files()]
+    assert [path for path in open_files if path.startswith(str(tmp_path))] == []
 
 
 def test_a_pending_file_that_is_gone_is_named(tmp_path):

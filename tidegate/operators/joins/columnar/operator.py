@@ -15,7 +15,7 @@ from tidegate.operators.joins.columnar.buffer import (
     Records,
     Times,
 )
-from tidegate.operators.joins.interval_join import NO_TIMESTAMP
+from tidegate.operators.joins.interval_join import MISSING_TIMESTAMP
 from tidegate.operators.joins.selection import ColumnarSelection
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.operators.user_code import UserCode
@@ -24,8 +24,8 @@ from tidegate.state.backend import PayloadForm, StateMetadata
 from tidegate.state.columnar.keyed_rows import FrozenRows, RowState, key_names, stored_rows
 from tidegate.state.keys.key_index import KeyIndex
 from tidegate.state.keys.word_index import Places
-from tidegate.stream.batch import Batch
-from tidegate.stream.elements import NO_WATERMARK, Barrier, Watermark
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
+from tidegate.stream.elements import Barrier, Watermark
 from tidegate.types.arrow import ArrowFormat
 
 _BUFFERS: Final = ("left-buffer", "right-buffer")
@@ -96,11 +96,11 @@ class ColumnarJoin(Operator):
         if not len(batch):
             return
         times = batch.timestamps
-        if times is None or int(times.min()) == NO_WATERMARK:
+        if times is None or int(times.min()) == NO_TIMESTAMP:
             place = 0 if times is None else int(times.argmin())
             self.process(batch.slice(0, place), input_index)
             code = UserCode(self._context)
-            raise code.failure(NO_TIMESTAMP, batch.records[place], place)
+            raise code.failure(MISSING_TIMESTAMP, batch.records[place], place)
         late, wanted = self._sorted_out(times)
         if len(late):
             self._send_late(batch.take(late), input_index)

@@ -37,12 +37,14 @@ from tidegate.operators.windows.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from tidegate.operators.windows.columnar.combining import WindowCombiner
 from tidegate.operators.windows.columnar.operator import (
     ColumnarWindowOperator,
     SessionWindowing,
     SlicedWindowing,
     WindowResults,
 )
+from tidegate.operators.windows.columnar.slicing import Slicing
 from tidegate.operators.windows.operator import WindowSettings
 from tidegate.operators.windows.triggers import EventTimeTrigger, ProcessingTimeTrigger
 from tidegate.state.keys.selection import KeySelection
@@ -93,6 +95,20 @@ def columnar_agg(
         settings,
         side_formats,
     )
+
+
+def window_combiner(settings: WindowSettings, plan: AggregatePlan) -> WindowCombiner | None:
+    """What adds records up before they travel; None: they may become results one by one.
+
+    That is where what becomes of a record depends on more than its slice.
+    """
+    windowing = columnar_windowing(settings)
+    if not isinstance(windowing, SlicedWindowing) or windowing.slide > windowing.size:
+        return None
+    if not settings.assigner.is_event_time() or settings.allowed_lateness or settings.late_tag:
+        return None
+    slicing = Slicing(windowing.size, windowing.slide, windowing.offset)
+    return WindowCombiner(slicing, plan)
 
 
 def columnar_aggregation(

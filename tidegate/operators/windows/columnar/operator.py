@@ -13,17 +13,18 @@ from tidegate.core.errors import StateMisuse
 from tidegate.operators.aggregations.accumulators import Accumulator, Accumulators, Columns
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.runtime_context import RuntimeContext
+from tidegate.operators.windows.columnar.combining import NO_TIMESTAMPS, PartialRows
 from tidegate.operators.windows.columnar.session_table import SessionTable
 from tidegate.operators.windows.columnar.slice_table import SliceTable
 from tidegate.operators.windows.columnar.slicing import Slicing
 from tidegate.operators.windows.columnar.table import Fired, Times, WindowTable
-from tidegate.operators.windows.operator import LATE_RECORDS, NO_TIMESTAMP, WindowSettings
+from tidegate.operators.windows.operator import LATE_RECORDS, WindowSettings
 from tidegate.state.backend import PayloadForm, StateMetadata
 from tidegate.state.columnar.keyed_rows import FrozenRows, RowState, stored_rows
 from tidegate.state.columnar.window_rows import WINDOW_END, WINDOW_START
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.state.keys.key_index import KeyIndex
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK, Barrier, Watermark
 from tidegate.types.arrow import ArrowFormat
 
@@ -108,6 +109,8 @@ class ColumnarWindowOperator(Operator):
         self.lateness = settings.allowed_lateness if self.is_event_time else 0
         self.late_tag = settings.late_tag
         self.side_formats = side_formats
+        self.partial: PartialRows | None = None
+        """What arrives where records were added up before they travelled."""
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
@@ -135,12 +138,15 @@ class ColumnarWindowOperator(Operator):
     def process(self, batch: Batch, input_index: int = 0) -> None:
         if not len(batch):
             return
+        if self.partial is not None:
+            self._take_partial(batch, self.partial.width)
+            return
         if self.is_event_time:
             times = batch.timestamps
             if times is None or int(times.min()) == NO_TIMESTAMP:
                 place = 0 if times is None else int(times.argmin())
                 self.process(batch.slice(0, place))
-                failure = StateMisuse(_NO_TIMESTAMPS)
+                failure = StateMisuse(NO_TIMESTAMPS)
                 failure.suspects = range(place, place + 1)
                 raise failure
         else:
@@ -153,6 +159,15 @@ class ColumnarWindowOperator(Operator):
         if len(added.late):
             self._send_late(batch, added.late)
         self._emit(added.fired)
+        self._table.clean_up()
+
+    def _take_partial(self, batch: Batch, width: int) -> None:
+        columns, times = batch.columns.columns, batch.timestamps
+        assert times is not None
+        values = self._accumulators.restored(columns[width + 1 :], len(batch))
+        added = self._table.add(columns[:width], times, columns[:width], values)
+        if len(added.late):
+            self._late_records.inc(int(columns[width].to_numpy()[added.late].sum()))
         self._table.clean_up()
 
     def _send_late(self, batch: Batch, late: Any) -> None:
@@ -212,12 +227,6 @@ class ColumnarWindowOperator(Operator):
             images, [self._metadata], context.key_groups, context.max_parallelism
         ):
             self._table.restore(rows)
-
-
-_NO_TIMESTAMPS: Final = (
-    "the records have no timestamps: call assign_timestamps_and_watermarks() on the stream before "
-    "the window, or use processing-time windows"
-)
 
 
 def _in_parts(fired: Iterable[Fired]) -> Iterator[Fired]:

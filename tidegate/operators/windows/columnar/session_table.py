@@ -50,9 +50,12 @@ class SessionTable(WindowTable):
         self._first_end: int = _NEVER
         """A lower bound for the ends of sessions that have not fired."""
 
-    def add(self, keys: Columns, times: Times, columns: Columns) -> Added:
+    def add(
+        self, keys: Columns, times: Times, columns: Columns, values: Arrays | None = None
+    ) -> Added:
         rows = self._numbers_of(keys)
-        values = self._accumulators.lift(columns)
+        if values is None:
+            values = self._accumulators.lift(columns)
         # A record whose own session has ended joins another one or is late: order matters.
         behind = times + (self._gap - 1) <= self.now
         if not behind.any():

@@ -46,7 +46,9 @@ class SliceTable(WindowTable):
         self._slices: dict[int, Slice] = {}
         self._run: SlidingRun | None = None
 
-    def add(self, keys: Columns, times: Times, columns: Columns) -> Added:
+    def add(
+        self, keys: Columns, times: Times, columns: Columns, values: Arrays | None = None
+    ) -> Added:
         slicing = self._slicing
         slices = slicing.slices_of(times)
         late, wanted = self._sorted_out(slices, times)
@@ -54,13 +56,16 @@ class SliceTable(WindowTable):
             keys = [column.take(wanted) for column in keys]
             columns = [column.take(wanted) for column in columns]
             slices = slices[wanted]
+            if values is not None:
+                values = [array[wanted] for array in values]
             if not len(slices):
                 return Added(late)
         capacity = self._capacity
         rows = self._numbers_of(keys)
         if self._capacity != capacity:
             self._run = None
-        values = self._accumulators.lift(columns)
+        if values is None:
+            values = self._accumulators.lift(columns)
         fired = self._late_firings(slices, rows, values, columns)
         first, last = int(slices.min()), int(slices.max())
         if first == last:
@@ -212,6 +217,12 @@ class SliceTable(WindowTable):
                 else [],
             )
 
+        return rows
+
+    def drain(self) -> WindowRows:
+        """All that it holds, by slice; nothing remains but the keys."""
+        rows = self.freeze()()
+        self._slices, self._run = {}, None
         return rows
 
     def _restore(self, keys: Places, starts: Times, ends: Times, values: Arrays) -> None:

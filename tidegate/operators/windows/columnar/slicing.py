@@ -39,6 +39,13 @@ class Slicing:
         slides, half = divmod(number, self.per_slide)
         return self.offset + slides * self.slide + half * self._cut
 
+    def starts_of(self, timestamps: Numbers) -> Numbers:
+        """The start of the slice of every record."""
+        slices = self.slices_of(timestamps)
+        slides, half = np.divmod(slices, self.per_slide)
+        starts: Numbers = self.offset + slides * self.slide + half * self._cut
+        return starts
+
     def slice_end(self, number: int) -> int:
         return self.slice_start(number + 1)
 

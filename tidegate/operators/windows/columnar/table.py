@@ -57,8 +57,10 @@ class WindowTable(ABC):
         """How many keys had windows when they were last counted."""
 
     @abstractmethod
-    def add(self, keys: Columns, times: Times, columns: Columns) -> Added:
-        """Add records; there is at least one."""
+    def add(
+        self, keys: Columns, times: Times, columns: Columns, values: Arrays | None = None
+    ) -> Added:
+        """Add at least one record, or `values` that each stand for several records."""
 
     @abstractmethod
     def advance(self, now: int) -> Iterator[Fired]:
