@@ -52,6 +52,7 @@ CAMPAIGNS = (
         for file in _PROPERTIES
     ),
     Campaign("tests/unit/web/test_fuzzed.py", 5, 120),
+    Campaign("tests/dashboard/test_hours.py", 3, 400),
     Campaign("tests/spark/test_chaos.py -k hashmap-pipelined", 6, 150),
     Campaign("tests/spark/test_chaos.py -k hashmap-jobs", 6, 150),
     Campaign("tests/spark/test_chaos.py -k rocksdb-pipelined", 6, 150),

@@ -1,4 +1,4 @@
-"""The operator of async I/O: records become requests, whose results are emitted in later steps."""
+"""The async I/O operator: records become requests, whose results are emitted in later steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidegate.types.typeinfo import Types
 _STATE = ListStateDescriptor("_requests-in-flight", Types.PICKLED_BYTE_ARRAY())
 _NOW = 0.0
 _ROOM_PER_CAPACITY = 8
-"""Requests that may wait for each one under way, so that a step brings enough for its time."""
+"""How many requests may wait per request in progress, so that a step delivers enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class StoredRequest:
 
 @dataclass(frozen=True, slots=True)
 class StoredWatermark:
-    """A watermark after such records. With another parallelism, it could be too high."""
+    """A watermark after such records. At another parallelism, it could be too high."""
 
     timestamp: int
     parallelism: int

@@ -48,6 +48,12 @@ class Client:
         taken, self.messages = self.messages[:count], self.messages[count:]
         return taken
 
+    def pause(self, partitions):
+        self.told = [*getattr(self, "told", ()), ("pause", *(p.partition for p in partitions))]
+
+    def resume(self, partitions):
+        self.told += [("resume", *(p.partition for p in partitions))]
+
     def incremental_assign(self, partitions): ...
 
     def incremental_unassign(self, partitions): ...
@@ -108,3 +114,20 @@ def test_a_partition_that_had_been_read_to_its_end_says_so_again():
     reader = reader_of([], done, split(1))
     assert reader.poll(100).ended == (("t", 0),)
     assert reader.poll(100).ended == ()
+
+
+def test_records_of_a_partition_that_is_paused_come_when_it_is_not():
+    reader = reader_of([(0, 0, 1), (1, 0, 2), (0, 1, 3), (1, 1, 4)], split(0), split(1))
+    assert reader.is_available()
+    reader.pause({("t", 0)})
+    assert [records for _, records, _ in polls(reader)] == [[("1@0", 2), ("1@1", 4)]]
+    assert not reader.is_available()
+    reader._client.messages = [Message(("t", 0, 2, 5)), Message(("t", 1, 2, 6))]
+    assert [records for _, records, _ in polls(reader)] == [[("1@2", 6)]]
+    assert {split.partition.partition: split.position for split in reader.snapshot()} == {
+        0: 0,
+        1: 3,
+    }
+    reader.pause(())
+    assert [records for _, records, _ in polls(reader)] == [[("0@0", 1), ("0@1", 3), ("0@2", 5)]]
+    assert reader._client.told == [("pause", 0), ("resume", 0)]
