@@ -11,7 +11,7 @@ from typing import Any
 from tidegate.connectors.kafka.client_settings import librdkafka_settings
 from tidegate.connectors.kafka.failures import bad_properties
 from tidegate.connectors.kafka.offsets import KafkaOffsetResetStrategy
-from tidegate.core.errors import ConfigError, ExternalError
+from tidegate.core.errors import ConfigError, UserError
 from tidegate.core.foreign_logs import foreign_logger
 
 DISCOVERY_INTERVAL = "partition.discovery.interval.ms"

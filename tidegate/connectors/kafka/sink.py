@@ -13,7 +13,7 @@ from tidegate.connectors.kafka.record_serialization import (
     Serializer,
 )
 from tidegate.connectors.sink import Committer, CommittingWriter, SupportsCommitter, WriterContext
-from tidegate.core.errors import ConfigError, ExternalError
+from tidegate.core.errors import ConfigError, UserError
 from tidegate.core.fluent import FluentBuilder
 
 _DELIVERIES = {
