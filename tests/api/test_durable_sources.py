@@ -325,7 +325,7 @@ class Remembers(Feed, CheckpointedFunction):
 
 
 def test_functions_with_state_need_no_log():
-    with pytest.raises(GraphError, match="Remembers is a CheckpointedFunction and goes back"):
+    with pytest.raises(GraphError, match="Remembers is a CheckpointedFunction that restores"):
         durable(Remembers())
     with pytest.raises(TypeError, match="durable"):
         durable("a topic")

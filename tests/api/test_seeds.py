@@ -42,7 +42,7 @@ TABLE = """
     goes back to 28
     reads 28 a, 29 c, 30 ERROR
     (a,3) (c,1)
-    gives up: all 3 restart(s) of fixed-delay are used up
+    gives up: fixed-delay allows no more than 3 restart(s)
 """
 
 

@@ -23,7 +23,7 @@ Records = list[tuple[int, int]]
 
 
 class EveryThird(WatermarkGenerator):
-    """Emits the highest time behind every third record: what it counts must be restored."""
+    """Emits the highest time after every third record: its counter must be restored."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -52,7 +52,7 @@ class Judge(KeyedProcessFunction):
 
 
 def naive(records: Records) -> set[tuple[int, Any]]:
-    """The same, record by record."""
+    """The expected results, record by record."""
     found: set[tuple[int, Any]] = set()
     watermark, highest = -1, 0
     for count, (number, time) in enumerate(records, 1):

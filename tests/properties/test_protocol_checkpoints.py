@@ -1,4 +1,4 @@
-"""Pending checkpoints under acknowledgements that are late, repeated, lost or somebody else's."""
+"""Pending checkpoints with late, repeated, lost or foreign acknowledgements."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REQUESTS = st.sampled_from(
 
 
 class Checkpoints(RuleBasedStateMachine):
-    """A coordinator's bookkeeping beside a store that knows which files exist."""
+    """The bookkeeping of a coordinator, next to a store that knows which files exist."""
 
     @initialize(
         parallelism=st.lists(st.integers(1, 3), min_size=1, max_size=3),
@@ -76,7 +76,7 @@ class Checkpoints(RuleBasedStateMachine):
         )
 
     def write(self, pending, subtask, attempt):
-        """A subtask writes its part, once, and is about to say so."""
+        """A subtask writes its part, once, and is about to acknowledge it."""
         if (subtask, attempt) in self.said[pending.checkpoint_id]:
             return
         self.said[pending.checkpoint_id].add((subtask, attempt))

@@ -374,7 +374,7 @@ def test_a_transaction_that_timed_out_before_the_barrier_fails_the_attempt_and_l
         subtask.process(["a"])
         subtask.flush()
         wait_until(lambda: open_ids(transactions, topic) == [])
-        with pytest.raises(KafkaFailed, match="no longer open: its time ran out"):
+        with pytest.raises(KafkaFailed, match="no longer open: it timed out"):
             subtask.snapshot()
 
 
@@ -383,7 +383,7 @@ def test_a_transaction_whose_id_another_producer_took_cannot_be_committed(kafka,
     (committable,) = prepared(taken, "a")
     thief = Producer({"bootstrap.servers": kafka, "transactional.id": committable.transactional_id})
     thief.init_transactions(120)
-    with pytest.raises(TransactionLost, match="or when another producer takes its"):
+    with pytest.raises(TransactionLost, match="or because another producer uses its"):
         commit(kafka, topic, [committable])
     taken.close()
 

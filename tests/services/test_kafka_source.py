@@ -189,7 +189,7 @@ def test_a_group_without_offsets_needs_a_strategy(kafka, new_topic):
 
     assert read(source(KafkaOffsetResetStrategy.EARLIEST)) == texts(2)
     assert read(source(KafkaOffsetResetStrategy.LATEST)) == []
-    with pytest.raises(UnreadableInput, match="there is no offset to begin with; commit one"):
+    with pytest.raises(UnreadableInput, match="there is no offset to start from; commit one"):
         read(source())
 
 
@@ -564,7 +564,7 @@ def test_a_topic_that_is_not_there_is_named(kafka):
 
 def test_a_partition_that_is_not_there_is_named(kafka, new_topic):
     missing = KafkaTopicPartition(new_topic(), 7)
-    with pytest.raises(UnreadableInput, match="partition 7: not there, at"):
+    with pytest.raises(UnreadableInput, match="partition 7: does not exist at"):
         read(bounded(kafka).set_partitions({missing}).build())
 
 

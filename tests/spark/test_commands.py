@@ -57,7 +57,7 @@ def test_a_job_is_started_watched_rescaled_killed_stopped_moved_and_cancelled(sh
     wait_until(lambda: shell.jobs()[job]["state"] == "RUNNING", PATIENCE)
     restored = shell.json("info", job)["checkpoints"]["latest"]["restored"]
     assert restored["id"] >= checkpoint["checkpoint"]
-    assert "was ended by SIGKILL; it starts again from the latest checkpoint" in shell("logs", job)
+    assert "was ended by SIGKILL; restarting it from the latest checkpoint" in shell("logs", job)
 
     again = shell.jobs()[job]["pid"]
     supervisor = psutil.Process(again).ppid()

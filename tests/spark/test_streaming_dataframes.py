@@ -274,9 +274,9 @@ def test_a_query_that_fails_fails_the_job_with_its_reason(spark, inbox, tmp_path
 
 def test_dataframes_of_the_other_kind_are_sent_where_they_belong(spark, inbox):
     env = mini_environment()
-    with pytest.raises(GraphError, match=r"read it by from_streaming_dataframe\(\)"):
+    with pytest.raises(GraphError, match=r"use from_streaming_dataframe\(\)"):
         env.from_dataframe(inbox.stream(spark))
-    with pytest.raises(GraphError, match=r"read it by from_dataframe\(\)"):
+    with pytest.raises(GraphError, match=r"use from_dataframe\(\)"):
         env.from_streaming_dataframe(spark.range(3))
 
 

@@ -57,8 +57,8 @@ def ended():
 
 
 def test_without_jobs_the_list_says_so():
-    assert done("list") == "No job runs."
-    assert done("list", "-a") == "No job is known."
+    assert done("list") == "No jobs are running."
+    assert done("list", "-a") == "There are no jobs."
     assert json.loads(done("list", "--json")) == {"jobs": []}
 
 
@@ -186,7 +186,7 @@ def test_without_any_job_that_is_said():
 def test_a_name_of_two_jobs_is_ambiguous(serve):
     first, second = serve(), serve()
     output = refused(3, "cancel", "sums of numbers")
-    assert "may mean any of these jobs" in output
+    assert "matches several jobs" in output
     assert first.id in output and second.id in output
     assert first.job.status() is second.job.status() is JobStatus.RUNNING
 
@@ -211,7 +211,7 @@ def test_a_beginning_of_two_ids_is_ambiguous(served):
     for each in others:
         Registration(JobRecord(job_id=each, name=each, pid=os.getpid(), started_at=1.0))
     output = refused(3, "savepoint", "abc")
-    assert "may mean any of these jobs" in output
+    assert "matches several jobs" in output
     assert all(each in output for each in others)
     assert served.id not in output
 
@@ -266,7 +266,7 @@ def test_a_checkpoint_of_a_job_that_runs_is_not_disposed_of(serve, tmp_path):
     served.let(20)
     path = Path(done("checkpoint", served.id))
     for meant in (path, path / "_metadata"):
-        assert "which runs and deletes it itself" in refused(5, "savepoint", "-d", str(meant))
+        assert "which is running and deletes it itself" in refused(5, "savepoint", "-d", str(meant))
     assert (path / "_metadata").exists()
 
 
@@ -384,7 +384,7 @@ def test_logs_are_printed(home, tmp_path):
     registration.end(JobRecord(**{**record_as_dict(record), "state": "FINISHED"}))
     assert done("logs", "-f", "a") == "one\ntwo\nthree"
     log.unlink()
-    assert "no longer there" in refused(5, "logs", "a")
+    assert "no longer exists" in refused(5, "logs", "a")
 
 
 def record_as_dict(record):

@@ -78,6 +78,8 @@ def test_answers_and_logs_show_no_planted_secret(serve, tmp_path, caplog):
         "checkpointid": 1,
         "taskmanagerid": f"{served.id}-slot-1",
         "triggerid": "0" * 32,
+        "rescaleuuid": "0" * 32,
+        "subtaskindex": 0,
         "filename": "any",
     }
     answers = [

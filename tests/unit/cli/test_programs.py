@@ -75,7 +75,7 @@ def test_explain_can_be_read_by_machines(program):
         "Pair",
         "Count -> FileSink",
     ]
-    assert found["checkpoints"] == "none are taken"
+    assert found["checkpoints"] == "disabled"
     assert [each["guarantee"] for each in found["guarantees"]] == ["none"]
 
 
@@ -149,7 +149,7 @@ def test_a_program_that_never_executes_what_it_built_is_an_error(program, tmp_pa
     (tmp_path / "job.py").write_text(text.replace('env.execute("words")', ""))
     done = invoke("run", file, str(tmp_path / "results"))
     assert done.exit_code == 1, done.output
-    assert "ended without running what it has built: call env.execute() at its end" in done.output
+    assert "ended without running its pipeline: call env.execute() at its end" in done.output
 
 
 def test_a_program_that_builds_nothing_is_none(tmp_path):
@@ -199,4 +199,4 @@ def test_a_script_that_never_executes_what_it_built_says_so(program, tmp_path, e
         text=True,
         check=False,
     )
-    assert ("ended without running what it has built" in done.stderr) is is_warned
+    assert ("ended without running its pipeline" in done.stderr) is is_warned

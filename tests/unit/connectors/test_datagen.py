@@ -140,7 +140,7 @@ def test_a_generator_that_stops_is_an_error_and_no_hang():
     ("generator", "error", "complaint"),
     [
         (lambda start, count: squares(start, count - 1), TypeMismatch, "RecordBatch of 5 rows"),
-        (lambda start, count: [1] * count, TypeMismatch, "RecordBatch of 5 rows from 0 on"),
+        (lambda start, count: [1] * count, TypeMismatch, "RecordBatch of 5 rows, starting at 0"),
         (lambda start, count: squares(start, count).select(["f0"]), MissingField, "'f1'"),
     ],
 )

@@ -325,7 +325,7 @@ def test_a_checkpoint_of_another_job_is_refused(ended, start, watch, settings):
     path = ended.directory / f"chk-{ended.kept[1]}"
     with pytest.raises(StateNotClaimed) as failure:
         start(another, settings=from_(path, settings))
-    assert str(failure.value).startswith(f"{path} is of the job 'job'")
+    assert str(failure.value).startswith(f"{path} belongs to job 'job'")
     assert "'sums' (uid sums)" in str(failure.value)
 
 

@@ -125,8 +125,7 @@ def test_keyed_state_on_a_stream_without_keys_tells_the_way_out():
     with pytest.raises(UserFunctionError) as failure:
         OperatorHarness(MapOperator(WantsState()), name="Count")
     assert failure.value.cause.endswith(
-        "operator 'Count' asks for the state 'seen', but its stream has no key: "
-        "call key_by() before it"
+        "operator 'Count' uses the state 'seen', but its stream has no key: call key_by() first"
     )
 
 

@@ -247,7 +247,7 @@ def test_records_behind_the_end_of_their_channel_are_a_violation(gate):
 
 
 def test_a_channel_that_does_not_exist_is_a_violation(gate):
-    with pytest.raises(ProtocolViolation, match="is none of the channels"):
+    with pytest.raises(ProtocolViolation, match="is not among the channels"):
         gate.feed(C, batch("stray"), 0.0)
 
 

@@ -119,13 +119,13 @@ def test_a_process_that_was_superseded_before_it_was_used_need_not_be_waited_for
 def test_an_older_process_that_wakes_up_is_dismissed(ready, old):
     ready.line_ended(process(), 1.0)
     ready.job_ended(0, 1.0)
-    reason = "a newer process serves the slot, or will"
+    reason = "a newer process serves, or will serve, the slot"
     assert ready.registered(old, 2.0) == [Dismiss(old, reason)]
 
 
 def test_a_process_that_was_given_up_cannot_register_again(ready):
     ready.line_ended(process(), 1.0)
-    reason = "a newer process serves the slot, or will"
+    reason = "a newer process serves, or will serve, the slot"
     assert ready.registered(process(), 2.0) == [Dismiss(process(), reason)]
 
 
@@ -192,6 +192,6 @@ def test_after_the_shutdown_nobody_is_launched_or_accepted(ready):
 def test_a_process_of_a_job_that_has_ended_is_not_taken_for_the_next_one(pool):
     pool.job_ended(0, 0.0)
     late = process(task_attempt=5)
-    reason = "a newer process serves the slot, or will"
+    reason = "a newer process serves, or will serve, the slot"
     assert pool.registered(late, 0.05) == [Dismiss(late, reason)]
     assert pool.tick(0.1) == [Launch(0, 2)]

@@ -102,7 +102,7 @@ def test_a_new_attempt_begins_with_nothing_of_the_old_one(units):
 
 def test_an_attempt_cannot_come_back(units):
     units.reset(Attempt(3))
-    with pytest.raises(ProtocolViolation, match="attempt 2 was to follow attempt 3"):
+    with pytest.raises(ProtocolViolation, match="attempt 2 cannot follow attempt 3"):
         units.reset(Attempt(2))
 
 
@@ -129,5 +129,5 @@ def test_an_answer_is_sealed_once(units):
 
 
 def test_asking_for_what_nobody_completed_is_a_violation(units):
-    with pytest.raises(ProtocolViolation, match="before anybody completed it"):
+    with pytest.raises(ProtocolViolation, match="before it was submitted"):
         units.ask(key())

@@ -150,7 +150,7 @@ def test_nothing_runs_before_it_is_deployed(slot):
 
 def test_nothing_runs_once_the_lease_is_over(slot):
     slot.deployed(simple_job()).loses_its_lease()
-    refusal = f"{NAME} may not act: the driver was not heard of for 10 s"
+    refusal = f"{NAME} may not act: the driver has not been heard from for 10 s"
     assert slot.step() == Stale(UnitKey(1, 1, 0), refusal)
 
 

@@ -321,7 +321,7 @@ def test_a_changed_byte_is_named_with_its_file_and_the_way_out(store):
     with pytest.raises(CorruptCheckpoint) as caught:
         list(image_of(handle, store).chunks())
     assert path in str(caught.value)
-    assert "from byte 4000 on" in str(caught.value)
+    assert "at byte 4000" in str(caught.value)
     assert "or an older checkpoint or savepoint of the job" in str(caught.value)
     assert list(image_of(handle, store).chunks(KeyGroupRange(20, 30))) == CHUNKS[10:15]
 

@@ -62,8 +62,17 @@ def test_a_job_restarts_while_it_is_handed_over(rescaled):
         )
     wait_until(lambda: rescaled.job.status() is JobStatus.RUNNING)
     assert parallelisms(rescaled) == [3, 3]
-    (change,) = rescaled.of_job("/rescales/history").document["rescales"]
-    assert (change["before"], change["after"]) == (2, 3)
+    (change,) = rescaled.of_job("/rescales/history").document
+    changed = [
+        (each["preRescaleParallelism"], each["postRescaleParallelism"])
+        for each in change["vertices"].values()
+    ]
+    assert (changed, change["terminalState"]) == ([(2, 3), (2, 3)], "COMPLETED")
+    uuid = change["rescaleUuid"]
+    assert rescaled.of_job(f"/rescales/details/{uuid}").document == change
+    assert rescaled.of_job(f"/rescales/details/{32 * '0'}").status == 404
+    overview = rescaled.of_job("/rescales/overview").document
+    assert overview["latest"]["completed"] == change
     entered = rescaled.of_job().document["timestamps"]
     assert entered["CREATED"] < entered["RESTARTING"] <= entered["RUNNING"]
     assert entered["FINISHED"] == 0

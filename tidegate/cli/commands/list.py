@@ -43,7 +43,7 @@ def list_(
     if as_json:
         print_json({"jobs": jobs})
     elif not jobs:
-        typer.echo("No job runs." if not all_ else "No job is known.")
+        typer.echo("No jobs are running." if not all_ else "There are no jobs.")
     else:
         print_table(
             ("job", "name", "state", "started", "for", "application"),
@@ -76,7 +76,7 @@ def _described(record: JobRecord) -> dict[str, Any]:
 
 
 def _lasted(record: JobRecord) -> str:
-    """The end time of a lost driver is unknown."""
+    """The duration of a job; the end time of a lost driver is unknown."""
     return "-" if record.state == LOST else since(record.started_at, record.ended_at)
 
 

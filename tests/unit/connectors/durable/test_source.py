@@ -21,7 +21,7 @@ from tidegate.connectors.source import InputStatus, Poll, ReaderContext, Source,
 from tidegate.connectors.splits import KnownSplits
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ConfigError, CorruptCheckpoint, NotAccepted, StorageError
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import Types
 
@@ -537,10 +537,10 @@ def test_without_a_log_a_push_returns_when_the_record_is_queued():
     reader = reader_of(CallbackSource(office.subscribe, Types.LONG()), clock=SystemClock())
     wait_until(lambda: office.emit)
     office.emit(1, timestamp=7)
-    office.emit(2, timestamp=8)
+    office.emit(2)
     office.emit.end()
     poll = reader.poll(10)
-    assert (poll.batch.records, poll.batch.timestamps.tolist()) == ([1, 2], [7, 8])
+    assert (poll.batch.records, poll.batch.timestamps.tolist()) == ([1, 2], [7, NO_TIMESTAMP])
     assert reader.poll(10).status is InputStatus.END_OF_INPUT
     assert reader.snapshot() == []
     reader.close()

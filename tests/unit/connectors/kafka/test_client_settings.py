@@ -80,7 +80,7 @@ def test_patience_is_ours_and_not_the_clients():
     ("properties", "message"),
     [
         ({}, "bootstrap.servers = None: give the brokers' addresses"),
-        ({**SERVERS, "transactional.id": "x"}, "the sink makes its own ids: give their prefix"),
+        ({**SERVERS, "transactional.id": "x"}, "the sink creates its own ids: set their prefix"),
         ({**SERVERS, "transaction.timeout.ms": "soon"}, "give a whole number of milliseconds"),
         ({**SERVERS, "delivery.timeout.ms": 0}, "give a whole number of milliseconds, above zero"),
     ],

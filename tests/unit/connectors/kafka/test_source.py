@@ -53,7 +53,7 @@ def test_a_source_travels():
         (lambda: KafkaSource.builder().set_topics("t").build(), "give how to read values"),
         (lambda: KafkaSource.builder().set_topics(), "give at least one topic"),
         (lambda: KafkaSource.builder().set_partitions([]), "give at least one partition"),
-        (lambda: builder().set_topic_pattern("x"), "'t' is chosen already"),
+        (lambda: builder().set_topic_pattern("x"), "'t' is already set"),
         (lambda: KafkaSource.builder().set_topic_pattern("("), "topic_pattern"),
         (lambda: builder().set_bootstrap_servers("").build(), "give the brokers' addresses"),
         (

@@ -175,7 +175,7 @@ def test_two_checkpoints_under_way_may_both_do_without_a_file(staging):
 def test_a_file_that_a_checkpoint_counts_on_and_that_is_gone_is_named(staging):
     (rows,) = stage(staging, 0, [1])
     Path(rows.path).unlink()
-    with pytest.raises(UnreadableInput, match="that a checkpoint counts on, are gone"):
+    with pytest.raises(UnreadableInput, match="that a checkpoint references are missing"):
         reader(*splits([rows])).poll(1)
 
 

@@ -20,7 +20,7 @@ from tidegate.operators.async_io.retries import (
     has_exception_predicate,
 )
 from tidegate.operators.poison import DEAD_LETTERS
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 from tidegate.stream.elements import Watermark, WatermarkStatus
 from tidegate.testing.harness import OperatorHarness
 
@@ -139,6 +139,16 @@ def test_results_have_the_timestamp_of_their_record():
         harness.process_batch(Batch(records=[1, 2], timestamps=np.array([100, 200])))
         harness.operator.drain()
         assert [int(t) for b in harness.batches for t in b.timestamps] == [100, 100, 200, 200]
+
+
+def test_results_keep_their_timestamps_beside_results_without():
+    with OperatorHarness(operator(Gated(), capacity=1)) as harness:
+        harness.process_batch(Batch(records=[1], timestamps=np.array([100])))
+        harness.process_batch(Batch(records=[2, 3]))
+        gates["all"] = True
+        wait_until(lambda: sent == [1, 2, 3])  # so the others have their results
+        harness.operator.drain()
+        assert harness.batches[0].timestamps.tolist()[:2] == [100, NO_TIMESTAMP]
 
 
 def test_requests_in_flight_are_part_of_the_snapshot_and_sent_again():

@@ -213,4 +213,4 @@ def test_a_transaction_that_was_given_up_by_the_other_side_can_be_let_go(bank):
         bank.refuses = True
         harness.advance(11)
         harness.complete_checkpoint()
-        assert "is past its timeout and lost" in harness.console[-1]
+        assert "has timed out and is lost" in harness.console[-1]

@@ -459,7 +459,7 @@ def test_slots_that_do_not_commit_the_end_in_time_fail_the_job():
     subject.heard(0, 1, number, 0)
     assert subject.look(60.9, 0.0, regions)[0] == []
     ((failure,), _) = subject.look(61.0, 0.0, regions)
-    assert "slot 1: functions and sinks have not done within 60 s" in str(failure.cause)
+    assert "slot 1: functions and sinks have not completed within 60 s" in str(failure.cause)
 
 
 def test_without_checkpoints_a_pipeline_is_finished_when_its_last_step_is_through():
@@ -512,4 +512,4 @@ def test_a_publication_whose_result_stays_unknown_stops_the_job_and_is_not_asked
     assert subject.look(70.0, 0.0, RUNNING) == ([], 130.0)
     ((stopped,), _) = subject.look(130.0, 0.0, RUNNING)
     assert isinstance(stopped, StopJob)
-    assert "whether checkpoint 1 is written" in str(stopped.cause)
+    assert "that checkpoint 1 is written" in str(stopped.cause)

@@ -203,7 +203,7 @@ def test_records_in_flight_are_for_the_job_as_it_was(changes, fits):
     if fits:
         check_in_flight(metadata, exchanges_of(changed))
     else:
-        with pytest.raises(StateMisuse, match=r"on their way to .* continue the job as it was"):
+        with pytest.raises(StateMisuse, match=r"in flight to .* resume the unchanged job"):
             check_in_flight(metadata, exchanges_of(changed))
 
 

@@ -20,7 +20,7 @@ export function Chart({ label, times, series, format, height = 180, version }) {
     const options = {
       width: element.clientWidth,
       height,
-      padding: [8, 8, 0, 0],
+      padding: [8, 24, 0, 0],
       cursor: { drag: { x: false, y: false }, points: { size: 6 } },
       legend: { show: false },
       scales: { x: { time: true }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },

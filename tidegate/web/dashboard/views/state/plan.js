@@ -5,6 +5,9 @@ import { bytes } from "../../core/format.js";
 import { narrow } from "../../core/router.js";
 import { Badge, Card, Command, Empty, Loaded, Problem } from "../../parts/basics.js";
 
+/** In place of the id of a job whose program is known. */
+export const ANY_PROGRAM = "any";
+
 const TONES = { restored: "good", added: "info", new: "info", dropped: "bad", blocked: "bad" };
 
 export function Plan({ savepoint, jid }) {

@@ -14,6 +14,7 @@ const COLUMNS = [
   { id: "in", label: "In", number: true, value: (row) => row.metrics["read-records"], show: (row) => count(row.metrics["read-records"]) },
   { id: "in-rate", label: "In/s", number: true, value: ours("records-in-per-second"), show: (row) => rate(row.tidegate?.["records-in-per-second"]) },
   { id: "out", label: "Out", number: true, value: (row) => row.metrics["write-records"], show: (row) => count(row.metrics["write-records"]) },
+  { id: "bytes-in", label: "Bytes in", number: true, value: (row) => row.metrics["read-bytes"], show: (row) => bytes(row.metrics["read-bytes"]) },
   { id: "bytes", label: "Bytes out", number: true, value: (row) => row.metrics["write-bytes"], show: (row) => bytes(row.metrics["write-bytes"]) },
   { id: "state", label: "State size", number: true, value: ours("state-size"), show: (row) => bytes(row.tidegate?.["state-size"]) },
   { id: "watermark", label: "Watermark", number: true, value: ours("watermark"), show: (row) => watermark(row.tidegate?.watermark) },
