@@ -1,4 +1,4 @@
-"""Spark as one driver sees it: processes for its slots, lines to them, and jobs for its steps."""
+"""Spark as one driver sees it: slot processes, lines to them, and jobs for steps."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ _MOMENTS = {
     CheckpointCompleted: "a completion arrives",
 }
 _UNCHANGING = (SlotHeartbeat, DriverHeartbeat, Wake)
-"""Messages that need no copy to be what they were when they were sent."""
+"""Messages that need not be copied, because they do not change."""
 
 
 class SlotProcess(Process):
-    """The process of a slot: what `_Slot` does, by events."""
+    """The process of a slot, driven by events."""
 
     def __init__(self, cluster: SimulatedCluster, incarnation: Incarnation) -> None:
         world = cluster.world
@@ -68,9 +68,9 @@ class SlotProcess(Process):
         self.is_cut = self.is_out_of_reach = self.has_left = False
         self.has_been_accepted = False
         self.dozes = 0.0
-        """How long it sleeps when it next asks what it may do."""
+        """How long it sleeps when it next checks its permission."""
         self.dozes_before_acting = False
-        """Whether it must be something that cannot be undone."""
+        """Whether it only sleeps before something that cannot be undone."""
         self.on_doze: Callable[[], None] = lambda: None
         self.waiting: list[Callable[[], None]] = []
         """Step tasks that wait for an answer: called when there will be none."""
@@ -101,17 +101,17 @@ class SlotProcess(Process):
         self._beat_later()
 
     def _now(self) -> float:
-        """Whoever asks what it may do reads the clock first: it may take long to get there."""
+        """A permission check reads the clock first, and may be delayed here."""
         if self.dozes and not self.dozes_before_acting:
-            self._doze()
+            self.doze()
         return self.monotonic()
 
     def _may_act(self) -> bool:
         if self.dozes and self.dozes_before_acting:
-            self._doze()
+            self.doze()
         return self.host._has_lease()
 
-    def _doze(self) -> None:
+    def doze(self) -> None:
         if self.sim.current is self:
             seconds, self.dozes = self.dozes, 0.0
             self.sim.note(f"{self.name} sleeps for {seconds:.1f} s")
@@ -188,7 +188,7 @@ class SlotProcess(Process):
             self.sim.later(self._in_order("from"), "a message", self._arrive, self.cluster.driver)
 
     def _arrive(self) -> None:
-        """However late the driver looks, it reads what was sent in this order."""
+        """Messages arrive in the order in which they were sent, however late."""
         event = self._sent.popleft()
         if isinstance(event, bytes):
             event = FromSlot(self.incarnation, pickle.loads(event))
@@ -218,7 +218,7 @@ class SlotProcess(Process):
         return at - self.sim.now
 
     def line_breaks(self, *, is_noticed: bool) -> None:
-        """By a reset, or without a word."""
+        """Break the line, with a reset or silently."""
         self.is_cut = True
         self.is_out_of_reach = not is_noticed
         if is_noticed:
@@ -266,7 +266,7 @@ class SimulatedCluster:
             self._running[slot] = SlotProcess(self, Incarnation.create(slot, number, attempt))
 
     def start_again(self, slot: SlotIndex) -> None:
-        """Spark takes a process for lost that is not."""
+        """Spark considers a living process lost."""
         if slot in self._running and slot in self._jobs:
             incarnation = self._running[slot].incarnation
             self._start(slot, incarnation.launch, incarnation.task_attempt + 1)

@@ -1,4 +1,4 @@
-"""Drivers: each a process with the real job master, which takes one event at a time."""
+"""Drivers: processes with the real job master, which handles one event at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is decided before the first event: the program, its settings, and what befalls it."""
+"""What is decided before the first event: the program, its settings, and its faults."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ KINDS = {
     "storage fails": 3,
     "storage is slow": 2,
     "the bank fails": 2,
+    "a server restarts": 1,
+    "a transaction times out": 1,
     "a byte is flipped": 1,
     "steps break": 2,
     "kill a pump": 2,
@@ -63,25 +65,26 @@ MOMENTS = (
     "a transaction begins",
     "a transaction is prepared",
     "a transaction is committed",
+    "a leftover is aborted",
     "state is written",
     "metadata is created",
     "something is deleted",
     "a directory is claimed",
     "the job is canceled",
 )
-"""At which a fault can strike, instead of at a time."""
+"""Moments at which a fault can strike, instead of at a time."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that befalls the job, or that its user asks for."""
+    """A fault or a user request."""
 
     at: float
     kind: str
     which: int = 0
     amount: float = 0.0
     moment: str = ""
-    """It waits for this from its time on; then it strikes at once."""
+    """From its time on, it waits for this moment, then strikes."""
 
     def __str__(self) -> str:
         when = f", when {self.moment}" if self.moment else ""
@@ -90,13 +93,13 @@ class Fault:
 
 @dataclass(frozen=True)
 class Wish:
-    """What a plan should be like: a bug is looked for where it can do harm."""
+    """Properties of a plan: a bug is searched for where it can do harm."""
 
     kinds: tuple[str, ...] = tuple(KINDS)
-    """Those of `KINDS`; "a kind @ a moment" strikes then, and waits for it early."""
+    """Of `KINDS`; "a kind @ a moment" strikes at that moment, and waits for it early."""
     moments: tuple[str, ...] = MOMENTS
     traits: Mapping[str, Any] = field(default_factory=dict)
-    """Instead of what would be drawn; by the names of `Plan.draw`."""
+    """Used instead of drawn values; by the names of `Plan.draw`."""
 
 
 ANY = Wish()
@@ -123,7 +126,7 @@ class Plan:
     settings: dict[str, Any]
     faults: tuple[Fault, ...]
     twins: float
-    """How often Spark runs a task twice, or loses what it has put out."""
+    """How often Spark runs a task twice, or loses its output."""
     packet_bytes: int
     mode: str
     exchange: str = "jobs"
@@ -151,7 +154,7 @@ class Plan:
             streams[0] = [fitting(each) for each in streams[0]]
         program = Program(
             streams=tuple(map(tuple, streams)),
-            sink=choose("sink", "function", "committer", "files"),
+            sink=choose("sink", "function", "committer", "files", "kafka", "postgres"),
             rate=choose("rate", 2.0, 4.0, 10.0),
             keys=rnd.choice([1, 3, 10]),
             discovers=choose("discovers", True, False, False) and not time,

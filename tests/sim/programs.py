@@ -1,11 +1,11 @@
-"""What the simulated jobs do: read streams, count by key, set timers, and write with transactions.
+"""The simulated jobs: they read streams, count by key, set timers, and write transactionally.
 
     source ──▶ Remembers ──key_by──▶ Counts ──▶ sink                         the first pipeline
     source ──▶ Remembers ──key_by──▶ Holds ──▶ Bundles ──key_by──▶ Counts …   one that holds back
     source ──▶ Remembers ──▶ sink                         the second one, if there is one
 
-A record is (stream, position). Of every record the sink gets (stream, position, key, its number
-among those of the key), and of every timer ("timer", key, its number).
+A record is (stream, position). For every record the sink gets (stream, position, key, its number
+among those of the key), and for every timer ("timer", key, its number).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from tests.programs import apply, graph_of, keyed, mapped, read
 from tests.sim.bank import Account, Transfers
 from tests.sim.clockwork import EPOCH, Wrong, world
 from tests.sim.files import file_sink
+from tests.sim.kafka_clients import kafka_sink
+from tests.sim.postgres import TextSinkOperator, postgres_sink
 from tests.sim.tides import LAST_WORDS_SECONDS as SHORT_WORDS_SECONDS
 from tests.sim.tides import Calendar, batch_of, build, certain
 from tests.sim.tides import expected as expected_in_time
@@ -44,12 +46,14 @@ from tidegate.stream.elements import Barrier
 
 TIMER_SECONDS = 0.5
 LAST_WORDS_SECONDS = 4.0
-"""Streams end so long after their last record was read: until then all timers are due."""
+"""Streams end this long after their last record, so that all timers are due by then."""
 
 SINKS: Mapping[str, Callable[[int], Operator]] = {
     "function": lambda pipeline: TwoPhaseCommitOperator(Transfers(pipeline)),
     "committer": lambda pipeline: SinkOperator(Account(pipeline)),
     "files": lambda pipeline: SinkOperator(file_sink(pipeline)),
+    "kafka": lambda pipeline: SinkOperator(kafka_sink(pipeline)),
+    "postgres": lambda pipeline: TextSinkOperator(postgres_sink(pipeline)),
 }
 
 
@@ -65,11 +69,11 @@ class Program:
     discovers: bool
     holds: bool = False
     time: str = ""
-    """What the first pipeline does in event time, if it does."""
+    """What the first pipeline does in event time, if anything."""
     typed: bool = False
-    """Whether its records travel and are kept in columns."""
+    """Whether its records and state are columnar."""
     idles: bool = False
-    """Whether its streams are idle now and then."""
+    """Whether its streams are sometimes idle."""
 
     def graph(self, width: int) -> JobGraph:
         sinks = []
@@ -91,6 +95,11 @@ class Program:
             sinks.append(apply(sink, stream, is_sink=True, uid=f"sink {number}"))
         return graph_of(*sinks, parallelism=width, max_parallelism=8)
 
+    @property
+    def has_server(self) -> bool:
+        """Whether a server behind the sink has transactions open that nobody may end any more."""
+        return self.sink in ("kafka", "postgres")
+
     def key_of(self, record: tuple[int, int]) -> int:
         return (record[0] * 7 + record[1]) % self.keys
 
@@ -104,17 +113,17 @@ class Program:
         return self.time != "" and pipeline == 0
 
     def certain(self, pipeline: int, limits: Sequence[int]) -> list[Any]:
-        """What has left a pipeline when so much of each stream is read and processed."""
+        """What a pipeline has emitted when this much of each stream is processed."""
         if self.is_timed(pipeline):
             return certain(self, limits)
         return [] if self.held_by(pipeline) else list(self.expected(pipeline, limits))
 
     def held_by(self, pipeline: int) -> bool:
-        """Whether records of a pipeline may be in its state instead of in its sink."""
+        """Whether records of a pipeline may be in its state rather than in its sink."""
         return self.holds and pipeline == 0
 
     def expected(self, pipeline: int, limits: Sequence[int] | None = None) -> Counter[Any]:
-        """What is visible in the end, if so much of each stream is read."""
+        """What is visible in the end, if this much of each stream is read."""
         limits = self.streams[pipeline] if limits is None else limits
         if self.is_timed(pipeline):
             return expected_in_time(self, limits)
@@ -145,7 +154,7 @@ class Streams(Source):
 
 
 class Discovery(SplitEnumerator):
-    """Streams appear one after the other, if the program is one that discovers."""
+    """Streams appear one after the other, if the program discovers splits."""
 
     def __init__(self, program: Program, pipeline: int) -> None:
         self._program, self._pipeline, self._given = program, pipeline, 0
@@ -367,7 +376,7 @@ class Holds(Operator):
 
 
 class Bundles(Operator):
-    """Holds records back until it is told to let them go."""
+    """Holds records back until it is flushed."""
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
@@ -404,7 +413,7 @@ class Counts(KeyedProcessFunction):
         yield (*value, ctx.get_current_key(), count)
 
     def _check_order(self, stream: int, position: int) -> None:
-        """What is held back is dealt anew when a job is rescaled, and so overtakes."""
+        """Order is not kept across rescaling, when held records are redistributed."""
         if self._program.holds or world().plan.mode != "EXACTLY_ONCE":
             return
         last = dict(self._last.value() or ())

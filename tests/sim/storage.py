@@ -1,4 +1,4 @@
-"""An object store that can be slow, refuse, answer too late, or die under whoever uses it."""
+"""An object store that can be slow, refuse, answer too late, or kill its user."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOMENTS: dict[str, Callable[[str], str]] = {
 
 
 class Bucket:
-    """All blobs that there are, by their absolute paths."""
+    """All blobs, by absolute path."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -37,7 +37,7 @@ class Bucket:
 
 
 class SimulatedStore(MemoryStore):
-    """A directory of the bucket. What fails may have happened."""
+    """A directory of the bucket. A failed operation may have taken effect."""
 
     def __init__(self, bucket: Bucket, url: str) -> None:
         super().__init__(url)
@@ -96,7 +96,7 @@ class SimulatedStore(MemoryStore):
 
 
 class _Below(dict[str, bytes]):
-    """The blobs below a directory, by their paths there."""
+    """The blobs below a directory, by relative path."""
 
     def __init__(self, blobs: dict[str, bytes], url: str) -> None:
         super().__init__()

@@ -1,12 +1,13 @@
-"""Programs in event time whose results do not depend on who is faster.
+"""Programs in event time whose results do not depend on timing.
 
     source ──▶ Remembers ──key_by──▶ windows, a join or timers ──▶ Tide ──▶ sink
                                             └─────── late ─────────────────▶ ┘
 
-Event time goes by in *rounds* of a second. A stream has three records in a round, or none: then it
-is idle. The first record of a round waits until all operators have seen the end of the round before
-it, so it is certain which record is late, in this attempt and in every later one. The others wait
-until all streams of the round have begun, so an idle stream is back before event time goes on.
+Event time passes in *rounds* of a second. A stream has three records per round, or none, and is
+idle then. The first record of a round waits until all operators have seen the end of the previous
+one, so it is certain which records are late, in this attempt and in every later one. The others
+wait until all streams of the round have begun, so that an idle stream is back before event time
+continues.
 """
 
 from __future__ import annotations
@@ -61,13 +62,13 @@ RECORD = Types.TUPLE([Types.LONG()] * 5)
 
 
 class Drop(NamedTuple):
-    """A record as it travels."""
+    """A record in the stream."""
 
     stream: int
     position: int
     key: int
     weight: int
-    """Zero if it comes after the first firing of its window: then the order does not matter."""
+    """Zero if it comes after the first firing of its window, so that the order does not matter."""
     time: int
 
 
@@ -76,13 +77,13 @@ class Place(NamedTuple):
     index: int
     """In its round."""
     is_last: bool
-    """Nothing of its stream follows in its round."""
+    """Whether it is the last of its stream in its round."""
     rests: bool
-    """Its stream has nothing in the round that follows."""
+    """Whether its stream has nothing in the next round."""
 
 
 def rounds_of(program: Program, stream: int) -> list[int]:
-    """Those in which the stream has records."""
+    """The rounds in which the stream has records."""
     most = -(-max(program.streams[0]) // PER_ROUND)
     numbers = range(2 * most + 1)
     return [n for n in numbers if not (program.idles and n and (stream + n) % 4 == 3)]
@@ -104,7 +105,7 @@ def place_of(program: Program, stream: int, position: int) -> Place:
 
 @lru_cache(maxsize=4096)
 def end_before(program: Program, round: int) -> int:
-    """When the last round before this one ends in which there is anything to read."""
+    """When the last non-empty round before this one ends."""
     filled = {
         place_of(program, stream, position).round
         for stream, length in enumerate(program.streams[0])
@@ -115,7 +116,7 @@ def end_before(program: Program, round: int) -> int:
 
 @lru_cache(maxsize=4096)
 def rounds_late(program: Program, stream: int, position: int) -> int:
-    """How many rounds after its time a record comes."""
+    """By how many rounds a record is late."""
     place, choice = place_of(program, stream, position), (7 * stream + 3 * position) % 5
     if end_before(program, place.round) < place.round * ROUND - 1:
         return 0
@@ -136,7 +137,7 @@ def drop_of(program: Program, stream: int, position: int) -> Drop:
 
 
 def expected(program: Program, limits: Sequence[int]) -> Counter[Any]:
-    """Every result, if so much of each stream is read and event time then comes to its end."""
+    """All results, if this much of each stream is read and event time then ends."""
     read = [(s, p) for s, limit in enumerate(limits) for p in range(limit)]
     drops = [drop_of(program, *each) for each in read]
     found = {"tumbling": _tumbling, "session": _sessions, "join": _joined, "timers": _timers}
@@ -144,7 +145,7 @@ def expected(program: Program, limits: Sequence[int]) -> Counter[Any]:
 
 
 def certain(program: Program, limits: Sequence[int]) -> list[Any]:
-    """What has certainly been emitted when so much of each stream is read, and processed."""
+    """Results that are certain when this much of each stream is processed."""
     begun = max(
         (place_of(program, s, limit - 1).round for s, limit in enumerate(limits) if limit),
         default=0,
@@ -221,7 +222,7 @@ def _timers(program: Program, drops: list[Drop]) -> Iterator[tuple[Any, ...]]:
 
 @dataclass
 class Attempts:
-    """How far event time has come in each attempt: what no process knows."""
+    """The event time of each attempt, which no process knows."""
 
     watermarks: dict[Any, dict[int, int]] = field(default_factory=dict)
     """By attempt and subtask of the operator in event time."""
@@ -242,7 +243,7 @@ class Attempts:
         return all(found.get(subtask, 0) >= watermark for subtask in range(width))
 
     def has_begun(self, key: Any, stream: int, step: int, position: int) -> bool:
-        """Whether it was read up to here before a step; a stream that nobody reads has ended."""
+        """Whether it was read up to here before a step; a stream without a reader has ended."""
         found = self.positions[key].get(stream, [(0, position)])
         return any(earlier < step and reached >= position for earlier, reached in found)
 
@@ -295,7 +296,7 @@ def batch_of(program: Program, stream: int, positions: range, context: ReaderCon
 
 
 class Marks(WatermarkGenerator):
-    """Says where in its round a stream is, and when it has nothing in the next one."""
+    """Reports the position of a stream in its round, and whether it pauses in the next one."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -313,14 +314,14 @@ class Marks(WatermarkGenerator):
             output.emit_watermark(on_time - 1 if place.index else start + 50)
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """Event time moves with records alone."""
+        """Event time only advances with records."""
 
 
 # --- operators --------------------------------------------------------------------------------
 
 
 class Tide(Operator):
-    """Notes how far event time has come. It never goes back, in any life of the operator."""
+    """Records event time, which must never go back, in any life of the operator."""
 
     def keeps_state(self) -> bool:
         return True

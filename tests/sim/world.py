@@ -1,8 +1,9 @@
-"""One job, its drivers and all that befalls them, from a seed."""
+"""One job, its drivers and its faults, from a seed."""
 
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,12 +14,14 @@ from unittest.mock import patch
 
 import pandas  # noqa: F401  (Arrow would import it in the middle of a schedule, and it draws)
 
+from tests.sim import kafka_clients, postgres
 from tests.sim.bank import Bank
-from tests.sim.checks import Checks, savepoints_of
+from tests.sim.checks import USER_FAILURE, Checks, savepoints_of
 from tests.sim.clockwork import Killed, Simulation, Wrong, current
 from tests.sim.cluster import SlotProcess
 from tests.sim.drivers import DriverProcess
 from tests.sim.files import Files, resolve
+from tests.sim.kafka import Kafka
 from tests.sim.plans import LEASE_SECONDS, SAVEPOINTS, Fault, Plan
 from tests.sim.storage import Bucket
 from tests.sim.threads import QUEUE, THREADING, SimulatedThread, sleep
@@ -48,8 +51,14 @@ from tidegate.storage import filesystem
 from tidegate.stream.elements import BarrierKind, SavepointTarget
 from tidegate.transport import shipping
 
+BANKS: dict[str, type[Bank]] = {
+    "files": Files,
+    "kafka": Kafka,
+    "postgres": postgres.Postgres,
+}
+"""Behind the sinks, those that are not plain ones."""
 QUIET_SECONDS = 400.0
-"""How long a job may take to end when nothing befalls it any more."""
+"""How long a job may take to end after the last fault."""
 _CALLS = {
     "bank": (None, "begin", "write", "prepare", "commit", "abort"),
     "storage": (None, "create", "put", "read", "delete", "list", "exists"),
@@ -68,29 +77,31 @@ _TROUBLES = {
 
 @dataclass
 class Troubles:
-    """What is wrong with the surroundings at the moment."""
+    """The current faults of the surroundings."""
 
     until: dict[str, float] = field(default_factory=dict)
     odds: dict[str, float] = field(default_factory=dict)
     calls: dict[str, str | None] = field(default_factory=dict)
     armed: list[list[Any]] = field(default_factory=list)
-    """Faults that wait for their moment, and how often it passes before."""
+    """Faults that wait for their moment, and how often it passes first."""
     user_fails: int = 0
     flips: int = 0
 
 
 class World:
-    """The simulation of one plan. After `run`, everything that must hold has held."""
+    """The simulation of one plan. After `run`, all invariants have held."""
 
     def __init__(self, plan: Plan, *, traces: bool = False) -> None:
         self.plan = plan
         self.sim = Simulation(plan.seed, traces=traces)
         self.bucket = Bucket(self)
-        bank = Files if plan.program.sink == "files" else Bank
+        bank = BANKS.get(plan.program.sink, Bank)
         self.banks = [bank(number) for number in range(len(plan.program.streams))]
         self.slots: list[SlotProcess] = []
         self.drivers: list[DriverProcess] = []
         self.is_finished = False
+        self.tells_of_loss = False
+        """Whether the job has said that a server has ended what was prepared: it cannot go on."""
         self.width = plan.width
         self.origin = "latest"
         self.checks = Checks(self)
@@ -129,7 +140,9 @@ class World:
             self._start_driver(0.0)
             horizon = max([fault.at for fault in self.plan.faults], default=0.0) + 12.0
             self.sim.later(horizon, "--- quiet from now on", self._be_quiet)
-            self.sim.run_while(lambda: not self.is_finished)
+            self.sim.run_while(lambda: not self.is_finished and not self.tells_of_loss)
+            if self.tells_of_loss:
+                return
             self.checks.results(self._drained)
             self._end_of_slots()
             self._resume_from_savepoint()
@@ -177,6 +190,9 @@ class World:
                 (_LinesOfJob, "serve_pump", self.checks.served(_LinesOfJob.serve_pump)),
                 (job_master, "random", chance),
                 (fault_points, "_orders", SimpleNamespace(claim=self._passes)),
+                (time, "sleep", kafka_clients.sleep),
+                *kafka_clients.PATCHES,
+                *postgres.PATCHES,
             ):
                 stack.enter_context(patch.object(place, name, played))
             yield
@@ -203,7 +219,7 @@ class World:
         raise Wrong(f"the job does not end: {states or 'there is no driver'}")
 
     def _end_of_slots(self) -> None:
-        """Who had work to do ends with the job, at the latest with its lease."""
+        """All slots end with the job, at the latest with their lease."""
         until = self.sim.now + 4 * LEASE_SECONDS
         left = [slot for slot in self.slots if slot.is_alive]
         self.sim.later(4 * LEASE_SECONDS, "--- the end", lambda: None)
@@ -213,7 +229,7 @@ class World:
                 raise Wrong(f"{slot.name} does not end with its job")
 
     def _resume_from_savepoint(self) -> None:
-        """Another job begins at a savepoint that was taken on the way."""
+        """Start another job from a savepoint of this one."""
         found = savepoints_of(self)
         if not found:
             return
@@ -250,7 +266,7 @@ class World:
         self.drivers.append(DriverProcess(self, self.width, len(self.drivers)))
 
     def driver_gone(self, driver: DriverProcess) -> None:
-        """Its slots notice; somebody starts another one."""
+        """Its slots notice, and another driver is started."""
         for slot in self.slots:
             if slot.is_alive and slot.cluster.driver is driver:
                 slot.driver_is_gone()
@@ -265,7 +281,7 @@ class World:
         self._start_driver(0.1 + self.sim.delay(0.5))
 
     def _take_stops(self, driver: DriverProcess) -> str | None:
-        """The savepoint with which this driver has ended its job: the next one begins there."""
+        """The savepoint with which this driver has stopped its job: the next one starts there."""
         if driver.master is None:
             return None
         checkpoints = driver.master.checkpoints
@@ -279,7 +295,7 @@ class World:
 
     @property
     def _may_have_rival(self) -> bool:
-        """A job that is started from a savepoint is another one: nothing keeps it from harm."""
+        """A job started from a savepoint is a new one: nothing protects it from a rival."""
         return self.origin == "latest"
 
     def driver_failed(self, driver: DriverProcess, failure: BaseException) -> None:
@@ -298,7 +314,7 @@ class World:
         self._go_on_after(driver)
 
     def finished(self, driver: DriverProcess) -> None:
-        """The job has ended; if by a stop, it goes on from its savepoint."""
+        """The job has ended; after a stop, it continues from its savepoint."""
         if self._resumed is not None:
             self.is_finished = True
             return
@@ -324,7 +340,7 @@ class World:
             self._befall(fault, None)
 
     def moment(self, name: str) -> None:
-        """The process that runs is at this point."""
+        """The running process has reached this point."""
         for waiting in list(self._troubles.armed):
             fault, spared = waiting
             if fault.moment != name:
@@ -395,6 +411,11 @@ class World:
                 calls = _CALLS.get(what, (None,))
                 call = None if fault.moment else calls[which // 3 % len(calls)]
                 self._troubles.calls[what] = call
+            case "a server restarts":
+                for bank in self.banks:
+                    bank.restart(2 * amount)
+            case "a transaction times out":
+                self.banks[which % len(self.banks)].time_out(which)
             case "a byte is flipped":
                 self._troubles.flips += 1
             case "user code fails":
@@ -408,7 +429,7 @@ class World:
                 self._order(driver, fault)
 
     def _doze(self, slot: SlotProcess, which: int, amount: float) -> None:
-        """It sleeps when it next asks what it may do; meanwhile Spark may replace it."""
+        """Let it sleep when it next checks its permission; meanwhile, Spark may replace it."""
         slot.dozes = (0.1 + amount) * LEASE_SECONDS * (1 if which % 3 else 3)
         slot.dozes_before_acting = which % 4 != 1
         cluster, index = slot.cluster, slot.incarnation.slot
@@ -466,7 +487,7 @@ class World:
         return False
 
     def damaged(self, data: bytes) -> bytes:
-        """What is read of a checkpoint, perhaps not as it was written."""
+        """Data of a checkpoint as it is read, possibly damaged."""
         if not self._troubles.flips or not data:
             return data
         self._troubles.flips -= 1
@@ -489,13 +510,13 @@ class World:
     def user_code(self, pipeline: int) -> None:
         if self._troubles.user_fails and self.sim.chance(0.3):
             self._troubles.user_fails -= 1
-            raise ValueError("the user's code fails")
+            raise ValueError(USER_FAILURE)
 
     @contextmanager
     def outside(
         self, where: str, what: str, kind: str, failure: Exception, *, acts: bool = False
     ) -> Iterator[None]:
-        """A call that leaves the process; it may fail, with its effect or without."""
+        """A call that leaves the process; it may fail, with or without effect."""
         sim, process = self.sim, self.sim.current
         if process is None:
             yield

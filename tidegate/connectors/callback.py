@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from tidegate.connectors.guarantee import Replay
 from tidegate.connectors.source import (
     Boundedness,
@@ -21,7 +19,7 @@ from tidegate.connectors.source import (
 )
 from tidegate.connectors.splits import KnownSplits
 from tidegate.core.errors import NotAccepted
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import Batch, timestamps_of
 from tidegate.types.typeinfo import TypeInformation
 
 _QUEUED_RECORDS: Final = 10_000
@@ -175,9 +173,8 @@ class _CallbackReader(SourceReader):
         return Poll(None, InputStatus.END_OF_INPUT if is_over else InputStatus.NOTHING_AVAILABLE)
 
     def _batch(self, taken: list[_Pushed]) -> Batch:
-        stamps = [pushed.timestamp for pushed in taken if pushed.timestamp is not None]
-        timestamps = np.array(stamps, np.int64) if len(stamps) == len(taken) else None
         records = [pushed.record for pushed in taken]
+        timestamps = timestamps_of([pushed.timestamp for pushed in taken])
         return Batch(records=records, format=self._context.format, timestamps=timestamps)
 
     def is_available(self) -> bool:

@@ -13,7 +13,7 @@ exactly after the last returned record.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -142,6 +142,13 @@ class SourceReader(ABC):
 
     reads_all_at_once = False
     """Whether records of all splits come in turn, rather than split by split."""
+
+    def pause(self, splits: Collection[Hashable]) -> None:
+        """Return no records of these splits, identified by `split_key`, until the next call.
+
+        Called if watermarks are aligned. A reader that ignores it lets the splits of a subtask
+        drift apart.
+        """
 
     def is_available(self) -> bool:
         """Whether `poll` would return records, or the end. Must be cheap: called while idle."""

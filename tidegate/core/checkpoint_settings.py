@@ -78,14 +78,14 @@ class CheckpointSettings:
         "execution.checkpointing.unaligned.enabled",
         BOOLEAN,
         False,
-        "Let barriers overtake records, which become part of the checkpoint.",
+        "Let barriers overtake records, which are then stored in the checkpoint.",
         ("execution.checkpointing.unaligned",),
     )
     unaligned_forced: bool = option(
         "execution.checkpointing.unaligned.forced",
         BOOLEAN,
         False,
-        "Unaligned checkpoints even where Flink would refuse them.",
+        "Allow unaligned checkpoints even where Flink would refuse them.",
     )
     aligned_timeout: timedelta = option(
         "execution.checkpointing.aligned-checkpoint-timeout",
@@ -106,14 +106,14 @@ class CheckpointSettings:
         "execution.checkpointing.incremental",
         BOOLEAN,
         False,
-        "Write only what changed since the last checkpoint, where the state backend can.",
+        "Write only what changed since the last checkpoint, if the state backend supports it.",
         ("state.backend.incremental",),
     )
     storage: CheckpointStorageType | None = option(
         "execution.checkpointing.storage",
         choice(CheckpointStorageType),
         None,
-        "Default: filesystem if a directory is set, else the JobManager's memory.",
+        "Default: filesystem if a directory is set, otherwise the JobManager's memory.",
         ("state.checkpoint-storage",),
     )
     directory: str | None = option(
@@ -168,7 +168,7 @@ class CheckpointSettings:
         "execution.state-recovery.ignore-unclaimed-state",
         BOOLEAN,
         False,
-        "Start even if the savepoint holds state that no operator takes.",
+        "Start even if the savepoint has state that belongs to no operator.",
         ("execution.savepoint.ignore-unclaimed-state",),
     )
     skip_damaged: bool = option(
@@ -184,7 +184,7 @@ class CheckpointSettings:
             raise ConfigError(
                 "execution.checkpointing.storage",
                 self.storage.value,
-                "say where, by execution.checkpointing.dir",
+                "set execution.checkpointing.dir",
             )
 
     @property

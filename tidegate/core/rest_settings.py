@@ -1,4 +1,4 @@
-"""The REST API of a driver, under Flink's keys where it has them."""
+"""The REST API of a driver, under Flink's keys if it has them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHORTEST_TOKEN = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestSettings:
-    """Where the driver answers, and to which requests."""
+    """Where the driver listens, and which requests it accepts."""
 
     enabled: bool = option(
         "tidegate.rest.enabled",
@@ -61,7 +61,7 @@ class RestSettings:
             raise ConfigError(
                 "rest.bind-address",
                 self.address,
-                "set tidegate.rest.token to a secret as well, for others reach this address",
+                "set tidegate.rest.token to a secret as well, as others can reach this address",
             )
         if self.token is not None and (
             len(self.token) < _SHORTEST_TOKEN or not self.token.isascii() or " " in self.token

@@ -1,4 +1,4 @@
-"""The settings of a job apart from its checkpoints, under Flink's keys, in frozen groups."""
+"""The settings of a job except for checkpoints, under Flink's keys, in frozen groups."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ UNLIMITED = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSettings:
-    """The shape of the job graph, and what the program's functions can read."""
+    """The shape of the job graph, and what functions can read."""
 
     name: str = option("pipeline.name", TEXT, "Tidegate Streaming Job", "Name of the job.")
     parallelism: int | None = option(
@@ -127,7 +127,7 @@ class StateSettings:
         "state.backend.rocksdb.checkpoint.transfer.thread.num",
         integer(1),
         4,
-        "Threads of a slot that copy RocksDB's files to and from checkpoints.",
+        "Threads per slot that copy RocksDB's files to and from checkpoints.",
     )
 
 
@@ -203,7 +203,7 @@ class RestartSettings:
         "restart-strategy.exponential-delay.reset-backoff-threshold",
         duration(_MILLISECOND),
         timedelta(hours=1),
-        "After running this long without a failure the wait starts over.",
+        "After running this long without a failure, the wait starts over.",
     )
     jitter: float = option(
         "restart-strategy.exponential-delay.jitter-factor",
@@ -240,8 +240,8 @@ class EngineSettings:
         "tidegate.exchange",
         choice(ExchangeMode),
         ExchangeMode.AUTO,
-        "How steps travel: pipelined, over one endless Spark job, in milliseconds; jobs, each as a "
-        "Spark job of its own; auto: pipelined where Spark allows it.",
+        "How steps run: pipelined, over one endless Spark job, in milliseconds; jobs, each as a "
+        "Spark job of its own; auto: pipelined if Spark allows it.",
     )
     step_target: timedelta = option(
         "tidegate.step.target-duration",
@@ -299,7 +299,7 @@ class EngineSettings:
         "tidegate.slot.spill-threshold",
         MEMORY,
         MemorySize(256 << 20),
-        "Bytes of waiting packets that a slot keeps in memory; more go to disk.",
+        "Bytes of waiting packets that a slot keeps in memory; the rest goes to disk.",
     )
     heartbeat_interval: timedelta = option(
         "heartbeat.interval",

@@ -5,12 +5,14 @@ Written by the job master's thread. Returned values never change, so any thread 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tidegate.core.errors import SlotLost, TidegateError, UserFunctionError
-from tidegate.core.ids import CheckpointId, PipelineId, SlotIndex, VertexId
+from tidegate.core.ids import CheckpointId, OperatorId, PipelineId, SlotIndex, VertexId
 from tidegate.core.poison import DeadLetter
+from tidegate.graph.job_graph import JobGraph
 from tidegate.protocol.job_status import JobStatus
 
 _MOST_FAILURES = 16
@@ -46,12 +48,26 @@ class FailureRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class RescaledVertex:
+    """How many subtasks a vertex had, and has."""
+
+    id: OperatorId
+    """Of its head."""
+    name: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rescaling:
     """A change of the parallelism."""
 
-    at: float
-    before: int
-    after: int
+    id: str
+    began_at: float
+    """When the job was handed over, after its last checkpoint."""
+    ended_at: float | None = None
+    """When it ran again; None: it does not yet."""
+    vertices: tuple[RescaledVertex, ...]
 
 
 class Chronicle:
@@ -93,9 +109,16 @@ class Chronicle:
         """The job, or part of it, is restored from a checkpoint."""
         self._restored_from = checkpoint_id
 
-    def rescaled(self, now: float, before: int, after: int) -> None:
-        """The job continues with another number of slots."""
-        self.rescalings = (Rescaling(now, before, after), *self.rescalings)[:_MOST_FAILURES]
+    def rescaled(self, now: float, before: JobGraph, after: JobGraph) -> None:
+        """The job continues with another parallelism."""
+        earlier = {vertex.chain[0].operator_id: vertex.parallelism for vertex in before.vertices}
+        vertices = tuple(
+            RescaledVertex(id, vertex.name, earlier.get(id, 0), vertex.parallelism)
+            for vertex in after.vertices
+            for id in [vertex.chain[0].operator_id]
+        )
+        rescaling = Rescaling(id=secrets.token_hex(16), began_at=now, vertices=vertices)
+        self.rescalings = (rescaling, *self.rescalings)[:_MOST_FAILURES]
 
     def skipped(self, counts: Mapping[VertexId, int], letters: Iterable[DeadLetter]) -> None:
         """Count skipped records; `letters` are examples."""
@@ -104,12 +127,16 @@ class Chronicle:
         self.dead_letters = (*reversed(list(letters)), *self.dead_letters)[:_MOST_LETTERS]
 
     def _recovered(self, now: float) -> None:
-        """Mark all earlier failures as recovered."""
+        """Mark earlier failures as recovered, and a change of the parallelism as complete."""
         self.failures = tuple(
             failure
             if failure.is_final or failure.recovered_at is not None
             else replace(failure, recovered_at=now, restored_from=self._restored_from)
             for failure in self.failures
+        )
+        self.rescalings = tuple(
+            replace(each, ended_at=now) if each.ended_at is None else each
+            for each in self.rescalings
         )
 
     def restarted(
@@ -117,6 +144,8 @@ class Chronicle:
     ) -> None:
         self.restarts += 1
         self._failed(FailureRecord(at=now, cause=cause, pipelines=pipelines, is_final=False))
+        # Pipelines may be deployed again before anybody asks for the status.
+        self.is_now(JobStatus.RESTARTING, now)
 
     def failed(
         self, now: float, cause: TidegateError, pipelines: tuple[PipelineId, ...] = ()

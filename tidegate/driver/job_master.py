@@ -224,7 +224,7 @@ class JobMaster:
         """Continue the job of another master, which has handed it over; call before `start`."""
         self._is_successor = True
         self.chronicle = other.chronicle
-        before, after = other.checkpoints.graph.slots, self.checkpoints.graph.slots
+        before, after = other.checkpoints.graph, self.checkpoints.graph
         self.chronicle.rescaled(self._clock.time(), before, after)
         self.checkpoints.history = other.checkpoints.history
 

@@ -26,7 +26,7 @@ class Progress:
     records_in: int
     """Records read by sources."""
     records_out: int
-    """Records received by vertices without outputs: sinks and what is chained to them."""
+    """Records received by sinks."""
     lag: int | None
     """Records waiting to be read, if all sources know it."""
     records_to_repeat: int = 0
@@ -64,11 +64,7 @@ def progress_of(
         to_repeat += driver.records_to_repeat
         for report in list(driver.reports.values()):
             lags += [source.pending for source in report.sources.values()]
-            taken += sum(
-                report.records_in.get(vertex.id, 0)
-                for vertex in driver.pipeline.vertices
-                if vertex.id in driver.pipeline.sinks
-            )
+            taken += report.records_taken
     known = [lag for lag in lags if lag is not None]
     return Progress(
         records_in=read,
@@ -88,6 +84,8 @@ class SubtaskProgress:
 
     records_in: int = 0
     records_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
     pending: int | None = None
     """Records waiting to be read, if it is a source that knows it."""
     is_finished: bool = False
@@ -105,8 +103,6 @@ class SubtaskProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VertexProgress:
-    """The progress of one vertex."""
-
     vertex: Vertex
     state: RegionState
     """The state of its pipeline."""
@@ -177,6 +173,8 @@ def _subtask_progress(driver: PipelineDriver, vertex: Vertex, slot: SlotIndex) -
     return SubtaskProgress(
         records_in=report.records_in.get(vertex.id, 0),
         records_out=report.records_out.get(vertex.id, 0),
+        bytes_in=report.bytes_in.get(vertex.id, 0),
+        bytes_out=report.bytes_out.get(vertex.id, 0),
         pending=None if source is None else source.pending,
         is_finished=vertex.id in report.finished,
         watermark=report.watermarks.get(vertex.id),

@@ -458,6 +458,11 @@ class SlotReport:
     sources: dict[VertexId, SourceReport] = field(default_factory=dict)
     records_in: dict[VertexId, int] = field(default_factory=dict)
     records_out: dict[VertexId, int] = field(default_factory=dict)
+    records_taken: int = 0
+    """What its sinks have received."""
+    bytes_in: dict[VertexId, int] = field(default_factory=dict)
+    """Sizes as those of `Traffic`."""
+    bytes_out: dict[VertexId, int] = field(default_factory=dict)
     finished: frozenset[VertexId] = frozenset()
     """Vertices whose subtask in this slot has ended."""
     watermarks: dict[VertexId, int] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from types import FrameType
 
 from tidegate.core.errors import shorten
 from tidegate.protocol.messages import Profile, SampledRecord
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 
 _SAMPLES_PER_SECOND = 100
 _GRACE_SECONDS = 15.0
@@ -122,8 +122,10 @@ class EdgeTap:
         some = batch.slice(0, min(len(batch), self._wanted - len(self._found)))
         stamps = some.timestamps
         for number, record in enumerate(some.records):
-            at = None if stamps is None else int(stamps[number])
-            self._found.append(SampledRecord(shorten(record, 1000), at))
+            at = NO_TIMESTAMP if stamps is None else int(stamps[number])
+            self._found.append(
+                SampledRecord(shorten(record, 1000), None if at == NO_TIMESTAMP else at)
+            )
         if len(self._found) >= self._wanted:
             self.finish()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -53,7 +54,7 @@ from tidegate.protocol.packet import Channel, FailureMark, Packet
 from tidegate.protocol.restore import SubtaskRestore
 from tidegate.slot.function_logs import thread_named
 from tidegate.slot.inspection import EdgeTap
-from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into
+from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into, size_of
 from tidegate.slot.restored_state import RestoredState
 from tidegate.slot.snapshotter import Snapshotter
 from tidegate.slot.subtask import Subtask
@@ -147,6 +148,8 @@ class PipelineHost:
         self._spill = SpillStore(services.directory, services.spill_threshold)
         self._outbox = Outbox(slot, attempt, self._spill)
         self._parked: dict[Level, list[Packet]] = {}
+        self._received: Counter[VertexId] = Counter()
+        """Bytes."""
         self._marks: dict[SlotIndex, FailureMark] = {}
         self._sources: dict[VertexId, SourceReport] = {}
         self._step = StepNumber(0)
@@ -464,14 +467,19 @@ class PipelineHost:
         """The input by channel in a fixed order, including channels within this slot."""
         local = self._outbox.take_local(vertex)
         for channel in sorted({*packets, *local}):
-            yield channel, local.get(channel, ())
+            handed_over = local.get(channel, ())
+            self._received[vertex] += sum(map(size_of, handed_over))
+            yield channel, handed_over
             for packet in packets.get(channel, ()):
-                yield channel, decode(loaded(packet.body), self._edges[channel.edge].format)
+                body = loaded(packet.body)
+                self._received[vertex] += len(body)
+                yield channel, decode(body, self._edges[channel.edge].format)
 
     def _report(self) -> SlotReport:
         subtasks = self._subtasks
         timers = [t for s in subtasks.values() if (t := s.next_timer()) is not None]
         rooms = [room for s in subtasks.values() if (room := s.room()) is not None]
+        sent = {id: s.sent(self._outbox.sizes) for id, s in subtasks.items()}
         return SlotReport(
             slot=self._slot,
             failures=tuple(
@@ -483,17 +491,16 @@ class PipelineHost:
             sources=dict(self._sources),
             records_in={id: s.records_in for id, s in subtasks.items()},
             records_out={id: s.records_out for id, s in subtasks.items()},
+            records_taken=sum(s.records_taken for s in subtasks.values()),
+            bytes_in=dict(self._received),
+            bytes_out={id: sum(size for _, size in each.values()) for id, each in sent.items()},
             finished=frozenset(id for id, s in subtasks.items() if s.is_finished),
             watermarks={id: w for id, s in subtasks.items() if (w := s.watermark) != NO_WATERMARK},
             idle_channels={id: idle for id, s in subtasks.items() if (idle := s.idle_channels)},
             next_timer=min(timers, default=None),
             busy_seconds=self._busy_seconds,
             worked={id: s.worked for id, s in subtasks.items()},
-            sent={
-                edge: traffic
-                for s in subtasks.values()
-                for edge, traffic in s.sent(self._outbox.sizes).items()
-            },
+            sent={edge: traffic for each in sent.values() for edge, traffic in each.items()},
             room=min(rooms, default=None),
         )
 

@@ -76,7 +76,8 @@ class ChainOutput:
         self._main: list[Callable[[Batch], None]] = []
         self._side: dict[str, list[Callable[[Batch], None]]] = {}
         self._times: list[TimeConsumer] = []
-        self.records = 0
+        self.records: dict[str | None, int] = {}
+        """Emitted, by the tag of the side output; None: the main one."""
 
     def add(
         self,
@@ -89,17 +90,17 @@ class ChainOutput:
         self._times.append(times)
 
     def emit(self, batch: Batch) -> None:
-        if len(batch) == 0:
-            return
-        self.records += len(batch)
-        self._hand_out(batch, self._main)
+        self._hand_out(batch, None, self._main)
 
     def emit_side(self, tag: str, batch: Batch) -> None:
+        self._hand_out(batch, tag, self._side.get(tag, ()))
+
+    def _hand_out(
+        self, batch: Batch, tag: str | None, consumers: Sequence[Callable[[Batch], None]]
+    ) -> None:
         if len(batch) == 0:
             return
-        self._hand_out(batch, self._side.get(tag, ()))
-
-    def _hand_out(self, batch: Batch, consumers: Sequence[Callable[[Batch], None]]) -> None:
+        self.records[tag] = self.records.get(tag, 0) + len(batch)
         for take in consumers[:-1]:
             take(batch if self._reuses_objects else batch.branched())
         for take in consumers[-1:]:
@@ -150,7 +151,11 @@ class Subtask:
         self._unfinished: dict[CheckpointId, FrozenSubtask] = {}
         """Unaligned snapshots that wait for records in flight."""
         self._outputs = self._wire()
-        self._is_sink = any(operator.delivery() is not None for operator in operators)
+        self._sinks = [
+            chained
+            for chained, operator in zip(vertex.chain, operators, strict=True)
+            if operator.delivery() is not None
+        ]
 
     def _wire(self) -> list[ChainOutput]:
         outputs = [
@@ -179,9 +184,19 @@ class Subtask:
         return None if self.source is None else self.source.position()
 
     @property
+    def records_taken(self) -> int:
+        """What its sinks have received."""
+        return sum(
+            self.records_in
+            if sink.parent is None
+            else self._outputs[sink.parent.operator_index].records.get(sink.parent.side_tag, 0)
+            for sink in self._sinks
+        )
+
+    @property
     def records_out(self) -> int:
-        """What the last operators of the chain emitted, to channels or external systems."""
-        return self._outputs[-1].records
+        """What it has sent to other vertices, and what its sinks have received."""
+        return sum(writer.records for _, _, writer in self._writers) + self.records_taken
 
     def tap(self, edge: EdgeId, tap: EdgeTap) -> bool:
         """Sample the records on an edge; False if the subtask does not send to it."""
@@ -294,7 +309,6 @@ class Subtask:
             self.failure = self._as_failure(error)
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
-        """The coordinator has aborted a checkpoint."""
         self._drop_snapshot(checkpoint_id)
         if checkpoint_id == self._halted_by:
             self._halted_by = None
@@ -306,11 +320,10 @@ class Subtask:
             self.failure = self._as_failure(error)
 
     def complete(self, checkpoint_id: CheckpointId) -> None:
-        """A checkpoint is durable."""
-        if self._is_sink:
+        if self._sinks:
             passing(FaultPoint.PRE_COMMITTED, Victim.SLOT)
         try:
-            with during(FaultPoint.COMMIT, Victim.SLOT) if self._is_sink else nullcontext():
+            with during(FaultPoint.COMMIT, Victim.SLOT) if self._sinks else nullcontext():
                 for operator, _ in reversed(self._opened):
                     operator.notify_complete(checkpoint_id)
         except USER_FAILURES as error:
@@ -356,7 +369,6 @@ class Subtask:
         return {operator: readings for operator, readings in found.items() if readings}
 
     def accumulators(self) -> list[tuple[str, FunctionAccumulator]]:
-        """Accumulators of functions, by name."""
         return [pair for context in self._contexts for pair in context.accumulators.items()]
 
     def room(self) -> int | None:

@@ -1,4 +1,4 @@
-"""Checks that what was decoded from a file has the types that its dataclasses declare."""
+"""Checks that decoded dataclasses have the declared types."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ def check_types(value: Any, declared: Any = None) -> None:
     """Check a dataclass and everything in it.
 
     Raises:
-        TypeError: something in it has another type than its field declares.
+        TypeError: a value has another type than its field declares.
     """
-    declared, origin, parts = _shape(type(value) if declared is None else declared)
+    if declared is None:
+        declared = type(value)
+    declared, origin, parts = _shape(declared)
     if declared in _LEAVES and type(value) is declared:
         return
     if origin in (types.UnionType, typing.Union):
@@ -37,7 +39,7 @@ def check_types(value: Any, declared: Any = None) -> None:
         for each in value:
             check_types(each, parts[0])
     elif declared is not Any:
-        # A truth value is an int for Python, and an int will do for a float.
+        # In Python, a bool is an int, and an int is acceptable as a float.
         is_number = declared in (int, float) and type(value) in (int, declared)
         _check(is_number or (declared is not int and isinstance(value, declared)), value, declared)
         if isinstance(declared, type) and is_dataclass(declared):

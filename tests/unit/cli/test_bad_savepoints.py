@@ -156,7 +156,7 @@ def make_it_newer(savepoint):
     object.__setattr__(newer, "format_version", FORMAT_VERSION + 1)
     path.write_bytes(encode(newer))
     return (
-        f"{path} has the checkpoint format {FORMAT_VERSION + 1}, this Tidegate reads up to "
+        f"{path} has the checkpoint format {FORMAT_VERSION + 1}, but this Tidegate reads up to "
         f"{FORMAT_VERSION}: use the version of Tidegate that wrote it, or a newer one"
     )
 
@@ -243,7 +243,7 @@ def test_every_file_of_state_that_has_changed_is_named(with_files, program, tmp_
 @pytest.mark.parametrize(
     ("options", "change", "sentence"),
     [
-        ((), {"uid": "sums"}, "(uid totals): give the checkpoint of this job"),
+        ((), {"uid": "sums"}, "(uid totals): use a checkpoint of this job"),
         (
             (),
             {"type": "Types.STRING()"},
@@ -252,13 +252,13 @@ def test_every_file_of_state_that_has_changed_is_named(with_files, program, tmp_
         (
             ("--max-parallelism", "64"),
             {},
-            "written with a max parallelism of 128, the job has 64: set the max parallelism to 128",
+            "max parallelism of 128, but the job has 64: set the max parallelism to 128",
         ),
         (("-p", "200"), {}, "128"),
     ],
     ids=["uid", "type", "max parallelism", "parallelism"],
 )
-def test_a_job_that_does_not_fit_is_told_why_and_leaves_nothing(
+def test_a_job_that_does_not_fit_is_refused_with_the_reason_and_leaves_nothing(
     savepoint, program, tmp_path, options, change, sentence
 ):
     before = content(savepoint)

@@ -49,10 +49,8 @@ class Segment:
     def of(
         cls, batches: Sequence[Batch], live: tuple[Any, ...], assigned: tuple[Any, ...]
     ) -> Segment:
-        known = [batch.timestamps for batch in batches if batch.timestamps is not None]
-        stamps = None
-        if batches and len(known) == len(batches):
-            stamps = np.concatenate(known).astype("<i8").tobytes()
+        times = Batch.joined_timestamps(batches)
+        stamps = None if times is None else times.astype("<i8").tobytes()
         if not batches or batches[0].format is None:
             records = [record for batch in batches for record in batch.records]
             return cls(None, records, stamps, live, assigned)

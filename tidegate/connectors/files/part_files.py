@@ -18,7 +18,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from pathlib import Path, PurePosixPath
@@ -51,7 +51,6 @@ class OutputFileConfig:
     """None: that of the encoding, like ".csv"."""
 
     def name_of(self, subtask: int, unique: str, encoding: FileEncoding) -> str:
-        """The name of a part file."""
         suffix = encoding.suffix if self.part_suffix is None else self.part_suffix
         return f"{self.part_prefix}-{subtask}-{unique}{suffix}"
 
@@ -206,8 +205,11 @@ class _OpenPart:
             parent = self._path.rpartition("/")[0]
             self._file_system.create_dir(parent, recursive=True)
             stream = self._file_system.open_output_stream(self._path)
-        self._stream = cast("IO[bytes]", stream)
-        self._encoder: FileEncoder = encoding.open(self._stream)
+            self._stream = cast("IO[bytes]", stream)
+            with ExitStack() as undo:
+                undo.callback(self._stream.close)
+                self._encoder: FileEncoder = encoding.open(self._stream)
+                undo.pop_all()
 
     @property
     def size(self) -> int:

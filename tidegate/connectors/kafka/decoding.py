@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidegate.connectors.row_schemas import RowDeserializationSchema, UnreadableMessages
 from tidegate.connectors.serialization import DeserializationSchema, SimpleStringSchema
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.infer import as_type_info
 from tidegate.types.typeinfo import TypeInformation, Types
@@ -321,4 +321,6 @@ def _values(messages: Sequence[Any]) -> tuple[list[bytes], Sequence[Any]]:
 
 def _timestamps(messages: Sequence[Any]) -> npt.NDArray[np.int64] | None:
     stamps = np.fromiter(map(itemgetter(1), map(_TIMESTAMP, messages)), np.int64, len(messages))
-    return None if len(stamps) and stamps.min() < 0 else stamps
+    if len(stamps) and stamps.max() < 0:
+        return None
+    return np.where(stamps < 0, NO_TIMESTAMP, stamps)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
+from itertools import compress
 from operator import methodcaller
 from typing import Any
 
@@ -52,6 +53,9 @@ class KafkaReader(SourceReader):
         self._splits: dict[tuple[str, int], KafkaSplit] = {}
         self._topics: set[str] = set()
         self._ahead: list[Any] = []
+        self._paused: frozenset[Hashable] = frozenset()
+        self._held: list[Any] = []
+        """What the client had fetched of partitions before they were paused."""
         self._ended: list[tuple[str, int]] = []
         """Partitions read to their end since the last poll."""
         self._no_more = False
@@ -137,7 +141,31 @@ class KafkaReader(SourceReader):
         return self._fetched(count)
 
     def _fetched(self, count: int) -> list[Any]:
-        return self._client.consume(count, 0) if self._splits else []
+        while messages := self._client.consume(count, 0) if self._splits else []:
+            if wanted := self._without_held(messages):
+                return wanted
+        return []
+
+    def _without_held(self, messages: list[Any]) -> list[Any]:
+        """The messages without those of paused partitions, which come later."""
+        if not self._paused:
+            return messages
+        is_held = [(m.topic(), m.partition()) in self._paused for m in messages]
+        self._held += compress(messages, is_held)
+        return [m for m, held in zip(messages, is_held, strict=True) if not held]
+
+    def pause(self, splits: Collection[Hashable]) -> None:
+        before, self._paused = self._paused, frozenset(splits)
+        for change, keys in (
+            (self._client.pause, self._paused - before),
+            (self._client.resume, before - self._paused),
+        ):
+            # A partition that was read to its end is no longer assigned.
+            found = [self._splits[key] for key in keys if key in self._splits]
+            if living := [_assigned(split) for split in found if not split.is_done]:
+                change(living)
+        messages, self._held = [*self._held, *self._ahead], []
+        self._ahead = self._without_held(messages)
 
     def _positions(self, messages: list[Any]) -> dict[tuple[str, int], int]:
         """The next offset of each partition after these messages."""

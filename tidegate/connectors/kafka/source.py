@@ -140,7 +140,7 @@ class KafkaSourceBuilder(FluentBuilder):
             raise ConfigError(
                 "topics",
                 str(subscription),
-                f"{known} are already set: choose topics, a pattern, or partitions",
+                f"{known} is already set: choose topics, a pattern, or partitions",
             )
         return self._with(subscription=subscription)
 

@@ -40,7 +40,6 @@ class KeyColumns(NamedTuple):
         return KeyColumns([c.slice(start, stop - start) for c in self.columns], self.is_tuple)
 
     def hashes(self) -> Hashes:
-        """The stable hash of every key."""
         return hash_columns(self.columns) if self.is_tuple else hash_column(self.columns[0])
 
     @property
@@ -101,6 +100,13 @@ class KeySelection:
         positions = self.columns if isinstance(self.columns, tuple) else (self.columns,)
         columns = [batch.columns.column(position) for position in positions]
         return None if any(map(_is_nested, columns)) else KeyColumns(columns, is_tuple)
+
+    def fields(self, batch: Batch) -> list[Any]:
+        """The keys that are columns as records hold them, which are then decoded for less."""
+        if isinstance(self.columns, int):
+            return batch.field(self.columns)
+        assert self.columns is not None
+        return list(zip(*map(batch.field, self.columns), strict=True))
 
     def values(self, batch: Batch) -> list[Any]:
         """The key of every record, in order; decodes only the key if possible."""

@@ -62,10 +62,7 @@ class HashMapValueState(Handle, ValueState[Any]):
     __slots__ = ()
 
     def value(self) -> Any:
-        value = self._values[self._holder.place]
-        if self._table.frozen:
-            return self._table.owned(self._holder.place, value)
-        return value
+        return self._values[self._holder.place]
 
     def update(self, value: Any) -> None:
         self._values[self._holder.place] = value
@@ -75,6 +72,12 @@ class HashMapObjectState(HashMapValueState):
     """One value per key, which may be a mutable object."""
 
     __slots__ = ()
+
+    def value(self) -> Any:
+        value = self._values[self._holder.place]
+        if self._table.frozen:
+            return self._table.owned(self._holder.place, value)
+        return value
 
     def update(self, value: Any) -> None:
         place = self._holder.place
