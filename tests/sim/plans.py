@@ -105,9 +105,10 @@ class Wish:
 ANY = Wish()
 THEMES = (
     Wish(("storage is slow", *(f"{kind} @ metadata is created" for kind in KINDS))),
+    Wish(("storage is slow", *(f"{kind} @ state is written" for kind in KINDS))),
     Wish(("cancel", *(f"{kind} @ the job is canceled" for kind in KINDS))),
     Wish(
-        ("the bank fails @ a transaction begins", *KINDS),
+        ("the bank fails @ a transaction begins", "kill a slot @ a process registers", *KINDS),
         traits={"pipelines": 2, "failover": "region"},
     ),
 )
@@ -214,7 +215,7 @@ def _draw_fault(rnd: random.Random, horizon: float, wish: Wish) -> Fault:
     [drawn] = rnd.choices(wish.kinds, weights)
     kind, _, moment = drawn.partition(" @ ")
     if moment:
-        at = rnd.uniform(0.0, horizon / 3)
+        at = max(0.0, rnd.uniform(-horizon / 6, horizon / 3))
         return Fault(at, kind, 20 * rnd.randrange(5), rnd.random(), moment)
     is_aimed = wish.moments and rnd.random() < (0.6 if wish.moments is MOMENTS else 0.85)
     moment = rnd.choice(wish.moments) if is_aimed else ""
