@@ -17,12 +17,12 @@ from unittest.mock import patch
 from tidegate.core.workers import Action
 
 if TYPE_CHECKING:
-    from tests.sim.lines import LineEnd
-    from tests.sim.threads import SimulatedThread
+    from tests.sim.pumped.lines import LineEnd
+    from tests.sim.pumped.threads import SimulatedThread
     from tests.sim.world import World
 
 EPOCH = 1_000_000.0
-LAST_EVENT = 60_000
+LAST_EVENT = 20_000
 DEEPEST = 3
 """How many processes can be interrupted at the same time."""
 

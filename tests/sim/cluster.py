@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.sim.clockwork import Process, Wrong
-from tests.sim.lines import LineEnd, connected
 from tests.sim.plans import HEARTBEAT_SECONDS
-from tests.sim.pumps import PumpedExchange
+from tests.sim.pumped.lines import LineEnd, connected
+from tests.sim.pumped.pumps import PumpedExchange
+from tests.sim.pumped.threads import SimulatedThread
 from tests.sim.tasks import StepJob
-from tests.sim.threads import SimulatedThread
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import LineClosed, TidegateError
 from tidegate.core.ids import Address, PipelineId, SlotIndex

@@ -23,8 +23,8 @@ from tests.sim.drivers import DriverProcess
 from tests.sim.files import Files, resolve
 from tests.sim.kafka import Kafka
 from tests.sim.plans import LEASE_SECONDS, SAVEPOINTS, Fault, Plan
+from tests.sim.pumped.threads import QUEUE, THREADING, SimulatedThread, sleep
 from tests.sim.storage import Bucket
-from tests.sim.threads import QUEUE, THREADING, SimulatedThread, sleep
 from tests.sim.tides import Attempts
 from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.connectors.files import part_files

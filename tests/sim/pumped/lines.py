@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from tests.sim.clockwork import Process, Simulation
-from tests.sim.threads import SimulatedThread, current_thread, wait
+from tests.sim.pumped.threads import SimulatedThread, current_thread, wait
 from tidegate.core.errors import LineClosed
 
 FrameParts = bytes | bytearray | memoryview

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.clockwork import Wrong
-from tests.sim.lines import LineEnd
-from tests.sim.threads import SimulatedThread, current_thread, wait
+from tests.sim.pumped.lines import LineEnd
+from tests.sim.pumped.threads import SimulatedThread, current_thread, wait
 from tidegate.core.errors import LineClosed
 from tidegate.core.ids import Address, JobId, SlotIndex
 from tidegate.exchange.choice import FallbackExchange
