@@ -344,7 +344,7 @@ def test_operators_are_chained_in_another_way(chaining, life):
     assert life.go_on(new) == UNDISTURBED
 
 
-def test_without_uids_the_same_program_goes_on(life):
+def test_without_uids_the_same_program_continues(life):
     version = Version(before=("marked",), uids=False)
     life.stop(version)
     assert life.plan(version).fits()
@@ -492,7 +492,7 @@ def test_another_max_parallelism_is_refused_with_the_reason(settings, life):
     [reason] = plan.obstacles
     assert "max parallelism of 128, but the job sets 64" in reason
     said = life.refused(new, StateMisuse, **settings)
-    assert "max parallelism of 128, the job has 64" in said
+    assert "max parallelism of 128, but the job has 64" in said
 
 
 def test_a_parallelism_above_the_max_parallelism_is_refused(life):

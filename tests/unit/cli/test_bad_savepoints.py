@@ -252,13 +252,13 @@ def test_every_file_of_state_that_has_changed_is_named(with_files, program, tmp_
         (
             ("--max-parallelism", "64"),
             {},
-            "written with a max parallelism of 128, the job has 64: set the max parallelism to 128",
+            "max parallelism of 128, but the job has 64: set the max parallelism to 128",
         ),
         (("-p", "200"), {}, "128"),
     ],
     ids=["uid", "type", "max parallelism", "parallelism"],
 )
-def test_a_job_that_does_not_fit_is_told_why_and_leaves_nothing(
+def test_a_job_that_does_not_fit_is_refused_with_the_reason_and_leaves_nothing(
     savepoint, program, tmp_path, options, change, sentence
 ):
     before = content(savepoint)
