@@ -50,7 +50,7 @@ TIDEGATE_RATES = {
     (Workload.SESSION, FEW): 4e6,
     (Workload.SESSION, MANY): 3e6,
     (Workload.WINDOW_FUNCTION, FEW): 0.8e6,
-    (Workload.INTERVAL_JOIN, FEW): 0.3e6,
+    (Workload.INTERVAL_JOIN, FEW): 2e6,
     (Workload.KAFKA, FEW): 0.3e6,
 }
 
@@ -132,6 +132,13 @@ PEERS: tuple[Peer, ...] = (
         modules={Workload.SUM: "benchmarks.peers.polars_table"},
         rates={(Workload.SUM, FEW): 20e6, (Workload.SUM, MANY): 6e6},
         options={"rows": 20_000_000},
+    ),
+    Peer(
+        name="limit",
+        title="A bare loop with a dict, a process per core (limit)",
+        environment=TIDEGATE,
+        modules={Workload.FUNCTION: "benchmarks.peers.bare_loop"},
+        rates={(Workload.FUNCTION, FEW): 5e6, (Workload.FUNCTION, MANY): 2e6},
     ),
     Peer(
         name="bytewax",

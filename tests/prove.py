@@ -41,6 +41,7 @@ _LONGER = {
     "test_bugs_in_worlds.py": (2, 400),
     "test_damaged_checkpoints.py": (20, 600),
     "test_damaged_savepoints.py": (140, 600),
+    "test_interrupted_programs.py": (60, 300),
     "test_savepoints.py": (10, 260),
     "test_planted_bugs.py": (1, 900),
     "test_simulation.py": (40, 600),

@@ -1,4 +1,4 @@
-"""Answers about jobs. Everything read is immutable or a copy: no thread of a job waits for it."""
+"""Endpoints about jobs. They read immutable data or copies: no thread of a job waits for them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ExceptionsQuery(Form, naming=camel):
 
 
 class MetricsQuery(Form):
-    """Of which metrics to return the values."""
+    """Which metrics to return with their values."""
 
     get: str | None = None
 
@@ -53,7 +53,7 @@ class JobApi:
 
     @endpoint("/overview", refusals=())
     async def overview(self, request: Request) -> driver_documents.Overview:
-        """How many slots and jobs this driver has."""
+        """The numbers of slots and jobs of this driver."""
         return driver_documents.overview(self._jobs.all())
 
     @endpoint("/jobs", refusals=())
@@ -63,7 +63,7 @@ class JobApi:
 
     @endpoint("/jobs/overview", refusals=())
     async def jobs_overview(self, request: Request) -> driver_documents.JobsOverview:
-        """The same with names, times and the states of subtasks."""
+        """The jobs with names, times and the states of subtasks."""
         return driver_documents.jobs_overview(self._jobs.all())
 
     @endpoint("/metrics", content_type="text/plain", refusals=())
@@ -116,7 +116,7 @@ class JobApi:
     async def resource_requirements(
         self, request: Request
     ) -> dict[str, rescale_documents.VertexRequirements]:
-        """How many subtasks each vertex wants."""
+        """The possible parallelism of each vertex."""
         return rescale_documents.resource_requirements(self._job(request))
 
     @endpoint("/jobs/{jobid}/rescales/overview")
@@ -125,12 +125,12 @@ class JobApi:
         return rescale_documents.rescales_overview(self._job(request))
 
     @endpoint("/jobs/{jobid}/rescales/history")
-    async def rescales(self, request: Request) -> list[rescale_documents.Rescale]:
+    async def rescales(self, request: Request) -> list[rescale_documents.RescaleDocument]:
         """Changes of the parallelism since the job started, newest first."""
         return rescale_documents.rescales(self._job(request))
 
     @endpoint("/jobs/{jobid}/rescales/details/{rescaleuuid}")
-    async def rescale(self, request: Request) -> rescale_documents.Rescale:
+    async def rescale(self, request: Request) -> rescale_documents.RescaleDocument:
         """One of them."""
         wanted = identity(request.path_params["rescaleuuid"], "rescale")
         for each in rescale_documents.rescales(self._job(request)):
@@ -142,7 +142,7 @@ class JobApi:
     async def exceptions(
         self, request: Request, query: ExceptionsQuery
     ) -> exception_documents.Exceptions:
-        """What failed, the latest first, and whether the job was restarted."""
+        """The failures, newest first, and whether the job was restarted."""
         return exception_documents.exceptions(self._job(request), query.max_exceptions)
 
     @endpoint("/jobs/{jobid}/vertices/{vertexid}")
@@ -172,7 +172,7 @@ class JobApi:
 
     @endpoint("/jobs/{jobid}/vertices/{vertexid}/accumulators")
     async def vertex_accumulators(self, request: Request) -> job_documents.VertexAccumulators:
-        """Those of the job: they are added up over all vertices."""
+        """The accumulators of the job, which are merged over all vertices."""
         job = self._job(request)
         return job_documents.vertex_accumulators(job, vertex_of(request, job))
 
@@ -186,7 +186,7 @@ class JobApi:
 
     @endpoint("/jobs/{jobid}/vertices/{vertexid}/watermarks")
     async def watermarks(self, request: Request) -> list[vertex_documents.MetricDocument]:
-        """How far event time has come in the subtasks of a vertex that have it."""
+        """The watermarks of the subtasks of a vertex, if they have event time."""
         return vertex_documents.watermarks(vertex_of(request, self._job(request)))
 
     @endpoint("/jobs/{jobid}/vertices/{vertexid}/metrics")
@@ -220,7 +220,7 @@ class JobApi:
 
     @endpoint("/jobs/{jobid}/accumulators")
     async def accumulators(self, request: Request) -> job_documents.AccumulatorsDocument:
-        """What functions have added up, over all subtasks."""
+        """The accumulators of functions, merged over all subtasks."""
         return job_documents.accumulators(self._job(request))
 
     @endpoint("/jobs/{jobid}/checkpoints")
@@ -235,14 +235,14 @@ class JobApi:
 
     @endpoint("/jobs/{jobid}/checkpoints/details/{checkpointid}")
     async def checkpoint(self, request: Request) -> checkpoint_documents.CheckpointDocument:
-        """One checkpoint, with the work of every vertex."""
+        """One checkpoint, with statistics of every vertex."""
         job = self._job(request)
         record = self._checkpoint(request, job)
         return checkpoint_documents.checkpoint_document(record, job.graph.vertices)
 
     @endpoint("/jobs/{jobid}/checkpoints/details/{checkpointid}/subtasks/{vertexid}")
     async def checkpoint_task(self, request: Request) -> checkpoint_documents.CheckpointTask:
-        """What the subtasks of a vertex did for a checkpoint."""
+        """Statistics of the subtasks of a vertex in a checkpoint."""
         job = self._job(request)
         record = self._checkpoint(request, job)
         return checkpoint_documents.task_details(record, vertex_of(request, job).vertex)
@@ -258,20 +258,20 @@ class JobApi:
         return self._jobs.get(request.path_params["jobid"])
 
     def _checkpoint(self, request: Request, job: JobHandle) -> CheckpointRecord:
-        wanted = whole_number(request.path_params["checkpointid"], "number of a checkpoint")
+        wanted = whole_number(request.path_params["checkpointid"], "checkpoint number")
         history = job.checkpoints
         latest = (history.latest_completed, history.latest_savepoint, history.latest_failed)
         record = history.record(CheckpointId(wanted))
         if record is None:
             record = next((r for r in latest if r is not None and r.checkpoint_id == wanted), None)
         if record is None:
-            raise Refusal(404, f"there is no checkpoint {wanted}, or it is too long ago")
+            raise Refusal(404, f"there is no checkpoint {wanted}, or it is too old")
         return record
 
 
 def _at(found: Sequence[_T], request: Request) -> _T:
     """The one of the subtask that the path of a request names."""
-    index = whole_number(request.path_params["subtaskindex"], "number of a subtask")
+    index = whole_number(request.path_params["subtaskindex"], "subtask number")
     if index >= len(found):
         raise Refusal(404, f"the vertex has no subtask {index}, but {len(found)} of them")
     return found[index]

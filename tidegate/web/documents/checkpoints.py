@@ -1,4 +1,4 @@
-"""The checkpoints of a job, in Flink's words."""
+"""The checkpoints of a job, under Flink's names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Status = Annotated[str, OneOf(("IN_PROGRESS", "COMPLETED", "FAILED"))]
 
 
 class Spread(Form):
-    """How a number differs between subtasks, or between checkpoints."""
+    """The distribution of a number over subtasks, or over checkpoints."""
 
     min: int
     max: int
@@ -43,7 +43,7 @@ class Spread(Form):
 
 
 class TaskStatistics(Form, naming=snake):
-    """What some subtasks did for a checkpoint."""
+    """Statistics of some subtasks in a checkpoint."""
 
     id: int
     status: Status
@@ -104,7 +104,7 @@ class CheckpointDocument(TaskStatistics, naming=snake):
 
 
 class CheckpointCountsDocument(Form, naming=snake):
-    """How many there have been."""
+    """How many checkpoints there have been."""
 
     restored: int
     total: int
@@ -114,7 +114,7 @@ class CheckpointCountsDocument(Form, naming=snake):
 
 
 class RestoredCheckpoint(Form, naming=snake):
-    """What the job was last restored from."""
+    """The checkpoint that the job was last restored from."""
 
     id: int
     restore_timestamp: int
@@ -132,7 +132,7 @@ class LatestCheckpoints(Form):
 
 
 class CheckpointSummary(Form, naming=snake):
-    """Over the completed checkpoints of the history."""
+    """Statistics over the completed checkpoints in the history."""
 
     checkpointed_size: Spread
     state_size: Spread
@@ -143,7 +143,7 @@ class CheckpointSummary(Form, naming=snake):
 
 
 class Checkpoints(Form):
-    """All that is known of the checkpoints of a job."""
+    """All checkpoints of a job."""
 
     counts: CheckpointCountsDocument
     summary: CheckpointSummary
@@ -152,7 +152,7 @@ class Checkpoints(Form):
 
 
 class SubtaskCheckpoint(Form, naming=snake):
-    """What one subtask did; only its number until it has acknowledged."""
+    """The part of one subtask; only its number until it has acknowledged."""
 
     kind: Annotated[str, OneOf(("pending", "completed"))] = named("@class")
     index: int
@@ -196,7 +196,7 @@ class TaskSpreads(Form, naming=snake):
 
 
 class CheckpointTask(TaskStatistics):
-    """What the subtasks of a vertex did for a checkpoint."""
+    """Statistics of the subtasks of a vertex in a checkpoint."""
 
     summary: TaskSpreads
     subtasks: list[SubtaskCheckpoint]
@@ -227,7 +227,7 @@ def statistics(job: JobHandle) -> Checkpoints:
 def checkpoint_document(
     record: CheckpointRecord, vertices: Sequence[Vertex] = ()
 ) -> CheckpointDocument:
-    """One checkpoint, with the work of these vertices."""
+    """One checkpoint, with statistics of these vertices."""
     failed = record.status is CheckpointStatus.FAILED
     completed = record.status is CheckpointStatus.COMPLETED
     return CheckpointDocument(

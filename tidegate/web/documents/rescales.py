@@ -1,4 +1,4 @@
-"""The parallelism of a job and its changes, in Flink's words."""
+"""The parallelism of a job and its changes, under Flink's names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tidegate.web.forms import Between, Form, Id, camel
 
 
 class ParallelismBounds(Form, naming=camel):
-    """From what to what it may go."""
+    """The lower and upper bound."""
 
     lower_bound: Annotated[int, Between(1, 1 << 15)] = 1
     upper_bound: Annotated[int, Between(1, 1 << 15)]
 
 
 class VertexRequirements(Form):
-    """How many subtasks a vertex wants."""
+    """The possible parallelism of a vertex."""
 
     parallelism: ParallelismBounds
 
@@ -34,7 +34,7 @@ class RescaledVertexDocument(Form, naming=camel):
     post_rescale_parallelism: int
 
 
-class Rescale(Form, naming=camel):
+class RescaleDocument(Form, naming=camel):
     """A change of the parallelism."""
 
     rescale_uuid: Id
@@ -47,7 +47,7 @@ class Rescale(Form, naming=camel):
 
 
 class RescaleCounts(Form, naming=camel):
-    """How many there were."""
+    """How many changes there were."""
 
     ignored: int = 0
     in_progress: int
@@ -58,13 +58,13 @@ class RescaleCounts(Form, naming=camel):
 class LatestRescales(Form):
     """The latest of each kind."""
 
-    completed: Rescale | None
-    failed: Rescale | None = None
-    ignored: Rescale | None = None
+    completed: RescaleDocument | None
+    failed: RescaleDocument | None = None
+    ignored: RescaleDocument | None = None
 
 
 class RescalesOverview(Form, naming=camel):
-    """The changes of the parallelism in short."""
+    """A summary of the changes of the parallelism."""
 
     rescales_counts: RescaleCounts
     latest: LatestRescales
@@ -79,8 +79,8 @@ def resource_requirements(job: JobHandle) -> dict[str, VertexRequirements]:
     }
 
 
-def rescales(job: JobHandle) -> list[Rescale]:
-    """The last ones, newest first."""
+def rescales(job: JobHandle) -> list[RescaleDocument]:
+    """The last changes, newest first."""
     return [_rescale(each) for each in job.chronicle.rescalings]
 
 
@@ -92,9 +92,9 @@ def rescales_overview(job: JobHandle) -> RescalesOverview:
     return RescalesOverview(rescales_counts=counts, latest=latest)
 
 
-def _rescale(rescaling: Rescaling) -> Rescale:
+def _rescale(rescaling: Rescaling) -> RescaleDocument:
     ended = rescaling.ended_at
-    return Rescale(
+    return RescaleDocument(
         rescale_uuid=rescaling.id,
         vertices={
             each.id: RescaledVertexDocument(

@@ -1,4 +1,4 @@
-"""The vertices of a job and their subtasks, in Flink's words."""
+"""The vertices of a job and their subtasks, under Flink's names."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class IoMetrics(Form):
 
 
 class SubtaskFacts(Form):
-    """What only Tidegate says of a subtask."""
+    """Tidegate's own facts about a subtask."""
 
     records_in_per_second: float | None
     records_out_per_second: float | None
-    busy: Annotated[float | None, "The share of its time that its operators ran, from 0 to 1."]
-    back_pressured: Annotated[float | None, "The share that it waited for later operators."]
+    busy: Annotated[float | None, "The share of time in which its operators ran, from 0 to 1."]
+    back_pressured: Annotated[float | None, "The share of time it waited for later operators."]
     idle: float | None
     watermark: int | None
     watermark_lag: int | None
@@ -85,7 +85,7 @@ class SubtaskDocument(Times):
 
 
 class VertexDetailsFacts(Form):
-    """What only Tidegate says of a vertex."""
+    """Tidegate's own facts about a vertex."""
 
     operators: list[OperatorDocument]
 
@@ -103,14 +103,14 @@ class VertexDetails(Form):
 
 
 class MetricDocument(Form):
-    """A metric, with its value if that was asked for."""
+    """A metric, with its value on request."""
 
     id: str
     value: str | Absent = ABSENT
 
 
 class AggregatedMetric(Form):
-    """A metric over all subtasks, with its values if they were asked for."""
+    """A metric over all subtasks, with its values on request."""
 
     id: str
     min: float | Absent = ABSENT
@@ -187,7 +187,7 @@ def _facts(
 
 
 def watermarks(progress: VertexProgress) -> list[MetricDocument]:
-    """In the form of Flink's metrics."""
+    """The watermarks in the form of Flink's metrics."""
     return [
         MetricDocument(id=f"{index}.currentInputWatermark", value=str(subtask.watermark))
         for index, subtask in enumerate(progress.subtasks)
@@ -196,7 +196,7 @@ def watermarks(progress: VertexProgress) -> list[MetricDocument]:
 
 
 def metric_documents(values: dict[str, float], wanted: str | None) -> list[MetricDocument]:
-    """Their names, or with names, separated by commas, those with their values."""
+    """The names of metrics, or the values of those in `wanted`, separated by commas."""
     if wanted is None:
         return [MetricDocument(id=name) for name in values]
     asked = [name for name in wanted.split(",") if name in values]
@@ -281,11 +281,11 @@ _EXECUTION_STATE = {
     RegionState.CANCELED: "CANCELED",
     RegionState.FAILED: "FAILED",
 }
-"""Of the subtasks of a region."""
+"""The states of the subtasks of a region."""
 
 
 def states_of(progress: VertexProgress) -> list[str]:
-    """Of the subtasks of a vertex."""
+    """The states of the subtasks of a vertex."""
     state = _EXECUTION_STATE[progress.state]
     return [
         "FINISHED" if state == "RUNNING" and subtask.is_finished else state
@@ -294,13 +294,13 @@ def states_of(progress: VertexProgress) -> list[str]:
 
 
 def state_of(progress: VertexProgress) -> str:
-    """Of a vertex."""
+    """The state of a vertex."""
     states = set(states_of(progress))
     return states.pop() if len(states) == 1 else _EXECUTION_STATE[progress.state]
 
 
 def counts_of(states: Iterable[str]) -> dict[str, int]:
-    """How many there are of each state."""
+    """The number of subtasks in each state."""
     found = Counter(states)
     return {state: found[state] for state in EXECUTION_STATES}
 
@@ -340,7 +340,7 @@ class BackPressure(Form, naming=camel):
 
 
 def back_pressure(progress: VertexProgress, rates: Rates | None) -> BackPressure:
-    """In Flink's levels: high above a half of the time, low above a tenth."""
+    """In Flink's levels: high above half of the time, low above a tenth."""
     found = None if rates is None else rates.vertices.get(progress.vertex.id)
     each = () if found is None else found.subtasks
     return BackPressure(
@@ -366,7 +366,7 @@ def _level(share: float) -> str:
 
 
 class VertexTaskManager(Times):
-    """What one slot does for a vertex."""
+    """The part of one slot in a vertex."""
 
     endpoint: str
     taskmanager_id: str
