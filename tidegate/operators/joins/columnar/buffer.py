@@ -90,11 +90,6 @@ class Records:
         columns = [column.take(rows) for column in self.columns]
         return Records(self.keys[rows], self.times[rows], columns)
 
-    def slice(self, stop: int) -> Records:
-        """Those before one of them, of which there is at least one."""
-        columns = [column.slice(0, stop) for column in self.columns]
-        return Records(self.keys[:stop], self.times[:stop], columns)
-
     @cached_property
     def indexes(self) -> list[_Index]:
         return _Index.of(self.keys, self.times, np.arange(len(self)))
