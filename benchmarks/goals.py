@@ -71,6 +71,8 @@ RATIO_GOALS: Sequence[RatioGoal] = (
     RatioGoal(Case(Workload.FUNCTION, FEW), ("bytewax",), 2),
     RatioGoal(Case(Workload.FUNCTION, FEW), SPARK_PYTHON, 8),
     RatioGoal(Case(Workload.FUNCTION, MANY), BYTEWAX, 15),
+    RatioGoal(Case(Workload.FUNCTION, FEW), ("limit",), 0.6),
+    RatioGoal(Case(Workload.FUNCTION, MANY), ("limit",), 0.5),
     RatioGoal(Case(Workload.SUM, MANY), ("tidegate-no-checkpoints",), 0.9),
     RatioGoal(Case(Workload.FUNCTION, MANY), ("tidegate-no-checkpoints",), 0.9),
 )

@@ -134,6 +134,13 @@ PEERS: tuple[Peer, ...] = (
         options={"rows": 20_000_000},
     ),
     Peer(
+        name="limit",
+        title="A bare loop with a dict, a process per core (limit)",
+        environment=TIDEGATE,
+        modules={Workload.FUNCTION: "benchmarks.peers.bare_loop"},
+        rates={(Workload.FUNCTION, FEW): 5e6, (Workload.FUNCTION, MANY): 2e6},
+    ),
+    Peer(
         name="bytewax",
         title="Bytewax, batches of 1,000 (its connectors' default)",
         environment="bytewax",

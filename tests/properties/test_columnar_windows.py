@@ -171,7 +171,7 @@ class Subtasks:
         return self._taken()
 
     def _taken(self):
-        """What was emitted since: results with their times, and late records."""
+        """What was emitted since the last call: results with their times, and late records."""
         found = []
         for harness in self._harnesses:
             for batch in harness.batches:
@@ -211,7 +211,7 @@ class CombinedSubtasks(Subtasks):
 
 @pytest.fixture
 def small_limits(monkeypatch):
-    """So that what happens with many keys happens with few."""
+    """Small limits, so that few keys behave like many."""
     monkeypatch.setattr(table, "_FEWEST_KEYS", 2)
     monkeypatch.setattr(slices, "_MOST_RUNS", 2)
     monkeypatch.setattr(accumulators, "_SPARE_RECORDS", 2)

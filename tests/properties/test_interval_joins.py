@@ -24,7 +24,7 @@ class Pairs(ProcessJoinFunction):
 
 
 class Job:
-    """The operator in some subtasks, to which records go by key."""
+    """The operator in several subtasks, with records partitioned by key."""
 
     def __init__(self, settings, backend):
         self.operator = IntervalJoinOperator(settings, Pairs(), [BY_KEY, BY_KEY])

@@ -40,7 +40,7 @@ class CheckpointConfig:
         self._configuration = configuration
 
     def is_checkpointing_enabled(self) -> bool:
-        """Whether checkpoints are taken."""
+        """Whether checkpoints are enabled."""
         return self._configuration.is_set("execution.checkpointing.interval")
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> Self:

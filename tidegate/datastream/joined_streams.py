@@ -43,7 +43,7 @@ Streams_co = TypeVar("Streams_co", bound="WindowedStreams", covariant=True)
 
 
 class CoGroupedStreams:
-    """Two streams whose records meet by key and window: `where`, `equal_to`, `window`, `apply`."""
+    """Two streams to group by key and window: `where`, `equal_to`, `window`, `apply`."""
 
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
         stream1._check_same_environment(stream2)
@@ -115,7 +115,7 @@ class WindowedStreams(WindowOptions):
         | Callable[[Any, Any], Any],
         output_type: TypeLike | None = None,
     ) -> DataStream:
-        """Apply a function to the records that meet."""
+        """Apply a function to the records of a key and window."""
         first, second = self._streams
         declared = declared_type(output_type)
         contents: WindowContents = ListedContents(None)

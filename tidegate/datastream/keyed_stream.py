@@ -194,7 +194,7 @@ class KeyedStream(DataStream):
         )
 
     def cache(self) -> NoReturn:
-        """Not possible, as in Flink."""
+        """Unsupported, as in Flink."""
         self._operator("cache")
 
     def _operator(self, call: str) -> NoReturn:

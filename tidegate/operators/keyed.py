@@ -1,9 +1,10 @@
-"""Operators whose functions have state and timers for the key of the record."""
+"""Operators whose functions have state and timers for the record's key."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -38,10 +39,11 @@ from tidegate.operators.user_code import (
     Outcome,
     Timestamps,
     repeated,
+    run_in_pieces,
 )
 from tidegate.state.backends import create_keyed_backend
 from tidegate.state.descriptors import ValueStateDescriptor
-from tidegate.state.keys.selection import KeySelection
+from tidegate.state.keys.selection import KeyColumns, KeySelection
 from tidegate.state.keys.stable_hash import holds_list, stable_hash, without_lists
 from tidegate.state.memory.row_backend import TableBackend
 from tidegate.state.timers import TimerQueue
@@ -88,7 +90,7 @@ class KeyedOperator(FunctionOperator):
                 key.open(RuntimeContext(context))
 
     def keeps_state(self) -> bool:
-        # A function gets its state through the context that it is opened with.
+        # A function gets its state through the context in `open`.
         given = self.users_function
         is_opened = isinstance(given, Function) and type(given).open is not Function.open
         return is_opened or super().keeps_state()
@@ -102,40 +104,45 @@ class KeyedOperator(FunctionOperator):
         if batch.format is not None:
             # Functions see records as declared, even if they have not been shipped.
             batch = Batch(columns=batch.columns, format=batch.format, timestamps=batch.timestamps)
+        self.emit(run_in_pieces(batch, partial(self._run, input_index)))
+
+    def _run(self, input_index: int, batch: Batch) -> Outcome:
         keyed, no_key = self._keyed(batch, self.keys[input_index])
         outcome = self.run(keyed, input_index)
         self.backend.leave_key()
-        self.emit(outcome._replace(failure=outcome.failure or no_key))
         self.backend.clean_up(len(batch))
+        return outcome._replace(failure=outcome.failure or no_key)
 
     def _keyed(
         self, batch: Batch, selection: KeySelection
     ) -> tuple[KeyedRecords, TidegateError | None]:
-        """The records that have a key: all, or those before one for which there is none."""
-        records = batch.records
+        """The records with a key: all, or those before one whose key fails."""
         if not self.uses_key:
-            nowhere = [None] * len(records)
-            return KeyedRecords(nowhere, nowhere, records, batch.timestamps), None
-        keys, failure = self.keys_until_failure(selection, records)
-        columns = selection.key_columns(batch) if failure is None else None
+            nowhere = [None] * len(batch)
+            return KeyedRecords(nowhere, nowhere, batch.records, batch.timestamps), None
+        keys, columns, failure = self.keys_until_failure(selection, batch)
         try:
             places = self.backend.places_of(keys, columns)
         except TypeError as unhashable:
             raise self.user_code.failure_of_batch(unhashable, len(keys)) from None
-        with_key = records if failure is None else records[: len(keys)]
+        with_key = batch.records if failure is None else batch.records[: len(keys)]
         return KeyedRecords(places, keys, with_key, batch.timestamps), failure
 
     def keys_until_failure(
-        self, selection: KeySelection, records: list[Any]
-    ) -> tuple[list[Any], TidegateError | None]:
-        """The keys of all records, or of those before one for which there is none."""
-        keys, failure = self.user_code.call_until_failure(selection.function, records)
+        self, selection: KeySelection, batch: Batch
+    ) -> tuple[list[Any], KeyColumns | None, TidegateError | None]:
+        """The keys of all records, also as columns, or of those before one whose key fails."""
+        columns, failure = selection.key_columns(batch), None
+        if columns is None:
+            keys, failure = self.user_code.call_until_failure(selection.function, batch.records)
+        else:
+            keys = selection.fields(batch)
         if keys:
-            with self.user_code.guard(records[0], 0):
+            with self.user_code.guard(batch.records[0], 0):
                 stable_hash(keys[0])
             if holds_list(keys[0]):
                 keys = list(map(without_lists, keys))
-        return keys, failure
+        return keys, columns, failure
 
     @abstractmethod
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
@@ -145,7 +152,7 @@ class KeyedOperator(FunctionOperator):
         emit_outcome(self.output, outcome, self.format)
 
     def last_of_batch(self, watermark: Watermark) -> int | None:
-        """When the last timer of processing time is due, if a batch job is not to wait for it."""
+        """When the last processing-time timer is due, for batch jobs, which do not wait for it."""
         is_end = self._is_batch and watermark.is_final
         return self.backend.processing_timers.last_due() if is_end else None
 
@@ -241,7 +248,7 @@ class KeyedReduceOperator(KeyedOperator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._reduce = bound_method(self.function, ReduceFunction, "reduce")
-        # What is kept are records of the stream: they get the fields that its type gets.
+        # The state holds records of the stream, so its type evolves like that of the stream.
         held = None if self.format is None else self.format.type_info
         self._table = self.backend.table(ValueStateDescriptor("_reduced", held))
 
@@ -302,17 +309,17 @@ class KeyedProcessOperator(KeyedOperator):
 
     @staticmethod
     def contract(inputs: int) -> type[Function]:
-        """What the function must be, by the number of keyed inputs."""
+        """The required type of the function, by the number of keyed inputs."""
         return KeyedProcessFunction if inputs == 1 else KeyedCoProcessFunction
 
     def contexts(
         self, context: OperatorContext, timers: KeyedTimers
     ) -> tuple[KeyedContext, KeyedTimerContext]:
-        """What the function is given with every record, and with every timer."""
+        """The contexts for records and for timers."""
         return KeyedContext(self.backend, timers), KeyedTimerContext(self.backend, timers)
 
     def functions(self) -> tuple[Callable[[Any, Any], Any], ...]:
-        """What is called for the records of each keyed input."""
+        """The functions for the records of each keyed input."""
         function = self.function
         if isinstance(function, KeyedProcessFunction):
             return (function.process_element,)
@@ -372,7 +379,7 @@ class KeyedProcessOperator(KeyedOperator):
         self.emit(Outcome(results, times, failure))
 
     def _due(self, timers: TimerQueue, now: int, fired: list[int]) -> Iterator[Any]:
-        """What the function returns for each timer that is due; its time is in `fired`."""
+        """The function's results for each due timer, whose time is added to `fired`."""
         backend, context, on_timer = self.backend, self._timer_context, self.function.on_timer
         while (due := timers.next_due()) is not None and due <= now:
             ready = backend.ready_timers(timers, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tidegate.types.privacy import declare_immutable
 from tidegate.types.typeinfo import RowTypeInfo, TypeInformation
@@ -19,6 +20,12 @@ class OutputTag:
 
     tag_id: str
     type_info: TypeInformation | None
+    are_used: ClassVar[bool] = False
+    """Whether this process has made a tag: before that, no result can hold one."""
+
+    def __new__(cls, *_: object, **__: object) -> OutputTag:
+        OutputTag.are_used = True
+        return object.__new__(cls)
 
     def __init__(
         self, tag_id: str, type_info: TypeInformation | Sequence[TypeInformation] | None = None

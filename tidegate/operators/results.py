@@ -35,7 +35,7 @@ def emit_tagged_outcome(
 ) -> None:
     """Like `emit_outcome`; a result `(tag, value)` goes to the side output of the tag."""
     results, timestamps, failure, is_inert = outcome
-    tagged = [] if is_inert else _tagged(results)
+    tagged = _tagged(results) if OutputTag.are_used and not is_inert else []
     if not tagged:
         emit_outcome(output, outcome, format)
         return
@@ -56,7 +56,7 @@ def emit_tagged_outcome(
 
 
 def _tagged(results: list[Any]) -> list[int]:
-    """Which results are `(tag, value)`; the usual answer, none, takes no loop in Python."""
+    """Which results are `(tag, value)`; finding none, the usual case, takes no Python loop."""
     kinds = set(map(type, results))
     if tuple not in kinds:
         return []

@@ -20,11 +20,16 @@ from tidegate.operators.functions import (
 )
 from tidegate.operators.results import emit_outcome, emit_tagged_outcome
 from tidegate.operators.unkeyed import UnkeyedContext
-from tidegate.operators.user_code import USER_FAILURES, FunctionOperator
+from tidegate.operators.user_code import (
+    USER_FAILURES,
+    FunctionOperator,
+    Outcome,
+    run_in_pieces,
+)
 from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Watermark
 from tidegate.types.arrow import ArrowFormat
-from tidegate.types.keeping import keeps_nothing
+from tidegate.types.keeping import holds_nothing, keeps_nothing
 from tidegate.types.privacy import shared
 from tidegate.types.typeinfo import TupleTypeInfo
 
@@ -44,23 +49,25 @@ class MapOperator(FunctionOperator):
         self._keeps_nothing = keeps_nothing(self._map)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
+        emit_outcome(self.output, run_in_pieces(batch, self._run), self.format)
+
+    def _run(self, batch: Batch) -> Outcome:
         records = batch.records
-        is_safe = self._keeps_nothing and batch.is_inert
-        outcome = self.user_code.map_until_failure(
+        is_safe = self._keeps_nothing and batch.is_inert and holds_nothing(self._map)
+        return self.user_code.map_until_failure(
             self._map, records, batch.timestamps, is_safe=is_safe
         )
-        emit_outcome(self.output, outcome, self.format)
 
 
 class PassOperator(Operator):
-    """The records as they come."""
+    """Passes records on unchanged."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         self.output.emit(batch)
 
 
 class FilterOperator(FunctionOperator):
-    """The records that the predicate keeps; columns stay columns."""
+    """Keeps the records that match the predicate; columns stay columns."""
 
     def __init__(self, function: FilterFunction | Callable[[Any], bool]) -> None:
         super().__init__(function)
@@ -73,7 +80,7 @@ class FilterOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         records = batch.records
-        is_safe = self._keeps_nothing and batch.is_inert
+        is_safe = self._keeps_nothing and batch.is_inert and holds_nothing(self._keeps)
         if is_safe or self.user_code.private is shared or batch.never_changes:
             verdicts, failure = self.user_code.call_until_failure(self._keeps, records)
         else:
@@ -91,7 +98,7 @@ class FilterOperator(FunctionOperator):
             raise failure
 
     def _judge(self, records: list[Any]) -> tuple[list[Any], list[Any], TidegateError | None]:
-        """The verdicts, and the records as they were when the predicate was through with them."""
+        """The verdicts, and the records as the predicate left them."""
         verdicts: list[Any] = []
 
         def judged(record: Any) -> Any:
@@ -102,14 +109,14 @@ class FilterOperator(FunctionOperator):
         return verdicts, results, failure
 
     def _without_truth(self, records: list[Any], verdicts: list[Any]) -> TidegateError:
-        """The failure of a verdict that is neither true nor false, like an array; cut there."""
+        """The failure for a verdict without a truth value, like an array; truncates there."""
         for position, verdict in enumerate(verdicts):
             try:
                 bool(verdict)
             except USER_FAILURES as error:
                 del verdicts[position:]
                 return self.user_code.failure(error, records[position], position)
-        raise InternalError("a verdict has a truth value only at the second time")
+        raise InternalError("the truth value of a verdict has changed")
 
     @staticmethod
     def _select(batch: Batch, kept: list[Any], verdicts: list[Any]) -> Batch:
@@ -139,10 +146,12 @@ class FlatMapOperator(FunctionOperator):
         self._flat_map = bound_method(self.function, FlatMapFunction, "flat_map")
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        outcome = self.user_code.flat_map_until_failure(
+        emit_outcome(self.output, run_in_pieces(batch, self._run), self.format)
+
+    def _run(self, batch: Batch) -> Outcome:
+        return self.user_code.flat_map_until_failure(
             self._flat_map, batch.records, batch.timestamps
         )
-        emit_outcome(self.output, outcome, self.format)
 
 
 class ProcessOperator(FunctionOperator):
@@ -165,10 +174,13 @@ class ProcessOperator(FunctionOperator):
         super().open(context, output)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        outcome = self.user_code.process_until_failure(
+        outcome = run_in_pieces(batch, self._run)
+        emit_tagged_outcome(self.output, outcome, self.format, self.side_formats)
+
+    def _run(self, batch: Batch) -> Outcome:
+        return self.user_code.process_until_failure(
             self.function.process_element, batch.records, self._context, batch.timestamps
         )
-        emit_tagged_outcome(self.output, outcome, self.format, self.side_formats)
 
     def on_watermark(self, watermark: Watermark) -> None:
         self._context.watermark = watermark.timestamp

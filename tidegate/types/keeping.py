@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 import dis
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from itertools import pairwise
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from tidegate.types.privacy import ATOMIC
@@ -27,28 +28,69 @@ def keeps_nothing(function: Any) -> bool:
 
     It reaches only its arguments, which must not run user code when they are used
     (`Batch.is_inert`), and other functions of this kind. Nobody else can therefore refer to what it
-    returns.
+    returns. A method may read attributes of its object, as long as that `holds_nothing`.
     """
     if isinstance(function, type | BuiltinFunctionType):
         return function in _PLAIN_BUILTINS
+    if type(function) is MethodType:
+        plain, owner = function.__func__, function.__self__
+        has_plain_access = type(owner).__getattribute__ is object.__getattribute__
+        return (
+            type(plain) is FunctionType
+            and has_plain_access
+            and holds_nothing(function)
+            and _keeps_nothing(plain, set(), owner)
+        )
     return type(function) is FunctionType and _keeps_nothing(function, set())
 
 
-def _keeps_nothing(function: FunctionType, seen: set[FunctionType]) -> bool:
+def holds_nothing(function: Any) -> bool:
+    """Whether the object of a method holds nothing that can change; of a function always."""
+    if type(function) is not MethodType:
+        return True
+    attributes = getattr(function.__self__, "__dict__", None)
+    return attributes is not None and ATOMIC.issuperset(map(type, attributes.values()))
+
+
+def _keeps_nothing(
+    function: FunctionType, seen: set[FunctionType], owner: object | None = None
+) -> bool:
     seen.add(function)
     has_cells = function.__closure__ or function.__defaults__ or function.__kwdefaults__
-    lasts = function.__code__.co_flags & _LASTING
-    if has_cells or lasts or vars(function):
+    code = function.__code__
+    if has_cells or code.co_flags & _LASTING or vars(function):
         return False
-    return _stays_inside(function.__code__, function, seen)
+    if owner is not None and not _only_reads_attributes(code, owner):
+        return False
+    own = frozenset(vars(owner) if owner is not None else ())
+    return _stays_inside(code, function, seen, own)
 
 
-def _stays_inside(code: CodeType, function: FunctionType, seen: set[FunctionType]) -> bool:
+def _only_reads_attributes(code: CodeType, owner: object) -> bool:
+    """Whether a method uses its object for nothing but to read attributes of its own."""
+    if not code.co_argcount or code.co_varnames[0] in code.co_cellvars:
+        return False
+    itself = code.co_varnames[0]
+    for instruction, following in pairwise(dis.get_instructions(code)):
+        found = instruction.argval if instruction.opcode in dis.haslocal else None
+        if isinstance(found, tuple) and itself in found:  # one instruction loads two variables
+            return False
+        if found == itself:
+            name = following.argval
+            is_own = name in vars(owner) and not hasattr(type(owner), name)
+            if following.opname != "LOAD_ATTR" or not is_own:
+                return False
+    return True
+
+
+def _stays_inside(
+    code: CodeType, function: FunctionType, seen: set[FunctionType], own: frozenset[str]
+) -> bool:
     for instruction in dis.get_instructions(code):
         name = instruction.argval
         if instruction.opcode not in dis.hasname:
             continue
-        if name.startswith("_"):
+        if name.startswith("_") and name not in own:
             return False
         if instruction.opname == "LOAD_GLOBAL":
             value = function.__globals__.get(name, vars(builtins).get(name))
@@ -57,7 +99,7 @@ def _stays_inside(code: CodeType, function: FunctionType, seen: set[FunctionType
         elif instruction.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
             return False
     inner = [part for part in code.co_consts if isinstance(part, CodeType)]
-    return all(_stays_inside(part, function, seen) for part in inner)
+    return all(_stays_inside(part, function, seen, own) for part in inner)
 
 
 def _is_harmless(name: str, value: Any, seen: set[FunctionType]) -> bool:

@@ -41,7 +41,7 @@ def test_every_name_can_be_imported_from_where_pyflink_has_it():
 
 
 def test_a_name_that_wraps_java_says_so_however_it_is_used():
-    sentence = "in PyFlink it wraps Java code. Write a Sink of your own"
+    sentence = "in PyFlink it wraps Java code. Write your own Sink"
     with pytest.raises(GraphError, match=f"^Elasticsearch7SinkBuilder is not .*{sentence}"):
         Elasticsearch7SinkBuilder()
     name = java_only("Something", "Do it by hand.")

@@ -1,3 +1,4 @@
+import copy
 import pickle
 
 import pytest
@@ -49,7 +50,7 @@ def test_a_contract_asks_for_exactly_its_methods(contract, methods):
     assert sorted(kind.__abstractmethods__) == sorted(methods)
 
 
-def test_open_close_and_on_timer_may_be_left_out():
+def test_open_close_and_on_timer_may_be_omitted():
     class Silent(KeyedProcessFunction):
         def process_element(self, value, ctx):
             return []
@@ -131,6 +132,14 @@ def test_output_tags_are_known_by_their_id():
     assert OutputTag("late") == OutputTag("late", Types.LONG())
     assert len({OutputTag("late"), OutputTag("late"), OutputTag("early")}) == 2
     assert pickle.loads(pickle.dumps(OutputTag("late", Types.LONG()))).type_info == Types.LONG()
+
+
+@pytest.mark.parametrize("copied", [copy.copy, lambda tag: pickle.loads(pickle.dumps(tag))])
+def test_a_process_knows_that_it_has_tags(monkeypatch, copied):
+    tag = OutputTag("late")
+    monkeypatch.setattr(OutputTag, "are_used", False)
+    copied(tag)
+    assert OutputTag.are_used
 
 
 def test_a_list_of_types_makes_a_tag_of_rows():

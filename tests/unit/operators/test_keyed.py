@@ -366,6 +366,32 @@ def test_a_key_selector_object_is_opened_and_closed_with_the_operator():
     assert harness.operator.keys[0].selector.shift is None
 
 
+class KeyAndField(KeyedProcessFunction):
+    def process_element(self, value, ctx):
+        yield ctx.get_current_key(), ctx.timestamp()
+        if value[1] == FAILING:
+            raise ValueError("asked to fail")
+
+
+FAILING = 20_000
+"""In the second piece of a batch."""
+
+
+@pytest.mark.parametrize(("key", "key_of"), [(0, str), ((0, 1), lambda n: (str(n), n))])
+def test_a_large_batch_gives_what_small_ones_give(key, key_of):
+    kind = Types.TUPLE([Types.STRING(), Types.BIG_INT()])
+    operator = KeyedProcessOperator(KeyAndField(), [select_key(key, kind)])
+    records = [(str(n), n) for n in range(FAILING + 2)]
+    with OperatorHarness(operator) as harness:
+        with pytest.raises(UserFunctionError) as raised:
+            harness.process(
+                records, type_info=kind, timestamps=[7 * n for n, _ in enumerate(records)]
+            )
+        results = [((key_of(n), 7 * n), 7 * n) for n in range(FAILING + 1)]
+        assert harness.timed_output == results
+    assert raised.value.suspects == range(FAILING, FAILING + 1)
+
+
 def test_a_function_of_the_wrong_kind_is_refused():
     with pytest.raises(TypeError, match="needs a KeyedProcessFunction"):
         KeyedProcessOperator(lambda x: x, [BY_FIRST])
@@ -373,7 +399,7 @@ def test_a_function_of_the_wrong_kind_is_refused():
         KeyedProcessOperator(RunningSum(), [BY_FIRST, BY_FIRST])
 
 
-def test_state_goes_on_from_a_snapshot_and_later_changes_are_not_in_it():
+def test_state_resumes_from_a_snapshot_and_later_changes_are_not_in_it():
     with OperatorHarness(KeyedProcessOperator(RunningSum(), [BY_FIRST])) as harness:
         harness.process([("a", 1), ("b", 10)])
         snapshot = harness.snapshot()

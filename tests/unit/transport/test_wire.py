@@ -205,7 +205,7 @@ def test_a_frame_that_breaks_off_ends_the_line(pair):
 def test_a_frame_above_the_limit_ends_the_line(pair):
     line, other = pair
     other.sendall(HEADER.pack(65, 1))
-    with pytest.raises(LineClosed, match="65 bytes where at most 64"):
+    with pytest.raises(LineClosed, match="65 bytes, but at most 64"):
         line.receive(limit=64)
 
 

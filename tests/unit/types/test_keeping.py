@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from tidegate.types.keeping import keeps_nothing
+from tidegate.types.keeping import holds_nothing, keeps_nothing
 
 SEEN = []
 LIMIT = 3
@@ -37,6 +37,51 @@ def parsed(line):
 )
 def test_a_function_of_nothing_but_its_argument_keeps_nothing(function):
     assert keeps_nothing(function)
+
+
+class Scaling:
+    FACTORS = [1, 2]  # noqa: RUF012
+
+    def __init__(self, factor):
+        self._factor = factor
+
+    def scaled(self, record):
+        return record[0], record[1] * self._factor
+
+    def by_itself(self, record):
+        return self
+
+    def in_an_attribute(self, record):
+        self.last = record
+        return record
+
+    def of_its_class(self, record):
+        return self.FACTORS
+
+    def by_a_method(self, record):
+        return self.scaled(record)
+
+    def by_inner_code(self, record):
+        return [self for _ in record]
+
+    def by_its_insides(self, record):
+        return self.__dict__
+
+    def as_long_as_it_is_read(self, record):
+        yield record
+
+
+def test_a_method_that_reads_plain_attributes_keeps_nothing():
+    assert keeps_nothing(Scaling(2).scaled)
+    assert keeps_nothing(Scaling("x").scaled)
+
+
+def test_an_object_that_holds_what_can_change_may_keep_it_there():
+    scaling = Scaling(2)
+    assert holds_nothing(scaling.scaled)
+    scaling._factor = [2]
+    assert not holds_nothing(scaling.scaled)
+    assert not keeps_nothing(scaling.scaled)
 
 
 def in_a_global(record):
@@ -111,6 +156,13 @@ def by_a_name_that_may_change(record):
         by_its_insides,
         as_long_as_it_is_read,
         in_a_closure([]),
+        Scaling(2).by_itself,
+        Scaling(2).in_an_attribute,
+        Scaling(2).of_its_class,
+        Scaling(2).by_a_method,
+        Scaling(2).by_inner_code,
+        Scaling(2).by_its_insides,
+        Scaling(2).as_long_as_it_is_read,
         by_a_name_that_may_change,
         lambda record: record * LIMIT,
         SEEN.append,
@@ -120,5 +172,5 @@ def by_a_name_that_may_change(record):
         object(),
     ],
 )
-def test_whoever_reaches_anything_else_may_keep_it_there(function):
+def test_a_function_that_reaches_anything_else_may_keep_an_object(function):
     assert not keeps_nothing(function)

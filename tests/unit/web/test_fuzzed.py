@@ -67,6 +67,7 @@ def real_ids(served):
         "jobid": served.id,
         "vertexid": served.of_job().document["vertices"][1]["id"],
         "checkpointid": done["checkpointId"],
+        "subtaskindex": 1,
         "taskmanagerid": f"{served.id}-slot-1",
         "/checkpoints/": served.of_job("/checkpoints", method="POST").document["request-id"],
         "/savepoints/": served.of_job("/savepoints", method="POST").document["request-id"],

@@ -16,12 +16,12 @@ from tidegate.stream.elements import NO_WATERMARK, Barrier, Watermark, Watermark
 from tidegate.types.typeinfo import TypeInformation
 
 ALL = None
-"""The split of all records that come from no split in particular."""
+"""The split of records without a particular split."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrackState:
-    """What a checkpoint holds of a split's event time."""
+    """The event time of a split in a checkpoint."""
 
     watermark: int
     is_idle: bool
@@ -85,12 +85,12 @@ class EventTime:
         return not waits
 
     def aligned(self) -> tuple[str, int] | None:
-        """The group, and the watermark that counts in it; None: it takes no part."""
+        """The group, and its watermark in it; None: it is not aligned."""
         alignment = self._strategy.alignment
         return None if alignment is None or self._is_idle else (alignment.group, self._watermark)
 
     def add(self, split: Hashable = ALL) -> Track:
-        """A split is added: until its records arrive, it holds event time back."""
+        """Add a split; until its records arrive, it holds event time back."""
         track = self._tracks.get(split)
         if track is None:
             track = create_track(self._strategy, self._user_code, self._clock.time())
@@ -101,7 +101,7 @@ class EventTime:
         return track
 
     def release(self, split: Hashable) -> None:
-        """No record of this split follows."""
+        """Remove a split: no records follow."""
         track = self._tracks.get(split)
         if track is None:
             return
@@ -115,7 +115,7 @@ class EventTime:
             self.add()
 
     def state_of(self, split: Hashable = ALL) -> TrackState | None:
-        """What a checkpoint holds of a split; None: it has no track."""
+        """The event time of a split for a checkpoint; None: it has no track."""
         track = self._tracks.get(split)
         if track is None:
             return None
@@ -123,7 +123,6 @@ class EventTime:
             return TrackState(track.watermark, track.is_idle, pickle.dumps(track.state()))
 
     def resume(self, state: TrackState, split: Hashable = ALL) -> None:
-        """Continue with what a checkpoint holds of a split."""
         track = self.add(split)
         track.watermark, track.is_idle = state.watermark, state.is_idle
         with self._user_code.guard():
@@ -131,7 +130,7 @@ class EventTime:
 
     @property
     def _owes_status(self) -> bool:
-        """Whether all splits were idle in the checkpoint restored, and nobody knows it yet."""
+        """Whether all splits were idle in the restored checkpoint, which is not announced yet."""
         return (
             not self._is_idle
             and bool(self._tracks)
@@ -139,7 +138,7 @@ class EventTime:
         )
 
     def process(self, batch: Batch, split: Hashable = ALL) -> None:
-        """Emit records of a split with their timestamps, and the watermarks that are due."""
+        """Emit records of a split with their timestamps, and due watermarks."""
         track = self._tracks.get(split) or self.add(split)
         stamped, failure = self._stamp(batch)
         now = self._clock.time()
@@ -227,7 +226,7 @@ class EventTime:
 
 
 class AssignTimestampsOperator(Operator):
-    """`assign_timestamps_and_watermarks`: event time starts here; older watermarks end here."""
+    """`assign_timestamps_and_watermarks`: event time starts here; earlier watermarks end here."""
 
     def __init__(self, strategy: WatermarkStrategy, field: int | None = None) -> None:
         self.strategy = strategy
@@ -254,7 +253,7 @@ class AssignTimestampsOperator(Operator):
             self.output.emit_watermark(watermark)
 
     def on_watermark_status(self, status: WatermarkStatus) -> None:
-        """Idleness, too, is what the strategy makes of the records."""
+        """Ignored: idleness, too, is determined by the strategy."""
 
     def next_timer(self) -> float | None:
         return self._time.next_timer()

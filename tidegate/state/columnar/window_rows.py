@@ -1,4 +1,4 @@
-"""Rows of windows in snapshots: key, start and end of the window, and what it holds."""
+"""Rows of windows in snapshots: key, start and end of the window, and its contents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WINDOW_END: Final = "window_end"
 
 
 class WindowRows(NamedTuple):
-    """Windows of keys, which have their places."""
+    """Windows of keys, with their places."""
 
     keys: Places
     starts: npt.NDArray[np.int64]

@@ -9,6 +9,7 @@ from tidegate.connectors.kafka.partitions import KafkaSplit, KafkaTopicPartition
 from tidegate.connectors.kafka.reader import KafkaReader
 from tidegate.connectors.serialization import SimpleStringSchema
 from tidegate.connectors.source import InputStatus, refuse
+from tidegate.stream.batch import NO_TIMESTAMP
 
 
 @dataclass
@@ -92,6 +93,11 @@ def test_a_poll_has_records_of_one_partition_with_their_timestamps():
     ]
     assert [each.position for each in reader.snapshot()] == [3, 1]
     assert [reader.split_key(each) for each in reader.snapshot()] == [("t", 0), ("t", 1)]
+
+
+def test_a_record_without_a_timestamp_takes_none_from_others():
+    reader = reader_of([(0, 0, 10), (0, 1, -1)], split(0))
+    assert list(polls(reader)) == [(("t", 0), [("0@0", 10), ("0@1", NO_TIMESTAMP)], ())]
 
 
 def test_a_partition_that_is_read_to_its_end_holds_no_watermark_back():

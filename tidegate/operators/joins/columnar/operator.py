@@ -12,10 +12,10 @@ import pyarrow as pa
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.joins.columnar.buffer import (
     JoinBuffer,
-    Records,
+    JoinRecords,
     Times,
 )
-from tidegate.operators.joins.interval_join import NO_TIMESTAMP
+from tidegate.operators.joins.interval_join import MISSING_TIMESTAMP
 from tidegate.operators.joins.selection import ColumnarSelection
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.operators.user_code import UserCode
@@ -24,8 +24,8 @@ from tidegate.state.backend import PayloadForm, StateMetadata
 from tidegate.state.columnar.keyed_rows import FrozenRows, RowState, key_names, stored_rows
 from tidegate.state.keys.key_index import KeyIndex
 from tidegate.state.keys.word_index import Places
-from tidegate.stream.batch import Batch
-from tidegate.stream.elements import NO_WATERMARK, Barrier, Watermark
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
+from tidegate.stream.elements import Barrier, Watermark
 from tidegate.types.arrow import ArrowFormat
 
 _BUFFERS: Final = ("left-buffer", "right-buffer")
@@ -60,7 +60,7 @@ class ColumnarJoin(Operator):
         is_tuple = isinstance(selection.key_columns[0], tuple)
         self._index = KeyIndex(kinds, is_tuple=is_tuple)
         self._living_keys = 0
-        """How many of the keys had records when they were last counted."""
+        """How many keys had records when they were last counted."""
         self._buffers = JoinBuffer(), JoinBuffer()
         self._states = [
             StateMetadata(
@@ -75,19 +75,19 @@ class ColumnarJoin(Operator):
 
     @abstractmethod
     def _kind(self) -> str:
-        """Which join it is, in the declaration of its state."""
+        """The kind of join, for the declaration of its state."""
 
     @abstractmethod
     def _sorted_out(self, times: Times) -> tuple[Places, Places | None]:
         """The records that are late, and those that can be joined; None: all of them."""
 
     @abstractmethod
-    def _take(self, records: Records, side: int) -> None:
-        """Take records that can be joined."""
+    def _take(self, records: JoinRecords, side: int) -> None:
+        """Add records that can be joined."""
 
     @abstractmethod
     def _needed_since(self, side: int) -> int:
-        """Records of a side before this time are not joined any more."""
+        """Records of a side before this time can no longer be joined."""
 
     def keeps_state(self) -> bool:
         return True
@@ -96,11 +96,11 @@ class ColumnarJoin(Operator):
         if not len(batch):
             return
         times = batch.timestamps
-        if times is None or int(times.min()) == NO_WATERMARK:
+        if times is None or int(times.min()) == NO_TIMESTAMP:
             place = 0 if times is None else int(times.argmin())
             self.process(batch.slice(0, place), input_index)
             code = UserCode(self._context)
-            raise code.failure(NO_TIMESTAMP, batch.records[place], place)
+            raise code.failure(MISSING_TIMESTAMP, batch.records[place], place)
         late, wanted = self._sorted_out(times)
         if len(late):
             self._send_late(batch.take(late), input_index)
@@ -119,14 +119,14 @@ class ColumnarJoin(Operator):
             late = Batch(records=late.records, format=format, timestamps=late.timestamps)
         self.output.emit_side(tag, late)
 
-    def _records_of(self, batch: Batch, side: int) -> Records:
+    def _records_of(self, batch: Batch, side: int) -> JoinRecords:
         columns = self.selection.formats[side].conform(batch.columns).columns
         assert batch.timestamps is not None
         keys = self._index.find_or_add([columns[place] for place in self._key_places[side]])
-        return Records(keys, batch.timestamps, [columns[place] for place in self._fields[side]])
+        return JoinRecords(keys, batch.timestamps, [columns[place] for place in self._fields[side]])
 
     def _emit(self, sides: Sequence[Any], times: Times) -> None:
-        """Emit pairs, for which each side has a function from the place of a field to a column."""
+        """Emit pairs; each side has a function that returns the column of a field."""
         taken: dict[Any, pa.Array[Any]] = {}
         for field in self.selection.selected.fields.values():
             if field not in taken:
@@ -146,7 +146,7 @@ class ColumnarJoin(Operator):
         self.output.emit_watermark(watermark)
 
     def _advance(self, watermark: int) -> None:
-        """Event time is about to come to this."""
+        """Prepare for event time to reach this watermark."""
 
     def _forget_keys(self) -> None:
         count = len(self._index)
@@ -190,7 +190,7 @@ class ColumnarJoin(Operator):
             side, width = _BUFFERS.index(name), self._index.width
             keys = self._index.find_or_add(rows.columns[:width])
             times = rows.column(width).to_numpy()
-            self._buffers[side].add(Records(keys, times, rows.columns[width + 1 :]))
+            self._buffers[side].add(JoinRecords(keys, times, rows.columns[width + 1 :]))
 
 
 def _positions(columns: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Which windows of built-in aggregates run on columns, and how."""
+"""Chooses which windows with built-in aggregates run on columns, and how."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _GREATEST: Final = (Aggregation.MAX, Aggregation.MAX_BY)
 
 
 def columnar_windowing(settings: WindowSettings) -> SlicedWindowing | SessionWindowing | None:
-    """The windows, where they only wait for their end; None: others run record by record."""
+    """The windows, if they only fire at their end; None: they run record by record."""
     assigner = settings.assigner
     waiting = EventTimeTrigger if assigner.is_event_time() else ProcessingTimeTrigger
     if type(settings.trigger) is not waiting:
@@ -138,7 +138,7 @@ def columnar_aggregation(
     if isinstance(windowing, SessionWindowing) and any(
         isinstance(each, Pick) for each in plan.accumulators()
     ):
-        # Which record of merged sessions is the first depends on how they came to be merged.
+        # Which record of merged sessions comes first depends on the order of merges.
         return None
     of = "records" if place is None else f"field {place}"
     name = f"window {aggregation.value} of {of}"

@@ -18,24 +18,24 @@ from tidegate.operators.windows.columnar.session_table import SessionTable
 from tidegate.operators.windows.columnar.slice_table import SliceTable
 from tidegate.operators.windows.columnar.slicing import Slicing
 from tidegate.operators.windows.columnar.table import Fired, Times, WindowTable
-from tidegate.operators.windows.operator import LATE_RECORDS, NO_TIMESTAMP, WindowSettings
+from tidegate.operators.windows.operator import LATE_RECORDS, WindowSettings
 from tidegate.state.backend import PayloadForm, StateMetadata
 from tidegate.state.columnar.keyed_rows import FrozenRows, RowState, stored_rows
 from tidegate.state.columnar.window_rows import WINDOW_END, WINDOW_START
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.state.keys.key_index import KeyIndex
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK, Barrier, Watermark
 from tidegate.types.arrow import ArrowFormat
 
 _ROWS_AT_ONCE: Final = 1 << 16
 _TIMES: Final = "window-time"
-"""Up to when windows have fired, so that none fires again after a restore."""
+"""The time up to which windows have fired, so that none fires again after a restore."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlicedWindowing:
-    """Windows of a size, one each slide; all in milliseconds."""
+    """Windows of a size, one per slide, in milliseconds."""
 
     size: int
     slide: int
@@ -53,7 +53,7 @@ class SlicedWindowing:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindowing:
-    """Windows that end when nothing has come for so many milliseconds."""
+    """Windows that end after a gap of this many milliseconds."""
 
     gap: int
 
@@ -67,17 +67,17 @@ class SessionWindowing:
 
 
 class WindowResults(NamedTuple):
-    """What is known of windows that have fired, to make results of it."""
+    """Windows that have fired, with the values for their results."""
 
     keys: Columns
     values: list[Columns]
-    """Of each accumulator."""
+    """By accumulator."""
     starts: Times
     ends: Times
 
 
 class ResultPlan(Protocol):
-    """What is kept of windows, and which results that gives. Travels pickled."""
+    """What is kept of windows, and how it becomes results. Picklable."""
 
     def accumulators(self) -> list[Accumulator]: ...
 
@@ -85,7 +85,7 @@ class ResultPlan(Protocol):
 
 
 class ColumnarWindowOperator(Operator):
-    """Aggregates of windows that fire once when time has come, and again for late records."""
+    """Aggregates of windows that fire once at their end, and again for late records."""
 
     def __init__(
         self,
@@ -150,8 +150,8 @@ class ColumnarWindowOperator(Operator):
                 failure.suspects = range(place, place + 1)
                 raise failure
         else:
-            # The clock of another machine may be behind the one before a restore.
-            now = max(self._clock_time(), self._table.now + 1)
+            # The clock of another machine may be behind that before a restore.
+            now = max(int(self._context.clock.time() * 1000), self._table.now + 1)
             times = np.full(len(batch), now, np.int64)
         columns = batch.columns.columns
         keys = [columns[place] for place in self.key_columns]
@@ -194,9 +194,6 @@ class ColumnarWindowOperator(Operator):
         if not self.is_event_time:
             self._advance(int(now * 1000) - 1)
 
-    def _clock_time(self) -> int:
-        return int(self._context.clock.time() * 1000)
-
     def _advance(self, now: int) -> None:
         self._emit(self._table.advance(now))
         self._table.clean_up()
@@ -214,7 +211,7 @@ class ColumnarWindowOperator(Operator):
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
         now = self._table.now
-        self._times.update([now] if now < FINAL_WATERMARK else [])  # more may come after a restore
+        self._times.update([now] if now < FINAL_WATERMARK else [])  # a restore may add input
         windows = self._table.freeze()
         names = (WINDOW_START, WINDOW_END, *self._accumulators.stored_names)
         state = RowState(self._metadata, names, lambda: windows().keyed())
@@ -233,7 +230,7 @@ class ColumnarWindowOperator(Operator):
 
 
 def _in_parts(fired: Iterable[Fired]) -> Iterator[Fired]:
-    """The same windows, many small firings as one."""
+    """Combine many small firings into one."""
     held: list[Fired] = []
     count = 0
     for each in fired:

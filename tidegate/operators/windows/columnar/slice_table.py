@@ -1,4 +1,4 @@
-"""Tumbling and sliding windows, kept as slices."""
+"""Tumbling and sliding windows, stored as slices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tidegate.state.keys.word_index import Places
 
 
 class SliceTable(WindowTable):
-    """Slices of time, each with the aggregates of its keys; windows are runs of them."""
+    """Slices of time, each with the aggregates of its keys; windows are runs of slices."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class SliceTable(WindowTable):
         return Added(late, fired)
 
     def _sorted_out(self, slices: Times, times: Times) -> tuple[Places, Places | None]:
-        """The records that are too late, and those that are not; None: all of them."""
+        """The records that are too late, and the others; None: all of them."""
         slicing = self._slicing
         gone = slicing.passed(self.now - self._lateness)
         has_gaps = slicing.slide > slicing.size
@@ -125,7 +125,7 @@ class SliceTable(WindowTable):
         return (self._running(rows[records], windows, kept),)
 
     def _running(self, rows: Places, windows: Times, values: Arrays) -> Fired:
-        """The result of its window after each record, as these come one after the other."""
+        """The result of its window after each record, in the order of the records."""
         first = int(windows.min())
         pairs = (windows - first) * self._capacity + rows
         found, owners = np.unique(pairs, return_inverse=True)
@@ -160,7 +160,7 @@ class SliceTable(WindowTable):
             del self._slices[number]
 
     def _fire(self, window: int, last: int) -> Iterator[Fired]:
-        """The windows from one up to another that hold anything."""
+        """The non-empty windows in a range."""
         slicing = self._slicing
         numbers = sorted(self._slices)
         while numbers:
