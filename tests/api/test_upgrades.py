@@ -344,7 +344,7 @@ def test_operators_are_chained_in_another_way(chaining, life):
     assert life.go_on(new) == UNDISTURBED
 
 
-def test_without_uids_the_same_program_goes_on(life):
+def test_without_uids_the_same_program_continues(life):
     version = Version(before=("marked",), uids=False)
     life.stop(version)
     assert life.plan(version).fits()

@@ -155,7 +155,7 @@ def test_every_file_is_named_by_a_retained_checkpoint_and_the_other_way_round(
 @pytest.mark.slow
 @given(programs(), BACKENDS, BACKENDS, st.integers(1, 4))
 @modest
-def test_a_job_that_goes_on_with_another_parallelism_has_all_state_once(
+def test_a_job_that_continues_with_another_parallelism_has_all_state_once(
     program, before, after, parallelism
 ):
     def example(place):

@@ -144,7 +144,7 @@ def read(reader, sizes, polls=None):
 @pytest.mark.parametrize("make", SOURCES, ids=lambda make: make.__name__)
 @SETTINGS
 @given(data=st.data())
-def test_a_restored_reader_goes_on_behind_the_last_record(make, data, tmp_path):
+def test_a_restored_reader_continues_after_the_last_record(make, data, tmp_path):
     source = make(data.draw, tmp_path)
     sizes = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=4), label="poll sizes")
     parallelism = data.draw(st.integers(1, 3), label="parallelism")

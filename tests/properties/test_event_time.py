@@ -139,7 +139,7 @@ def test_a_faster_input_need_not_say_again_how_far_it_is_when_its_readers_are_re
 
 @examples(60)
 @given(st.data())
-def test_subtasks_behind_a_hash_exchange_have_the_same_watermark_at_an_aligned_barrier(
+def test_subtasks_after_a_hash_exchange_have_the_same_watermark_at_an_aligned_barrier(
     data: Any,
 ) -> None:
     """Every sender sends the same to all of them, in whatever order they read their channels."""

@@ -129,7 +129,7 @@ def keep_in_memory(harness, keys):
 
 @USUAL
 @given(programs(), st.integers(1, 4), st.integers(1, 4), BACKENDS, BACKENDS, st.data())
-def test_a_rescaled_aggregation_goes_on_where_it_was(program, old, new, first, second, data):
+def test_a_rescaled_aggregation_continues_where_it_was(program, old, new, first, second, data):
     aggregation, key, field, type_info, batches = program
     format = arrow_format(type_info)
     selection = select_key(key, type_info)

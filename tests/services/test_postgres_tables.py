@@ -180,7 +180,7 @@ def test_values_without_a_type_may_be_documents_and_dates(database):
     assert rows(database, "things") == [(uuid.UUID(int=1), {"a": [1, None]}, at, [Decimal("1.5")])]
 
 
-def test_columns_with_defaults_may_be_left_out(database):
+def test_columns_with_defaults_may_be_omitted(database):
     database.execute(
         "CREATE TABLE things (id bigint GENERATED ALWAYS AS IDENTITY, buyer text, "
         "at timestamptz NOT NULL DEFAULT now(), "
@@ -321,7 +321,7 @@ def test_settings_that_make_no_sense_are_refused():
         PostgresSink.builder().set_dsn("").build()
 
 
-def test_a_user_who_may_not_write_is_told(orders):
+def test_a_user_without_write_permission_gets_an_error(orders):
     orders.execute("CREATE ROLE reader LOGIN")
     try:
         dsn = orders.dsn.replace("tidegate@", "reader@")

@@ -149,7 +149,7 @@ def test_an_untouched_copy_holds_the_same_and_needs_nothing_of_the_old(spark, sa
     assert state_reader(savepoint.parent / "empty").operators() == []
 
 
-def test_a_state_is_left_out(spark, savepoint):
+def test_a_state_is_skipped(spark, savepoint):
     reader = state_reader(savepoint)
     path = reader.edit().without("counts", "items").write(savepoint.parent / "b")
     [operator] = state_reader(path).operators()

@@ -141,7 +141,9 @@ def test_the_rate_source_gives_the_same_rows_again(spark, out, tmp_path):
 
 
 @pytest.mark.parametrize("restored", ["latest", "path"])
-def test_a_new_job_goes_on_behind_the_checkpoint_of_the_last(spark, inbox, out, tmp_path, restored):
+def test_a_new_job_continues_after_the_checkpoint_of_the_last(
+    spark, inbox, out, tmp_path, restored
+):
     spark.conf.set("spark.sql.streaming.fileSource.log.compactInterval", 3)
     inbox.add(6)
     env = environment(tmp_path)
@@ -181,7 +183,7 @@ class Waits(MapFunction):
 
 
 @pytest.mark.parametrize("claim", ["CLAIM", "NO_CLAIM"])
-def test_a_savepoint_goes_on_elsewhere_with_rows_that_were_staged(
+def test_a_savepoint_continues_elsewhere_with_rows_that_were_staged(
     spark, inbox, out, tmp_path, claim
 ):
     """Spark's batches are ahead of what the job has read when it is stopped."""

@@ -90,7 +90,6 @@ class CheckpointMetadata:
 
     @property
     def files(self) -> frozenset[StoredFile]:
-        """All files that it references."""
         return frozenset(segment.file for segment in self.file_segments)
 
     @property

@@ -144,10 +144,10 @@ class SourceReader(ABC):
     """Whether records of all splits come in turn, rather than split by split."""
 
     def pause(self, splits: Collection[Hashable]) -> None:
-        """Return records of all but these splits, named by `split_key`, until the next call.
+        """Return no records of these splits, identified by `split_key`, until the next call.
 
-        Called where watermarks are aligned. A reader that goes on all the same lets splits of one
-        subtask drift apart.
+        Called if watermarks are aligned. A reader that ignores it lets the splits of a subtask
+        drift apart.
         """
 
     def is_available(self) -> bool:

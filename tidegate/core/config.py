@@ -32,8 +32,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All settings of one job."""
-
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     checkpointing: CheckpointSettings = field(default_factory=CheckpointSettings)
     state: StateSettings = field(default_factory=StateSettings)

@@ -35,8 +35,6 @@ class Kind(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One setting."""
-
     key: str
     kind: Kind[Any]
     default: Any

@@ -46,7 +46,6 @@ class PoisonOrders:
     """Skip every record at its first failure."""
 
     def of(self, operator_id: OperatorId) -> PoisonOrders:
-        """The orders for one operator."""
         own = frozenset(record for record in self.skips if record.operator_id == operator_id)
         return replace(self, skips=own)
 

@@ -287,7 +287,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         settings = self._configuration.settings()
         if job_name is not None:
             settings = replace(settings, pipeline=replace(settings.pipeline, name=job_name))
-        if settings.checkpointing.is_enabled and self._checkpoint_storage_is_open():
+        storage = self.get_checkpoint_config().get_checkpoint_storage()
+        if settings.checkpointing.is_enabled and storage is None:
             _log.warning(
                 "checkpoints are kept in the memory of the driver and are lost with it; set "
                 "execution.checkpointing.dir, or JobManagerCheckpointStorage() if this is intended"
@@ -319,9 +320,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         for stream in caches:
             stream._filled_by(job)
         return job
-
-    def _checkpoint_storage_is_open(self) -> bool:
-        return self.get_checkpoint_config().get_checkpoint_storage() is None
 
     def _collect(self, stream: DataStream, job_name: str | None) -> CloseableIterator:
         self._collectors += 1

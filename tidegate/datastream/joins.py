@@ -1,4 +1,4 @@
-"""Fields for `select` of a join: of the record of the first stream, or of the second."""
+"""Fields for `select` of a join: of the first or the second stream."""
 
 from tidegate.operators.joins.selection import JoinedField, left, right
 

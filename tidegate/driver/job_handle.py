@@ -130,18 +130,15 @@ class JobHandle:
         return self._master.progress()
 
     def accumulators(self) -> dict[str, Any]:
-        """The values of accumulators, merged over all subtasks."""
         return self._master.accumulators()
 
     def vertices(self) -> tuple[VertexProgress, ...]:
         return self._master.vertices()
 
     def traffic(self) -> dict[EdgeId, Traffic]:
-        """What was sent along each edge since deployment."""
         return self._master.traffic()
 
     def processes(self) -> dict[SlotIndex, SlotProcess]:
-        """The processes that serve the slots."""
         return self._master.processes()
 
     def inspect(self, slot: SlotIndex, what: Inspection) -> Future[Any]:
@@ -152,7 +149,6 @@ class JobHandle:
 
     @property
     def graph(self) -> JobGraph:
-        """The job as it runs."""
         return self._master.checkpoints.graph
 
     @property
@@ -166,7 +162,6 @@ class JobHandle:
 
     @property
     def chronicle(self) -> Chronicle:
-        """The history of the job."""
         return self._master.chronicle
 
     def when_ended(self, act: Callable[[], None]) -> None:
@@ -175,7 +170,6 @@ class JobHandle:
 
     @property
     def checkpoints(self) -> CheckpointHistory:
-        """The history of the job's checkpoints."""
         return self._master.checkpoints.history
 
     def result(self, timeout: float | None = None) -> None:

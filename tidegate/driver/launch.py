@@ -214,7 +214,7 @@ class SparkCluster:
             if thread.ident is None:
                 continue  # it could not be started
             thread.join(_FAREWELL_SECONDS)
-            if thread.is_alive() and self._is_alive():
+            if thread.is_alive() and self._context._jsc is not None:
                 self.kill(slot)
                 thread.join(_FAREWELL_SECONDS)
         with _reserving:
@@ -223,9 +223,6 @@ class SparkCluster:
         for line in list(self._lines.values()):
             line.close()
         self._directory.remove()
-
-    def _is_alive(self) -> bool:
-        return self._context._jsc is not None
 
     def _group(self, slot: SlotIndex) -> str:
         return f"tidegate-{self._job_id}-slot-{slot}"

@@ -103,8 +103,6 @@ class SubtaskProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VertexProgress:
-    """The progress of one vertex."""
-
     vertex: Vertex
     state: RegionState
     """The state of its pipeline."""

@@ -169,7 +169,6 @@ class Slots:
         self._is_stopped = True
 
     def shut_down(self) -> None:
-        """Stop all slots."""
         self.pool.shut_down()
         self.tell(list(self.pool.ready()), Shutdown())
 

@@ -142,8 +142,11 @@ def _operator(
     stored = {} if record is None else _stored(record)
     declared: _Declared | None = None
     remarks: list[str] = []
-    if chained.operator is not None and not _is_endpoint(chained.operator):
-        declared = declared_states(chained.operator)
+    operator = chained.operator
+    is_source = isinstance(operator, SourceOperator)
+    # Opening sources and sinks to list their states may have side effects.
+    if operator is not None and not is_source and operator.delivery() is None:
+        declared = declared_states(operator)
         if declared is None:
             remarks.append("the states it declares are unknown before it runs")
     if chained.uid is None and (declared or stored):
@@ -235,11 +238,6 @@ class _Nowhere:
     def emit_watermark(self, watermark: Watermark) -> None: ...
 
     def emit_watermark_status(self, status: WatermarkStatus) -> None: ...
-
-
-def _is_endpoint(operator: Operator) -> bool:
-    """Whether it is a source or sink: opening those to list states may have side effects."""
-    return isinstance(operator, SourceOperator) or operator.delivery() is not None
 
 
 def declared_states(operator: Operator) -> _Declared | None:

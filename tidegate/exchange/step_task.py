@@ -85,5 +85,4 @@ def _settle_in() -> None:
 
 
 def same_slot(slot: int) -> int:
-    """Partitions are slots."""
     return slot

@@ -54,7 +54,6 @@ class Vertex:
         return " -> ".join(operator.name for operator in self.chain)
 
     def key_groups_of(self, subtask: SubtaskIndex) -> KeyGroupRange:
-        """The key groups of one of its subtasks."""
         return range_of(subtask, self.parallelism, self.max_parallelism)
 
 

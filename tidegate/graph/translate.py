@@ -249,7 +249,6 @@ def _operator_ids(order: Sequence[Transformation]) -> dict[Transformation, Opera
 
 
 def operator_id_of(uid: str) -> OperatorId:
-    """The id of an operator with this uid."""
     return _hashed(f"uid:{uid}")
 
 

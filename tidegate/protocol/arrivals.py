@@ -64,7 +64,6 @@ class Arrivals:
 
 
 def shares(packets: Iterable[Packet], slots: int) -> list[list[Packet]]:
-    """The packets that go to each slot."""
     shares: list[list[Packet]] = [[] for _ in range(slots)]
     for packet in packets:
         shares[packet.header.target_subtask].append(packet)

@@ -118,7 +118,11 @@ def restore_subtask(
 
 def check_in_flight(metadata: CheckpointMetadata, exchanges: str) -> None:
     """Raise StateMisuse if records were in flight on exchanges that have changed."""
-    targets = [record.name for record in metadata.operators.values() if _has_in_flight(record)]
+    targets = [
+        record.name
+        for record in metadata.operators.values()
+        if any(handle.in_flight for handle in record.subtasks.values())
+    ]
     if targets and metadata.exchanges != exchanges:
         raise StateMisuse(
             f"the unaligned checkpoint holds records in flight to {targets[0]!r}, but the "
@@ -126,10 +130,6 @@ def check_in_flight(metadata: CheckpointMetadata, exchanges: str) -> None:
             "resume the unchanged job, or use a savepoint or a checkpoint that was "
             "taken without execution.checkpointing.unaligned.enabled"
         )
-
-
-def _has_in_flight(record: OperatorRecord) -> bool:
-    return any(handle.in_flight for handle in record.subtasks.values())
 
 
 def check_all_claimed(

@@ -117,7 +117,6 @@ class SlotMachine(Generic[A]):
         return True
 
     def undeploy(self, pipeline: PipelineId) -> None:
-        """Remove the pipeline from this slot."""
         if pipeline in self._units:
             self._units[pipeline].close()
 

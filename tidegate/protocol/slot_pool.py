@@ -128,7 +128,6 @@ class SlotPool:
         self._shut_down = False
 
     def start(self, now: float) -> list[PoolInstruction]:
-        """Launch every slot."""
         return [self._launch(slot, now) for slot in self._slots.values()]
 
     def registered(self, incarnation: Incarnation, now: float) -> list[PoolInstruction]:
@@ -245,7 +244,6 @@ class SlotPool:
         return slot is not None and slot.current == incarnation
 
     def missing(self) -> list[MissingSlot]:
-        """The slots that are not ready."""
         return [
             MissingSlot(slot.index, slot.since, _WAIT_REASONS[slot.phase], slot.failed_starts)
             for slot in self._slots.values()

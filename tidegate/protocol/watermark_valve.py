@@ -87,7 +87,6 @@ class WatermarkValve:
         return self._lowest()
 
     def change(self, channel: Channel, status: WatermarkStatus) -> list[TimeElement]:
-        """Handle a channel that becomes idle or active."""
         time = self._channels.get(channel)
         is_idle = status is WatermarkStatus.IDLE
         if time is None or time.is_idle == is_idle:
@@ -103,7 +102,6 @@ class WatermarkValve:
         return [WatermarkStatus.ACTIVE]
 
     def end(self, channel: Channel) -> list[TimeElement]:
-        """Handle the end of a channel."""
         time = self._channels.pop(channel, None)
         if time is None:
             return []
@@ -172,7 +170,6 @@ class SubtaskTime:
         )
 
     def resume(self, handle: TimeHandle) -> None:
-        """Resume from a checkpoint."""
         self.watermark = handle.received
         watermarks = dict(handle.inputs)
         for index, valve in self._valves.items():
@@ -185,12 +182,10 @@ class SubtaskTime:
         return self._combined(valve, valve.advance(channel, watermark.timestamp))
 
     def change(self, channel: Channel, status: WatermarkStatus) -> list[TimeElement]:
-        """Handle a channel that becomes idle or active."""
         valve = self._valves[self._inputs[channel]]
         return self._combined(valve, valve.change(channel, status))
 
     def end(self, channel: Channel) -> list[TimeElement]:
-        """Handle the end of a channel."""
         valve = self._valves[self._inputs[channel]]
         return self._combined(valve, valve.end(channel))
 

@@ -15,8 +15,6 @@ from tidegate.state.pointers import KeyedStateHandle
 
 @dataclass(frozen=True, slots=True)
 class StateSummary:
-    """One state of an operator."""
-
     name: str
     kind: str
     """value, list, map, reducing, aggregating, aggregation (columns) or timers; for operator state,
@@ -33,8 +31,6 @@ class StateSummary:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSummary:
-    """One operator."""
-
     uid: str | None
     operator_id: str
     name: str

@@ -69,8 +69,6 @@ class PumpLines:
 
 
 class _LinesOfJob:
-    """The lines of one endless job."""
-
     def __init__(
         self, slot: SlotIndex, attendance: Attendance, driver: Connection, run_unit: RunUnit
     ) -> None:

@@ -309,7 +309,6 @@ class Subtask:
             self.failure = self._as_failure(error)
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
-        """The coordinator has aborted a checkpoint."""
         self._drop_snapshot(checkpoint_id)
         if checkpoint_id == self._halted_by:
             self._halted_by = None
@@ -321,7 +320,6 @@ class Subtask:
             self.failure = self._as_failure(error)
 
     def complete(self, checkpoint_id: CheckpointId) -> None:
-        """A checkpoint is durable."""
         if self._sinks:
             passing(FaultPoint.PRE_COMMITTED, Victim.SLOT)
         try:
@@ -371,7 +369,6 @@ class Subtask:
         return {operator: readings for operator, readings in found.items() if readings}
 
     def accumulators(self) -> list[tuple[str, FunctionAccumulator]]:
-        """Accumulators of functions, by name."""
         return [pair for context in self._contexts for pair in context.accumulators.items()]
 
     def room(self) -> int | None:

@@ -58,7 +58,6 @@ class StateMetadata:
 
     @classmethod
     def of(cls, descriptor: StateDescriptor) -> StateMetadata:
-        """The metadata of a declared state."""
         return cls(descriptor.name, descriptor.declaration, structure=descriptor.structure)
 
     def document(self) -> dict[str, Any]:

@@ -50,8 +50,6 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredState:
-    """A state as a program declares it."""
-
     declaration: str
     conversion_of: Callable[[StateMetadata], Conversion | None]
     """Returns the conversion of what is stored under its name; raises StateTypeChanged."""

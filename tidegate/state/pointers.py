@@ -140,8 +140,6 @@ class ChannelHandle:
 
 @dataclass(frozen=True, slots=True)
 class ChannelTime:
-    """The event time of a channel."""
-
     edge: int
     source: int
     """The subtask that sends on it."""

@@ -50,7 +50,6 @@ def _share(
     parallelism: int,
     is_used: bool,
 ) -> Iterator[Part]:
-    """The share of one state."""
     whole = [Part(facts.name, owner, 0, facts.elements) for owner, facts in owners.items()]
     match next(iter(owners.values())).redistribution:
         case Redistribution.BROADCAST:

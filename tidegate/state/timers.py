@@ -11,8 +11,6 @@ from tidegate.state.keys.key_bytes import with_one_nan
 
 
 class Timer(NamedTuple):
-    """A timer of a key."""
-
     timestamp: int
     """Milliseconds since the epoch."""
     key: Any

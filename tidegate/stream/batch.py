@@ -13,10 +13,10 @@ from tidegate.types.arrow import ArrowFormat
 from tidegate.types.privacy import never_change, private_copy
 
 NO_TIMESTAMP: Final = -(2**63)
-"""The timestamp of a record that has none, in a batch of which others have one; as in Flink."""
+"""The timestamp of a record without one in a batch with timestamps, as in Flink."""
 _MOST_BYTES: Final = 1 << 30
 _PIECE: Final = 1 << 14
-"""So many records as Python objects stay in the cache of a processor."""
+"""How many records fit into a CPU cache as Python objects."""
 
 
 def timestamps_of(times: Sequence[int | None]) -> npt.NDArray[np.int64] | None:

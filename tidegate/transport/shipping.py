@@ -69,7 +69,6 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def shipped_class(name: str) -> Any:
-    """The shipped class of this name."""
     return attrgetter(name)(_main_module())
 
 

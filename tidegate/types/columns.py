@@ -165,8 +165,6 @@ class BooleanCodec(ColumnCodec):
 
 
 class TextCodec(ColumnCodec):
-    """Text."""
-
     arrow_type = pa.string()
 
     def __init__(self, name: str, *, none_is_a_record: bool) -> None:

@@ -65,8 +65,6 @@ class NamelessRowStruct(RowStruct):
 
 
 class InstantShape(StructShape):
-    """Instants."""
-
     kind = "instant"
 
     def split(self, values: list[Any]) -> Sequence[Sequence[Any]]:
@@ -118,7 +116,6 @@ def names_of(record_class: type[Any]) -> tuple[str, ...] | None:
 
 
 def shape_of_document(document: Any) -> Shape:
-    """The shape of a document."""
     if isinstance(document, str):
         return ANY if document == ANY.document() else Single(document)
     [(kind, inner)] = document.items()

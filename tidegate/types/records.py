@@ -127,8 +127,6 @@ class ClassShape(RecordShape):
 
 
 class NamedTupleShape(ClassShape):
-    """Named tuples."""
-
     def split(self, records: Sequence[Any]) -> list[list[Any]]:
         self._check_class(records)
         return self._split_tuples(records)

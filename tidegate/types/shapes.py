@@ -89,10 +89,6 @@ def _is_naive(value: dt.datetime | dt.time) -> bool:
     return value.tzinfo is None and not value.fold
 
 
-def _is_in_utc(value: dt.datetime) -> bool:
-    return value.tzinfo is dt.UTC
-
-
 _KINDS: Final = {
     "text": _Kind(str, pa.large_string()),
     "integer": _Kind(int, pa.int64()),
@@ -113,7 +109,7 @@ _KINDS: Final = {
         dt.datetime,
         pa.timestamp("us", "UTC"),
         decode=lambda value: value.replace(tzinfo=dt.UTC),
-        fits=_is_in_utc,
+        fits=lambda value: value.tzinfo is dt.UTC,
     ),
     "decimal": _Kind(Decimal, pa.large_string(), encode=str, decode=Decimal),
     "uuid": _Kind(UUID, pa.large_string(), encode=str, decode=UUID),
@@ -170,8 +166,6 @@ class Text(Shape):
 
 
 class ListShape(Shape):
-    """Lists."""
-
     def __init__(self, element: Shape) -> None:
         self.element = element
         self.arrow_type = pa.list_(element.arrow_type)

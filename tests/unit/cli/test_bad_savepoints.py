@@ -258,7 +258,7 @@ def test_every_file_of_state_that_has_changed_is_named(with_files, program, tmp_
     ],
     ids=["uid", "type", "max parallelism", "parallelism"],
 )
-def test_a_job_that_does_not_fit_is_told_why_and_leaves_nothing(
+def test_a_job_that_does_not_fit_is_refused_with_the_reason_and_leaves_nothing(
     savepoint, program, tmp_path, options, change, sentence
 ):
     before = content(savepoint)

@@ -115,7 +115,7 @@ def test_a_job_of_a_lost_driver_is_recognised(home, served):
     ],
     ids=range(13),
 )
-def test_a_file_of_the_registry_that_no_driver_wrote_is_passed_over(home, ended, content):
+def test_a_file_of_the_registry_that_no_driver_wrote_is_skipped(home, ended, content):
     (home / "jobs" / "bad.json").write_bytes(content)
     assert [line.split()[0] for line in done("list", "-a").splitlines()] == ["job", ended.job_id]
     assert "old" in done("info", "old")
@@ -172,7 +172,7 @@ def test_a_job_is_found_by_the_beginning_of_its_id_and_by_its_name(served):
         assert json.loads(done("info", asked, "--json"))["jid"] == served.id
 
 
-def test_a_job_that_is_not_there_is_told_the_others(served):
+def test_for_an_unknown_job_the_others_are_listed(served):
     assert (
         f"there is no job 'x'; there are:\n  {served.id}  running   sums of numbers\n"
         in refused(3, "savepoint", "x")
@@ -322,7 +322,7 @@ def test_stop_prints_the_path_of_the_savepoint(served, tmp_path):
         ["-s", "there", "{job}"],
     ],
 )
-def test_the_job_is_never_taken_for_the_directory(served, tmp_path, monkeypatch, words):
+def test_the_job_is_never_mistaken_for_the_directory(served, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     served.let(20)
     chosen = str(tmp_path / "there")

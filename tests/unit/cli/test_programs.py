@@ -87,7 +87,7 @@ def test_settings_of_the_command_line_win(program):
     assert [each["guarantee"] for each in found["guarantees"]] == ["at-least-once"]
 
 
-def test_options_behind_the_program_are_its_own(program):
+def test_options_after_the_program_are_its_own(program):
     done = invoke("explain", program(), "--json")
     assert done.exit_code == 0
     assert done.output.startswith("Job 'words'")

@@ -45,7 +45,7 @@ def test_without_a_count_readers_take_turns():
 
 
 @pytest.mark.parametrize("columnar", [False, True])
-def test_a_turn_goes_on_where_a_checkpoint_left_it(monkeypatch, columnar):
+def test_a_turn_continues_where_a_checkpoint_left_it(monkeypatch, columnar):
     monkeypatch.setattr(datagen, "_COLUMNAR_TURN", 4)
     generator = squares if columnar else (lambda i: (i, i * i))
     source = DataGeneratorSource(generator, type_info=PAIRS, columnar=columnar)

@@ -155,7 +155,7 @@ def writing(directory, job):
 
 
 @pytest.mark.parametrize("phase", [beginning, writing])
-def test_a_job_goes_on_while_its_storage_fails_and_then_takes_checkpoints_again(
+def test_a_job_continues_while_its_storage_fails_and_then_takes_checkpoints_again(
     start, watch, settings, tmp_path, phase
 ):
     tap = Tap(RECORDS)

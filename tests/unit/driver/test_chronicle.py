@@ -21,7 +21,7 @@ def test_states_are_kept_with_the_time_they_were_entered_last():
     assert chronicle.entered()[JobStatus.RUNNING] == 5.0
 
 
-def test_a_job_that_goes_on_has_not_ended():
+def test_a_job_that_continues_has_not_ended():
     chronicle = Chronicle(now=1.0)
     chronicle.is_now(JobStatus.FINISHED, 2.0)
     assert chronicle.ended_at == 2.0

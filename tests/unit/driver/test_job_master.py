@@ -469,7 +469,7 @@ class Unclosable(MiniCluster):
         raise RuntimeError("Spark is gone")
 
 
-def test_whoever_waits_gets_the_result_even_if_something_cannot_be_released(start):
+def test_callers_get_the_result_even_if_something_cannot_be_released(start):
     assert start(exchanged(read([1])), cluster=Unclosable()).result() is None
 
 

@@ -86,7 +86,7 @@ def test_a_canceled_step_says_nothing_about_the_exchange():
     assert (fast.steps, steady.steps) == (5, 0)
 
 
-def test_a_broken_step_is_reported_to_whoever_asked_for_it():
+def test_a_broken_step_is_reported_to_its_requester():
     with pytest.raises(StepBroken, match="one"):
         FallbackExchange(Scripted(StepBroken("one")), Scripted()).run_step(FIRST, None, {}, print)
 

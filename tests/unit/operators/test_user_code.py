@@ -140,7 +140,7 @@ def test_callables_of_any_kind_are_called():
         assert harness.output == [function(1)]
 
 
-def test_a_failure_of_the_next_operator_is_not_taken_for_one_of_this():
+def test_a_failure_of_the_next_operator_is_not_attributed_to_this_one():
     class Downstream:
         def emit(self, batch):
             raise UserFunctionError("Next", None, "(1/1)", "2", "ValueError: from the next\n")

@@ -97,7 +97,7 @@ def test_failures_before_the_restart_they_wait_for_are_one():
     assert isinstance(strategy.failed(1.5), GiveUp)
 
 
-def test_delays_start_anew_after_long_enough_without_a_failure():
+def test_delays_start_over_after_long_enough_without_a_failure():
     strategy = exponential(reset_backoff_threshold=seconds(100), exponential_attempts=2)
     assert strategy.failed(0.0) == Restart(1.0, 1, 2)
     assert strategy.failed(50.0) == Restart(51.5, 2, 2)

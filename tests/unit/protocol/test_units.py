@@ -38,7 +38,7 @@ def test_the_first_complete_set_runs_and_everybody_else_waits(units):
     assert units.ask(key()) == Pending(key())
 
 
-def test_whoever_asks_for_a_sealed_unit_gets_the_same_answer(units):
+def test_every_request_for_a_sealed_unit_gets_the_same_answer(units):
     run(units, key(), "first")
     assert units.ask(key()) == Sealed(key(), "first")
     assert units.complete(key(), [packet()]) == Sealed(key(), "first")

@@ -71,7 +71,7 @@ def test_a_new_field_without_a_default_is_none():
     assert change.added == ("city = None",)
 
 
-def test_the_new_fields_are_told_with_their_defaults():
+def test_the_new_fields_are_shown_with_their_defaults():
     assert evolved(OLD, NEW).added == ("currency = 'EUR'", "tags = []")
     assert evolved(OLD, OLD) is None
 
@@ -222,7 +222,7 @@ def test_a_new_field_of_a_class_needs_a_default():
     )
 
 
-def test_new_fields_of_a_class_go_behind_the_old_ones():
+def test_new_fields_of_a_class_go_after_the_old_ones():
     new = account([("user", str), ("currency", str, "EUR"), ("total", int, 0)])
     assert refusal(account(FIELDS), new) == (
         "field 'currency' is in the position of 'total': new fields of a class must follow the old "

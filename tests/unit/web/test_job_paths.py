@@ -88,7 +88,7 @@ def test_the_plan_is_also_there_by_itself(served):
     assert served.of_job("/plan").document["plan"] == served.of_job().document["plan"]
 
 
-def test_settings_are_told_without_secrets(serve):
+def test_settings_are_shown_without_secrets(serve):
     served = serve(
         {
             "tidegate.rest.token": "0123456789abcdef",
@@ -105,7 +105,7 @@ def test_settings_are_told_without_secrets(serve):
     assert config["restart-strategy"] == "none"
 
 
-def test_failures_and_restarts_are_told_with_their_cause(serve):
+def test_failures_and_restarts_are_reported_with_their_cause(serve):
     served = serve(
         {
             "restart-strategy": "fixed-delay",
@@ -149,7 +149,7 @@ def test_metrics_have_flinks_names(serve, tmp_path):
     assert any("checkpointAlignmentTime" in key for key in values)
 
 
-def test_a_cancelled_job_is_told_of_until_the_driver_ends(served):
+def test_a_cancelled_job_is_served_until_the_driver_ends(served):
     assert served.of_job(method="PATCH").status == 202
     wait_until(lambda: served.job.status() is JobStatus.CANCELED)
     assert served.of_job().document["state"] == "CANCELED"
@@ -211,7 +211,7 @@ def test_the_document_describes_every_path(served):
         ("PATCH", "{job}?mode=stop", 400, 'mode = "stop": give one of cancel'),
     ],
 )
-def test_a_wrong_request_is_told_what_is_wrong(served, method, path, status, sentence):
+def test_a_wrong_request_is_refused_with_the_reason(served, method, path, status, sentence):
     path = path.replace("{job}", served.path)
     path = path.replace("{vertex}", served.of_job().document["vertices"][0]["id"])
     answer = served.ask(path, method=method)
@@ -236,7 +236,7 @@ def test_a_wrong_request_is_told_what_is_wrong(served, method, path, status, sen
         ("/checkpoints", {"checkpointType": "some"}, "give one of CONFIGURED"),
     ],
 )
-def test_a_wrong_body_is_told_what_is_wrong(served, path, body, sentence):
+def test_a_wrong_body_is_refused_with_the_reason(served, path, body, sentence):
     answer = served.of_job(path, method="POST", body=body)
     assert answer.status == 400
     assert sentence in answer.error

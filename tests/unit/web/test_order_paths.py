@@ -35,7 +35,7 @@ def test_a_checkpoint_that_is_asked_for_is_in_the_history(serve, tmp_path):
     assert (found["history"][0]["num_subtasks"], found["latest"]["restored"]) == (4, None)
 
 
-def test_the_work_of_subtasks_for_a_checkpoint_is_told(serve, tmp_path):
+def test_the_statistics_of_subtasks_in_a_checkpoint_are_shown(serve, tmp_path):
     served = serve(on_disk(tmp_path / "c", **{"execution.checkpointing.interval": "1 h"}))
     served.let(20)
     number = served.order("/checkpoints")["checkpointId"]
@@ -59,7 +59,7 @@ def test_the_work_of_subtasks_for_a_checkpoint_is_told(serve, tmp_path):
     ]
 
 
-def test_how_checkpoints_are_taken_is_told(serve, tmp_path):
+def test_the_checkpoint_settings_are_shown(serve, tmp_path):
     served = serve(on_disk(tmp_path / "checkpoints"))
     found = served.of_job("/checkpoints/config").document
     assert (found["mode"], found["interval"]) == ("exactly_once", 10)
@@ -78,7 +78,7 @@ def test_a_savepoint_is_written_where_it_shall_be(served, tmp_path):
     assert (savepoint["checkpoint_type"], savepoint["is_savepoint"]) == ("SAVEPOINT", True)
 
 
-def test_a_job_is_cancelled_behind_its_savepoint(served, tmp_path):
+def test_a_job_is_cancelled_after_its_savepoint(served, tmp_path):
     served.let(20)
     done = served.order("/savepoints", {"cancel-job": True})
     assert Path(done["location"]).parent == tmp_path / "savepoints"

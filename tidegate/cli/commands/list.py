@@ -53,7 +53,8 @@ def list_(
                     job["name"],
                     job["state"],
                     as_of(record.started_at),
-                    _lasted(record),
+                    # The end time of a lost driver is unknown.
+                    "-" if record.state == LOST else since(record.started_at, record.ended_at),
                     record.application_id or "-",
                 )
                 for job, record in zip(jobs, found, strict=True)
@@ -73,11 +74,6 @@ def _described(record: JobRecord) -> dict[str, Any]:
         "url": record.url,
         "log": record.log,
     }
-
-
-def _lasted(record: JobRecord) -> str:
-    """The duration of a job; the end time of a lost driver is unknown."""
-    return "-" if record.state == LOST else since(record.started_at, record.ended_at)
 
 
 def _state(record: JobRecord) -> str:

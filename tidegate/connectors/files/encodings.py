@@ -113,7 +113,6 @@ class CsvLines:
         return (self.quote, self.escape, self.null_value, self.line_end) == ('"', None, "", "\n")
 
     def text(self, rows: Iterable[Sequence[Any]]) -> str:
-        """The lines of the given rows."""
         text = io.StringIO()
         writer = csv.writer(
             text,

@@ -160,7 +160,7 @@ class KafkaReader(SourceReader):
             (self._client.pause, self._paused - before),
             (self._client.resume, before - self._paused),
         ):
-            # A partition that was read to its end is not assigned any more.
+            # A partition that was read to its end is no longer assigned.
             found = [self._splits[key] for key in keys if key in self._splits]
             if living := [_assigned(split) for split in found if not split.is_done]:
                 change(living)

@@ -46,8 +46,6 @@ HAVING count(*) = i.indnkeyatts
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table."""
-
     name: str
     type: str
     """As in CREATE TABLE."""
@@ -65,8 +63,6 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """An existing table."""
-
     schema: str
     name: str
     columns: tuple[Column, ...]

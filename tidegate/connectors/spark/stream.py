@@ -59,7 +59,8 @@ class SparkStreamSource(Source):
             )
         _refuse_state(frame)
         self._type = type_info_of_spark(frame.schema)
-        self._reads_socket = any("socket" in name.lower() for name in _names_of_sources(frame))
+        sources = [node for node in _nodes(_plan(frame)) if not _children(node)]
+        self._reads_socket = any("socket" in str(node.toString()).lower() for node in sources)
         self._driver_only: tuple[DataFrame, Callable[[], str]] | None = (frame, temporary)
         self._trigger: dict[str, Any] | None = None
         if bounded:
@@ -100,10 +101,6 @@ def _refuse_state(frame: DataFrame) -> None:
                 "of Tidegate do not include: aggregate, join or deduplicate rows in the stream, "
                 "not in Spark"
             )
-
-
-def _names_of_sources(frame: DataFrame) -> list[str]:
-    return [str(node.toString()) for node in _nodes(_plan(frame)) if not _children(node)]
 
 
 def _plan(frame: DataFrame) -> Any:

@@ -35,7 +35,6 @@ class Restoring:
         self._read[slot] = min(self._read[slot] + size, self._sizes[slot])
 
     def opened(self, slot: SlotIndex) -> None:
-        """Mark a slot as restored."""
         self._read[slot] = self._sizes[slot]
         self._unopened -= 1
 

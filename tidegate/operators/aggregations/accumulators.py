@@ -530,7 +530,6 @@ class Accumulators:
                 part.relax([values[span.start] for values in living()])
 
     def results(self, values: Arrays) -> list[Columns]:
-        """The results of each accumulator."""
         return [
             part.results(values[span])
             for part, span in zip(self.parts[1:], self._spans[1:], strict=True)

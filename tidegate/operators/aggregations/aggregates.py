@@ -37,8 +37,6 @@ from tidegate.types.typeinfo import (
 
 
 class AggregateKind(Enum):
-    """The kind of an aggregate."""
-
     COUNT = "count"
     SUM = "sum_"
     MIN = "min_"
@@ -134,7 +132,8 @@ class AggregatePlan:
         kind = self.format.schema.field(position).type
         match aggregate.kind:
             case AggregateKind.SUM:
-                return Sum(name, position, kind, _sum_kind(kind))
+                is_float = pa.types.is_floating(kind)
+                return Sum(name, position, kind, pa.float64() if is_float else pa.int64())
             case AggregateKind.AVG:
                 return Average(name, position, kind)
         return Extreme(name, position, kind, greatest=aggregate.kind is AggregateKind.MAX)
@@ -263,10 +262,6 @@ _SUMS: Final[dict[BasicType | None, BasicType]] = {
     BasicType.BIG_INT: BasicType.BIG_INT,
     BasicType.BIG_DEC: BasicType.BIG_DEC,
 }
-
-
-def _sum_kind(kind: pa.DataType) -> pa.DataType:
-    return pa.float64() if pa.types.is_floating(kind) else pa.int64()
 
 
 def key_fits_columns(format: ArrowFormat, key: KeySelection) -> bool:

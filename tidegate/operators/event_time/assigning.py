@@ -123,7 +123,6 @@ class EventTime:
             return TrackState(track.watermark, track.is_idle, pickle.dumps(track.state()))
 
     def resume(self, state: TrackState, split: Hashable = ALL) -> None:
-        """Restore the event time of a split."""
         track = self.add(split)
         track.watermark, track.is_idle = state.watermark, state.is_idle
         with self._user_code.guard():

@@ -54,7 +54,6 @@ class Track(ABC):
 
 
 def create_track(strategy: WatermarkStrategy, user_code: UserCode, now: float) -> Track:
-    """Create a generator."""
     if strategy.generator is None:
         return BoundedTrack(strategy.out_of_orderness, now)
     with user_code.guard():

@@ -1,4 +1,4 @@
-"""What `select(user=left("user"), price=right("price"))` asks of a join: fields of both records."""
+"""The fields that a join selects, as in `select(user=left("user"), price=right("price"))`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEFT, _RIGHT = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class JoinedField:
-    """A field of the left or the right one of two records that are joined."""
+    """A field of the left or the right record of a pair."""
 
     side: int
     field: int | str
@@ -40,35 +40,35 @@ def right(field: int | str = 0) -> JoinedField:
 
 @dataclass(frozen=True, slots=True)
 class SelectedFields:
-    """How the results of a join are made of two records. Travels pickled."""
+    """How two records become a result of a join. Picklable."""
 
     fields: Mapping[str, JoinedField]
-    """By name; positions where the type of the records is known."""
+    """By name; positions if the type of the records is known."""
     types: tuple[TypeInformation | None, TypeInformation | None]
-    """Of the records of both streams."""
+    """The types of the records of both streams."""
     output_type: TypeInformation | None
-    """That of the results; None: it is not known."""
+    """The type of the results; None: unknown."""
 
     def getters(self) -> list[tuple[int, Callable[[Any], Any]]]:
-        """The side of each field, and what takes it out of a record."""
+        """The side of each field, and a function that selects it from a record."""
         return [
             (each.side, field_getter(each.field, self.types[each.side]))
             for each in self.fields.values()
         ]
 
     def columns(self, side: int) -> list[int]:
-        """The columns of a side that are selected, ascending; positions are known."""
+        """The selected columns of a side, ascending; positions must be known."""
         return sorted({int(each.field) for each in self.fields.values() if each.side == side})
 
 
 def select_fields(
     fields: Mapping[str, Any], types: tuple[TypeInformation | None, TypeInformation | None]
 ) -> SelectedFields:
-    """What `select` does with streams of these types.
+    """The selection of `select` on streams of these types.
 
     Raises:
         MissingField: a type has no such field.
-        GraphError: something else than fields is selected, or nothing.
+        GraphError: the selection is empty, or contains something other than fields.
     """
     if not fields:
         raise GraphError("select() without fields: give some, such as select(id=left('id'))")
@@ -92,7 +92,7 @@ def select_fields(
 
 @dataclass(frozen=True, slots=True)
 class ColumnarSelection:
-    """A selection of which everything can be found out on columns."""
+    """A selection that can be computed on columns."""
 
     selected: SelectedFields
     key_columns: tuple[int | tuple[int, ...], int | tuple[int, ...]]
@@ -103,7 +103,7 @@ class ColumnarSelection:
 def columnar_selection(
     selected: SelectedFields, keys: tuple[KeySelection, KeySelection]
 ) -> ColumnarSelection | None:
-    """None: the join runs record by record, because a type does not say enough."""
+    """The selection on columns; None: the join runs by record, because a type is not columnar."""
     first, second = (arrow_format(each) for each in selected.types)
     output = arrow_format(selected.output_type)
     ours, theirs = (key.columns for key in keys)
@@ -125,7 +125,7 @@ def _positions(columns: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 class _PairRows(Function):
-    """Makes rows of two records."""
+    """Builds rows from two records."""
 
     def __init__(self, selected: SelectedFields) -> None:
         self._selected = selected

@@ -53,7 +53,6 @@ class MergingWindowSet:
         return result, merges
 
     def retire(self, window: Window) -> None:
-        """Remove a window."""
         if window in self._windows:
             self._windows.remove(window)
 

@@ -180,17 +180,15 @@ class WindowOperator(KeyedOperator):
             record = batch.records[place]
             raise self.user_code.failure(_no_timestamp(self._assigner), record, place)
         keys, _, no_key = self.keys_until_failure(self.keys[input_index], batch)
-        entering = self._entering(batch.records, input_index)
-        keyed = KeyedRecords((), keys, entering, stamps)
+        records = batch.records
+        if len(self.keys) > 1:  # windows of two streams store the stream with each record
+            records = [(input_index, record) for record in records]
+        keyed = KeyedRecords((), keys, records, stamps)
         failure = self._collect(self._added(keyed), keyed)
         self._emit_late(batch)
         if failure is not None or no_key is not None:
             raise failure or no_key  # type: ignore[misc]
         self.backend.clean_up(len(batch))
-
-    def _entering(self, records: list[Any], input_index: int) -> list[Any]:
-        """The records as stored in windows; for two streams, with the number of theirs."""
-        return records if len(self.keys) == 1 else [(input_index, record) for record in records]
 
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
         raise NotImplementedError("windows fire when their triggers do")

@@ -151,17 +151,14 @@ for _kind in (TimeWindow, CountWindow, GlobalWindow):
 
 
 def state_key(key: Any, window: Window) -> WindowKey:
-    """The state key of a window."""
     return OF_WINDOW, with_one_nan(key), *window.parts()
 
 
 def window_of(key: WindowKey) -> Window:
-    """The window of a state key."""
     return window_of_parts(parts_of(key))
 
 
 def window_of_parts(parts: tuple[Any, ...]) -> Window:
-    """The window with these `Window.parts`."""
     if len(parts) == 2 and type(parts[0]) is int:
         return TimeWindow(*parts)
     if not parts:

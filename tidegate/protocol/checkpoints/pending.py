@@ -147,10 +147,6 @@ class PendingCheckpoint:
             return None
         return self._abort(reason)
 
-    def expire(self, now: float) -> tuple[SubtaskSnapshot, ...] | None:
-        """Abort the checkpoint if its deadline has passed."""
-        return self.abort(AbortReason.EXPIRED) if now >= self.deadline else None
-
     def _abort(self, reason: AbortReason) -> tuple[SubtaskSnapshot, ...]:
         self._move(PendingState.ABORTED)
         self.abort_reason = reason

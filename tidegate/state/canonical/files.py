@@ -74,7 +74,6 @@ class TableWriter:
         self._tables: list[TableHandle] = []
 
     def add(self, chunk: StateChunk) -> None:
-        """Add entries."""
         is_full = self._rows >= ROWS_PER_GROUP or self._bytes >= _BYTES_PER_GROUP
         if self._held and (is_full or chunk.groups[0][0] < self._held[-1].groups[-1][0]):
             self._flush()
@@ -200,7 +199,6 @@ class OpenedTable:
             raise CorruptCheckpoint(where, f"{expected} row groups", f"{found}")
 
     def rows(self, number: int) -> pa.RecordBatch:
-        """The rows of a row group."""
         content = self.handle.row_groups[number].content
         source = pa.PythonFile(_FilePart(content.offset, self._read(content)), "r")
         try:

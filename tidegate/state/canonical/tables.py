@@ -83,7 +83,6 @@ class TableForm:
 
     @property
     def window_names(self) -> tuple[str, ...]:
-        """The columns of the windows."""
         parts = 0 if self.window is None else len(self.window)
         return TIME_WINDOW if parts == len(TIME_WINDOW) else numbered_windows(parts)
 
@@ -122,7 +121,6 @@ class TableForm:
         return pa.struct(list(zip(numbered(len(types)), types, strict=True)))
 
     def decoded_keys(self, column: pa.Array[Any]) -> list[Any] | KeyColumns:
-        """Decode the keys of a table."""
         if isinstance(self.key, Shape):
             return self.key.decode(column)
         parts = [column]
@@ -148,7 +146,6 @@ class TableForm:
 
     @classmethod
     def of(cls, schema: pa.Schema) -> TableForm:
-        """The form of a table with this schema."""
         document = json.loads((schema.metadata or {})[_DOCUMENT])
         if document["version"] > _VERSION:
             raise StateMisuse(
@@ -331,7 +328,6 @@ def _pickled(
 
 
 def chunk_of_table(rows: pa.RecordBatch, form: TableForm, groups: Runs) -> StateChunk:
-    """The chunk with the entries of a table."""
     entries = entries_of_table(rows, form, groups)
     if isinstance(entries.values, pa.RecordBatch):
         assert isinstance(entries.keys, KeyColumns)
@@ -347,7 +343,6 @@ def chunk_of_table(rows: pa.RecordBatch, form: TableForm, groups: Runs) -> State
 
 
 def entries_of_table(rows: pa.RecordBatch, form: TableForm, groups: Runs) -> Entries:
-    """Decode the entries of a table."""
     keys = form.decoded_keys(rows.column(KEY))
     if form.window is not None and isinstance(keys, list):
         decoded = [

@@ -1,4 +1,4 @@
-"""Columnar states of which a key may have several rows, in snapshots."""
+"""Snapshots of columnar state with several rows per key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class KeyedRows(NamedTuple):
     keys: Places
     """The place of the key of each row."""
     take: Callable[[Places], list[pa.Array[Any]]]
-    """The columns beside the key, of some rows."""
+    """Returns the columns of rows, without the key."""
 
 
 class RowState(NamedTuple):
@@ -37,7 +37,7 @@ class RowState(NamedTuple):
 
     metadata: StateMetadata
     names: Sequence[str]
-    """Of the columns beside the key."""
+    """The names of the columns, without the key."""
     rows: Callable[[], KeyedRows]
 
 
@@ -79,7 +79,7 @@ class FrozenRows(FrozenState):
             yield StateChunk(state.metadata.name, runs_of(groups[part]), payload)
 
     def release(self) -> None:
-        """Nothing is shared that could change."""
+        """Nothing to release: nothing shared can change."""
 
 
 def stored_rows(
@@ -88,7 +88,7 @@ def stored_rows(
     key_groups: KeyGroupRange,
     max_parallelism: int,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of these key groups as they were frozen, each part with the name of its state."""
+    """The frozen rows of these key groups, each part with the name of its state."""
     declared = {state.name: state for state in states}
     for image in images:
         check_max_parallelism_unchanged(image.max_parallelism, max_parallelism)
@@ -101,5 +101,4 @@ def stored_rows(
 
 
 def key_names(width: int) -> list[str]:
-    """The names of the columns of the key."""
     return [f"key{place}" for place in range(width)]

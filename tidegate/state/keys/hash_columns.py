@@ -118,7 +118,6 @@ def fold_hashes(parts: Sequence[Hashes], length: int) -> Hashes:
 
 
 def splitmix64_column(values: Hashes) -> Hashes:
-    """`splitmix64` of every value."""
     mixed = np.empty_like(values)
     scratch = np.empty(min(len(values), _BLOCK), np.uint64)
     for start in range(0, len(values), _BLOCK):

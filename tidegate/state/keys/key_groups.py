@@ -44,13 +44,11 @@ class KeyGroupRange:
         return isinstance(key_group, int) and self.start <= key_group < self.stop
 
     def intersection(self, other: KeyGroupRange) -> KeyGroupRange:
-        """The key groups in both ranges."""
         start = max(self.start, other.start)
         return KeyGroupRange(start, max(start, min(self.stop, other.stop)))
 
 
 def key_groups_of(hashes: npt.NDArray[np.uint64], max_parallelism: int) -> npt.NDArray[np.uint16]:
-    """The key groups of keys with these stable hashes."""
     if max_parallelism & (max_parallelism - 1) == 0:
         return (hashes & np.uint64(max_parallelism - 1)).astype(np.uint16)
     return (hashes % np.uint64(max_parallelism)).astype(np.uint16)

@@ -46,7 +46,6 @@ class ColumnIndex:
         return self._index.nbytes + self.values.nbytes
 
     def find_or_add(self, column: pa.Array[Any]) -> Places:
-        """The place of every value."""
         if isinstance(column, pa.DictionaryArray):
             return self._find_by_dictionary(column)
         if column.type != self._kind:

@@ -30,7 +30,6 @@ class OrderedKeys(NamedTuple, Generic[T]):
 
     @property
     def groups(self) -> Groups:
-        """The key group of each place."""
         numbers, counts = zip(*self.runs, strict=True)
         return np.repeat(np.array(numbers, np.uint16), counts)
 

@@ -66,7 +66,6 @@ class ObjectKeys:
         return len(self._keys)
 
     def find_or_add(self, keys: Sequence[Any]) -> list[int]:
-        """The place of every key."""
         found: list[Any] = list(map(self._places.get, keys))
         if None not in found:
             return found
@@ -106,7 +105,6 @@ class ObjectKeys:
         return keys, hash_keys(keys)
 
     def freeze(self) -> KeySnapshot:
-        """The current keys."""
         return _FrozenObjectKeys(self._keys, self._order)
 
     def only(self, places: Places) -> tuple[ObjectKeys, Places]:
@@ -211,7 +209,6 @@ def pickled_keys(keys: list[Any]) -> bytes:
 
 
 def loaded_keys(stored: bytes) -> list[Any] | KeyColumns:
-    """Decode stored keys."""
     if stored.startswith(_PICKLED):
         keys: list[Any] = pickle.loads(stored)
         return keys

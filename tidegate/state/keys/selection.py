@@ -40,7 +40,6 @@ class KeyColumns(NamedTuple):
         return KeyColumns([c.slice(start, stop - start) for c in self.columns], self.is_tuple)
 
     def hashes(self) -> Hashes:
-        """The stable hash of every key."""
         return hash_columns(self.columns) if self.is_tuple else hash_column(self.columns[0])
 
     @property

@@ -32,7 +32,6 @@ class StateTable:
         self.frozen: tuple[list[Any], ...] = ()
 
     def grow(self, places: int) -> None:
-        """Grow to this number of places."""
         self.values.extend([None] * (places - len(self.values)))
 
     def owned(self, place: int, value: Any) -> Any:
@@ -50,7 +49,6 @@ class StateTable:
             self.values[place] = value
 
     def freeze(self) -> list[Any]:
-        """The current values."""
         values = self.values.copy()
         with _sharing:
             self.frozen = (*self.frozen, values)
@@ -63,7 +61,6 @@ class StateTable:
 
 
 def filled_places(values: list[Any]) -> Places:
-    """The places with a value."""
     if None not in values:
         return np.arange(len(values))
     return np.array([place for place, value in enumerate(values) if value is not None], np.intp)

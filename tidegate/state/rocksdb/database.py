@@ -59,7 +59,6 @@ class Database:
 
     @classmethod
     def read_only(cls, directory: Path, memory: int = 8 << 20) -> Database:
-        """Open a database for reading."""
         database = cls.__new__(cls)
         database._directory = directory
         with database._failures():
@@ -68,7 +67,6 @@ class Database:
         return database
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """The value of each key."""
         asked: Any = keys
         with self._failures():
             found: Any = self._rdict[asked]

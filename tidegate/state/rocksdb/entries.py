@@ -46,7 +46,6 @@ def head_of(key: Any) -> bytes:
 
 
 def payload_of(content: bytes) -> bytes:
-    """The payload of an entry."""
     if content[0] == 0:
         return content[1:]
     return content[5 + int.from_bytes(content[1:5], "big") :]
@@ -78,10 +77,8 @@ def group_of(key: bytes) -> int:
 
 
 def bounds_of(key_groups: KeyGroupRange) -> tuple[bytes, bytes]:
-    """The bounds of the entries of these key groups."""
     return key_groups.start.to_bytes(2, "big"), key_groups.stop.to_bytes(2, "big")
 
 
 def timer_bounds_of(group: int) -> tuple[bytes, bytes]:
-    """The bounds of the timers of a key group."""
     return group.to_bytes(2, "big") + _TIMER, (group + 1).to_bytes(2, "big")

@@ -105,7 +105,6 @@ class SharedDatabase:
             ) from None
 
     def files(self, directory: Path) -> list[NativeFile]:
-        """The files of a linked directory."""
         return native_files(directory, self._inherited, self._life)
 
     def share(self) -> None:

@@ -59,7 +59,6 @@ class WorkingSet:
         self._touched[in_use] = self._batch
 
     def mark_changed(self, places: Sequence[int]) -> None:
-        """Mark these places as not written."""
         self._touched[np.asarray(places, np.intp)] = self._batch
 
     def latest(self, count: int) -> Places:

@@ -175,7 +175,6 @@ class SnapshotWriter:
         directory: TableDirectory,
         declared: StateDescriptor | None = None,
     ) -> TableWriter:
-        """A writer for the tables of one state."""
         return TableWriter(metadata, declared, partial(self._open_table, metadata, directory))
 
     def _open_table(self, metadata: StateMetadata, directory: TableDirectory) -> _OpenFile:

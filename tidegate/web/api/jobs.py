@@ -116,7 +116,7 @@ class JobApi:
     async def resource_requirements(
         self, request: Request
     ) -> dict[str, rescale_documents.VertexRequirements]:
-        """How many subtasks each vertex wants."""
+        """The possible parallelism of each vertex."""
         return rescale_documents.resource_requirements(self._job(request))
 
     @endpoint("/jobs/{jobid}/rescales/overview")

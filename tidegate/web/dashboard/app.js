@@ -1,4 +1,4 @@
-// The frame of the page: the way around on the left, one view on the right.
+// The frame of the page: navigation on the left, one view on the right.
 import { html, useEffect } from "./core/html.js";
 import { isTokenWanted } from "./core/api.js";
 import { isArchived } from "./core/job.js";

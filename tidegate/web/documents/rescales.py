@@ -1,4 +1,4 @@
-"""The parallelism of a job and its changes, in Flink's words."""
+"""The parallelism of a job and its changes, under Flink's names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tidegate.web.forms import Between, Form, Id, camel
 
 
 class ParallelismBounds(Form, naming=camel):
-    """From what to what it may go."""
+    """The lower and upper bound."""
 
     lower_bound: Annotated[int, Between(1, 1 << 15)] = 1
     upper_bound: Annotated[int, Between(1, 1 << 15)]
 
 
 class VertexRequirements(Form):
-    """How many subtasks a vertex wants."""
+    """The possible parallelism of a vertex."""
 
     parallelism: ParallelismBounds
 
@@ -47,7 +47,7 @@ class RescaleDocument(Form, naming=camel):
 
 
 class RescaleCounts(Form, naming=camel):
-    """How many there were."""
+    """How many changes there were."""
 
     ignored: int = 0
     in_progress: int
@@ -64,7 +64,7 @@ class LatestRescales(Form):
 
 
 class RescalesOverview(Form, naming=camel):
-    """The changes of the parallelism in short."""
+    """A summary of the changes of the parallelism."""
 
     rescales_counts: RescaleCounts
     latest: LatestRescales
@@ -80,7 +80,7 @@ def resource_requirements(job: JobHandle) -> dict[str, VertexRequirements]:
 
 
 def rescales(job: JobHandle) -> list[RescaleDocument]:
-    """The last ones, newest first."""
+    """The last changes, newest first."""
     return [_rescale(each) for each in job.chronicle.rescalings]
 
 

@@ -110,7 +110,7 @@ class MetricDocument(Form):
 
 
 class AggregatedMetric(Form):
-    """A metric over all subtasks, with its values if they were asked for."""
+    """A metric over all subtasks, with its values on request."""
 
     id: str
     min: float | Absent = ABSENT

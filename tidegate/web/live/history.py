@@ -49,7 +49,6 @@ class Ring:
         self._count += 1
 
     def since(self, time: float) -> Points:
-        """The points after this time."""
         first = max(0, self._count - self._size)
         places = [number % self._size for number in range(first, self._count)]
         later = [at for at in places if self._times[at] > time]

@@ -339,7 +339,7 @@ def test_sinks_of_one_job_that_share_a_directory_leave_each_others_files_alone(t
         assert lines_in(tmp_path) == [["a"]]
 
 
-def test_a_job_without_checkpoints_that_begins_anew_replaces_what_it_had_committed(tmp_path):
+def test_a_job_without_checkpoints_that_starts_fresh_replaces_what_it_had_committed(tmp_path):
     write(FileSink(str(tmp_path), Encoder()), ["a"])
     with opened(FileSink(str(tmp_path), Encoder()), attempt=2, is_checkpointed=False) as harness:
         harness.process(["a"])

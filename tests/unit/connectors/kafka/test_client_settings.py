@@ -9,7 +9,7 @@ from tidegate.core.errors import ConfigError
 SERVERS = {"bootstrap.servers": "one:9092,two:9092"}
 
 
-def test_what_only_java_knows_is_left_out_or_renamed():
+def test_settings_that_only_java_has_are_dropped_or_renamed():
     java = {"key.serializer": "org…StringSerializer", "max.request.size": 5, "linger.ms": 7}
     assert librdkafka_settings(java) == {"message.max.bytes": 5, "linger.ms": 7}
 

@@ -32,7 +32,7 @@ def test_a_missing_package_is_for_the_user_to_install(monkeypatch):
         create_consumer(settings(), "reader")
 
 
-def test_a_source_ends_only_if_it_is_told_to():
+def test_a_source_ends_only_on_request():
     assert builder().build().boundedness is Boundedness.CONTINUOUS_UNBOUNDED
     latest = KafkaOffsetsInitializer.latest()
     assert builder().set_bounded(latest).build().boundedness is Boundedness.BOUNDED
@@ -80,7 +80,7 @@ def test_what_makes_no_sense_is_refused_where_it_is_said(make, problem):
         make()
 
 
-def test_new_partitions_are_looked_for_every_five_minutes_unless_it_is_said_otherwise():
+def test_new_partitions_are_discovered_every_five_minutes_by_default():
     assert settings().discovery_interval == timedelta(minutes=5)
     assert settings(partition_discovery_interval_ms="100").discovery_interval == timedelta(
         milliseconds=100
@@ -100,7 +100,7 @@ def test_the_client_never_commits_by_itself():
     assert client["enable.auto.offset.store"] is False
 
 
-def test_properties_of_java_are_translated_or_left_out():
+def test_properties_of_java_are_translated_or_dropped():
     client = settings(
         key_deserializer="org.apache.kafka.common.serialization.StringDeserializer",
         max_poll_records=10,

@@ -277,7 +277,7 @@ def test_a_field_of_a_single_value_fails_with_the_record():
 
 @pytest.mark.parametrize("aggregation", Aggregation)
 @pytest.mark.parametrize("type_info", [SALES, None], ids=["typed", "untyped"])
-def test_an_aggregation_goes_on_from_its_snapshot(aggregation, type_info):
+def test_an_aggregation_resumes_from_its_snapshot(aggregation, type_info):
     operator = aggregation_operator(aggregation, 1, select_key(0, type_info), type_info)
     with OperatorHarness(operator) as harness:
         harness.process(RECORDS[:3], type_info=type_info)

@@ -256,7 +256,7 @@ def test_the_results_before_a_failure_are_emitted_and_the_failure_names_its_reco
         assert failure.value.args[4].count("File") == 1, "the traceback is the user's alone"
 
 
-def test_a_poison_record_is_left_out_where_that_was_ordered():
+def test_a_poison_record_is_skipped_if_ordered():
     skipping = PoisonOrders(skips_at_once=True)
     with OperatorHarness(operator(FailsAt(3)), poison=skipping) as harness:
         harness.process([1, 2, 3, 4])

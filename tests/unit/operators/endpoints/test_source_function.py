@@ -183,7 +183,7 @@ class Plain(SourceFunction):
         """Ends by itself."""
 
 
-def test_a_function_without_state_starts_anew():
+def test_a_function_without_state_starts_fresh():
     with harness_of(Plain()) as harness:
         harness.operator._reader._thread.join()
         harness.run_slice(max_records=2)
@@ -201,7 +201,7 @@ class Broken(Numbers):
             raise OSError("gone")
 
 
-def test_a_failed_function_has_no_state_to_go_on_from():
+def test_a_failed_function_has_no_state_to_resume_from():
     with harness_of(Broken(5)) as harness:
         harness.operator._reader._thread.join()
         with pytest.raises(UserFunctionError, match="OSError: gone"):

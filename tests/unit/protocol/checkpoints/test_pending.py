@@ -89,16 +89,10 @@ def test_an_aborted_checkpoint_returns_what_was_written_once(pending):
     assert pending.abort_reason is AbortReason.DECLINED
 
 
-def test_a_checkpoint_expires_at_its_deadline(pending):
-    assert pending.expire(159.9) is None
-    assert pending.expire(160.0) == ()
-    assert pending.abort_reason is AbortReason.EXPIRED
-
-
 def test_nothing_is_aborted_while_the_result_of_a_publication_is_unknown(full):
     full.begin_publication(JOB, 0.0)
     assert full.abort(AbortReason.REGION_FAILED) is None
-    assert full.expire(1e9) is None
+    assert full.abort(AbortReason.EXPIRED) is None
     assert full.state is PendingState.PUBLISHING
 
 

@@ -90,7 +90,7 @@ def test_what_the_user_chose_and_what_would_not_do_stays(chosen, stored, used):
     assert {vertex.max_parallelism for vertex in adapted.vertices} == {used}
 
 
-def test_every_slot_is_told_what_its_subtasks_take_over():
+def test_every_slot_gets_what_its_subtasks_take_over():
     graph = job()
     metadata = checkpoint_of(graph, parallelism=2, max_parallelism=128, enumerator=b"known")
     point = Checkpoint(metadata, None)

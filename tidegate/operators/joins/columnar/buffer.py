@@ -1,4 +1,4 @@
-"""Records of one stream that wait for those of the other, as columns."""
+"""Columnar buffers for the records of one stream that wait for those of the other."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ Times = npt.NDArray[np.int64]
 Columns: TypeAlias = "list[pa.Array[Any]]"
 
 _SPARE_ROWS: Final = 1 << 12
-"""Records that nothing can join which are kept before it is worth while to remove them."""
+"""How many records that nothing can join are kept before they are removed."""
 PAIRS_AT_ONCE: Final = 1 << 17
 _LARGEST_PART: Final = 1 << 29
-"""Bytes beyond which parts are not joined: text of one array must stay below 2 GiB."""
+"""The size in bytes up to which parts are joined: text in an array must stay below 2 GiB."""
 _MOST: Final = int(np.iinfo(np.int64).max)
 _LEAST: Final = int(np.iinfo(np.int64).min)
 _LARGEST_NUMBER: Final = _MOST
 
 
 class _Index(NamedTuple):
-    """Records in the order of key and time, each as one number."""
+    """Records ordered by key and time, each represented by one number."""
 
     numbers: Times
     order: Places
     """The record of each number."""
     first: int
     span: int
-    """A number is a key times this, plus the time since the first."""
+    """A number is the key times this, plus the time since the first."""
     last_key: int
 
     @classmethod
     def of(cls, keys: Places, times: Times, rows: Places) -> list[_Index]:
-        """Several, of consecutive times, where numbers would get too large."""
+        """Create several indexes, for consecutive times, if numbers would get too large."""
         first, last, last_key = int(times.min()), int(times.max()), int(keys.max())
         span = last - first + 2
         if (last_key + 2) * span > _LARGEST_NUMBER:
@@ -55,13 +55,13 @@ class _Index(NamedTuple):
         if ((last_key + 1) * span).bit_length() + bits > 62:
             order = np.argsort(numbers, kind="stable")
             return [cls(numbers[order], rows[order], first, span, last_key)]
-        # Numbers that hold the place are sorted faster than an order is found.
+        # Sorting numbers that include the position is faster than an argsort.
         packed = (numbers << bits) | np.arange(len(numbers))
         packed.sort()
         return [cls(packed >> bits, rows[packed & ((1 << bits) - 1)], first, span, last_key)]
 
     def find(self, keys: Places, since: Times, until: Times) -> tuple[Places, Places]:
-        """Where in the order the records of keys and times begin, and how many there are."""
+        """The position of the first record of each key and time range, and their number."""
         least, most = self.first, self.first + self.span - 1
         base = np.minimum(keys, self.last_key + 1) * self.span
         starts = self.numbers.searchsorted(base + (np.clip(since, least, most) - least))
@@ -70,7 +70,7 @@ class _Index(NamedTuple):
 
 
 class JoinRecords:
-    """Some records, in the order in which they came. Never changed."""
+    """Records in order of arrival. Immutable."""
 
     def __init__(self, keys: Places, times: Times, columns: Columns) -> None:
         self.keys = keys
@@ -91,7 +91,7 @@ class JoinRecords:
         return JoinRecords(self.keys[rows], self.times[rows], columns)
 
     def slice(self, stop: int) -> JoinRecords:
-        """Those before one of them, of which there is at least one."""
+        """The records before this position; at least one."""
         columns = [column.slice(0, stop) for column in self.columns]
         return JoinRecords(self.keys[:stop], self.times[:stop], columns)
 
@@ -110,7 +110,7 @@ class JoinRecords:
             orders = [each.order for each in one.indexes]
             orders += [each.order + len(one) for each in other.indexes]
             rows = np.concatenate(orders)
-            # What is ordered in parts already is ordered as a whole by merging.
+            # Parts that are already ordered are merged.
             both.indexes = _merged(both.keys[rows], both.times[rows], rows)
         return both
 
@@ -126,28 +126,28 @@ def _merged(keys: Places, times: Times, rows: Places) -> list[_Index]:
 
 
 class Pairs(NamedTuple):
-    """Records that ask, in their order, each with one that was found."""
+    """Probing records, in order, each with a matching one."""
 
     asking: Places
     times: Times
-    """Of the records that were found."""
+    """The times of the matches."""
     parts: list[tuple[JoinRecords, Places]]
-    """What was found where; laid end to end, and then put into order."""
+    """The matches by part; to be concatenated and reordered."""
     order: Places | None
 
     def column(self, place: int) -> pa.Array[Any]:
-        """A column of the records that were found."""
+        """A column of the matches."""
         taken = [records.columns[place].take(rows) for records, rows in self.parts]
         found = taken[0] if len(taken) == 1 else pa.concat_arrays(taken)
         return found if self.order is None else found.take(self.order)
 
 
 class JoinBuffer:
-    """The records of one stream by key and time; those of past times go after a while."""
+    """The records of one stream by key and time; past ones are removed eventually."""
 
     def __init__(self) -> None:
         self._parts: list[JoinRecords] = []
-        """Each at least twice the next, so there are few, and a record moves seldom."""
+        """Each at least twice as large as the next, so there are few, and records rarely move."""
         self._living = 0
         """How many records were not past when they were last counted."""
 
@@ -163,11 +163,11 @@ class JoinBuffer:
             parts[-2:] = [JoinRecords.joined(*parts[-2:])]
 
     def pairs(self, asking: JoinRecords, since: Times, until: Times) -> Iterator[Pairs]:
-        """Pairs with the records from a time up to another of the same key, in order of time.
+        """Match records with those of the same key in a time range, ordered by time.
 
-        In parts of which no record that asks is in two.
+        All matches of a probing record are in the same part.
         """
-        # One after the other in the order of keys, searches stay near each other.
+        # In the order of keys, consecutive searches are close to each other.
         turns = np.concatenate([index.order for index in asking.indexes])
         keys, since, until = asking.keys[turns], since[turns], until[turns]
         first, last = int(since.min()), int(until.max())
@@ -186,7 +186,7 @@ class JoinBuffer:
             yield _pairs([(r, i, s[start:stop], c[start:stop]) for r, i, s, c in found], start)
 
     def between(self, since: int, until: int) -> tuple[Places, list[tuple[JoinRecords, Places]]]:
-        """The keys of the records from a time up to another as they came, and where they are."""
+        """The keys of the records in a time range in order of arrival, and where they are."""
         found: list[tuple[JoinRecords, Places]] = []
         for records in self._parts:
             if records.last >= since and records.first < until:
@@ -197,7 +197,7 @@ class JoinBuffer:
         return np.concatenate([NO_ROWS, *keys]), found
 
     def first_from(self, since: int) -> int | None:
-        """The earliest time from one on of which there are records."""
+        """The earliest time of a record from `since`."""
         found = []
         for records in self._parts:
             if records.first >= since:
@@ -207,7 +207,7 @@ class JoinBuffer:
         return min(found, default=None)
 
     def forget(self, until: int) -> None:
-        """Give back the room of records before a time, if there are many."""
+        """Free the memory of records before a time, if there are many."""
         self._parts = [records for records in self._parts if records.last >= until]
         if len(self) <= 2 * self._living + _SPARE_ROWS:
             return
@@ -223,18 +223,18 @@ class JoinBuffer:
             self.add(part)
 
     def occurring(self, keys: int) -> npt.NDArray[np.bool_]:
-        """Which of so many keys occur."""
+        """Which of this many keys occur."""
         occurs = np.zeros(keys, np.bool_)
         for records in self._parts:
             occurs[records.keys] = True
         return occurs
 
     def renumber(self, new: Places) -> None:
-        """Each key has a new number."""
+        """Renumber the keys."""
         self._replace([JoinRecords(new[r.keys], r.times, r.columns) for r in self._parts])
 
     def freeze(self, since: int) -> Callable[[], KeyedRows]:
-        """The records from a time on, as they are now; may be called on another thread.
+        """A function for the current records from a time; may be called on another thread.
 
         The first column is the time.
         """
@@ -273,7 +273,7 @@ def _pairs(found: list[tuple[JoinRecords, _Index, Places, Places]], start: int) 
 
 
 def in_turns(counts: Places, most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of records that have about so many pairs together, and at least one."""
+    """Ranges of records with at most about `most` pairs together, and at least one record."""
     ends = np.cumsum(counts)
     start, before = 0, 0
     while before < ends[-1]:
@@ -284,7 +284,7 @@ def in_turns(counts: Places, most: int) -> Iterator[tuple[int, int]]:
 
 
 def moved(times: Times, by: int) -> Times:
-    """Times that lie so many milliseconds later, or earlier; none beyond the last and first."""
+    """Times moved by this many milliseconds, without overflow."""
     if by >= 0:
         return np.minimum(times, _MOST - by) + by
     return np.maximum(times, _LEAST - by) + by

@@ -17,7 +17,7 @@ from tidegate.types.arrow import ArrowFormat
 
 
 class ColumnarIntervalJoin(ColumnarJoin):
-    """Pairs each record with those of the other side that lie within an interval."""
+    """Pairs each record with those of the other side within an interval."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class ColumnarJoin(Operator):
         is_tuple = isinstance(selection.key_columns[0], tuple)
         self._index = KeyIndex(kinds, is_tuple=is_tuple)
         self._living_keys = 0
-        """How many of the keys had records when they were last counted."""
+        """How many keys had records when they were last counted."""
         self._buffers = JoinBuffer(), JoinBuffer()
         self._states = [
             StateMetadata(
@@ -75,7 +75,7 @@ class ColumnarJoin(Operator):
 
     @abstractmethod
     def _kind(self) -> str:
-        """Which join it is, in the declaration of its state."""
+        """The kind of join, for the declaration of its state."""
 
     @abstractmethod
     def _sorted_out(self, times: Times) -> tuple[Places, Places | None]:
@@ -83,11 +83,11 @@ class ColumnarJoin(Operator):
 
     @abstractmethod
     def _take(self, records: JoinRecords, side: int) -> None:
-        """Take records that can be joined."""
+        """Add records that can be joined."""
 
     @abstractmethod
     def _needed_since(self, side: int) -> int:
-        """Records of a side before this time are not joined any more."""
+        """Records of a side before this time can no longer be joined."""
 
     def keeps_state(self) -> bool:
         return True
@@ -126,7 +126,7 @@ class ColumnarJoin(Operator):
         return JoinRecords(keys, batch.timestamps, [columns[place] for place in self._fields[side]])
 
     def _emit(self, sides: Sequence[Any], times: Times) -> None:
-        """Emit pairs, for which each side has a function from the place of a field to a column."""
+        """Emit pairs; each side has a function that returns the column of a field."""
         taken: dict[Any, pa.Array[Any]] = {}
         for field in self.selection.selected.fields.values():
             if field not in taken:
@@ -146,7 +146,7 @@ class ColumnarJoin(Operator):
         self.output.emit_watermark(watermark)
 
     def _advance(self, watermark: int) -> None:
-        """Event time is about to come to this."""
+        """Prepare for event time to reach this watermark."""
 
     def _forget_keys(self) -> None:
         count = len(self._index)

@@ -1,4 +1,4 @@
-"""Joins of typed streams in tumbling and sliding windows of event time."""
+"""Joins of typed streams in tumbling and sliding event-time windows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NEVER: Final = FINAL_WATERMARK
 
 
 class ColumnarWindowJoin(ColumnarJoin):
-    """Pairs all records of a key that are in the same window, when the window ends."""
+    """Pairs all records of a key in the same window, when the window ends."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ColumnarWindowJoin(ColumnarJoin):
         self.windowing = windowing
         self._slicing = Slicing(windowing.size, windowing.slide, windowing.offset)
         self._first_end: int | None = None
-        """No window that has not fired ends before; None: not known."""
+        """A lower bound for the ends of windows that have not fired; None: unknown."""
 
     def _kind(self) -> str:
         return str(self.windowing)
@@ -78,7 +78,7 @@ class ColumnarWindowJoin(ColumnarJoin):
         self._first_end = _NEVER if window is None else slicing.window_end(window)
 
     def _next_window(self, window: int) -> int | None:
-        """The first window from this one on in which there are records."""
+        """The first window from this one on with records."""
         slicing = self._slicing
         firsts = [buffer.first_from(slicing.window_start(window)) for buffer in self._buffers]
         times = [time for time in firsts if time is not None]
@@ -107,7 +107,7 @@ class ColumnarWindowJoin(ColumnarJoin):
 
 
 class _Contents:
-    """The records of one side in a window, by key, and then as they came."""
+    """The records of one side in a window, by key and order of arrival."""
 
     def __init__(self, buffer: JoinBuffer, start: int, end: int) -> None:
         keys, self._parts = buffer.between(start, end)
@@ -127,7 +127,7 @@ def columnar_window_join(
     selection: ColumnarSelection,
     side_formats: dict[str, ArrowFormat | None],
 ) -> ColumnarWindowJoin | None:
-    """The operator of a join that waits for the end of its windows; None: others run by record."""
+    """The operator of a join that only fires at the end of its windows; None: it runs by record."""
     windowing = columnar_windowing(settings)
     if not isinstance(windowing, SlicedWindowing) or settings.allowed_lateness:
         return None

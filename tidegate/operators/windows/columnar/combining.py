@@ -1,4 +1,4 @@
-"""Built-in aggregates of windows in two steps: what travels to the window is added up already."""
+"""Pre-aggregation for windows: records are combined before they are sent to the window."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.typeinfo import RowTypeInfo, TypeInformation, Types
 
 _MOST_KEYS: Final = 1 << 16
-"""With more keys there is little to add up in a batch."""
+"""With more keys, there is little to combine in a batch."""
 _BATCHES_APART: Final = 32
-"""So many batches later it may be worth while."""
+"""After how many batches to try again whether combining pays off."""
 _TYPES: Final = {"b": Types.BOOLEAN(), "i": Types.LONG(), "f": Types.DOUBLE()}
 """By the kind of an array's numbers."""
 
@@ -36,7 +36,7 @@ NO_TIMESTAMPS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PartialRows:
-    """What travels: the key, how many records, and what is kept of them. Times are slices."""
+    """What is sent: the key, the number of records, and their aggregates. Times are slices."""
 
     plan: AggregatePlan
 
@@ -46,7 +46,7 @@ class PartialRows:
 
     @property
     def width(self) -> int:
-        """How many columns a key has."""
+        """The number of columns of a key."""
         return len(self.plan.key_names)
 
     @property
@@ -66,7 +66,7 @@ class PartialRows:
 
 
 class WindowCombiner(Operator):
-    """Adds up the records of each batch by key and slice; keeps nothing from batch to batch."""
+    """Combines the records of each batch by key and slice; keeps nothing between batches."""
 
     def __init__(self, slicing: Slicing, plan: AggregatePlan) -> None:
         self.slicing = slicing
@@ -83,7 +83,7 @@ class WindowCombiner(Operator):
         self._accumulators = Accumulators([Count("records", None), *self.plan.accumulators()])
         self._table = self._new_table()
         self._waits = 0
-        """For so many batches nothing is added up."""
+        """For how many batches nothing is combined."""
 
     def _new_table(self) -> SliceTable:
         keys = KeyIndex(self._kinds, is_tuple=isinstance(self.plan.key_columns, tuple))

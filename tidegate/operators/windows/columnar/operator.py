@@ -151,7 +151,7 @@ class ColumnarWindowOperator(Operator):
                 raise failure
         else:
             # The clock of another machine may be behind that before a restore.
-            now = max(self._clock_time(), self._table.now + 1)
+            now = max(int(self._context.clock.time() * 1000), self._table.now + 1)
             times = np.full(len(batch), now, np.int64)
         columns = batch.columns.columns
         keys = [columns[place] for place in self.key_columns]
@@ -193,9 +193,6 @@ class ColumnarWindowOperator(Operator):
     def fire_timers(self, now: float) -> None:
         if not self.is_event_time:
             self._advance(int(now * 1000) - 1)
-
-    def _clock_time(self) -> int:
-        return int(self._context.clock.time() * 1000)
 
     def _advance(self, now: int) -> None:
         self._emit(self._table.advance(now))

@@ -26,8 +26,6 @@ _NEVER: Final = np.iinfo(np.int64).max
 
 
 class Sessions(NamedTuple):
-    """Sessions of keys."""
-
     keys: Places
     starts: Times
     ends: Times
@@ -187,7 +185,6 @@ class SessionTable(WindowTable):
         self._free += places.tolist()
 
     def _of_keys(self, keys: Places) -> Places:
-        """The places of the sessions of these keys."""
         wanted = np.zeros(self._capacity, np.bool_)
         wanted[keys] = True
         taken = self._values[0][: self._size]

@@ -42,7 +42,6 @@ class Slice:
         """Whether a snapshot still reads the places."""
 
     def add(self, rows: Places, values: Arrays, columns: Columns, capacity: int) -> None:
-        """Add records."""
         if self._dense is None and self._fits_runs(len(rows), capacity):
             self.merge(reduced(self._accumulators, rows, values, columns), capacity)
         else:
@@ -139,7 +138,6 @@ class Slice:
 
     @property
     def living(self) -> list[Arrays]:
-        """All its arrays."""
         runs = [run.values for run in self._runs]
         return runs if self._dense is None else [self._dense]
 

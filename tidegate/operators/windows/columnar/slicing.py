@@ -29,7 +29,6 @@ class Slicing:
         self.per_window = self.per_slide * (size // slide) + (1 if self._cut else 0)
 
     def slices_of(self, timestamps: Numbers) -> Numbers:
-        """The slice of every record."""
         since = timestamps - self.offset
         slides = since // self.slide
         if self.per_slide == 1:

@@ -1,4 +1,4 @@
-// How numbers, sizes and times are written. NOTHING stands for a value that is not known (yet).
+// Formats numbers, sizes and times. NOTHING stands for a value that is unknown (so far).
 
 export const NOTHING = "–";
 

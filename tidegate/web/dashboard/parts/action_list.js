@@ -69,7 +69,7 @@ export const ACTIONS = [
   },
 ];
 
-/** Start an ended job again; `from` is a path, or "latest". */
+/** Restart an ended job; `from` is a path, or "latest". */
 export const restart = (job, from) => ({
   id: "restart",
   label: "Start again",

@@ -1,4 +1,4 @@
-// Lines over time, by uPlot. What the pointer shows stands above, so nothing covers the lines.
+// Line charts over time, with uPlot. Values at the pointer are shown above, so nothing covers the lines.
 import { html, useEffect, useRef, useState } from "../core/html.js";
 import { time } from "../core/format.js";
 import { theme } from "../core/session.js";
@@ -7,7 +7,7 @@ import uPlot from "../vendor/uplot.js";
 const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const colour = (n) => token(`--series-${(n % 4) + 1}`);
 
-/** `series` are `{label, values}` beside `times` in seconds; `version` changes with the values. */
+/** `series` are `{label, values}` next to `times` in seconds; `version` changes with the values. */
 export function Chart({ label, times, series, format, height = 180, version }) {
   const box = useRef(null);
   const plot = useRef(null);

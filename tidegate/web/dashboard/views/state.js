@@ -1,4 +1,4 @@
-// Look into savepoints and checkpoints: operators, their states, keys and values.
+// The contents of savepoints and checkpoints: operators, their states, keys and values.
 import { html } from "../core/html.js";
 import { path } from "../core/api.js";
 import { bytes, time } from "../core/format.js";

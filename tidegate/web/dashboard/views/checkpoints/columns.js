@@ -37,7 +37,7 @@ function Columns({ chart, rows, chosen, open }) {
   <div class="row spread small soft"><span>${rows.at(-1).id}</span>${rows.length > 8 && html`<span>most ${chart.show(most)}</span>`}${rows.length > 1 && html`<span>${rows[0].id}</span>`}</div></div>`;
 }
 
-/** What the subtask that acknowledged last did with the time, from top to bottom. */
+/** How the slowest subtask spent the time, from top to bottom. */
 function stages(row) {
   const total = row.end_to_end_duration;
   if (row.status === "FAILED") return [["tone-bad", total]];

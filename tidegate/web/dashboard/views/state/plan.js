@@ -1,4 +1,4 @@
-// What would become of the state if a program were started from a savepoint: `tidegate plan`.
+// How a savepoint's state fits a program: `tidegate plan`.
 import { html, useEffect, useState } from "../../core/html.js";
 import { request } from "../../core/api.js";
 import { bytes } from "../../core/format.js";

@@ -1,4 +1,4 @@
-// All about one vertex, beside the graph.
+// Details of one vertex, next to the graph.
 import { html, useEffect, useRef } from "../../core/html.js";
 import { percent } from "../../core/format.js";
 import { isArchived } from "../../core/job.js";

@@ -1,4 +1,4 @@
-// The subtasks of a vertex: who does how much.
+// The subtasks of a vertex, and the work of each.
 import { html } from "../../core/html.js";
 import { bytes, count, percent, rate, watermark } from "../../core/format.js";
 import { useResource } from "../../core/resource.js";
@@ -42,7 +42,7 @@ function place(row) {
   return host ? `${host}${pid ? `, process ${pid}` : ""}` : row.endpoint;
 }
 
-/** How evenly the records are spread: one column a subtask. */
+/** How evenly the records are distributed: one column per subtask. */
 function Skew({ subtasks }) {
   const received = subtasks.map((row) => row.metrics["read-records"] || row.metrics["write-records"]);
   const most = Math.max(...received);
