@@ -492,7 +492,7 @@ def test_another_max_parallelism_is_refused_with_the_reason(settings, life):
     [reason] = plan.obstacles
     assert "max parallelism of 128, but the job sets 64" in reason
     said = life.refused(new, StateMisuse, **settings)
-    assert "max parallelism of 128, the job has 64" in said
+    assert "max parallelism of 128, but the job has 64" in said
 
 
 def test_a_parallelism_above_the_max_parallelism_is_refused(life):

@@ -99,9 +99,7 @@ class OrderApi:
             raise Refusal(400, f"the job has no vertex {unknown!r}")
         wanted = {bound for id, bound in bounds.items() if bound != current[id]}
         if len(wanted) > 1:
-            raise Refusal(
-                400, f"all vertices change together, not to {wanted}"
-            )
+            raise Refusal(400, f"all vertices change together, not to {wanted}")
         for parallelism in wanted:
             self._ordered(job, OperationKind.RESCALING, partial(job.order_rescaling, parallelism))
         return Nothing()
