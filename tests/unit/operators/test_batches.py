@@ -115,7 +115,7 @@ def test_an_exception_of_the_function_is_the_users():
 
 
 def test_a_stream_without_columns_is_refused_at_once():
-    with pytest.raises(GraphError, match="declare the stream.s type"):
+    with pytest.raises(GraphError, match="declare the stream's type"):
         MapBatchesOperator(lambda batch: batch, None)
 
 
