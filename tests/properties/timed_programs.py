@@ -40,6 +40,7 @@ from tidegate.datastream.functions import (
     AggregateFunction,
     CoGroupFunction,
     JoinFunction,
+    KeyedCoProcessFunction,
     MapFunction,
     ProcessJoinFunction,
     ProcessWindowFunction,
@@ -66,6 +67,8 @@ Record = tuple[int, int, int]
 RECORD = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
 LATE = OutputTag("late", RECORD)
 DISORDER = 30
+LAST = 10**6
+"""A time after that of all records."""
 TROUBLES: set[str] = set()
 """The runs whose function has to fail once."""
 
@@ -154,7 +157,7 @@ class Digest(AggregateFunction):
         return [0, 0, 0]
 
     def add(self, value: Record, accumulator: list[int]) -> list[int]:
-        accumulator[0] = value[0]
+        accumulator[0] = max(accumulator[0], value[0])
         accumulator[1] += value[1]
         accumulator[2] = max(accumulator[2], value[2])
         return accumulator
@@ -163,7 +166,7 @@ class Digest(AggregateFunction):
         return accumulator[0], accumulator[1], accumulator[2]
 
     def merge(self, first: list[int], second: list[int]) -> list[int]:
-        return [first[0], first[1] + second[1], max(first[2], second[2])]
+        return [max(first[0], second[0]), first[1] + second[1], max(first[2], second[2])]
 
 
 class Listed(ProcessWindowFunction):
@@ -193,6 +196,22 @@ class Both(CoGroupFunction):
         left, right = list(first), list(second)
         key = (left or right)[0][0]
         yield key, sum(n for _, n, _ in left) * 3 + sum(n for _, n, _ in right), len(left)
+
+
+class Totals(KeyedCoProcessFunction):
+    """What came of a key on both inputs, told when they have ended; one of them ends soon."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.sum = runtime_context.get_state(ValueStateDescriptor("sum", Types.LONG()))
+
+    def process_element1(self, value: Record, ctx: Any) -> None:
+        self.sum.update((self.sum.value() or 0) + value[1])
+        ctx.timer_service().register_event_time_timer(LAST)
+
+    process_element2 = process_element1
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield ctx.get_current_key(), self.sum.value(), timestamp
 
 
 def key_of(record: Record) -> int:
@@ -247,6 +266,7 @@ def _aggregated(assigner: Any) -> Build:
 TUMBLING = TumblingEventTimeWindows.of(20)
 SLIDING = SlidingEventTimeWindows.of(30, 10)
 SESSION = EventTimeSessionWindows.with_gap(6)
+OTHERS = [(number % 7, number, 0) for number in range(20)]
 ORDERED: dict[str, Build] = {
     "running": lambda b, s: s.key_by(b.key).process(Running(), b.type),
     "reduce": lambda b, s: s.key_by(b.key).reduce(added),
@@ -270,6 +290,7 @@ WINDOWS: dict[str, Build] = {
     "tumbling process": _windowed(lambda w, b: w.process(Listed(), b.type), TUMBLING),
     "session agg": _aggregated(SESSION),
     "session aggregate": _windowed(lambda w, b: w.aggregate(Digest(), output_type=b.type), SESSION),
+    "all": lambda b, s: s.window_all(TUMBLING).aggregate(Digest(), output_type=b.type),
 }
 """What is in a window does not depend on when its records come."""
 FIRST: dict[str, Build] = {
@@ -280,6 +301,9 @@ FIRST: dict[str, Build] = {
     ),
     "continuous trigger": _windowed(
         lambda w, b: w.trigger(ContinuousEventTimeTrigger.of(7)).process(Listed(), b.type), TUMBLING
+    ),
+    "session trigger": _windowed(
+        lambda w, b: w.trigger(ContinuousEventTimeTrigger.of(4)).reduce(added), SESSION
     ),
     "evictor": _windowed(lambda w, b: w.evictor(CountEvictor.of(2)).reduce(added), SLIDING),
 }
@@ -299,6 +323,11 @@ MIXING: dict[str, Build] = {
         .equal_to(b.key)
         .window(TUMBLING)
         .apply(Pairs(), b.type)
+    ),
+    "connect": lambda b, s: (
+        s.connect(s.get_execution_environment().from_collection(OTHERS, b.type))
+        .key_by(b.key, b.key)
+        .process(Totals(), b.type)
     ),
     "co group": lambda b, s: (
         s.co_group(s.map(shifted, b.type))

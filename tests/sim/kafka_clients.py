@@ -29,14 +29,14 @@ from tidegate.connectors.kafka.record_serialization import KafkaRecordSerializat
 from tidegate.connectors.kafka.sink import KafkaSink
 
 _PAUSE_SECONDS = 0.05
-_TOPIC = "results"
+TOPIC = "results"
 
 
 def kafka_sink(pipeline: int) -> KafkaSink:
     rnd = random.Random(f"{world().plan.seed}/kafka")
     return KafkaSink(
         f"simulated:{pipeline}",
-        KafkaRecordSerializationSchema(_TOPIC, lambda record: repr(record).encode()),
+        KafkaRecordSerializationSchema(TOPIC, lambda record: repr(record).encode()),
         delivery_guarantee=DeliveryGuarantee.EXACTLY_ONCE,
         properties={
             PATIENCE: rnd.choice([1, 500, 3000]),
@@ -152,7 +152,7 @@ class SimulatedProducer:
             self._has_arrived, self._failing_since = False, None
 
     def _fail(self, code: int) -> None:
-        message = SimpleNamespace(topic=lambda: _TOPIC)
+        message = SimpleNamespace(topic=lambda: TOPIC)
         self._on_delivery(KafkaError(code, "not delivered"), message)
         self._queue.clear()
 
@@ -261,7 +261,7 @@ class SimulatedConnections:
         except kafka_errors.BrokerResponseError as error:
             return _answer(error)
         found = self._kafka.ids[name]
-        topics = [SimpleNamespace(topic=_TOPIC, partitions=sorted(found.partitions))]
+        topics = [SimpleNamespace(topic=TOPIC, partitions=sorted(found.partitions))]
         return _answer(
             producer_id=found.producer_id,
             producer_epoch=found.epoch,

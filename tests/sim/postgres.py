@@ -159,6 +159,7 @@ class Postgres(Server):
             self._roll_back(backend)
             return "ROLLBACK"
         if name in self.prepared:
+            self._roll_back(backend)
             raise psycopg.errors.DuplicateObject(f"{name} is in use")
         self.prepared[name] = self.open.pop(transaction)
         self.prepared_by[name] = attempt

@@ -24,8 +24,8 @@ IMPOSSIBLE = {
         "nothing was deployed that could say this"
     ),
     r"[A-Z]+( pending)? / PublicationSettled": "what is settled was being published until now",
-    r".* / (FunctionLog|UserCounts|Inspected|RecordsSkipped)": (
-        "the programs log, count and skip nothing, and nobody inspects them"
+    r".* / (FunctionLog|Inspected|RecordsSkipped)": (
+        "the programs log and skip nothing, and nobody inspects them"
     ),
 }
 """Impossible pairs of state and event, or fault, and why."""

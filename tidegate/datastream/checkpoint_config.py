@@ -34,6 +34,7 @@ class CheckpointConfig:
     DEFAULT_TIMEOUT = 10 * 60 * 1000
     DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS = 0
     DEFAULT_MAX_CONCURRENT_CHECKPOINTS = 1
+    ExternalizedCheckpointCleanup: TypeAlias = ExternalizedCheckpointRetention
 
     def __init__(self, configuration: JobConfiguration) -> None:
         self._configuration = configuration

@@ -66,8 +66,6 @@ _NOT_THERE = {
     "set_python_executable": "slots run the driver's Python, or PYSPARK_PYTHON",
     "set_python_requirements": "install the packages where Spark's workers run, or pass an archive "
     "of an environment: configuration key spark.archives",
-    "set_stream_time_characteristic": "event time starts with a WatermarkStrategy: give it to "
-    "from_source() or assign_timestamps_and_watermarks()",
 }
 
 

@@ -252,7 +252,7 @@ def test_every_file_of_state_that_has_changed_is_named(with_files, program, tmp_
         (
             ("--max-parallelism", "64"),
             {},
-            "a max parallelism of 128, but the job has 64: set the max parallelism to 128",
+            "max parallelism of 128, but the job has 64: set the max parallelism to 128",
         ),
         (("-p", "200"), {}, "128"),
     ],

@@ -148,7 +148,7 @@ def test_records_cannot_change_the_state(change, problem):
 def test_a_state_must_be_declared_where_the_stream_is_broadcast():
     other = MapStateDescriptor("other")
     harness = OperatorHarness(unkeyed(Looks(list, other)))
-    with harness, pytest.raises(UserFunctionError, match=r"no broadcast state 'other', but: rules"):
+    with harness, pytest.raises(UserFunctionError, match=r"no broadcast state 'other', only rules"):
         harness.process(["record"])
 
 

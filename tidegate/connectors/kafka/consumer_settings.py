@@ -11,7 +11,7 @@ from typing import Any
 from tidegate.connectors.kafka.client_settings import librdkafka_settings
 from tidegate.connectors.kafka.failures import bad_properties
 from tidegate.connectors.kafka.offsets import KafkaOffsetResetStrategy
-from tidegate.core.errors import ConfigError, ExternalError
+from tidegate.core.errors import ConfigError, UserError
 from tidegate.core.foreign_logs import foreign_logger
 
 DISCOVERY_INTERVAL = "partition.discovery.interval.ms"
@@ -126,12 +126,12 @@ def create_consumer(settings: ConsumerSettings, name: str, **callbacks: Any) -> 
 
     Raises:
         ConfigError: The client does not know a property, or refuses its value.
-        ExternalError: The package is not installed.
+        UserError: The package is not installed.
     """
     try:
         from confluent_kafka import Consumer, KafkaException
     except ImportError:
-        raise ExternalError(
+        raise UserError(
             "Kafka needs the package confluent-kafka: pip install 'tidegate[kafka]'"
         ) from None
     configuration = settings.for_client(name) | callbacks

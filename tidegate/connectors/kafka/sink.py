@@ -13,7 +13,7 @@ from tidegate.connectors.kafka.record_serialization import (
     Serializer,
 )
 from tidegate.connectors.sink import Committer, CommittingWriter, SupportsCommitter, WriterContext
-from tidegate.core.errors import ConfigError, ExternalError
+from tidegate.core.errors import ConfigError, UserError
 from tidegate.core.fluent import FluentBuilder
 
 _DELIVERIES = {
@@ -150,7 +150,7 @@ def _require_packages() -> None:
         import confluent_kafka  # noqa: F401
         import kafka  # noqa: F401
     except ImportError as missing:
-        raise ExternalError(
+        raise UserError(
             f"Kafka needs the packages confluent-kafka and kafka-python ({missing}): "
             "pip install 'tidegate[kafka]'"
         ) from None

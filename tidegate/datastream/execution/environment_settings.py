@@ -23,6 +23,7 @@ from tidegate.datastream.state_backend import (
     HashMapStateBackend,
     StateBackend,
 )
+from tidegate.datastream.time_characteristic import TimeCharacteristic
 
 
 class EnvironmentSettings:
@@ -35,6 +36,7 @@ class EnvironmentSettings:
         self._configuration = JobConfiguration(defaults, hosted.settings)
         self._restart_strategy = RestartStrategies.fall_back_restart()
         self._buffer_timeout = 100
+        self._time_characteristic = TimeCharacteristic.EventTime
         self._dead_letters: SinkLike | None = None
 
     def configure(self, configuration: Configuration | Mapping[str, Any]) -> None:
@@ -73,6 +75,20 @@ class EnvironmentSettings:
         """Choose streaming, batch, or by the sources of the program."""
         self._configuration.set("execution.runtime-mode", execution_mode)
         return self
+
+    def set_stream_time_characteristic(self, characteristic: TimeCharacteristic) -> Self:
+        """Set the interval of watermarks: none for processing time, else 200 ms, as in Flink.
+
+        Windows choose their time by themselves: `TumblingProcessingTimeWindows`, for example.
+        """
+        is_event_time = characteristic is not TimeCharacteristic.ProcessingTime
+        self.get_config().set_auto_watermark_interval(200 if is_event_time else 0)
+        self._time_characteristic = characteristic
+        return self
+
+    def get_stream_time_characteristic(self) -> TimeCharacteristic:
+        """Return what was set last."""
+        return self._time_characteristic
 
     def disable_operator_chaining(self) -> Self:
         """Give every operator its own vertex."""

@@ -15,6 +15,7 @@ from tidegate.core.config import Settings
 from tidegate.core.errors import ConfigError, UnsuitableSpark
 from tidegate.core.foreign_logs import FOREIGN_LOG_VARIABLE
 from tidegate.core.modes import ExchangeMode
+from tidegate.core.redaction import is_secret
 from tidegate.driver.interrupts import held_interrupts
 from tidegate.exchange.pipelined.requirements import JAR, SHUFFLE_SETTINGS, WORKER_SETTINGS
 from tidegate.prerequisites.java import require_java
@@ -78,6 +79,7 @@ def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkS
 
     A local master runs at least `tasks` tasks at once: most of them only wait for data.
     """
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     narrow = active_session()
@@ -92,10 +94,18 @@ def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkS
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     log = _foreign_log(settings.pipeline.name)
     os.environ[FOREIGN_LOG_VARIABLE] = str(log)
-    builder = SparkSession.builder.master(master).appName(settings.pipeline.name)
-    for key, value in session_conf(settings, master, 2 * parallelism, log).items():
+    conf = {
+        "spark.master": master,
+        "spark.app.name": settings.pipeline.name,
+        **session_conf(settings, master, 2 * parallelism, log),
+    }
+    builder = SparkSession.builder
+    for key, value in conf.items():
         builder = builder.config(key, value)
+    # PySpark puts the settings it starts Java with on a command line that all users can read.
+    shown = {key: value for key, value in conf.items() if not is_secret(key)}
     with held_interrupts():
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(shown.items())))
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(settings.spark.log_level)
     return spark

@@ -125,12 +125,12 @@ class JobApi:
         return rescale_documents.rescales_overview(self._job(request))
 
     @endpoint("/jobs/{jobid}/rescales/history")
-    async def rescales(self, request: Request) -> list[rescale_documents.Rescale]:
+    async def rescales(self, request: Request) -> list[rescale_documents.RescaleDocument]:
         """Changes of the parallelism since the job started, newest first."""
         return rescale_documents.rescales(self._job(request))
 
     @endpoint("/jobs/{jobid}/rescales/details/{rescaleuuid}")
-    async def rescale(self, request: Request) -> rescale_documents.Rescale:
+    async def rescale(self, request: Request) -> rescale_documents.RescaleDocument:
         """One of them."""
         wanted = identity(request.path_params["rescaleuuid"], "rescale")
         for each in rescale_documents.rescales(self._job(request)):

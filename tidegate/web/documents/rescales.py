@@ -34,7 +34,7 @@ class RescaledVertexDocument(Form, naming=camel):
     post_rescale_parallelism: int
 
 
-class Rescale(Form, naming=camel):
+class RescaleDocument(Form, naming=camel):
     """A change of the parallelism."""
 
     rescale_uuid: Id
@@ -58,9 +58,9 @@ class RescaleCounts(Form, naming=camel):
 class LatestRescales(Form):
     """The latest of each kind."""
 
-    completed: Rescale | None
-    failed: Rescale | None = None
-    ignored: Rescale | None = None
+    completed: RescaleDocument | None
+    failed: RescaleDocument | None = None
+    ignored: RescaleDocument | None = None
 
 
 class RescalesOverview(Form, naming=camel):
@@ -79,7 +79,7 @@ def resource_requirements(job: JobHandle) -> dict[str, VertexRequirements]:
     }
 
 
-def rescales(job: JobHandle) -> list[Rescale]:
+def rescales(job: JobHandle) -> list[RescaleDocument]:
     """The last changes, newest first."""
     return [_rescale(each) for each in job.chronicle.rescalings]
 
@@ -92,9 +92,9 @@ def rescales_overview(job: JobHandle) -> RescalesOverview:
     return RescalesOverview(rescales_counts=counts, latest=latest)
 
 
-def _rescale(rescaling: Rescaling) -> Rescale:
+def _rescale(rescaling: Rescaling) -> RescaleDocument:
     ended = rescaling.ended_at
-    return Rescale(
+    return RescaleDocument(
         rescale_uuid=rescaling.id,
         vertices={
             each.id: RescaledVertexDocument(

@@ -69,7 +69,7 @@ class _Index(NamedTuple):
         return starts, np.maximum(ends - starts, 0)
 
 
-class Records:
+class JoinRecords:
     """Records in order of arrival. Immutable."""
 
     def __init__(self, keys: Places, times: Times, columns: Columns) -> None:
@@ -86,21 +86,21 @@ class Records:
     def nbytes(self) -> int:
         return sum(column.nbytes for column in self.columns)
 
-    def take(self, rows: Places) -> Records:
+    def take(self, rows: Places) -> JoinRecords:
         columns = [column.take(rows) for column in self.columns]
-        return Records(self.keys[rows], self.times[rows], columns)
+        return JoinRecords(self.keys[rows], self.times[rows], columns)
 
-    def slice(self, stop: int) -> Records:
+    def slice(self, stop: int) -> JoinRecords:
         """The records before this position; at least one."""
         columns = [column.slice(0, stop) for column in self.columns]
-        return Records(self.keys[:stop], self.times[:stop], columns)
+        return JoinRecords(self.keys[:stop], self.times[:stop], columns)
 
     @cached_property
     def indexes(self) -> list[_Index]:
         return _Index.of(self.keys, self.times, np.arange(len(self)))
 
     @classmethod
-    def joined(cls, one: Records, other: Records) -> Records:
+    def joined(cls, one: JoinRecords, other: JoinRecords) -> JoinRecords:
         both = cls(
             np.concatenate([one.keys, other.keys]),
             np.concatenate([one.times, other.times]),
@@ -131,7 +131,7 @@ class Pairs(NamedTuple):
     asking: Places
     times: Times
     """The times of the matches."""
-    parts: list[tuple[Records, Places]]
+    parts: list[tuple[JoinRecords, Places]]
     """The matches by part; to be concatenated and reordered."""
     order: Places | None
 
@@ -146,7 +146,7 @@ class JoinBuffer:
     """The records of one stream by key and time; past ones are removed eventually."""
 
     def __init__(self) -> None:
-        self._parts: list[Records] = []
+        self._parts: list[JoinRecords] = []
         """Each at least twice as large as the next, so there are few, and records rarely move."""
         self._living = 0
         """How many records were not past when they were last counted."""
@@ -154,15 +154,15 @@ class JoinBuffer:
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
-    def add(self, records: Records) -> None:
+    def add(self, records: JoinRecords) -> None:
         parts = self._parts
         parts.append(records)
         while len(parts) > 1 and len(parts[-2]) < 2 * len(parts[-1]):
             if parts[-2].nbytes + parts[-1].nbytes > _LARGEST_PART:
                 break
-            parts[-2:] = [Records.joined(*parts[-2:])]
+            parts[-2:] = [JoinRecords.joined(*parts[-2:])]
 
-    def pairs(self, asking: Records, since: Times, until: Times) -> Iterator[Pairs]:
+    def pairs(self, asking: JoinRecords, since: Times, until: Times) -> Iterator[Pairs]:
         """Match records with those of the same key in a time range, ordered by time.
 
         All matches of a probing record are in the same part.
@@ -185,9 +185,9 @@ class JoinBuffer:
         for start, stop in in_turns(total, PAIRS_AT_ONCE):
             yield _pairs([(r, i, s[start:stop], c[start:stop]) for r, i, s, c in found], start)
 
-    def between(self, since: int, until: int) -> tuple[Places, list[tuple[Records, Places]]]:
+    def between(self, since: int, until: int) -> tuple[Places, list[tuple[JoinRecords, Places]]]:
         """The keys of the records in a time range in order of arrival, and where they are."""
-        found: list[tuple[Records, Places]] = []
+        found: list[tuple[JoinRecords, Places]] = []
         for records in self._parts:
             if records.last >= since and records.first < until:
                 times = records.times
@@ -217,7 +217,7 @@ class JoinBuffer:
             kept = zip(self._parts, living, strict=True)
             self._replace([records.take(rows) for records, rows in kept if len(rows)])
 
-    def _replace(self, parts: list[Records]) -> None:
+    def _replace(self, parts: list[JoinRecords]) -> None:
         self._parts = []
         for part in parts:
             self.add(part)
@@ -231,7 +231,7 @@ class JoinBuffer:
 
     def renumber(self, new: Places) -> None:
         """Renumber the keys."""
-        self._replace([Records(new[r.keys], r.times, r.columns) for r in self._parts])
+        self._replace([JoinRecords(new[r.keys], r.times, r.columns) for r in self._parts])
 
     def freeze(self, since: int) -> Callable[[], KeyedRows]:
         """A function for the current records from a time; may be called on another thread.
@@ -255,8 +255,8 @@ class JoinBuffer:
         return rows
 
 
-def _pairs(found: list[tuple[Records, _Index, Places, Places]], start: int) -> Pairs:
-    parts: list[tuple[Records, Places]] = []
+def _pairs(found: list[tuple[JoinRecords, _Index, Places, Places]], start: int) -> Pairs:
+    parts: list[tuple[JoinRecords, Places]] = []
     askings: list[Places] = []
     for records, index, starts, counts in found:
         asking = np.repeat(np.arange(len(counts)), counts)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidegate.operators.joins.columnar.buffer import NO_ROWS, Pairs, Records, Times, moved
+from tidegate.operators.joins.columnar.buffer import NO_ROWS, JoinRecords, Pairs, Times, moved
 from tidegate.operators.joins.columnar.operator import ColumnarJoin
 from tidegate.operators.joins.interval_join import IntervalSettings
 from tidegate.operators.joins.selection import ColumnarSelection
@@ -41,7 +41,7 @@ class ColumnarIntervalJoin(ColumnarJoin):
         stays = self.settings.upper if side == 0 else -self.settings.lower
         return max(self._watermark - max(stays, 0) + 1, NO_WATERMARK)
 
-    def _take(self, records: Records, side: int) -> None:
+    def _take(self, records: JoinRecords, side: int) -> None:
         lower, upper = self.settings.lower, self.settings.upper
         if side == 1:
             lower, upper = -upper, -lower
@@ -52,7 +52,7 @@ class ColumnarIntervalJoin(ColumnarJoin):
             self._emit_pairs(records, pairs, side)
         self._buffers[side].add(records)
 
-    def _emit_pairs(self, records: Records, pairs: Pairs, side: int) -> None:
+    def _emit_pairs(self, records: JoinRecords, pairs: Pairs, side: int) -> None:
         def asking(place: int) -> pa.Array[Any]:
             return records.columns[place].take(pairs.asking)
 

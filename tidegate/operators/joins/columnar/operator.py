@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.joins.columnar.buffer import (
     JoinBuffer,
-    Records,
+    JoinRecords,
     Times,
 )
 from tidegate.operators.joins.interval_join import MISSING_TIMESTAMP
@@ -82,7 +82,7 @@ class ColumnarJoin(Operator):
         """The records that are late, and those that can be joined; None: all of them."""
 
     @abstractmethod
-    def _take(self, records: Records, side: int) -> None:
+    def _take(self, records: JoinRecords, side: int) -> None:
         """Add records that can be joined."""
 
     @abstractmethod
@@ -119,11 +119,11 @@ class ColumnarJoin(Operator):
             late = Batch(records=late.records, format=format, timestamps=late.timestamps)
         self.output.emit_side(tag, late)
 
-    def _records_of(self, batch: Batch, side: int) -> Records:
+    def _records_of(self, batch: Batch, side: int) -> JoinRecords:
         columns = self.selection.formats[side].conform(batch.columns).columns
         assert batch.timestamps is not None
         keys = self._index.find_or_add([columns[place] for place in self._key_places[side]])
-        return Records(keys, batch.timestamps, [columns[place] for place in self._fields[side]])
+        return JoinRecords(keys, batch.timestamps, [columns[place] for place in self._fields[side]])
 
     def _emit(self, sides: Sequence[Any], times: Times) -> None:
         """Emit pairs; each side has a function that returns the column of a field."""
@@ -190,7 +190,7 @@ class ColumnarJoin(Operator):
             side, width = _BUFFERS.index(name), self._index.width
             keys = self._index.find_or_add(rows.columns[:width])
             times = rows.column(width).to_numpy()
-            self._buffers[side].add(Records(keys, times, rows.columns[width + 1 :]))
+            self._buffers[side].add(JoinRecords(keys, times, rows.columns[width + 1 :]))
 
 
 def _positions(columns: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from tidegate.operators.joins.columnar.buffer import (
     NO_ROWS,
     PAIRS_AT_ONCE,
     JoinBuffer,
-    Records,
+    JoinRecords,
     Times,
     in_turns,
 )
@@ -62,7 +62,7 @@ class ColumnarWindowJoin(ColumnarJoin):
         start = int(self._slicing.window_start(self._slicing.passed(self._watermark) + 1))
         return min(max(start, NO_WATERMARK), FINAL_WATERMARK)
 
-    def _take(self, records: Records, side: int) -> None:
+    def _take(self, records: JoinRecords, side: int) -> None:
         self._buffers[side].add(records)
         self._first_end = None
 

@@ -41,9 +41,10 @@ class Slicing:
 
     def starts_of(self, timestamps: Numbers) -> Numbers:
         """The start of the slice of every record."""
-        slices = self.slices_of(timestamps)
-        slides, half = np.divmod(slices, self.per_slide)
-        starts: Numbers = self.offset + slides * self.slide + half * self._cut
+        since = (timestamps - self.offset) % self.slide
+        starts: Numbers = timestamps - since
+        if self.per_slide == 2:
+            starts += np.where(since >= self._cut, self._cut, 0)
         return starts
 
     def slice_end(self, number: int) -> int:
