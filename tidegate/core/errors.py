@@ -230,7 +230,7 @@ class UnknownState(UserError, LookupError):
 
     def said(self) -> str:
         where, kind, name, known = self.args
-        return f"{where} has no {kind} {name!r}: give one of {', '.join(known) or 'none at all'}"
+        return f"{where} has no {kind} {name!r}; it has {', '.join(known) or 'none at all'}"
 
 
 class UntrustedState(UserError):
