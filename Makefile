@@ -48,7 +48,7 @@ browser:
 	  echo 'There is no chromium here (Debian: apt install chromium): tests of the dashboard are skipped.'
 
 test: install browser
-	@$(RUN) $(VENV) -m pytest $(AT_A_TIME) 2 --junitxml=$(TIMES)
+	@$(RUN) $(VENV) -m pytest $(AT_A_TIME) 3 --junitxml=$(TIMES)
 
 check: install
 	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m pytest $(AT_A_TIME) 4 $(QUICK)

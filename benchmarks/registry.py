@@ -50,7 +50,7 @@ TIDEGATE_RATES = {
     (Workload.SESSION, FEW): 4e6,
     (Workload.SESSION, MANY): 3e6,
     (Workload.WINDOW_FUNCTION, FEW): 0.8e6,
-    (Workload.INTERVAL_JOIN, FEW): 0.3e6,
+    (Workload.INTERVAL_JOIN, FEW): 2e6,
     (Workload.KAFKA, FEW): 0.3e6,
 }
 

@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--bootstrap-servers", required=True, help="host:port of a broker")
     parser.add_argument("--input", required=True, help="a topic of JSON objects with a page")
-    parser.add_argument("--output", required=True, help="made if it is not there")
+    parser.add_argument("--output", required=True, help="created if it does not exist")
     arguments = parser.parse_args()
     create_topic(arguments.bootstrap_servers, arguments.output)
 

@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--bootstrap-servers", required=True, help="host:port of a broker")
     parser.add_argument("--input", required=True, help="a topic of lines of text")
     parser.add_argument("--dsn", required=True, help="a database, as a URL of libpq")
-    parser.add_argument("--table", required=True, help="made if it is not there")
+    parser.add_argument("--table", required=True, help="created if it does not exist")
     arguments = parser.parse_args()
     create_table(arguments.dsn, arguments.table)
 

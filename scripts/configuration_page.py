@@ -24,8 +24,8 @@ SECTIONS = {
     "spark": (
         "Spark",
         (
-            "The session that Tidegate makes where none is given. Keys that begin with `spark.` "
-            "are Spark's own and are handed on to it."
+            "The session that Tidegate creates if you pass none. Keys that begin with `spark.` "
+            "are passed on to it."
         ),
     ),
     "rest": (
@@ -60,7 +60,7 @@ def _without_effect() -> str:
     lines = [f"| `{key}` | {reason} |" for key, reason in REASONS.items()]
     return "\n".join(
         [
-            "## Settings of Flink without effect here",
+            "## Settings of Flink without effect",
             "",
             (
                 "Every key that Flink documents is accepted, so that programs and configuration "

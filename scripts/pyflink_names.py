@@ -17,12 +17,12 @@ NAMES = Path(__file__).with_suffix(".json")
 """Of PyFlink 2.3: by module and name, the public methods with their parameters."""
 _HEAD = """# PyFlink's names
 
-Every public name of PyFlink's DataStream API (version 2.3), and what it is here. Replace `pyflink`
-with `tidegate` in the imports. `scripts/pyflink_names.py` writes this page.
+Every public name of PyFlink's DataStream API (version 2.3), and whether Tidegate has it.
+Replace `pyflink` with `tidegate` in the imports. `scripts/pyflink_names.py` writes this page.
 
-- **yes**: the name is there, with PyFlink's methods and parameter names, except for those listed.
-- **Java**: in PyFlink the name wraps Java code. It can be imported here, and says what to use
-  instead when it is used.
+- **yes**: supported, with PyFlink's methods and parameter names, except for those listed.
+- **Java**: in PyFlink the name wraps Java code. You can import it, but using it raises
+  an error that says what to use instead.
 - **no**: the name cannot be imported.
 """
 _STATES = ("yes", "Java", "no")

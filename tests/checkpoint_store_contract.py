@@ -159,7 +159,7 @@ class CheckpointStoreContract:
         store.publish(metadata_of(2, shared("kept")))
         assert state_in(blobs) == {"chk-2/_metadata", "chk-3/_metadata", "shared/kept"}
 
-    def test_files_of_a_base_go_when_what_builds_on_it_is_given_up(self, store, blobs):
+    def test_files_of_a_base_go_when_what_builds_on_it_is_aborted(self, store, blobs):
         take(store, blobs, 1, shared("s"))
         store.begin(CheckpointId(2), CheckpointId(1))
         store.discard(CheckpointId(1))

@@ -41,6 +41,7 @@ _LONGER = {
     "test_bugs_in_worlds.py": (2, 400),
     "test_damaged_checkpoints.py": (20, 600),
     "test_damaged_savepoints.py": (140, 600),
+    "test_interrupted_programs.py": (60, 300),
     "test_savepoints.py": (10, 260),
     "test_planted_bugs.py": (1, 900),
     "test_simulation.py": (40, 600),
@@ -51,6 +52,7 @@ CAMPAIGNS = (
         for file in _PROPERTIES
     ),
     Campaign("tests/unit/web/test_fuzzed.py", 5, 120),
+    Campaign("tests/dashboard/test_hours.py", 3, 400),
     Campaign("tests/spark/test_chaos.py -k hashmap-pipelined", 6, 150),
     Campaign("tests/spark/test_chaos.py -k hashmap-jobs", 6, 150),
     Campaign("tests/spark/test_chaos.py -k rocksdb-pipelined", 6, 150),

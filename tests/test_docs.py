@@ -42,11 +42,11 @@ PROGRAMS = [
     (page, number)
     for page in ("checkpoints.md", "recovery.md")
     for number in range(len(code_blocks(ROOT / "docs" / page, "python")))
-] + [("poison-records.md", 0)]
+] + [("poison-records.md", 0), ("time.md", -1)]
 
 
 @pytest.mark.parametrize(("page", "number"), PROGRAMS)
-def test_programs_about_checkpoints_run(monkeypatch, tmp_path, page, number):
+def test_programs_run(monkeypatch, tmp_path, page, number):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
         StreamExecutionEnvironment, "get_execution_environment", staticmethod(mini_environment)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from benchmarks.peers.rule import EPOCH, Timeline
 from benchmarks.peers.tidegate_program import Records
 from tidegate.common import Types
-from tidegate.datastream.functions import AggregateFunction, ProcessJoinFunction, WindowFunction
+from tidegate.datastream.functions import AggregateFunction, WindowFunction
 
 TIMED = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
 
@@ -55,8 +55,3 @@ class WindowSum(AggregateFunction):
 class WithKey(WindowFunction[Any, Any, str, Any]):
     def apply(self, key: str, window: Any, inputs: Any) -> Any:
         return [(key, total) for total in inputs]
-
-
-class Product(ProcessJoinFunction):
-    def process_element(self, left: Any, right: Any, ctx: Any) -> Any:
-        yield left[0], left[1] * right[1]

@@ -15,7 +15,6 @@ from benchmarks.peers.tidegate_peer import commits, environment, start
 from benchmarks.peers.tidegate_program import PAIR, TallySink
 from benchmarks.peers.tidegate_window_program import (
     TIMED,
-    Product,
     TimedRecords,
     WindowSum,
     WithKey,
@@ -24,6 +23,7 @@ from tidegate.common import Time, WatermarkStrategy
 from tidegate.connectors.datagen import DataGeneratorSource
 from tidegate.datastream import DataStream, StreamExecutionEnvironment
 from tidegate.datastream.aggregates import sum_
+from tidegate.datastream.joins import left, right
 from tidegate.datastream.window import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
@@ -54,7 +54,7 @@ def results(env: StreamExecutionEnvironment, order: Order, streams: int) -> Data
         others = source(env, order, each, "others").key_by(lambda record: record[0])
         bound = Time.milliseconds(join_bound(order.keys))
         join = keyed.interval_join(others).between(Time.milliseconds(0), bound)
-        return join.process(Product(), PAIR)
+        return join.select(key=left(0), value=left(1), other=right(1))
     if order.workload == "window-function":
         windows = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(WINDOW)))
         return windows.aggregate(WindowSum(), WithKey(), output_type=PAIR)

@@ -42,7 +42,7 @@ def start(disk, encoding, restarts):
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_when_there_is_space_again_the_job_goes_on_and_every_record_is_there_once(
+def test_when_there_is_space_again_the_job_continues_and_every_record_is_there_once(
     disk, caplog, name
 ):
     encoding, format = ENCODINGS[name]

@@ -170,7 +170,9 @@ def test_the_log_is_cut_as_checkpoints_complete(server, tmp_path):
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("interval", ["10 ms", "1 h"], ids=["checkpoints", "no checkpoint"])
-def test_a_job_that_is_started_again_goes_on_with_the_log(server, tmp_path, parallelism, interval):
+def test_a_job_that_is_started_again_continues_with_the_log(
+    server, tmp_path, parallelism, interval
+):
     """Also with more subtasks, or fewer, behind the source."""
     job = job_of(source_of(server), tmp_path, **{"execution.checkpointing.interval": interval})
     wait_until(lambda: server.connected)
@@ -325,7 +327,7 @@ class Remembers(Feed, CheckpointedFunction):
 
 
 def test_functions_with_state_need_no_log():
-    with pytest.raises(GraphError, match="Remembers is a CheckpointedFunction and goes back"):
+    with pytest.raises(GraphError, match="Remembers is a CheckpointedFunction that restores"):
         durable(Remembers())
     with pytest.raises(TypeError, match="durable"):
         durable("a topic")

@@ -49,7 +49,7 @@ def test_the_demo_fails_recovers_and_says_that_its_counts_are_right():
     )
 
 
-def test_poison_records_are_left_out():
+def test_poison_records_are_skipped():
     *_, counts, letter, error = printed_by("poison_records.py")
     assert counts == "The counts: a 4, b 2, c 1"
     assert letter == (
@@ -68,7 +68,7 @@ def test_dataframes_go_in_and_come_out(run_example):
     assert run_example("dataframes.py") == ["Berlin: 11 km", "Rome: 9 km"]
 
 
-def test_a_job_goes_on_with_state_from_a_table(run_example):
+def test_a_job_continues_with_state_from_a_table(run_example):
     assert run_example("state_as_data.py") == [
         "from a table: [('ada', 1025), ('bob', 507), ('cleo', 1)]",
         "without ada: [('ada', 25), ('bob', 507), ('cleo', 1)]",

@@ -108,7 +108,7 @@ def waiting_queue():
     QueueReader.waiting = list(range(1, 10))
 
 
-def test_at_most_once_without_checkpoints_a_job_goes_on_where_its_source_is(waiting_queue):
+def test_at_most_once_without_checkpoints_a_job_continues_where_its_source_is(waiting_queue):
     env = mini_environment(parallelism=1)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 1))
     counted = env.from_source(QueueSource()).map(FailOnce(), PAIR).key_by(lambda pair: pair[0])

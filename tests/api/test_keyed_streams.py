@@ -201,7 +201,7 @@ def test_lists_may_be_keys(env, mode, backend):
     assert in_any_order(windows) == [("a", 1, 7)]
 
 
-def test_a_keyed_stream_can_be_keyed_anew_and_printed(env, capsys):
+def test_a_keyed_stream_can_be_keyed_again_and_printed(env, capsys):
     words = env.from_collection(RECORDS, TRIPLE).key_by(by_word).key_by(lambda r: r[2])
     words.count().set_parallelism(1).print("letters")
     env.set_parallelism(1).execute()

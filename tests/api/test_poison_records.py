@@ -180,7 +180,7 @@ def test_several_poison_records_of_several_operators(tmp_path):
     }
 
 
-def test_records_that_do_not_fit_the_declared_type_are_left_out(tmp_path):
+def test_records_that_do_not_fit_the_declared_type_are_skipped(tmp_path):
     env = environment()
     env.on_poison_record(PoisonRecords.skip(after=1, dead_letters=dead_letters(tmp_path)))
     numbers = env.from_sequence(1, 100)
@@ -233,7 +233,7 @@ def test_the_choice_can_be_made_by_configuration(capsys):
     assert line.endswith("): ValueError: 33 is poison")
 
 
-def test_lines_of_files_that_cannot_be_read_are_left_out(tmp_path):
+def test_lines_of_files_that_cannot_be_read_are_skipped(tmp_path):
     lines = [json.dumps({"n": n}) for n in range(40)]
     lines[20] = "{oops"
     (tmp_path / "in.jsonl").write_text("\n".join(lines))

@@ -96,7 +96,7 @@ def test_the_checkpoint_in_between_is_one_as_others_and_goes_when_the_next_is_th
 def test_more_subtasks_than_key_groups_are_refused_and_the_job_runs_on(storage, tmp_path):
     tap = Tap(RECORDS)
     job = start(tap, tmp_path / "out", storage)
-    with pytest.raises(GraphError, match="cannot have 200 subtasks: its max parallelism is 128"):
+    with pytest.raises(GraphError, match="max parallelism of its state is 128 and cannot change"):
         job.rescale(200)
     tap.let(len(RECORDS))
     job.wait(PATIENCE)

@@ -107,7 +107,7 @@ def goes_on(server, tmp_path, path, **settings):
 
 
 @pytest.mark.parametrize("format", list(SavepointFormat), ids=lambda format: format.value)
-def test_a_stopped_job_goes_on_elsewhere_with_what_was_in_its_log(server, tmp_path, seen, format):
+def test_a_stopped_job_continues_elsewhere_with_what_was_in_its_log(server, tmp_path, seen, format):
     path = stopped_with_a_log(server, tmp_path, seen, format)
     assert segments_in(path)
     goes_on(server, tmp_path, moved(path, tmp_path))
@@ -126,7 +126,7 @@ def test_a_changed_copy_has_the_log_too(server, tmp_path, seen):
     goes_on(server, tmp_path, copy)
 
 
-def test_a_job_that_fails_behind_the_restore_repeats_and_loses_nothing(server, tmp_path, seen):
+def test_a_job_that_fails_after_the_restore_repeats_and_loses_nothing(server, tmp_path, seen):
     path = moved(stopped_with_a_log(server, tmp_path, seen), tmp_path)
     connected = server.connected
     Seen.fails = True
@@ -188,7 +188,7 @@ def test_a_stop_that_fails_takes_in_what_comes_next(server, tmp_path):
     assert lines_in(tmp_path / "out") == list(range(20))
 
 
-def test_no_record_that_was_acknowledged_is_behind_the_savepoint(tmp_path):
+def test_no_record_that_was_acknowledged_is_after_the_savepoint(tmp_path):
     """Its sender keeps those that were not, and sends them to the job that goes on."""
     Office.emits = []
 

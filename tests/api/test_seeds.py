@@ -42,7 +42,7 @@ TABLE = """
     goes back to 28
     reads 28 a, 29 c, 30 ERROR
     (a,3) (c,1)
-    gives up: all 3 restart(s) of fixed-delay are used up
+    gives up: fixed-delay allows no more than 3 restart(s)
 """
 
 
@@ -188,7 +188,7 @@ RESULT = re.compile(r"\d> (App\d\d): (\d+) views by (\d+) visitors")
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_page_views_go_on_from_the_checkpoint_after_a_kill(example, tmp_path):
+def test_page_views_resume_from_the_checkpoint_after_a_kill(example, tmp_path):
     page_views = example("page_views")
     arguments = ["--checkpoint-dir", str(tmp_path / "checkpoints")]
     arguments += ["--views", str(VIEWS), "--rate", str(RATE)]
@@ -293,7 +293,7 @@ def test_the_events_since_the_last_one_are_in_the_checkpoint(example):
     assert sink.records == [before_the_failure, again, "3     3 99 4"]
 
 
-def test_an_average_that_is_changed_in_place_goes_on_from_the_checkpoint(example):
+def test_an_average_that_is_changed_in_place_resumes_from_the_checkpoint(example):
     keyed_average, topic = example("keyed_average"), example("topic")
     bursts = [["[1, 3]", "[2, 10]", "[1, 5]"], ["[1, 7]", "[2, 20]", "[9, 9]"], ["[2, 60]"]]
     env, sink = restarting_environment(), CollectingSink()

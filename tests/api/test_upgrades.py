@@ -344,7 +344,7 @@ def test_operators_are_chained_in_another_way(chaining, life):
     assert life.go_on(new) == UNDISTURBED
 
 
-def test_without_uids_the_same_program_goes_on(life):
+def test_without_uids_the_same_program_continues(life):
     version = Version(before=("marked",), uids=False)
     life.stop(version)
     assert life.plan(version).fits()
@@ -381,7 +381,7 @@ def test_a_state_is_dropped(backend, settings, life):
     assert fates(plan, "totals")[1] == {"account": StateFate.RESTORED, "count": StateFate.DROPPED}
     [totals] = [o for o in plan.operators if o.uid == "totals"]
     assert totals.remarks == (
-        "state 'count' is not declared any more: it stays in savepoints, unused",
+        "state 'count' is no longer declared: it stays in savepoints, unused",
     )
     assert life.go_on(new, **settings) == UNDISTURBED
 
@@ -490,9 +490,9 @@ def test_another_max_parallelism_is_refused_with_the_reason(settings, life):
     plan = life.plan(new)
     assert not plan.fits(allow_non_restored=True)
     [reason] = plan.obstacles
-    assert "max parallelism of 128, the job sets 64" in reason
+    assert "max parallelism of 128, but the job sets 64" in reason
     said = life.refused(new, StateMisuse, **settings)
-    assert "max parallelism of 128, the job has 64" in said
+    assert "max parallelism of 128, but the job has 64" in said
 
 
 def test_a_parallelism_above_the_max_parallelism_is_refused(life):

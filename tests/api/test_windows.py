@@ -3,7 +3,7 @@
 import pytest
 
 from tests.api.results import collect, in_any_order
-from tidegate.common import Duration, Time, Types, WatermarkGenerator, WatermarkStrategy
+from tidegate.common import Duration, Row, Time, Types, WatermarkGenerator, WatermarkStrategy
 from tidegate.core.errors import GraphError
 from tidegate.datastream import (
     AggregateFunction,
@@ -21,6 +21,7 @@ from tidegate.datastream import (
     TumblingEventTimeWindows,
     WindowFunction,
 )
+from tidegate.datastream.joins import left, right
 from tidegate.datastream.window import (
     CountTrigger,
     NeverTrigger,
@@ -28,6 +29,8 @@ from tidegate.datastream.window import (
     SlidingEventTimeWindows,
     TimeWindow,
 )
+from tidegate.operators.joins.columnar.interval import ColumnarIntervalJoin
+from tidegate.operators.joins.columnar.windowed import ColumnarWindowJoin
 
 TYPE = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
 RECORDS = [("a", 1, 1), ("b", 2, 3), ("a", 3, 12), ("a", 4, 4), ("b", 5, 25), ("a", 6, 13)]
@@ -237,6 +240,32 @@ def test_interval_joins(env):
     joined = left.interval_join(right).between(-2, 2)
     narrow = joined.lower_bound_exclusive().upper_bound_exclusive()
     assert [pair[1] for pair in in_any_order(narrow.process(Pair()))] == [9, 10, 11]
+
+
+@pytest.mark.parametrize("typed", [TYPE, None])
+def test_fields_of_both_records_are_selected_on_columns_or_by_record(env, typed):
+    rows = [("a", 1, 1), ("a", 2, 12), ("b", 3, 3)]
+    others = [("a", 10, 5), ("a", 20, 13), ("c", 30, 3)]
+    one, other = timed(env, rows, typed, 50), timed(env, others, typed, 50)
+    windows = one.join(other).where(lambda r: r[0]).equal_to(lambda r: r[0])
+    fields = {"who": left(0), "ours": left(1), "theirs": right(1)}
+    joined = windows.window(TumblingEventTimeWindows.of(10)).select(**fields)
+    within = one.key_by(lambda r: r[0]).interval_join(other.key_by(lambda r: r[0])).between(-8, 1)
+    for pairs, operator in (
+        (joined, ColumnarWindowJoin),
+        (within.select(**fields), ColumnarIntervalJoin),
+    ):
+        (upstream,) = pairs._upstreams
+        assert isinstance(upstream.transformation.operator, operator) is (typed is not None)
+    assert sorted(map(tuple, collect(joined))) == [("a", 1, 10), ("a", 2, 20)]
+    selected = collect(within.select(**fields))
+    assert sorted(selected, key=tuple) == [
+        Row(**dict(zip(fields, pair, strict=True))) for pair in (("a", 2, 10), ("a", 2, 20))
+    ]
+    with pytest.raises(GraphError, match="left"):
+        within.select(who=0)
+    with pytest.raises(GraphError, match="without fields"):
+        within.select()
 
 
 def test_what_does_not_fit_is_refused_when_the_program_is_built(env):

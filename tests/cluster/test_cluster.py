@@ -55,6 +55,7 @@ def test_the_same_program_runs_on_a_local_cluster_of_two_executors():
     assert json.loads(output.splitlines()[-1])["totals"] == expected()
 
 
+@pytest.mark.prove
 def test_a_job_survives_the_loss_of_executors_and_of_its_driver(master, tmp_path):
     rnd = random.Random(seed())
     victims = ["executor", "driver", *rnd.choices(["executor", "slot", "driver"], k=times(1))]

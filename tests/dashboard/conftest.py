@@ -80,10 +80,14 @@ AXE = (Path(__file__).parent / "axe.min.js").read_text()
 def disturbing_flaws():
     """What axe finds on a page that keeps people from using it."""
 
-    def look(page: Any) -> list[str]:
+    def look(page: Any, *rules: str) -> list[str]:
+        """By these rules, or by all of them."""
         if not page.evaluate("Boolean(window.axe)"):
             page.evaluate(AXE)
-        found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+        chosen = {"runOnly": rules} if rules else {}
+        found = page.evaluate(
+            "(chosen) => axe.run({ resultTypes: ['violations'], ...chosen })", chosen
+        )["violations"]
         return [
             f"{each['id']}: {each['help']}: {node['html'][:200]} {node['failureSummary']}"
             for each in found

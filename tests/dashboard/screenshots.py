@@ -77,7 +77,7 @@ SHOTS: dict[str, tuple[str, Callable[[Page], None]]] = {
 
 
 @contextmanager
-def shop() -> Iterator[tuple[RestServer, JobHandle]]:
+def shop(seconds_between_outages: float = 60) -> Iterator[tuple[RestServer, JobHandle]]:
     """The job of `make demo-ui`, served as a driver does."""
     with tempfile.TemporaryDirectory(prefix="shop-") as folder:
         directory = Path(folder)
@@ -93,14 +93,16 @@ def shop() -> Iterator[tuple[RestServer, JobHandle]]:
         env = mini_environment(settings, parallelism=2)
         env.enable_checkpointing("3 s")
         env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1_000_000, "2 s"))
-        open_shop(env, directory, 2_000, 60)
+        open_shop(env, directory, 2_000, seconds_between_outages)
         client = env.execute_async("shop")
         server = RestServer(RestSettings())
         server.publish(client._job, "local")
-        yield server, client._job
-        client._job.cancel()
-        wait_until(lambda: client._job.status().is_terminal)
-        server.close()
+        try:
+            yield server, client._job
+        finally:
+            client._job.cancel()
+            wait_until(lambda: client._job.status().is_terminal)
+            server.close()
 
 
 def take(server: RestServer, job: JobHandle, wanted: list[str]) -> None:

@@ -6,15 +6,39 @@ from typing import Any
 
 from tests.programs import PATIENCE, wait_until
 
+VIEWS = (
+    *("graph", "checkpoints", "failures", "charts", "state"),
+    *("dead-letters", "sample", "configuration", "logs", "threads"),
+)
+POINTS = """async (count) => {
+    const { points } = await import("/dashboard/core/live.js");
+    for (let seen = points.version.value; points.version.value < seen + count;)
+        await new Promise((done) => setTimeout(done, 20));
+    return points.times.length;
+}"""
+
+
+def watch(page: Any, events: int) -> int:
+    """Let so many events come; returns how many of their points the page keeps."""
+    return int(page.evaluate(POINTS, events))
+
+
+def weight(page: Any) -> tuple[int, int]:
+    """The bytes that the page needs, and its elements."""
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    used = session.send("Runtime.getHeapUsage")["usedSize"]
+    session.detach()
+    return used, page.locator("*").count()
+
 
 def act(page: Any, button: str, **fields: Any) -> Any:
     """Choose an action, fill in its form and confirm it; returns its dialog when it is done."""
     page.locator(".actions").get_by_role("button", name=button, exact=True).click()
     dialog = page.get_by_role("dialog")
     for label, value in fields.items():
-        dialog.locator("label").filter(has_text=label.capitalize()).locator("input").fill(
-            str(value)
-        )
+        field = dialog.locator("label").filter(has_text=label.capitalize()).locator("input")
+        field.check() if value is True else field.fill(str(value))
     return confirm(dialog, button)
 
 

@@ -47,6 +47,10 @@ def test_a_job_fails_recovers_is_rescaled_stopped_started_again_and_its_state_is
     page.locator(".job-header").get_by_text("Running").wait_for()
 
     leave(act(page, "Savepoint"))
+    page.get_by_role("link", name="State").click()
+    page.locator(".list").get_by_role("button", name="Savepoint").click()
+    page.get_by_role("button", name="Plan").click()
+    page.get_by_text("The program can resume from it.").wait_for()
     leave(act(page, "Rescale", parallelism=1))
     page.get_by_role("link", name="Graph").click()
     page.locator(".node").filter(has_text="\N{MULTIPLICATION SIGN} 1").first.wait_for()

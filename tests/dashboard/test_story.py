@@ -1,8 +1,10 @@
 """A job from its first checkpoint to its end, as its owner sees it in the browser."""
 
+from pathlib import Path
+
 import pytest
 
-from tests.dashboard.steps import act, leave, look_up
+from tests.dashboard.steps import VIEWS, act, confirm, leave, look_up
 from tests.jobs import RESTARTS, fail_once
 from tests.programs import wait_until
 from tests.served_jobs import TOKEN
@@ -11,10 +13,6 @@ from tidegate.protocol.job_status import JobStatus
 from tidegate.web.registry import known_jobs
 
 pytestmark = pytest.mark.slow
-VIEWS = (
-    *("graph", "checkpoints", "failures", "charts", "state"),
-    *("dead-letters", "sample", "configuration", "logs", "threads"),
-)
 
 
 @pytest.fixture
@@ -60,8 +58,21 @@ def test_a_checkpoint_a_failure_a_savepoint_another_parallelism_and_the_end(stor
     assert "/savepoints/savepoint-" in path
     leave(dialog)
     page.get_by_role("link", name="State").click()
-    page.locator(".list").get_by_role("button", name="Savepoint").click()
+    savepoints = page.locator(".list").get_by_role("button", name="Savepoint")
+    savepoints.click()
     look_up(page, "sum", "key 3")
+
+    stored.let(40)
+    later = act(page, "Savepoint").locator("code").first.inner_text()
+    leave(page.get_by_role("dialog"))
+    page.get_by_label("Compare with").select_option(later)
+    page.get_by_text("5 changed").wait_for()
+    page.get_by_role("button", name="Back", exact=True).click()
+    page.get_by_role("button", name="Delete").click()
+    leave(confirm(page.get_by_role("dialog"), "Delete"))
+    page.get_by_text("Choose a savepoint").wait_for()
+    wait_until(lambda: savepoints.count() == 1)
+    assert not Path(path).exists()
 
     dialog = act(page, "Rescale", parallelism=1)
     assert "The job runs with parallelism 1." in dialog.inner_text()
@@ -69,22 +80,24 @@ def test_a_checkpoint_a_failure_a_savepoint_another_parallelism_and_the_end(stor
     page.get_by_role("link", name="Graph").click()
     page.locator(".node").filter(has_text="\N{MULTIPLICATION SIGN} 1").first.wait_for()
 
-    dialog = act(page, "Stop")
+    dialog = act(page, "Stop", drain=True)
+    assert "--drain" in dialog.locator(".command").inner_text()
     assert "The job has stopped" in dialog.inner_text()
     leave(dialog)
     page.get_by_role("button", name="Start again").wait_for()
     assert stored.job.status() is JobStatus.FINISHED
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_view_can_be_used_by_everyone(stored, page, theme, disturbing_flaws):
-    page.emulate_media(color_scheme=theme)
+def test_every_view_can_be_used_by_everyone(stored, page, disturbing_flaws):
     stored.let(10)
     enter(page, stored)
     for view in VIEWS:
         page.goto(f"{stored.server.url}/#/jobs/{stored.id}/{view}")
         page.locator("[aria-busy]").first.wait_for(state="detached")
         assert disturbing_flaws(page) == [], view
+        page.emulate_media(color_scheme="dark")
+        assert disturbing_flaws(page, "color-contrast") == [], view
+        page.emulate_media(color_scheme="light")
         assert page.locator(".problem").count() == 0
 
 
@@ -119,7 +132,8 @@ def test_a_driver_that_may_only_be_read_offers_no_action(serve, page):
 def test_a_job_that_has_ended_is_shown_as_it_was(stored, serve, page):
     stored.let(10)
     stored.order("/checkpoints")
-    stored.job.cancel()
+    enter(page, stored)
+    leave(act(page, "Cancel"))
     wait_until(lambda: known_jobs()[0].ended_at is not None)
     other = serve(name="another")
     page.goto(other.server.login_link())

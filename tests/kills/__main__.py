@@ -1,4 +1,4 @@
-"""Kill jobs until the time is up; a ledger tells of each kill, and where to go on."""
+"""Kills jobs until the time is up; a ledger records each kill, and where to continue."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--jobs", type=int, default=2, help="how many run at once")
-    parser.add_argument("--seed", type=int, help="default: that of the last time")
-    parser.add_argument("--case", type=int, help="play this one alone")
+    parser.add_argument("--seed", type=int, help="default: that of the last campaign")
+    parser.add_argument("--case", type=int, help="run only this case")
     parser.add_argument("--ledger", type=Path, default=ARTIFACTS / "kills.jsonl")
     parser.add_argument("--report", action="store_true", help="only the table and the chart")
     options = parser.parse_args()
     if options.report:
         return _report(options.ledger)
     home = Path(tempfile.mkdtemp(prefix="kills-"))
-    # Registered before multiprocessing is imported, so it comes after what that does at the end.
+    # Registered before multiprocessing is imported, so it runs after its exit handlers.
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     _set_environment(home)
     return _campaign(options, home)
 
 
 def _set_environment(home: Path) -> None:
-    """What drivers, Spark and its workers inherit."""
+    """Set what drivers, Spark and its workers inherit."""
     for name in ("tmp", "jobs"):
         (home / name).mkdir()
     tempfile.tempdir = None

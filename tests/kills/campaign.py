@@ -1,4 +1,4 @@
-"""Case after case, several at once, as long as there is time."""
+"""Runs cases, several at once, while there is time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Campaign:
         self._lock = threading.Lock()
 
     def play(self, done: Collection[int], minutes: float, at_once: int) -> None:
-        """All cases that are not done yet, one block after the other."""
+        """Run all cases that are not done yet, block by block."""
         deadline = time.monotonic() + 60 * minutes
 
         def play(number: int) -> None:

@@ -1,4 +1,4 @@
-"""What a seed gives: a program, its settings, and what happens to it."""
+"""Cases drawn from a seed: a program, its settings, and its faults."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from tidegate.core.fault_points import FaultPoint, Victim
 
 LOCAL, CLUSTER = "local", "cluster"
 BLOCK = 25
-"""So many cases share a kind of Spark."""
+"""How many cases share a kind of Spark."""
 PROGRAMS = ("counts", "windows", "joins", "pipelines", "files", "kafka_kafka", "kafka_postgres")
 _AT_LEAST_ONCE = {"counts", "pipelines", "files"}
-"""Programs of whose results one can say that none is lost, even if some are repeated."""
+"""Programs whose results show that nothing is lost, even if some are repeated."""
 AT_POINT = "at a point of the protocol"
 SLOT, DRIVER, EXECUTOR, SPARK = "slot", "driver", "executor", "Spark with its driver"
 BROKER, DATABASE, DISK = "broker", "database", "full disk"
 PAUSE, RIVAL = "slot stopped beyond its lease", "driver stopped, job taken over"
 RESCALE, SAVEPOINT, RESTART = "rescale", "savepoint", "restart from savepoint"
 ACTIONS = (RESCALE, SAVEPOINT, RESTART)
-"""What the user asks for; these are no kills."""
+"""User requests, which are not kills."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     kind: str
     wait: bool
-    """Whether the job first recovers from what was before, and completes a checkpoint."""
+    """Whether the job first recovers and completes a checkpoint."""
     delay: float
-    """Seconds from then on."""
+    """Seconds after that."""
     chance: float
-    """Which slot it is, how much the job grows, ..."""
+    """Chooses the slot, the new parallelism, ..."""
     order: tuple[FaultPoint, Victim, int] | None = None
-    """Where in the protocol, who, and how often it passes before."""
+    """The point of the protocol, the victim, and how often it passes the point first."""
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ class Case:
 
     @property
     def settings(self) -> dict[str, str | bool | int]:
-        """What the ledger says of it."""
+        """Its entry in the ledger."""
         names = ("stage", "backend", "incremental", "exactly", "unaligned", "exchange", "failover")
         return {name: getattr(self, name) for name in (*names, "parallelism", "interval_ms")}
 

@@ -1,4 +1,4 @@
-"""Where one case takes place: its directories, disk, topics and table, and what flows in."""
+"""The environment of one case: its directories, disk, topics, table, and input."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Ground:
         return self.place.directory / "savepoints"
 
     def let(self, share: float) -> None:
-        """Let that much of the input flow, bit by bit."""
+        """Release this share of the input gradually."""
         self._limit = min(TOTAL, round(share * TOTAL))
 
     def open(self) -> None:
-        """Let all of it flow at once."""
+        """Release all input at once."""
         self._limit = TOTAL
         self._is_over.set()
         self._flow.join()
@@ -95,7 +95,7 @@ class Ground:
         ballast.unlink()
 
     def leave(self, keep: bool) -> list[str]:
-        """Returns what the job has left behind; with `keep`, logs and checkpoints stay."""
+        """Clean up; returns what the job left behind. With `keep`, logs and checkpoints stay."""
         self._is_over.set()
         self._flow.join()
         left: list[str] = []

@@ -1,4 +1,4 @@
-"""A job with its drivers, one after the other: starting them, hearing them, asking them."""
+"""A job with its successive drivers: starts them and receives their events."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests.kills.servers import Servers
 from tests.kills.stage import Driver, Script, Stage
 
 PATIENCE = 600.0
-"""Seconds without a checkpoint after which a job is taken for hung."""
+"""Seconds without a checkpoint after which a job is considered hung."""
 LEASE_SECONDS = 20
 _STARTS = 8
 EXACT, WRONG, HUNG, FAILED = "exact", "wrong", "hung", "failed"
 
 
 class Hung(Exception):
-    """Nothing happens any more."""
+    """The job makes no progress."""
 
 
 class JobEnded(Exception):
-    """The job came to its end, for better or worse."""
+    """The job has ended, successfully or not."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class DrivenJob:
         self._stage = stage
         self._ground = Ground(case, servers, directory)
         self._checkpoints: list[Path] = []
-        """A directory for every time that the job began with a savepoint, or with nothing."""
+        """A directory for each start of the job, fresh or from a savepoint."""
         self._savepoint: str | None = None
         self._parallelism = case.parallelism
         self._answer: tuple[str, str] | None = None
@@ -69,7 +69,7 @@ class DrivenJob:
         self.outcome = Outcome(EXACT)
 
     def _begin(self, savepoint: str | None) -> None:
-        """Start the job from a savepoint, or from nothing."""
+        """Start the job from a savepoint, or fresh."""
         self._savepoint = savepoint
         name = f"{len(self._checkpoints)}"
         self._checkpoints.append(self._ground.place.checkpoints / name)
@@ -77,7 +77,7 @@ class DrivenJob:
         self._resume()
 
     def _resume(self, **more: Any) -> None:
-        """Start a driver as somebody would who finds the job without one."""
+        """Start a driver for a job that has lost its own."""
         self._starts += 1
         if self._starts > _STARTS + len(self._case.faults):
             raise JobEnded(f"{self._starts} drivers have failed")
@@ -125,12 +125,12 @@ class DrivenJob:
         )
 
     def _note(self, text: str) -> None:
-        """A line for who looks at one case."""
+        """Print a line when a single case is run."""
         if self._is_traced:
             print(f"{time.monotonic() - self._started:7.2f} {text}", flush=True)
 
     def _hear(self, seconds: float) -> str | None:
-        """The next thing that the driver tells, if it does so in time."""
+        """The next event of the driver, if it comes in time."""
         try:
             if not self._driver.line.poll(seconds):
                 return None
@@ -150,12 +150,12 @@ class DrivenJob:
         return str(what)
 
     def _catch_up(self) -> None:
-        """What was told before now does not count."""
+        """Discard earlier events."""
         while self._hear(0) not in (None, "gone", "failed"):
             pass
 
     def _await_checkpoint(self) -> None:
-        """Until a checkpoint is complete, of whichever driver."""
+        """Wait until a checkpoint is complete, of any driver."""
         deadline = time.monotonic() + PATIENCE
         while not self._is_over and time.monotonic() < deadline:
             match self._hear(1.0):

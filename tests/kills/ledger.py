@@ -1,4 +1,4 @@
-"""What the kills have shown: a line for each, a table and a chart of all."""
+"""The record of all kills: a line for each, a table and a chart of all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.kills.job import EXACT
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A kill and what became of its job."""
+    """A kill and the outcome of its job."""
 
     commit: str
     seed: int
@@ -26,7 +26,7 @@ class Entry:
     lost: int
     doubled: int
     seconds: float
-    """Its share of the time that the job took, beside others."""
+    """Its share of the duration of the job."""
     actions: list[str]
     notes: list[str]
 

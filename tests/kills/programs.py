@@ -1,7 +1,7 @@
-"""The programs that are killed, and what must come out of them.
+"""The programs that are killed, and their expected results.
 
-A result is three numbers. All programs have them pass through `Seen`, so that one knows which
-processes the slots are.
+A result is three numbers. All results pass through `Seen`, which records the processes of the
+slots.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tidegate.verify.content import read_content
 
 SPLITS = 3
 TOTAL = 600
-"""Records of a split."""
+"""Records per split."""
 KEYS = 17
 WINDOW = 50
 NEAR = 2
@@ -54,7 +54,7 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a job finds its input and leaves its results."""
+    """The input and output of a job."""
 
     name: str
     directory: Path
@@ -72,7 +72,7 @@ class Place:
 
     @property
     def orders(self) -> Path:
-        """Where it is said who dies at which point of the protocol."""
+        """The directory of orders: which process dies at which point of the protocol."""
         return self.directory / "orders"
 
     @property
@@ -89,9 +89,9 @@ class Place:
 
 
 class Seen(MapFunction):
-    """Notes the process of its slot, and the JVM that it belongs to.
+    """Records the process of its slot, and the JVM that it belongs to.
 
-    It brings the orders of its job along: Spark's workers are forked for all jobs alike.
+    It carries the orders of its job: Spark's workers are forked for all jobs alike.
     """
 
     def __init__(self, place: Place) -> None:
@@ -114,7 +114,7 @@ class Seen(MapFunction):
 
 
 class Count(KeyedProcessFunction):
-    """The key, how many records it has by now, and the number of the record."""
+    """The key, its number of records so far, and the number of the record."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -131,7 +131,7 @@ class Match(ProcessJoinFunction):
 
 
 def obey(orders: Path) -> None:
-    """Die in this process as the orders in a directory say."""
+    """Let this process die according to the orders in a directory."""
     fault_points._orders = fault_points._Orders(orders)  # type: ignore[misc]
 
 
@@ -145,7 +145,7 @@ def _numbers(env: StreamExecutionEnvironment, place: Place, name: str = "numbers
 
 
 def _timed(env: StreamExecutionEnvironment, place: Place, name: str) -> DataStream:
-    """Pairs (key, position), at the time of their position."""
+    """Pairs (key, position), with their position as timestamp."""
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
         lambda record, _: record[1]
     )
@@ -203,7 +203,7 @@ def _files(env: StreamExecutionEnvironment, place: Place) -> None:
 
 
 class _Slowly(MapFunction):
-    """The pair of a line, without haste where it is not released yet."""
+    """The pair of a line; waits until it is released."""
 
     def __init__(self, released: Path) -> None:
         self._released = released
@@ -262,7 +262,7 @@ _BUILD: dict[str, Callable[[StreamExecutionEnvironment, Place], None]] = {
 
 
 def found(program: str, place: Place) -> Counter[Any]:
-    """What the sinks hold."""
+    """The contents of the sinks."""
     if program == "kafka_kafka":
         topic = read_content(f"kafka://{place.brokers}/{place.name}-results", place.name)
         return _counted_facts(_triple(value.decode()) for _, value in topic.elements())
@@ -288,7 +288,7 @@ def _triple(line: str) -> Triple:
 
 
 def _counted_facts(triples: Iterable[Any]) -> Counter[Any]:
-    """Which record has which count is left to chance, so both are looked at by themselves."""
+    """Which record has which count is random, so both are counted separately."""
     facts: Counter[Any] = Counter()
     for key, count, record in triples:
         facts["count", key, count] += 1

@@ -1,4 +1,4 @@
-"""One case from its beginning to its end."""
+"""Runs one case from start to end."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Run(DrivenJob):
         outcome.seconds = time.monotonic() - self._started
         return outcome
 
-    # What happens to it
+    # Faults
 
     def _suffer(self) -> None:
         faults = self._case.faults
@@ -200,7 +200,7 @@ class Run(DrivenJob):
         return True
 
     def _take_over(self) -> None:
-        """Another driver takes the job over while this one sleeps, which then wakes up."""
+        """Another driver takes over the job while this one sleeps; then this one wakes up."""
         before = self._driver
         before.signal(signal.SIGSTOP)
         self._resume(**{"tidegate.recovery.take-over": True})
@@ -253,7 +253,7 @@ class Run(DrivenJob):
         raise Hung(f"a stop has no end for {PATIENCE} s")
 
     def _path_of_savepoint(self) -> str | None:
-        """Where the job has stopped, as it says itself."""
+        """Where the job has stopped, according to itself."""
         while self._hear(0) not in (None, "gone"):
             pass
         if self._answer is not None:
@@ -285,7 +285,7 @@ class Run(DrivenJob):
             outcome.notes += [f"doubled {each}" for each in list(doubled)[:3]]
 
     def _dump(self) -> None:
-        """Have the processes of a job that hangs tell where they are."""
+        """Make the processes of a hung job dump their stacks."""
         self._driver.signal(signal.SIGUSR1)
         for file in self._ground.place.slots.glob("slot-*"):
             worker = int(file.read_text().split()[0])
@@ -294,7 +294,7 @@ class Run(DrivenJob):
         time.sleep(1)
 
     def _gone(self) -> list[str]:
-        """The slots of the last driver, if they have not gone with it."""
+        """Slots of the last driver that have not ended with it."""
         slots = [
             int(file.read_text().split()[0]) for file in self._ground.place.slots.glob("slot-*")
         ]

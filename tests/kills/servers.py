@@ -1,4 +1,4 @@
-"""Kafka and PostgreSQL for the campaign alone: others must not see them die."""
+"""Separate Kafka and PostgreSQL servers, because the campaign kills them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Servers:
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: detached.running(self._kafka.resolve()) != pid)
             ports = json.loads((self._kafka / "ports.json").read_text()).values()
-            # It would choose others if they were still taken.
+            # Otherwise, it would choose other ports.
             wait_until(lambda: not any(map(detached.listens, ports)))
             assert kafka.start(self._kafka) == self.brokers
 
@@ -66,18 +66,18 @@ class Servers:
         return Producer({"bootstrap.servers": self.brokers, "enable.idempotence": True})
 
     def create_database(self, name: str) -> None:
-        """A database with a table, both of this name."""
+        """Create a database with a table, both of this name."""
         with self._connected(self.database) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         with self._connected(self.database_of(name)) as connection:
             connection.execute(f"CREATE TABLE {name} (key bigint, count bigint, record bigint)")
 
     def database_of(self, name: str) -> str:
-        """The address of a database of its own, where nobody else prepares transactions."""
+        """The address of a separate database, in which nobody else prepares transactions."""
         return f"{self.database.rpartition('/')[0]}/{name}"
 
     def drop_database(self, name: str) -> int:
-        """Returns how many transactions were left prepared."""
+        """Drop a database; returns how many transactions were left prepared."""
         with self._connected(self.database_of(name)) as connection:
             left = connection.execute(
                 "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
@@ -90,6 +90,6 @@ class Servers:
 
     @contextmanager
     def _connected(self, address: str) -> Iterator[psycopg.Connection[Any]]:
-        """A connection, while nobody kills the server."""
+        """A connection, during which nobody kills the server."""
         with self._lock, psycopg.connect(address, autocommit=True) as connection:
             yield connection

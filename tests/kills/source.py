@@ -1,4 +1,4 @@
-"""A source that flows as far as a file says."""
+"""A source that reads as far as a file allows."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tidegate.stream.batch import Batch
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The records (number, position) of a split from a position on."""
+    """The records (number, position) of a split, from a position."""
 
     number: int
     position: int = 0
 
 
 class Numbers(Source):
-    """`splits` splits of `total` records each, of which the file says how many may be read."""
+    """`splits` splits of `total` records each; the file says how many may be read."""
 
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
 
@@ -100,7 +100,7 @@ def read_number(file: Path) -> int:
 
 
 def write_number(file: Path, number: int) -> None:
-    """At once: whoever reads it is never in between."""
+    """Write atomically, so that readers never see a partial number."""
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     fresh.write_text(str(number))
     fresh.replace(file)

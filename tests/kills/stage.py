@@ -1,7 +1,7 @@
 """Spark for many jobs, and the driver processes that use it.
 
-A program of its own keeps Spark's JVM; drivers attach to it. Whoever kills a driver leaves the JVM
-alone, and with it the executors and the slots of that driver, for as long as they stay.
+A separate program runs Spark's JVM; drivers attach to it. Killing a driver leaves the JVM alone,
+and with it the executors and slots of that driver, for as long as they live.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _forks.set_forkserver_preload(["tests.kills.stage", "tests.kills.daemon", "tideg
 
 
 class Stage:
-    """Spark's JVM, started again whenever it was killed."""
+    """Spark's JVM, restarted whenever it was killed."""
 
     def __init__(self, kind: str, directory: Path) -> None:
         self.kind = kind
@@ -80,7 +80,7 @@ class Stage:
         self.gateway = port, secret
 
     def kill(self) -> None:
-        """The JVM and all that belongs to it go at once."""
+        """Kill the JVM and everything that belongs to it."""
         with self._lock:
             if self._keeper is not None:
                 self._kill(self._keeper)
@@ -144,7 +144,7 @@ class Driver:
 
 
 class _Events(logging.Handler):
-    """Tells of checkpoints and recoveries."""
+    """Reports checkpoints and recoveries."""
 
     def __init__(self, line: Connection) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ def _submit(script: Script) -> Any:
     context = jvm.org.apache.spark.api.java.JavaSparkContext(session.sparkContext())
     conf = SparkConf(_jvm=jvm, _jconf=context.getConf())
     attached = SparkContext(gateway=gateway, jsc=context, conf=conf)
-    # Spark's scheduler waits for whoever counts with it: a driver that sleeps would hold up all.
+    # Spark's scheduler waits for accumulators: a sleeping driver would block all jobs.
     attached._javaAccumulator = None
     spark = SparkSession(attached, session)
     env = StreamExecutionEnvironment.get_execution_environment(
@@ -208,7 +208,7 @@ def _submit(script: Script) -> Any:
 
 
 def _obey(client: Any, line: Connection) -> None:
-    """Do what the user asks for, and tell the path that comes of it."""
+    """Carry out a user request, and report the resulting path."""
     while True:
         try:
             what, argument = line.recv()
@@ -223,7 +223,7 @@ def _obey(client: Any, line: Connection) -> None:
 
 
 def main(master: str) -> None:
-    """Keep a JVM until nobody listens any more."""
+    """Keep a JVM alive until nobody listens any more."""
     from pyspark.sql import SparkSession
 
     from tidegate.exchange.pipelined.requirements import session_settings

@@ -1,4 +1,4 @@
-"""Jobs on real Spark, Kafka and PostgreSQL that are killed for some minutes."""
+"""Kills jobs on real Spark, Kafka and PostgreSQL for some minutes."""
 
 import re
 import subprocess

@@ -1,8 +1,8 @@
-"""Random programs whose operators remember what they saw, and what a checkpoint must say of them.
+"""Random programs whose operators remember what they saw, and what their checkpoints must contain.
 
-Every record is a number of its own and passes all operators unchanged. So the state of an operator
-is known from the positions of the sources alone: each record before them, as often as there are
-ways from its source to the operator.
+Every record is a unique number and passes all operators unchanged. The state of an operator
+therefore follows from the positions of the sources: each record before them, once per path from its
+source to the operator.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _numbers = itertools.count()
 
 
 class Faults:
-    """How often functions were called in one run, and at which calls they fail; each fails once."""
+    """How often functions were called in one run, and on which calls they fail, each once."""
 
     runs: dict[int, Faults] = {}  # noqa: RUF012 - shared with the slots, which run in this process
 
@@ -86,7 +86,7 @@ class Seen(_Remembering, MapFunction, CoMapFunction):
 
 
 class SeenTwice(Seen, CoMapFunction):
-    """The same over two inputs."""
+    """Like `Seen`, over two inputs."""
 
 
 class Tally(_Remembering, MapFunction, CheckpointedFunction):
@@ -114,18 +114,18 @@ def key_of(value: int) -> int:
 
 @dataclass(frozen=True)
 class Node:
-    """A source, or an operator that reads others: by number, of those before it."""
+    """A source, or an operator that reads earlier nodes, by number."""
 
     kind: str
     inputs: tuple[tuple[int, Partitioning | None], ...] = ()
     parallelism: int | None = None
     streams: tuple[int, ...] = ()
-    """Of a source: how many records each of its streams has."""
+    """For a source: the number of records of each stream."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A plan from which the same program can be built again and again."""
+    """A plan from which the same program can be built repeatedly."""
 
     nodes: tuple[Node, ...]
     parallelism: int
@@ -137,7 +137,7 @@ class Program:
         return [f"node {i}" for i, node in enumerate(self.nodes) if node.kind != "source"]
 
     def ways(self, node: int) -> Counter[int]:
-        """How many ways lead to a node, by the source that they come from."""
+        """The number of paths to a node, by source."""
         if self.nodes[node].kind == "source":
             return Counter({node: 1})
         found: Counter[int] = Counter()
@@ -148,7 +148,7 @@ class Program:
 
 @dataclass
 class Running:
-    """A program on its way, with its taps in the test's hands."""
+    """A running program, whose taps the test controls."""
 
     program: Program
     taps: dict[int, Tap]
@@ -160,7 +160,7 @@ class Running:
         return sum(tap.reads for tap in self.taps.values())
 
     def wait_until_saved(self, seconds: float = 30.0) -> CheckpointMetadata:
-        """A checkpoint behind everything that may pass."""
+        """A checkpoint after everything that may pass."""
         limits = {number: list(tap.flow.limits) for number, tap in self.taps.items()}
 
         def saved() -> CheckpointMetadata | None:
@@ -188,12 +188,12 @@ def launched(
 
     Args:
         program: what to build.
-        settings: of the job.
-        taps: those of an earlier run, to go on with.
+        settings: those of the job.
+        taps: those of an earlier run, to continue with.
         calls: the calls of operators that fail.
-        parallelism: of all operators, instead of their own.
-        ends: all streams of a source but the last one end. What has ended and is restored has
-            no state any more, so this is for runs without failures.
+        parallelism: that of all operators, instead of their own.
+        ends: whether all streams of a source but the last one end. Ended subtasks have no state
+            after a restore, so this is for runs without failures.
     """
     faults = Faults(calls or set())
     taps = taps or {
@@ -260,7 +260,7 @@ def _transformation(
 
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
-    """One to three sources, and operators that join, follow and read them in any arrangement."""
+    """One to three sources, and operators that read and join them in any arrangement."""
     parallelisms = st.none() | st.integers(1, 3)
     nodes = [
         Node(
@@ -295,7 +295,7 @@ def _record(metadata: CheckpointMetadata, number: int) -> OperatorRecord:
 
 
 def positions(metadata: CheckpointMetadata, number: int, tap: Tap) -> list[int]:
-    """How far each stream of a source was read; what no reader has any more was read to its end."""
+    """The read position of each stream of a source; without a reader, it was read to its end."""
     reached = [len(stream) for stream in tap.streams]
     for handle in _record(metadata, number).subtasks.values():
         for split in map(pickle.loads, handle.source_splits):
@@ -306,7 +306,7 @@ def positions(metadata: CheckpointMetadata, number: int, tap: Tap) -> list[int]:
 def expected(
     program: Program, taps: dict[int, Tap], metadata: CheckpointMetadata, node: int
 ) -> Any:
-    """The records before the positions, as often as they come to the node."""
+    """The records before the positions, as often as they reach the node."""
     records: Counter[int] = Counter()
     for source, ways in program.ways(node).items():
         reached = positions(metadata, source, taps[source])
@@ -316,7 +316,7 @@ def expected(
 
 
 def remembered(program: Program, found: Checkpoint, node: int) -> Counter[int]:
-    """What an operator has in a checkpoint, as it is stored."""
+    """The stored state of an operator in a checkpoint."""
     record = _record(found.metadata, node)
     handles = record.subtasks.values()
     if program.nodes[node].kind == "tally":
@@ -345,13 +345,13 @@ def checkpoints_on(directory: Path) -> list[Checkpoint]:
 
 
 def named_files(found: Sequence[Checkpoint]) -> set[str]:
-    """Every file that these checkpoints are made of, below the directory of their job."""
+    """All files of these checkpoints, below the directory of their job."""
     files = {f"{each.location.name}/_metadata" for each in found}
     return files | {each.resolver()(file)[1] for each in found for file in each.metadata.files}
 
 
 def present_files(directory: Path) -> set[str]:
-    """Every file of state that is there."""
+    """All existing files of state."""
     return {
         path.relative_to(directory).as_posix()
         for path in directory.rglob("*")

@@ -1,4 +1,4 @@
-"""Drivers that come one after the other on one directory, and an outside system they commit to."""
+"""Successive drivers on one directory, and an external system to which they commit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE = 60.0
 
 
 class Outside:
-    """Keeps what is prepared until it is committed or aborted, whoever asks for it."""
+    """Keeps prepared transactions until anyone commits or aborts them."""
 
     def __init__(self) -> None:
         self.prepared: dict[str, range] = {}
@@ -53,7 +53,7 @@ class Outside:
 
 
 class SeenStore(MemoryStore):
-    """The directory as one driver sees it: somebody else may act before each of its calls."""
+    """The directory as one driver sees it: others may act before each of its calls."""
 
     def __init__(self, driver: Driver) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class SeenStore(MemoryStore):
         self._attempt(super().delete, path)
 
     def _attempt(self, write, *arguments):
-        """It may be done although it seems to have failed."""
+        """Write; it may take effect even if it seems to fail."""
         world = self._driver.world
         self._driver.pause(world.haste_to_write)
         fails = world.chance(world.trouble)
@@ -95,7 +95,7 @@ class SeenStore(MemoryStore):
 
 
 class Driver:
-    """Takes a directory over and reads the source to its end, with a checkpoint now and then."""
+    """Takes over a directory and reads the source to its end, with a checkpoint now and then."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -105,7 +105,7 @@ class Driver:
         threading.Thread(target=self._live, daemon=True).start()
 
     def pause(self, haste: float = 0.0) -> None:
-        """Let others act; nothing that a dead driver does happens."""
+        """Let others act; a dead driver does nothing more."""
         self.world.choose_next(self, haste)
         if self.is_dead:
             raise DirectoryTaken("killed", 0)
@@ -113,7 +113,7 @@ class Driver:
     def _live(self) -> None:
         self.turn.acquire()
         try:
-            # A job whose directory is lost, or cannot be taken, fails whatever its strategy.
+            # A job that loses its directory, or cannot claim it, fails whatever its strategy.
             with suppress(DirectoryTaken, StorageError):
                 self._run()
         except BaseException as error:
@@ -186,7 +186,7 @@ class Driver:
 
 
 class World:
-    """One driver acts at a time; chance decides before each call of the store who is next."""
+    """One driver acts at a time; before each call of the store, chance decides who is next."""
 
     def __init__(self, drivers: int, seed: int) -> None:
         self._random = random.Random(seed)
@@ -198,7 +198,7 @@ class World:
         self.trouble = self._random.choice([0.0, 0.05, 0.15])
         self._haste = self._random.choice([0.01, 0.05, 0.3])
         self.haste_to_write = self._random.choice([0.0, 0.1, 0.3])
-        """It matters most who comes between a question and what is done then."""
+        """What happens between a check and the following action matters most."""
         self._mortality = self._random.choice([0.0, 0.01])
         self._has_stopped = threading.Semaphore(0)
         self._living = [Driver(self, f"driver-{number}") for number in range(drivers)]
@@ -207,7 +207,7 @@ class World:
         return self._random.random() < probability
 
     def run(self) -> None:
-        """Until every record is committed, if need be by one more driver that is undisturbed."""
+        """Run until every record is committed, if need be by a last, undisturbed driver."""
         self._until_all_have_ended()
         self.trouble = self._mortality = 0.0
         self._living = [Driver(self, "last")]
@@ -237,7 +237,7 @@ class World:
             self._has_stopped.release()
 
     def check_files(self) -> None:
-        """The latest checkpoint, and what somebody has completed before it, has all its files."""
+        """The latest checkpoint and all completed before it have all their files."""
         present = set(self.directory.list())
         latest, *others = published(present) or [None]
         for number in {latest, *self.completed.intersection(others)} - {None}:

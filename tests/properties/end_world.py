@@ -1,12 +1,12 @@
-"""Jobs with bounded inputs and sinks that commit, in one thread: any order of everything.
+"""Jobs with bounded inputs and committing sinks, in one thread, in any order of events.
 
-Subtasks, operators and the classes of the protocol are the real ones; threads, steps, stores and
-the outside system are played. A pipeline is one chain in every slot:
+Subtasks, operators and the classes of the protocol are real; threads, steps, stores and the
+external system are simulated. A pipeline is one chain in every slot:
 
     tap ──▶ a function with operator state ──▶ sink
 
-Streams are of different lengths, so subtasks end one after the other. What stops and drains come
-to is played in `stop_world`.
+Streams have different lengths, so subtasks end one after the other. `stop_world` simulates stops
+and drains.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ SETTINGS = CheckpointSettings(
 
 
 class Outside(Ledger):
-    """The outside system of one pipeline; it can be made to refuse a request."""
+    """The external system of one pipeline, which can refuse a request."""
 
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex
         super().__init__(self.name)
         self.troubles: set[str] = set()
         self.unions: list[list[tuple[int, int]]] = []
-        """What subtasks were given of a union list, each time that they were restored."""
+        """What subtasks got from a union list, at each restore."""
 
     def fail_at(self, what: str) -> None:
         if what in self.troubles:
@@ -99,7 +99,7 @@ class Outside(Ledger):
             raise RuntimeError(f"no {what} now")
 
     def prepare(self, transaction: str) -> None:
-        """Record by record: what fails behind some of them cannot be done again."""
+        """Record by record: if it fails in the middle, it cannot be repeated."""
         written = self.prepared.setdefault(transaction, [])
         for record in self.open[transaction]:
             written.append(record)
@@ -117,7 +117,7 @@ class Outside(Ledger):
         return Counter(record for records in self.committed.values() for record in records)
 
     def as_of(self, positions: Sequence[int]) -> Outside:
-        """As it would be if nothing behind these positions had been read."""
+        """Its state if nothing after these positions had been read."""
         other = Outside()
         for mine, theirs in ((self.prepared, other.prepared), (self.committed, other.committed)):
             for transaction, records in mine.items():
@@ -127,7 +127,7 @@ class Outside(Ledger):
 
 
 class Found:
-    """Finds the outside system by its name, in every copy."""
+    """Finds the external system by name, in every copy."""
 
     def __init__(self, outside: Outside) -> None:
         self.name = outside.name
@@ -138,7 +138,7 @@ class Found:
 
 
 class Function(Found, Transfers):
-    """A sink of transactions."""
+    """A sink with transactions."""
 
     def invoke(self, transaction, value, context):
         self.ledger.fail_at("record")
@@ -237,7 +237,7 @@ class Slot:
         self.subtask = self._build()
 
     def _assignment(self) -> SplitAssignment:
-        """What is not restored is assigned once, in the first step."""
+        """Splits that are not restored are assigned once, in the first step."""
         streams = range(len(self.pipeline.tap.streams)) if self.restored is None else ()
         splits = [TapSplit(stream) for stream in streams[self.index :: self.pipeline.width]]
         return SplitAssignment(splits=tuple(splits), no_more=True)
@@ -267,7 +267,7 @@ class Slot:
         self.subtask.open(None if restored is None else restored.snapshots(self.id.vertex))
 
     def step(self) -> None:
-        """Read a record, behind a barrier if one was asked for."""
+        """Read a record, after a barrier if one was requested."""
         barriers = [self.barriers.popleft()] if self.barriers else []
         self.subtask.run_slice(1, 1 << 20, barriers, self.assignment)
         self.subtask.end_slice(0.0)
@@ -378,7 +378,7 @@ class Pipeline:
             self.region.deployed(index, attempt)
 
     def fail(self, cause: TidegateError) -> None:
-        """Subtasks are closed, or their processes are gone before that."""
+        """Close the subtasks, unless their processes are gone."""
         world = self.world
         if self.region.fail(self.region.attempt, cause) is None:
             return
@@ -399,7 +399,7 @@ class Pipeline:
         return Counter(record for stream in self.tap.streams for record in stream)
 
     def positions_in(self, checkpoint: Checkpoint) -> list[int]:
-        """Up to where its streams are read; a reader says nothing of those that it has read."""
+        """The read positions; readers do not report streams they have finished."""
         positions = [len(stream) for stream in self.tap.streams]
         record = checkpoint.metadata.operators[self.vertex.chain[0].operator_id]
         for handle in record.subtasks.values():
@@ -430,7 +430,7 @@ class Work:
 
 
 class World:
-    """A driver after the other, all with one job and the checkpoints that are durable."""
+    """Successive drivers of one job, with the durable checkpoints."""
 
     def __init__(
         self,
@@ -446,12 +446,12 @@ class World:
         self.durable: list[Checkpoint] = []
         self.savepoints: list[Checkpoint] = []
         self.surprises: deque[Callable[[], None]] = deque()
-        """What happens right after something was published."""
+        """What happens right after a publication."""
         self.origins = [] if origin is None else [origin]
         self.start_driver(width)
 
     def start_driver(self, width: int) -> None:
-        """One that goes on with what the last one has left."""
+        """Start a driver that continues the work of the last one."""
         graph = self.work.graph(width)
         self.to_driver: deque[CheckpointAcknowledged | CheckpointDeclined] = deque()
         self.store: deque[TriggerCheckpoint | Publish] = deque()
@@ -469,7 +469,7 @@ class World:
         ]
 
     def lose_driver(self, width: int) -> None:
-        """It dies, perhaps right after a checkpoint became durable."""
+        """Kill the driver, perhaps right after a checkpoint became durable."""
         for order in self.store:
             if isinstance(order, Publish) and self.chance(0.5):
                 self._keep(order.checkpoint)
@@ -486,7 +486,7 @@ class World:
         return self.rnd.random() < probability
 
     def has_trouble(self) -> bool:
-        """Whether what is asked for now cannot be written."""
+        """Whether writing currently fails."""
         self.trouble = max(0, self.trouble - 1)
         return self.trouble == 1
 
@@ -570,7 +570,7 @@ class World:
     # --- the end --------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """No further misfortune: the job ends, and everything that it read is visible once."""
+        """Without further faults, the job ends, and everything it read is visible once."""
         for _ in range(100):
             self.advance(20)
             self.now += 1.0
@@ -585,7 +585,7 @@ class World:
                 assert found == [(index, width) for index in range(width)] != []
 
     def go_on_from(self, savepoint: Checkpoint, width: int) -> None:
-        """A job that is started from a savepoint ends as if nothing had happened behind it."""
+        """A job started from a savepoint ends as if nothing had happened after it."""
         work = Work(self.work.sink, [])
         work.taps = self.work.taps
         work.outsides = [

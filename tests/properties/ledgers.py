@@ -1,4 +1,4 @@
-"""An outside system with transactions, for sinks that show each result once."""
+"""An external system with transactions, for exactly-once sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The slots' half of the world in `protocol_world`: processes, and the subtasks in them."""
+"""The slots of `protocol_world`: processes, and their subtasks."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ PIPELINE = 0
 
 @dataclass(frozen=True)
 class Answer:
-    """What a unit leaves behind: packets by the slot they are for, and marks for all slots."""
+    """The output of a unit: packets by target slot, and marks for all slots."""
 
     packets: dict[int, tuple[Packet, ...]]
     marks: tuple[FailureMark, ...]
 
 
 class Subtasks:
-    """Source, sum and sink of one attempt in one process. Their state is what they have taken."""
+    """Source, sum and sink of one attempt in one process. Their state is what they received."""
 
     def __init__(self, process: Process, attempt: int, restored: Checkpoint | None):
         self.process, self.world, self.slot = process, process.world, process.slot
@@ -168,7 +168,7 @@ class Subtasks:
 
 
 class Process:
-    """A slot process with its control line, which delivers in order, sooner or later."""
+    """A slot process with its control line, which delivers in order, eventually."""
 
     def __init__(self, world: World, incarnation: Incarnation) -> None:
         self.world, self.slot, self.incarnation = world, incarnation.slot, incarnation
@@ -193,7 +193,7 @@ class Process:
 
     @property
     def has_lease(self) -> bool:
-        """As the world knows, who does not let the machine notice."""
+        """As known to the world, without letting the machine notice."""
         return self.is_alive and copy(self.machine).has_lease(self.now)
 
     def looks_at_its_lease(self) -> bool:
@@ -227,7 +227,7 @@ class Process:
                     self.mailbox.append(("open", (attempt, restored)))
 
     def deliver(self, key: UnitKey, packets, marks, barriers):
-        """What a step server's thread does with the complete set of its connection."""
+        """What a thread of the step server does with a complete set of packets."""
         outcome = self.machine.deliver(PIPELINE, key, packets)
         if isinstance(outcome, RunNow):
             self.mailbox.append(("run", (key, outcome.packets, marks, barriers)))

@@ -1,18 +1,18 @@
-"""A driver, its slots and a Spark that misbehaves, in one thread under a clock moved by hand.
+"""A driver, its slots and a misbehaving Spark, in one thread with a manual clock.
 
-The protocol's own classes are the real ones; threads, sockets and Spark are played. The job is
+The classes of the protocol are real; threads, sockets and Spark are simulated. The job is
 
     source ──▶ sum ──▶ sink          one of each in every slot, records spread over all slots
 
-A record is (source, position). Sums and sinks remember every record they took, so that "exactly
-once" can be read off their state. The world knows what nobody in it knows, and fails an assertion
-as soon as the protocol lets something happen that must not.
+A record is (source, position). Sums and sinks remember every record, so that their state shows
+"exactly once". The world knows what nobody in it knows, and fails an assertion as soon as the
+protocol allows something wrong.
 
-Played: any order and delay of everything; step tasks that are repeated, doubled and delayed beyond
-the end of their job, with their packets shuffled and doubled; connections that fail; processes that
-die, are cut off, sleep, wake up, are started twice; clocks that differ and run at different speeds;
-user code that fails; checkpoints that are triggered, aborted and restored. Not played: several
-pipelines, bytes that change on their way, a control line that ends before its process does.
+Simulated: any order and delay of everything; step tasks that are repeated, duplicated and delayed
+beyond the end of their job, with their packets shuffled and duplicated; failing connections;
+processes that die, are cut off, sleep, wake up, are started twice; clocks that differ in time and
+speed; failing user code; checkpoints that are triggered, aborted and restored. Not simulated:
+several pipelines, corrupted bytes, a control line that ends before its process does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Action = Callable[[], None]
 
 @dataclass(eq=False)
 class StepJob:
-    """A Spark job for a step: `outputs` are what its tasks left for the next stage."""
+    """A Spark job for a step: `outputs` are the outputs of its tasks for the next stage."""
 
     order: RunStep
     barriers: tuple[Barrier, ...]
@@ -66,7 +66,7 @@ class StepJob:
 
 @dataclass(eq=False)
 class Task:
-    """One try of Spark's at a task of a stage; it may outlive its job."""
+    """One attempt of a Spark task; it may outlive its job."""
 
     job: StepJob
     level: int
@@ -81,7 +81,7 @@ class Task:
 
 
 class World:
-    """Everything at once. `actions` is what may happen next without anybody's fault."""
+    """The whole simulation. `actions` may happen next without any fault."""
 
     def __init__(self, slots: int, rnd: random.Random) -> None:
         self.slots, self.rnd, self.now = slots, rnd, 0.0
@@ -141,7 +141,7 @@ class World:
                 yield lambda p=pending: self.publish(p)
 
     def pass_time(self, seconds: float) -> None:
-        """Beats are sent before the time passes; who has no lease then may notice, and exits."""
+        """Send heartbeats, then advance; processes without a lease may notice, and exit."""
         for process in self.processes:
             if process.is_awake and not process.is_cut_off:
                 process.beat()
@@ -153,7 +153,7 @@ class World:
         self.deploy_if_possible()
 
     def recover(self) -> None:
-        """No misfortune any more: the job must go on within a minute."""
+        """Without further faults, the job must continue within a minute."""
         for process in self.processes:
             process.is_cut_off = process.is_asleep = process.user_code_fails = False
         before = self.steps_done
@@ -243,7 +243,7 @@ class World:
         self.by_incarnation[incarnation] = process
 
     def end_spark_job(self, slot: int) -> None:
-        """Spark gives a slot's job up; the process may not notice."""
+        """Spark ends the job of a slot; the process may not notice."""
         self.launches.pop(slot, None)
         self.carry_out(self.pool.job_ended(slot, self.now))
 
@@ -285,7 +285,7 @@ class World:
         task.has_delivered = True
 
     def fetched(self, task: Task) -> Answer | None:
-        """What a task comes back with; None while its unit runs."""
+        """The result of a task; None while its unit runs."""
         process = task.job.addresses[task.slot]
         if process.is_alive:
             outcome = process.machine.ask(PIPELINE, task.key)
@@ -365,7 +365,7 @@ class World:
                 assert not usable, f"{process.incarnation} may still act beside {incarnation}"
 
     def assert_exact(self) -> None:
-        """A step is through and whole: nothing is lost, nothing is there twice."""
+        """A step is complete: nothing is lost or duplicated."""
         current = [self.by_incarnation[each].subtasks for each in self.pool.ready().values()]
         assert all(each is not None and each.attempt == self.region.attempt for each in current)
         read = Counter((s.slot, k) for s in current for k in range(s.position))

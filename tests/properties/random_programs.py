@@ -1,8 +1,8 @@
-"""Random programs over integers, and an interpreter that says what they must compute.
+"""Random programs over integers, and an interpreter that computes their expected results.
 
-A program is drawn as transformations, as the user's API would make them. The interpreter walks
-over them with plain lists: no subtasks, no batches, no channels. What it knows of parallelism is
-how many copies a broadcast makes, and where an order is lost.
+A program is drawn as transformations, like those of the user's API. The interpreter evaluates them
+with plain lists: no subtasks, no batches, no channels. Of parallelism, it only knows how many
+copies a broadcast makes, and where an order is lost.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ INVOCATIONS: Counter[int] = Counter()
 """How often each traced function was called; slots of the mini cluster share this process."""
 ODD = OutputTag("odd")
 MANY = 400
-"""Streams of more records than this are neither doubled nor broadcast."""
+"""Longer streams are neither duplicated nor broadcast."""
 _numbers = itertools.count(1)
 
 
@@ -89,7 +89,7 @@ class Twice(Traced):
 
 
 class OddAside(ProcessFunction):
-    """Odd numbers to the side output, all to the main one."""
+    """Odd numbers go to the side output, all numbers to the main one."""
 
     def __init__(self) -> None:
         self.number = next(_numbers)
@@ -130,7 +130,7 @@ def running_sums(records: list[int], key: Callable[[int], int]) -> Iterator[int]
 
 
 class RunningTotal(Operator):
-    """Per key: the number of records so far, or their sum, which tells in which order they came."""
+    """Per key: the number of records so far, or a sum that reveals their order."""
 
     def __init__(self, key: KeySelection, *, sums: bool) -> None:
         self.key = key
@@ -161,15 +161,15 @@ class RunningTotal(Operator):
 
 @dataclass(frozen=True)
 class Stream:
-    """What the interpreter knows of an output."""
+    """What the interpreter knows about an output."""
 
     records: list[int]
     is_ordered: bool
-    """Whether the records come in just this order, through a single subtask."""
+    """Whether the records arrive in exactly this order, through a single subtask."""
 
 
 class Interpreter:
-    """Runs transformations over lists; each once, however many read it."""
+    """Evaluates transformations over lists, each once, however many read it."""
 
     def __init__(self, parallelism: int) -> None:
         self._default = parallelism
@@ -204,12 +204,12 @@ class Interpreter:
         return {None: Stream(main, ordered), ODD.tag_id: Stream(side, ordered)}
 
     def arriving(self, t: Transformation, up: Upstream) -> Stream:
-        """The records that come through an edge."""
+        """The records that arrive through an edge."""
         stream = self.run(up.transformation, up.side_tag)
         source, target = self.width(up.transformation), self.width(t)
         partitioning = resolve_partitioning(up, source, target)
         copies = target if isinstance(partitioning, Broadcast) else 1
-        # By key the order is lost, but not within a key: that is all a keyed operator can see.
+        # Keying keeps the order within a key, which is all that a keyed operator can see.
         keeps_order = target == 1 or isinstance(partitioning, Global | ByKeyGroup)
         return Stream(stream.records * copies, stream.is_ordered and keeps_order)
 
@@ -242,7 +242,7 @@ def _results(operator: Operator | None, records: list[int], index: int) -> Any:
 
 
 class RandomProgram:
-    """Sinks with their names, and how the program is to be run."""
+    """Sinks by name, and how to run the program."""
 
     def __init__(self, sinks: dict[str, Transformation], parallelism: int, chaining: bool) -> None:
         self.sinks = sinks
@@ -250,7 +250,7 @@ class RandomProgram:
         self.chaining = chaining
 
     def format_of(self, sink: str) -> ArrowFormat | None:
-        """How the records of a sink travel."""
+        """The format of the records of a sink."""
         (up,) = self.sinks[sink].inputs
         declared = up.transformation.output_type if up.side_tag is None else None
         return None if declared is None else arrow_format(declared)
@@ -280,7 +280,7 @@ def every_transformation(sinks: Any) -> list[Transformation]:
 
 
 class _Drawer:
-    """Draws one program, knowing of each stream so far how long it is and whether it is ordered."""
+    """Draws one program, tracking the length of each stream and whether it is ordered."""
 
     def __init__(self, draw: st.DrawFn, parallelism: int) -> None:
         self.draw = draw
@@ -356,7 +356,7 @@ class _Drawer:
         transformation, tag = self.draw(st.sampled_from(self.outputs))
         self.read.add((transformation, tag))
         declared = transformation.output_type if tag is None else None
-        # What tells the order can only be foretold where there is one.
+        # A result that depends on the order can only be predicted if there is one.
         is_ordered = self.reference.run(transformation, tag).is_ordered
         key, kept = select_key(remainder), None
         operator: Operator = RunningTotal(key, sums=is_ordered)
@@ -380,7 +380,7 @@ class _Drawer:
 
 @st.composite
 def random_programs(draw: st.DrawFn) -> RandomProgram:
-    """Sources, operators in any arrangement, and a sink behind everything that nobody reads."""
+    """Sources, operators in any arrangement, and a sink for every output that is not read."""
     parallelism = draw(st.integers(1, 4))
     drawer = _Drawer(draw, parallelism)
     for _ in range(draw(st.integers(1, 3))):

@@ -1,7 +1,8 @@
 """Functions with every kind of state, whose results do not depend on the order of records.
 
-Each record is counted, kept, and sent on once: at once, when its timer fires, or when the rule that
-it waits for is there. So a program of them has one result, however its records are dealt out.
+Each record is counted, stored, and forwarded once: immediately, when its timer fires, or when the
+rule that it waits for arrives. A program of such functions has one result, however its records are
+distributed.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from tidegate.state.descriptors import (
 from tidegate.types.typeinfo import Types
 
 SIGHTED = OutputTag("sighted", Types.STRING())
-"""What functions tell of a record, beside the record itself."""
+"""What functions report about a record, besides the record itself."""
 RULES = MapStateDescriptor("rules", Types.LONG(), Types.STRING())
 RULE_COUNT = 5
-"""Records wait for one of so many rules; the last of them never comes."""
+"""Records wait for one of this many rules; the last one never arrives."""
 LATEST = 1000
-"""Timers are due between 1 ms and this many; those that should never fire, from NEVER on."""
+"""Timers are due between 1 ms and this; those that should never fire, from NEVER on."""
 NEVER = 10**9
 
 
@@ -49,17 +50,17 @@ def due(record: int) -> int:
 
 
 class Takeovers:
-    """The operator state that subtasks found, by the name of their function."""
+    """The operator state that subtasks found, by function name."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
 
     def add(self, name: str, subtasks: int, states: dict[str, Any]) -> None:
-        """One of so many subtasks begins with these states."""
+        """Record the states with which a subtask starts."""
         self._found[name].append((subtasks, states))
 
     def deployments(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-        """For every time that a function was opened: what each of its subtasks found."""
+        """For each deployment of a function: what each of its subtasks found."""
         for name, found in self._found.items():
             rest = iter(found)
             for subtasks, first in rest:
@@ -70,19 +71,19 @@ _takeovers: dict[str, Takeovers] = {}
 
 
 def takeovers_of(run: str) -> Takeovers:
-    """Of one run of a program; slots share this process with the test."""
+    """Those of one run of a program; slots share this process with the test."""
     return _takeovers.setdefault(run, Takeovers())
 
 
 class _Named:
-    """A function that knows which run of which operator it belongs to."""
+    """A function that knows its run and operator."""
 
     def __init__(self, name: str, run: str) -> None:
         self.name = name
         self.run = run
 
     def found(self, runtime_context: Any, states: dict[str, Any]) -> None:
-        """Put down what this subtask found."""
+        """Record what this subtask found."""
         subtasks = runtime_context.get_number_of_parallel_subtasks()
         takeovers_of(self.run).add(self.name, subtasks, states)
 
@@ -106,7 +107,7 @@ def add(first: int, second: int) -> int:
 
 
 class _Keyed(_Named):
-    """Keeps each record in all five kinds of keyed state; some wait for a timer."""
+    """Stores each record in all five kinds of keyed state; some wait for a timer."""
 
     def __init__(self, name: str, run: str, *, typed: bool) -> None:
         super().__init__(name, run)
@@ -168,7 +169,7 @@ class Keyed(_Keyed, KeyedProcessFunction):
 
 
 class KeyedTwice(_Keyed, KeyedCoProcessFunction):
-    """The same over two inputs."""
+    """Like `Keyed`, over two inputs."""
 
     def process_element1(self, value: int, ctx: Any) -> Any:
         return self.remember(value, ctx)
@@ -181,7 +182,7 @@ class KeyedTwice(_Keyed, KeyedCoProcessFunction):
 
 
 class Tally(_Named, MapFunction, CheckpointedFunction):
-    """Keeps each record in a list that is split, and in one that every subtask gets whole."""
+    """Stores each record in a split list, and in a union list."""
 
     def initialize_state(self, context: Any) -> None:
         store = context.get_operator_state_store()
@@ -210,7 +211,7 @@ class Tally(_Named, MapFunction, CheckpointedFunction):
 
 
 class _Ruled(_Named, CheckpointedFunction):
-    """A record goes on when the rule for it is there."""
+    """Forwards a record when its rule arrives."""
 
     def initialize_state(self, context: Any) -> None:
         self.rules = context.get_operator_state_store().get_broadcast_state(RULES)
@@ -223,13 +224,13 @@ class _Ruled(_Named, CheckpointedFunction):
         yield value
 
     def split_by(self, number: int, waiting: Any) -> tuple[list[int], list[int]]:
-        """Those that the rule lets go, and those that still wait."""
+        """The records that the rule releases, and those that still wait."""
         gone = [value for value in waiting if value % RULE_COUNT == number]
         return gone, [value for value in waiting if value % RULE_COUNT != number]
 
 
 class Ruled(_Ruled, BroadcastProcessFunction):
-    """What waits is in a list that is split."""
+    """Waiting records are in a split list."""
 
     def initialize_state(self, context: Any) -> None:
         super().initialize_state(context)
@@ -260,7 +261,7 @@ class Ruled(_Ruled, BroadcastProcessFunction):
 
 
 class KeyedRuled(_Ruled, KeyedBroadcastProcessFunction):
-    """What waits is in the state of its key."""
+    """Waiting records are in the state of their key."""
 
     waiting_descriptor = ListStateDescriptor("waiting", Types.LONG())
 

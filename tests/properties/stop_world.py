@@ -1,12 +1,12 @@
-"""Pipelines that are stopped, drained and aborted, in one thread: any order of everything.
+"""Pipelines that are stopped, drained and aborted, in one thread, in any order of events.
 
-The protocol's own classes are the real ones; threads, stores and Spark are played. A pipeline is
+The classes of the protocol are real; threads, stores and Spark are simulated. A pipeline is
 
     source ──▶ sink          one of each in every slot, records spread over all slots
 
-A record is (slot, position); sinks remember what they took. Sources never end by themselves: one
-that stands still, or has ended, is stuck. The protocol of processes, leases and repeated tasks is
-played in `protocol_world`.
+A record is (slot, position); sinks remember what they received. Sources never end by themselves:
+one that makes no progress, or has ended, is stuck. `protocol_world` simulates processes, leases and
+repeated tasks.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Slot:
                 self.caller.abort(number)
 
     def look_around(self) -> None:
-        """What an idle mailbox does; sources have told all that they have in their reports."""
+        """What an idle mailbox does; sources have reported everything they have."""
         if self.caller.calls(lambda: False):
             self.to_driver.append(("wake", None))
 
@@ -153,7 +153,7 @@ class Slot:
 
 @dataclass
 class Step:
-    """One that is under way: who has not run which level, and what was sent to whom."""
+    """A step in progress: who has not run which level, and what was sent to whom."""
 
     order: RunStep
     barriers: tuple[Barrier, ...]
@@ -211,7 +211,7 @@ class Pipeline:
         self.step = Step(order, self.next_step.begin(order), missing)
 
     def break_step(self) -> None:
-        """The exchange broke: what has run stays sealed, the rest is asked for again."""
+        """The exchange broke: what has run stays sealed, the rest is requested again."""
         step = self.step
         again = self.region.step_broke(step.order.attempt, step.order.step, "lost")
         if isinstance(again, RunStep):
@@ -259,7 +259,7 @@ class Pipeline:
         self.step = None
 
     def assert_exact(self, checkpoint: Checkpoint) -> None:
-        """The sinks of a checkpoint hold what its sources have read, each record once."""
+        """The sinks of a checkpoint have what its sources have read, each record once."""
         states, taken, read = states_of(checkpoint), Counter(), Counter()
         for slot in self.slots:
             taken += states[SubtaskId(self.sink, slot.index)]
@@ -280,7 +280,7 @@ class World:
         self.stopped_with: Checkpoint | None = None
         self.store: deque[TriggerCheckpoint | Publish] = deque()
         self.pipelines = [Pipeline(self, number, slots) for number in range(pipelines)]
-        # Nothing but orders: the barrier of a periodic checkpoint would wake who was forgotten.
+        # Only ordered ones: the barrier of a periodic checkpoint would wake forgotten pipelines.
         settings = CheckpointSettings(
             interval=None,
             timeout=timedelta(seconds=60),
@@ -298,7 +298,7 @@ class World:
         return [slot for pipeline in self.pipelines for slot in pipeline.slots]
 
     def has_trouble(self) -> bool:
-        """Whether what is asked for now cannot be written."""
+        """Whether writing currently fails."""
         self.trouble = max(0, self.trouble - 1)
         return self.trouble == 1
 
@@ -306,14 +306,14 @@ class World:
         return self.rnd.random() < probability
 
     def change_pace(self, paces: Sequence[float] = (1.0, 0.2, 0.02)) -> None:
-        """The store and each slot become faster or slower."""
+        """Make the store and each slot faster or slower."""
         self.store_pace = self.rnd.choice(paces)
         for slot in self.slots:
             slot.hearing_pace = self.rnd.choice(paces)
             slot.working_pace = self.rnd.choice(paces)
 
     def hold_up(self, what: str) -> None:
-        """One thing hangs, the others are fast."""
+        """Make one thing hang, and the others fast."""
         self.change_pace([1.0])
         if what == "store":
             self.store_pace = 0.0
@@ -384,7 +384,7 @@ class World:
     # --- the end --------------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """No misfortune any more: the job is stopped, or all of it goes on within two minutes."""
+        """Without further faults, the job is stopped, or all of it continues within two minutes."""
         self.trouble = 0
         self.change_pace([1.0])
         before: dict[Slot, int] | None = None

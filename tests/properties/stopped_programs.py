@@ -1,4 +1,4 @@
-"""Random programs of remembering functions, and how they are interrupted on their way."""
+"""Random programs of remembering functions, and their interruptions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PARTITIONINGS: dict[str, Callable[[DataStream], DataStream]] = {
 
 @dataclass(frozen=True)
 class Node:
-    """An operator that reads sources and operators before it: each by number, and how."""
+    """An operator that reads earlier sources and operators: each by number, and how."""
 
     kind: str
     inputs: tuple[tuple[int, str], ...]
@@ -65,12 +65,12 @@ class Node:
 
 @dataclass(frozen=True)
 class Program:
-    """A plan from which the same program can be built again and again."""
+    """A plan from which the same program can be built repeatedly."""
 
     sources: tuple[tuple[int, ...], ...]
-    """How many records each stream of each source has."""
+    """The number of records of each stream of each source."""
     ending: tuple[bool, ...]
-    """Which sources end on the way; the first never does, and the last is that of the rules."""
+    """Which sources end during the run; the first never does, and the last has the rules."""
     nodes: tuple[Node, ...]
     key: str
     sink: str
@@ -82,7 +82,7 @@ class Program:
 
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
-    """Sources of several streams, and operators that join and follow them in any arrangement."""
+    """Sources with several streams, and operators that read and join them in any arrangement."""
     streams = st.lists(st.integers(0, 25), min_size=1, max_size=3).map(tuple)
     sources = draw(st.lists(streams, min_size=1, max_size=2))
     nodes: list[Node] = []
@@ -109,7 +109,7 @@ def programs(draw: st.DrawFn) -> Program:
 
 @dataclass
 class Run:
-    """A program over all its legs, with its taps, its time and its sink in the test's hands."""
+    """A program over all its legs, whose taps, time and sink the test controls."""
 
     program: Program
     place: Path
@@ -138,7 +138,7 @@ class Run:
 
     @property
     def ending(self) -> list[bool]:
-        """Of every tap, whether it ends on the way."""
+        """For every tap, whether it ends during the run."""
         sources = self.program.ending[: len(self.program.sources)]
         return [*sources, self.program.ending[-1]] if self.has_rules else [*sources]
 
@@ -172,7 +172,7 @@ class Run:
             stream.map(int, type_info).uid(f"records {number}")
             for number, stream in enumerate(sources)
         ]
-        # What has ended has no state any more: operators read it beside a source that goes on.
+        # Ended streams have no state: operators read them next to a source that continues.
         streams[1:] = [
             stream.union(streams[0]) if is_ending else stream
             for stream, is_ending in zip(streams[1:], self.program.ending[1:], strict=False)
@@ -231,7 +231,7 @@ class Run:
                 tap.let(count * part // 100, stream)
 
     def wait_for(self, percent: int, job: JobClient) -> None:
-        """Wait until the job runs and this much of what may pass has been read."""
+        """Wait until the job runs and has read this much of what may pass."""
         wanted = sum(sum(tap.flow.limits) for tap in self.taps) * percent // 100
 
         def is_there() -> bool:
@@ -244,7 +244,7 @@ class Run:
         wait_until(is_there)
 
     def is_through(self, savepoint: StateReader) -> bool:
-        """Whether a savepoint is behind all records, and no timer is left that will fire."""
+        """Whether a savepoint is after all records, and no timer is left to fire."""
         reached = {
             (position.uid, position.split.stream): position.split.position
             for position in savepoint.source_positions()
@@ -260,7 +260,7 @@ class Run:
         )
 
     def _due_positions(self) -> dict[tuple[str, int], int]:
-        """Where the streams stand when all has passed; those that have ended stand nowhere."""
+        """The positions of streams when everything has passed; ended ones have none."""
         return {
             (f"source {number}", stream): count
             for number, counts in enumerate(self.counts)
@@ -275,7 +275,7 @@ class Run:
                 tap.end(stream)
 
     def results(self) -> Counter[str]:
-        """What the sink shows."""
+        """The contents of the sink."""
         if self.program.sink == "ledger":
             return Counter(line for lines in self.ledger.committed.values() for line in lines)
         files = sorted((self.place / "results").glob("part-*"))
@@ -283,7 +283,7 @@ class Run:
 
 
 def state_in(savepoint: StateReader) -> dict[tuple[str, str], Any]:
-    """The whole state of the functions, whatever subtask has which part of it."""
+    """The whole state of the functions, over all subtasks."""
     found: dict[tuple[str, str], Any] = {}
     for operator in savepoint.operators():
         for state in operator.states:
@@ -314,7 +314,7 @@ def _same_in_all(elements: Iterable[tuple[int, Any]], parallelism: int) -> dict[
 
 
 def _sorted(value: Any) -> Any:
-    """Lists in an order of their own: they were filled in the order in which records came."""
+    """Sort lists, whose order depends on the arrival of records."""
     if isinstance(value, dict):
         return {key: _sorted(each) for key, each in value.items()}
     return sorted(value) if isinstance(value, list) else value

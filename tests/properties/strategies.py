@@ -1,4 +1,4 @@
-"""Generators that several property tests share: records, batches, elements, partitionings."""
+"""Strategies shared by property tests: records, batches, elements, partitionings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Point(NamedTuple):
 
 
 class TypedRecords(NamedTuple):
-    """A type with records that fit it."""
+    """A type with matching records."""
 
     type_info: TypeInformation
     records: st.SearchStrategy[Any]
@@ -69,7 +69,7 @@ def typed_records() -> list[TypedRecords]:
 
 
 def untyped_records() -> st.SearchStrategy[Any]:
-    """Anything that pickles and can be compared."""
+    """Anything that can be pickled and compared."""
     return st.one_of(
         st.none(),
         st.integers(),
@@ -84,7 +84,7 @@ def untyped_records() -> st.SearchStrategy[Any]:
 
 @st.composite
 def batches(draw: st.DrawFn, typed: TypedRecords | None, max_size: int = 12) -> Batch:
-    """Records or columns, plain or in dictionaries, whole or a slice, perhaps with timestamps."""
+    """Records or columns, plain or dictionary-encoded, whole or a slice, with or without times."""
     records = draw(
         st.lists(untyped_records() if typed is None else typed.records, max_size=max_size)
     )
@@ -106,7 +106,7 @@ def batches(draw: st.DrawFn, typed: TypedRecords | None, max_size: int = 12) -> 
 
 
 def in_dictionaries(columns: pa.RecordBatch) -> pa.RecordBatch:
-    """The same columns, those of text and numbers dictionary-encoded."""
+    """The same columns, with text and numbers dictionary-encoded."""
     arrays = [
         array if pa.types.is_nested(array.type) else array.dictionary_encode()
         for array in columns.columns
@@ -127,7 +127,7 @@ def barriers() -> st.SearchStrategy[Barrier]:
 
 @st.composite
 def channels(draw: st.DrawFn) -> tuple[ArrowFormat | None, list[StreamElement]]:
-    """What one channel may carry, with the format of its edge."""
+    """Possible elements of one channel, with the format of its edge."""
     typed = draw(st.none() | st.sampled_from(typed_records()))
     elements = st.one_of(
         batches(typed),
@@ -141,7 +141,7 @@ def channels(draw: st.DrawFn) -> tuple[ArrowFormat | None, list[StreamElement]]:
 
 
 def as_plain(element: StreamElement) -> Any:
-    """An element in a form that can be compared."""
+    """An element in a comparable form."""
     if not isinstance(element, Batch):
         return element
     stamps = None if element.timestamps is None else element.timestamps.tolist()

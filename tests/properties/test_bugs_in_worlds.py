@@ -1,7 +1,7 @@
-"""Bugs that are planted into the protocol: the worlds must find each of them.
+"""Planted bugs in the protocol, each of which the worlds must find.
 
-A bug is a function that takes one rule of the protocol out. Its world then draws as many examples
-as in `make test`, from several seeds; from most of them an assertion has to fail.
+A bug is a function that removes one rule of the protocol. Its world then draws as many examples as
+in `make test`, from several seeds; for most of them, an assertion must fail.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def planted(world: World) -> Callable[[Plant], Plant]:
-    """Note a bug that this world has to find."""
+    """Register a bug that this world must find."""
 
     def note(plant: Plant) -> Plant:
         BUGS.append(pytest.param(world, plant, id=f"{plant.__name__}-{world.__name__}"))
@@ -201,7 +201,7 @@ class Found(BaseException):
 
 
 def examples_to_find(world: World, seed: int) -> float:
-    """How many examples the world takes to find what is wrong; infinite: more than it draws."""
+    """How many examples the world needs to find the bug; infinite: more than it draws."""
 
     def play(*arguments: Any, **named: Any) -> None:
         nonlocal examples

@@ -1,4 +1,4 @@
-"""What holds for the checkpoints of every program, whatever fails."""
+"""Invariants of the checkpoints of every program, whatever fails."""
 
 import tempfile
 from collections import Counter
@@ -35,7 +35,7 @@ modest = examples(6)
 
 @st.composite
 def failures(draw):
-    """Calls of operators that raise, and slots that are killed when so many records were read."""
+    """Calls of operators that raise, and slots that are killed after some number of records."""
     program = draw(programs())
     calls = st.tuples(st.sampled_from(program.operators), st.integers(1, 300))
     kills = st.tuples(st.integers(0, 2), st.integers(0, 400))
@@ -140,7 +140,7 @@ def test_every_file_is_named_by_a_retained_checkpoint_and_the_other_way_round(
         found = checkpoints_on(directory)
         assert 1 <= len(found) <= retained
         assert named_files(found) <= present_files(directory), "nothing is missing"
-        if kills:  # what a dead process was about to write is found by the next one
+        if kills:  # the next process removes what a dead one was about to write
             again = {**chosen, "execution.state-recovery.path": "latest"}
             following = launched(program, again, taps=running.taps)
             assert following.job.master.job_id == running.job.master.job_id
@@ -155,7 +155,7 @@ def test_every_file_is_named_by_a_retained_checkpoint_and_the_other_way_round(
 @pytest.mark.slow
 @given(programs(), BACKENDS, BACKENDS, st.integers(1, 4))
 @modest
-def test_a_job_that_goes_on_with_another_parallelism_has_all_state_once(
+def test_a_job_that_continues_with_another_parallelism_has_all_state_once(
     program, before, after, parallelism
 ):
     def example(place):

@@ -1,4 +1,4 @@
-"""Nothing refers to a file that was deleted; nothing stays that nothing refers to."""
+"""No reference to a deleted file exists, and no file without a reference."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -13,7 +13,7 @@ from tidegate.state.pointers import FileScope, StoredFile, path_of
 
 
 class UnreliableStore(MemoryStore):
-    """Does not answer while it is told so; of a creation it may have done the work."""
+    """Fails on demand; a failed creation may have taken effect."""
 
     is_down = False
     creates_when_down = False
@@ -32,7 +32,7 @@ class UnreliableStore(MemoryStore):
 
 
 class Checkpoints(RuleBasedStateMachine):
-    """A driver that takes, publishes, gives up and discards checkpoints, and starts again."""
+    """A driver that takes, publishes, aborts and discards checkpoints, and restarts."""
 
     def __init__(self):
         super().__init__()

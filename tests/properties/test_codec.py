@@ -1,4 +1,4 @@
-"""What goes into a packet comes out of it."""
+"""Decoding a packet gives what was encoded."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -27,8 +27,12 @@ from tidegate.operators.windows.assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from tidegate.operators.windows.columnar import slices, table
-from tidegate.operators.windows.columnar.choice import columnar_agg, columnar_aggregation
+from tidegate.operators.windows.columnar import combining, slices, table
+from tidegate.operators.windows.columnar.choice import (
+    columnar_agg,
+    columnar_aggregation,
+    window_combiner,
+)
 from tidegate.operators.windows.contents import AggregatedContents, ReducedContents
 from tidegate.operators.windows.merging_operator import window_operator
 from tidegate.operators.windows.operator import WindowSettings
@@ -60,16 +64,17 @@ DAYS = st.dates(*(np.datetime64(day).item() for day in ("2020-01-01", "2020-01-0
 
 
 @st.composite
-def assigners(draw):
-    match draw(st.sampled_from(["tumbling", "sliding", "session"])):
-        case "tumbling":
-            size = draw(st.integers(1, 12))
-            return TumblingEventTimeWindows.of(size, draw(st.integers(0, size - 1)))
-        case "sliding":
-            slide = draw(st.integers(1, 12))
-            offset = draw(st.integers(0, slide - 1))
-            return SlidingEventTimeWindows.of(draw(st.integers(1, 20)), slide, offset)
-    return EventTimeSessionWindows.with_gap(draw(st.integers(1, 8)))
+def sliced_assigners(draw):
+    if draw(st.booleans()):
+        size = draw(st.integers(1, 12))
+        return TumblingEventTimeWindows.of(size, draw(st.integers(0, size - 1)))
+    slide = draw(st.integers(1, 12))
+    offset = draw(st.integers(0, slide - 1))
+    return SlidingEventTimeWindows.of(draw(st.integers(1, 20)), slide, offset)
+
+
+def assigners():
+    return sliced_assigners() | st.integers(1, 8).map(EventTimeSessionWindows.with_gap)
 
 
 RECORDS = st.tuples(
@@ -150,15 +155,15 @@ class Subtasks:
             harness.close()
 
     def process(self, records, times):
-        batch = Batch(
-            columns=FORMAT.encode(records), format=FORMAT, timestamps=np.array(times, np.int64)
-        )
-        groups = KEY.hashes(batch) % MAX_PARALLELISM
+        self._distribute(batch_of(records, times), KEY)
+        return self._taken()
+
+    def _distribute(self, batch, key):
+        groups = key.hashes(batch) % MAX_PARALLELISM
         for harness in self._harnesses:
             own = [place for place, g in enumerate(groups) if int(g) in harness.context.key_groups]
             if own:
                 harness.process_batch(batch.take(np.array(own)))
-        return self._taken()
 
     def watermark(self, timestamp):
         for harness in self._harnesses:
@@ -166,7 +171,7 @@ class Subtasks:
         return self._taken()
 
     def _taken(self):
-        """What was emitted since: results with their times, and late records."""
+        """What was emitted since the last call: results with their times, and late records."""
         found = []
         for harness in self._harnesses:
             for batch in harness.batches:
@@ -181,12 +186,37 @@ class Subtasks:
             harness.close()
 
 
+def batch_of(records, times):
+    return Batch(
+        columns=FORMAT.encode(records), format=FORMAT, timestamps=np.array(times, np.int64)
+    )
+
+
+class CombinedSubtasks(Subtasks):
+    """Records are added up before they come to the subtasks."""
+
+    def __init__(self, operator, combiner, settings):
+        self._combiner = OperatorHarness(combiner)
+        self._key = select_key(combiner.rows.key_columns, combiner.rows.type_info)
+        operator.partial = combiner.rows
+        super().__init__(operator, settings)
+
+    def process(self, records, times):
+        self._combiner.process_batch(batch_of(records, times))
+        for batch in self._combiner.batches:
+            self._distribute(batch, self._key)
+        self._combiner.batches.clear()
+        return self._taken()
+
+
 @pytest.fixture
 def small_limits(monkeypatch):
-    """So that what happens with many keys happens with few."""
+    """Small limits, so that few keys behave like many."""
     monkeypatch.setattr(table, "_FEWEST_KEYS", 2)
     monkeypatch.setattr(slices, "_MOST_RUNS", 2)
     monkeypatch.setattr(accumulators, "_SPARE_RECORDS", 2)
+    monkeypatch.setattr(combining, "_MOST_KEYS", 4)
+    monkeypatch.setattr(combining, "_BATCHES_APART", 1)
 
 
 @pytest.mark.usefixtures("small_limits")
@@ -197,6 +227,29 @@ def test_columns_give_what_records_give(program, dense_share, backends):
     slices._DENSE_SHARE = dense_share
     columnar, by_record = both_operators(assigner, lateness, aggregation)
     one, other = Subtasks(columnar, backends[0]), Subtasks(by_record, {})
+    assert_alike(one, other, steps, backends)
+
+
+@pytest.mark.usefixtures("small_limits")
+@examples(20, suppress=[HealthCheck.function_scoped_fixture])
+@given(sliced_assigners(), st.lists(STEPS, max_size=8), st.permutations(SETTINGS))
+def test_what_is_added_up_before_it_travels_gives_the_same(assigner, steps, backends):
+    settings = WindowSettings(assigner, assigner.get_default_trigger(None))
+    plan = plan_aggregates(AGGREGATES, KEY, RECORD, None, has_windows=True)
+    combiner = window_combiner(settings, plan)
+    if combiner is None:
+        assert assigner.slide > assigner.size
+        return
+    columnar = columnar_agg(settings, plan, {})
+    contents = AggregatedContents(NamedAggregates(list(AGGREGATES.values())), None)
+    by_record = window_operator(
+        settings, contents, AggregateRows(plan), [BY_FUNCTION], plan.output_format, {}
+    )
+    one = CombinedSubtasks(columnar, combiner, backends[0])
+    assert_alike(one, Subtasks(by_record, {}), steps, backends)
+
+
+def assert_alike(one, other, steps, backends):
     now = time = 0
     for records, moved, watermark, subtasks in [*steps, ([], 0, 10**6, None)]:
         now += moved

@@ -1,4 +1,4 @@
-"""Sources that can be sought: a snapshot anywhere loses no record and repeats none."""
+"""Replayable sources: a snapshot at any point loses no record and repeats none."""
 
 import gzip
 import itertools
@@ -65,7 +65,7 @@ def scripted(draw, folder):
 
 
 def write(folder, name, content):
-    """Anew for every example: the files of the one before must not be found."""
+    """Write to a new folder for every example, without the files of the previous one."""
     for old in folder.iterdir():
         old.unlink()
     (folder / name).write_bytes(content)
@@ -127,7 +127,7 @@ def small_blocks(monkeypatch):
 
 
 def read(reader, sizes, polls=None):
-    """Records of so many polls of the given sizes in turn, or up to the end."""
+    """The records of this many polls of the given sizes in turn, or up to the end."""
     records = []
     done = 0
     while polls is None or done < polls:
@@ -144,7 +144,7 @@ def read(reader, sizes, polls=None):
 @pytest.mark.parametrize("make", SOURCES, ids=lambda make: make.__name__)
 @SETTINGS
 @given(data=st.data())
-def test_a_restored_reader_goes_on_behind_the_last_record(make, data, tmp_path):
+def test_a_restored_reader_continues_after_the_last_record(make, data, tmp_path):
     source = make(data.draw, tmp_path)
     sizes = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=4), label="poll sizes")
     parallelism = data.draw(st.integers(1, 3), label="parallelism")

@@ -1,8 +1,8 @@
-"""A file of a job's directory is damaged: the job that resumes names it, or is not harmed.
+"""If a file of a job's directory is damaged, the resuming job names it, or is not affected.
 
 The job reads through a durable log and has two checkpoints. A file of any kind is changed in one
-bit, cut, removed, or replaced by an older one of its kind; then the job goes on from its latest
-checkpoint, to its end.
+bit, truncated, removed, or replaced by an older one of its kind; then the job resumes from its
+latest checkpoint and runs to its end.
 """
 
 import logging
@@ -26,7 +26,7 @@ VARIANTS = {"hashmap": ("hashmap", 0), "rocksdb": ("rocksdb", 0), "inline": ("ha
 
 
 class Abandoned:
-    """A job that has stopped after 52 records, with checkpoints of 20 and of 40."""
+    """A job that has stopped after 52 records, with checkpoints after 20 and 40."""
 
     def __init__(self, directory, backend, inline):
         self.directory = directory
@@ -63,7 +63,7 @@ class Abandoned:
         return Job(graph, settings, MiniCluster())
 
     def resumed(self, directory):
-        """The sums in the end, and whether the job went on from its latest checkpoint."""
+        """The final sums, and whether the job resumed from its latest checkpoint."""
         self.tap.open()
         job = self.start(directory, **{"execution.state-recovery.path": "latest"})
         try:
@@ -90,9 +90,9 @@ def abandoned(request, tmp_path_factory):
 
 
 def is_harmless(abandoned, tmp_path, file, change):
-    """Whether the job comes to the right end, and says which file is damaged if it goes back.
+    """Whether the job ends correctly, and names the damaged file if it uses an older checkpoint.
 
-    A checkpoint without `_metadata` is none: there is nothing to say.
+    A directory without `_metadata` is not a checkpoint: there is nothing to report.
     """
     copy = tmp_path / "copy"
     shutil.rmtree(copy, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""One bit of a savepoint, whichever it is: whoever reads all of it finds the change."""
+"""A change of any single bit of a savepoint is found when all of it is read."""
 
 import shutil
 
@@ -53,7 +53,7 @@ def savepoint(request, tmp_path_factory):
 
 
 def read_all(path):
-    """Everything that a job restores."""
+    """Read everything that a job restores."""
     reader = state_reader(path)
     live = restored(reader, "totals", "hashmap")
     total = live.value_state(TOTAL)

@@ -23,7 +23,7 @@ Records = list[tuple[int, int]]
 
 
 class EveryThird(WatermarkGenerator):
-    """Emits the highest time behind every third record: what it counts must be restored."""
+    """Emits the highest time after every third record: its counter must be restored."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -52,7 +52,7 @@ class Judge(KeyedProcessFunction):
 
 
 def naive(records: Records) -> set[tuple[int, Any]]:
-    """The same, record by record."""
+    """The expected results, record by record."""
     found: set[tuple[int, Any]] = set()
     watermark, highest = -1, 0
     for count, (number, time) in enumerate(records, 1):
@@ -139,7 +139,7 @@ def test_a_faster_input_need_not_say_again_how_far_it_is_when_its_readers_are_re
 
 @examples(60)
 @given(st.data())
-def test_subtasks_behind_a_hash_exchange_have_the_same_watermark_at_an_aligned_barrier(
+def test_subtasks_after_a_hash_exchange_have_the_same_watermark_at_an_aligned_barrier(
     data: Any,
 ) -> None:
     """Every sender sends the same to all of them, in whatever order they read their channels."""

@@ -1,4 +1,4 @@
-"""Stops and drains that fail at any moment: an exactly-once sink has the result of a quiet run."""
+"""Stops and drains that fail at any moment: an exactly-once sink has the undisturbed results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TROUBLES: dict[tuple[str, str], Exception] = {}
 
 
 class Count(KeyedProcessFunction, CheckpointedFunction):
-    """How often a key has come, written down with it."""
+    """How often a key has occurred, emitted with it."""
 
     def __init__(self, run: str) -> None:
         self.run = run
@@ -49,28 +49,28 @@ class Count(KeyedProcessFunction, CheckpointedFunction):
         yield f"{value % KEYS}: {count}"
 
     def fail_at(self, what):
-        # Taken out in one go: the function runs in several slots at once.
+        # Atomically: the function runs in several slots at once.
         if (trouble := TROUBLES.pop((self.run, what), None)) is not None:
             raise trouble
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """Somebody tries to stop the job, and something is in the way."""
+    """An attempt to stop the job, with an obstacle."""
 
     flows: tuple[int, ...]
     """How much of each pipeline has passed, in percent."""
     drains: bool
     trouble: str
     is_checkpointed: bool
-    """Whether a checkpoint is taken before."""
+    """Whether a checkpoint is taken first."""
 
 
 @st.composite
 def attempts(draw, pipelines):
     count = draw(st.integers(1, 4))
     flows = [
-        # The first pipeline never ends before the others: the job is there to be stopped.
+        # The first pipeline never ends before the others, so that the job can be stopped.
         sorted(
             draw(st.lists(st.integers(0, 100 if number else 95), min_size=count, max_size=count))
         )
@@ -119,7 +119,7 @@ class Run:
             tap.let(RECORDS * percent // 100)
 
     def attempt(self, attempt: Attempt) -> None:
-        """Try to stop; whatever comes of it, the job runs on."""
+        """Try to stop; whatever the outcome, the job continues."""
         wait_until(lambda: self.job.get_job_status().result() is JobStatus.RUNNING)
         if attempt.is_checkpointed:
             self.answer(self.job.trigger_checkpoint())

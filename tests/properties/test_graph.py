@@ -1,4 +1,4 @@
-"""What holds for the graph of every program."""
+"""Invariants of the graph of every program."""
 
 from hypothesis import given
 

@@ -112,7 +112,7 @@ def test_a_sum_beyond_64_bits_fails_after_the_results_before_it():
     plan, _ = planned("item", {"total": sum_("price"), "n": count()}, BIDS)
     with OperatorHarness(RunningAggregates(plan)) as harness:
         harness.process([Row("a", 2**62, None)], type_info=BIDS)
-        with pytest.raises(TypeMismatch, match="leaves the range of 64-bit"):
+        with pytest.raises(TypeMismatch, match="exceeds the range of 64-bit"):
             harness.process([Row("b", 1, None), Row("a", 2**62, None)], type_info=BIDS)
         assert [row.n for row in harness.output] == [1, 1]
 
@@ -120,11 +120,11 @@ def test_a_sum_beyond_64_bits_fails_after_the_results_before_it():
 @pytest.mark.parametrize(
     ("aggregates", "message"),
     [
-        ({}, "without aggregates"),
+        ({}, "needs aggregates"),
         ({"n": "count"}, "expected count"),
         ({"item": count()}, "another name"),
-        ({"n": sum_("item")}, "numbers"),
-        ({"n": window_start()}, "no windows here"),
+        ({"n": sum_("item")}, "numeric field"),
+        ({"n": window_start()}, "has no windows"),
     ],
 )
 def test_what_makes_no_sense_is_refused(aggregates, message):

@@ -1,4 +1,4 @@
-"""Every record reaches whom it is meant for, once."""
+"""Every record reaches its target, once."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -113,7 +113,7 @@ def pair_batches(draw):
 
 
 def numbered(share):
-    """The records of a share with the numbers that tell them apart."""
+    """The records of a share with their numbers."""
     return list(zip(share.timestamps.tolist(), share.records, strict=True))
 
 

@@ -1,7 +1,7 @@
-"""Random programs whose functions change whatever they get hold of.
+"""Random programs whose functions change every object they can reach.
 
-They give what an interpreter gives that copies every object between any two functions: nobody sees
-what somebody else changes, in whichever batches and chains the records travel.
+Their results equal those of an interpreter that copies every object between functions: nobody sees
+the changes of others, whatever the batches and chains.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class StoredList(list):
 
 
 def interpreted(tree, records):
-    """The results of every leaf, of a function at a time and with copies everywhere."""
+    """The results of every leaf, evaluated function by function with copies everywhere."""
     how, branches = tree
     function = Changing(how)
     function.open(None)

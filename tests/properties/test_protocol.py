@@ -1,4 +1,4 @@
-"""The driver and its slots under a network and a Spark that lose, repeat, delay and reorder."""
+"""The driver and its slots on a network and a Spark that lose, repeat, delay and reorder."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tidegate.protocol.region import RegionState
 
 CHOICES = st.integers(0, 1_000_000)
 AFTERWARDS = st.sampled_from([0, 3, 30, 120])
-"""How much happens by itself after a misfortune: at once the next one, or all is well again."""
+"""How much happens after a fault before the next one: nothing, some, or a full recovery."""
 
 
 class Protocol(RuleBasedStateMachine):
-    """Progress and misfortune in any mixture; the assertions are the world's."""
+    """Progress and faults in any mixture; the assertions are in the world."""
 
     @initialize(slots=st.integers(1, 3), seed=CHOICES)
     def begin(self, slots, seed):

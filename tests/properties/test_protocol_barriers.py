@@ -1,4 +1,4 @@
-"""Barriers in random graphs: what a snapshot holds, and that nothing stays behind an abort."""
+"""Barriers in random graphs: the contents of snapshots, and complete cleanup after aborts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNALIGNED = replace(EXACT, is_unaligned=True)
 
 @dataclass(frozen=True)
 class Graph:
-    """Vertices in topological order by their parallelism; edges between them, with repetitions."""
+    """Vertices in topological order, by parallelism, and edges between them, with repetitions."""
 
     parallelism: tuple[int, ...]
     edges: tuple[tuple[int, int], ...]
@@ -56,7 +56,7 @@ class Graph:
         return [(vertex, i) for vertex, i in self.subtasks if not self.into(vertex)]
 
     def targets(self, edge, target, record):
-        """Where a record goes: a fixed choice, so that the right result can be computed."""
+        """The targets of a record: a fixed choice, so that the expected result can be computed."""
         return target, sum(map(ord, f"{edge}{record}")) % self.parallelism[target]
 
 
@@ -71,7 +71,7 @@ def graphs(draw):
 
 
 def effects(graph, records):
-    """What each subtask takes when these records leave the sources: a tally by edge and record."""
+    """What each subtask receives if sources emit these records: a tally by edge and record."""
     taken = {subtask: Counter() for subtask in graph.subtasks}
     arrived = [(subtask, record) for subtask, record in records]
     while arrived:
@@ -117,7 +117,7 @@ class Flow:
         self.declined = set()
 
     def run(self, aborts):
-        """Aborts are (checkpoint, how many actions before it is aborted)."""
+        """Aborts are (checkpoint, number of actions before the abort)."""
         actions = 0
         while True:
             for number, after in aborts:
@@ -229,7 +229,7 @@ class Flow:
 
 @st.composite
 def plans_of_sources(draw, graph, modes):
-    """For each source: its records with the barriers in between, its end, barriers behind that."""
+    """For each source: its records with barriers in between, its end, and barriers after it."""
     plans = {}
     for source in graph.sources:
         count = draw(st.integers(0, 6))
@@ -248,7 +248,7 @@ def plans_of_sources(draw, graph, modes):
 
 
 def reached_by(graph, plans, number):
-    """The sources that put the barrier into their streams, and all vertices behind them."""
+    """The sources that emit the barrier, and all vertices downstream."""
     sources = {
         source
         for source, plan in plans.items()
@@ -263,7 +263,7 @@ def reached_by(graph, plans, number):
 
 
 def records_before(plans, number):
-    """What the sources emit before the barrier of a checkpoint; all of it for None."""
+    """What the sources emit before the barrier of a checkpoint; everything for None."""
     found = []
     for source, plan in plans.items():
         for step in plan:
@@ -304,7 +304,7 @@ def test_a_snapshot_is_the_effect_of_the_records_before_the_barrier(data):
 
 
 class Restored(Flow):
-    """The same graph as it resumes from a checkpoint of another run."""
+    """The same graph, resuming from a checkpoint of another run."""
 
     def __init__(self, before, plans, number, rnd):
         super().__init__(before.graph, {}, rnd)

@@ -1,4 +1,4 @@
-"""Two drivers or more on one directory, in any order of their calls to the store."""
+"""Several drivers on one directory, in any order of their calls to the store."""
 
 from hypothesis import Phase
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from tests.properties.driver_world import World
 
 
 class Drivers(RuleBasedStateMachine):
-    """One world in each example; the assertions are the world's."""
+    """One world per example; the assertions are in the world."""
 
     @rule(drivers=st.integers(2, 3), seed=st.integers(0, 1_000_000))
     def some_meet(self, drivers, seed):

@@ -1,4 +1,4 @@
-"""Inputs that end, sinks that commit: nothing is lost or shown twice, whatever fails when."""
+"""Inputs that end and sinks that commit: nothing is lost or duplicated, whatever fails when."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ CHOICES = st.integers(0, 1_000_000)
 KINDS = st.sampled_from([BarrierKind.CHECKPOINT, BarrierKind.SAVEPOINT])
 WIDTHS = st.integers(1, 3)
 AFTERWARDS = st.sampled_from([0, 4, 12, 40])
-"""How much happens by itself before the next thing that somebody wants, or that goes wrong."""
+"""How much happens before the next order or fault."""
 STREAMS = st.lists(st.sampled_from([0, 2, 10]), min_size=1, max_size=2).map(lambda s: [*s, 30])
 """Lengths: one is long, so that the others end before it."""
 
 
 class Ends(RuleBasedStateMachine):
-    """Orders and misfortune in any mixture; the assertions are the world's."""
+    """Orders and faults in any mixture; the assertions are in the world."""
 
     @initialize(
         sink=st.sampled_from(list(SINKS)),

@@ -123,7 +123,7 @@ class Leases(RuleBasedStateMachine):
                 case "deploy", attempt:
                     if process.state.deploy(PIPELINE, attempt):
                         process.is_open = process.state.open(PIPELINE, attempt, local)
-                        # To open is to act: sinks commit and abort what they find.
+                        # Opening is acting: sinks commit and abort what they find.
                         others = {*self.acting(), *self.pool.ready().values()}
                         assert not process.is_open or others <= {process.state.incarnation}
                 case "dismiss", reason:
@@ -163,7 +163,7 @@ class Leases(RuleBasedStateMachine):
     @precondition(lambda self: any(p.is_alive for p in self.processes))
     @rule(which=WHICH)
     def a_line_is_reset_on_the_way(self, which):
-        """The driver hears of it, the slot does not yet."""
+        """The driver notices, the slot does not yet."""
         able = [p for p in self.processes if p.is_alive]
         able[-1 - which % len(able)].to_driver.append(("line reset", None))
 
@@ -197,7 +197,7 @@ DELAYS = st.sampled_from([0.0, 0.5, 3.0, 9.5, 12.0])
 def test_a_replacement_is_used_only_when_the_lease_has_ended_on_the_old_one_s_own_clock(
     beats, speed, superseded_at
 ):
-    """Every beat is sent after a pause, and it and its answer are on their way for a while."""
+    """Every heartbeat is sent after a pause; it and its answer take some time to arrive."""
     old, new = Incarnation(0, 1, 0, "old"), Incarnation(0, 1, 1, "new")
     pool, slot = SlotPool(1, lease=LEASE, now=0.0), SlotMachine(old, 0.0)
     pool.start(0.0)
@@ -211,7 +211,7 @@ def test_a_replacement_is_used_only_when_the_lease_has_ended_on_the_old_one_s_ow
         at_slot = max(at_slot, at_driver + back)
         events += [(sent, 0, "beat", number), (at_driver, 2, "heard", number)]
         events += [(at_slot, 3, "answered", number)]
-    # Readings in between, so that every moment at which something could go wrong is looked at.
+    # Readings in between, to check every moment at which something could go wrong.
     events += [(tenth / 10, 4, "look", 0) for tenth in range(0, 500, 5)]
     answered, is_ready = set(), False
     for now, _, kind, number in sorted(events):

@@ -31,7 +31,7 @@ def times(gaps):
 
 
 def ask(strategy, failures):
-    """The strategy's answers, up to the one with which the job ends."""
+    """The strategy's answers, up to the one that ends the job."""
     answers = []
     for now in failures:
         answers.append(strategy.failed(now))
@@ -94,7 +94,7 @@ def test_exponential_delay_grows_until_the_job_has_been_quiet_long_enough(
     ):
         now = failures[index]
         if running_since is not None and now <= running_since:
-            # The restart it waits for is still ahead.
+            # The restart that it waits for is still to come.
             assert answer == Restart(running_since, in_a_row, attempts)
             continue
         if running_since is not None and now - running_since >= quiet:

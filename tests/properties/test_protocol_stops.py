@@ -1,4 +1,4 @@
-"""Stops and drains, aborted at any moment, under stores and slots that are late or refuse."""
+"""Stops and drains, aborted at any moment, with slow or failing stores and slots."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tidegate.stream.elements import BarrierKind
 
 CHOICES = st.integers(0, 1_000_000)
 AFTERWARDS = st.sampled_from([0, 4, 20, 80])
-"""How much happens by itself before the next thing that somebody wants, or that goes wrong."""
+"""How much happens before the next order or fault."""
 
 
 class Stops(RuleBasedStateMachine):
-    """Orders and misfortune in any mixture; the assertions are the world's."""
+    """Orders and faults in any mixture; the assertions are in the world."""
 
     @initialize(pipelines=st.integers(1, 2), slots=st.integers(1, 2), seed=CHOICES)
     def begin(self, pipelines, slots, seed):
@@ -43,7 +43,7 @@ class Stops(RuleBasedStateMachine):
         failing=st.sampled_from([0, 1, None]),
     )
     def a_stop_is_aborted_while_something_hangs(self, drains, hanging, count, failing):
-        """Some pipeline fails, or it takes too long."""
+        """A pipeline fails, or it takes too long."""
         self.world.hold_up(hanging)
         self.world.order(BarrierKind.STOP, drains=drains)
         self.world.advance(count)

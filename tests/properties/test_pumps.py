@@ -1,4 +1,4 @@
-"""Pumps that die at any moment, at barriers and at the end of the input too: all counts once."""
+"""Pumps that die at any moment, even at barriers and the end of input: everything counts once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECORDS = 12
 
 
 class FragileJob(EndlessJob):
-    """One of its pumps dies when it has carried so much."""
+    """One of its pumps dies after carrying a given amount."""
 
     def __init__(self, slots: Slots, epoch: int, victim: tuple[int, int], carried: int) -> None:
         self.victim, self.left = victim, carried
@@ -50,7 +50,7 @@ class FragileJob(EndlessJob):
                 _, payload = pump.receive()
                 (target,) = struct.unpack_from(">I", payload)
                 self.pumps[level + 1, target].send(Frame.CARGO, payload[4:])
-        except (LineClosed, struct.error):  # the frame that says that the job ends has no target
+        except (LineClosed, struct.error):  # the frame that ends the job has no target
             pass
         pump.close()
 
@@ -68,7 +68,7 @@ class FragileJob(EndlessJob):
         return reports
 
     def listen(self) -> None:
-        """Take what slots say; whichever is first says that the job has broken."""
+        """Receive from the slots; the first one to notice reports that the job has broken."""
         self.frames: queue.SimpleQueue[tuple[int | None, bytes]] = queue.SimpleQueue()
         for line in self.lines:
             threading.Thread(target=self._listen, args=(line,), daemon=True).start()
@@ -82,7 +82,7 @@ class FragileJob(EndlessJob):
 
 @st.composite
 def jobs(draw: st.DrawFn) -> list[tuple[tuple[int, int], int]]:
-    """Which pump of each endless job dies, and after how much; the last one carries on."""
+    """Which pump of each endless job dies, and after how much; the last job survives."""
     victims = st.tuples(st.integers(0, 2), st.integers(0, 1))
     return draw(st.lists(st.tuples(victims, st.integers(0, 9)), max_size=6))
 

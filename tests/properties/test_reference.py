@@ -1,4 +1,4 @@
-"""Any program computes on the cluster what plain lists say it must."""
+"""Every program computes on the cluster what the interpreter computes with plain lists."""
 
 from collections import Counter
 
@@ -34,5 +34,5 @@ def test_a_program_computes_what_the_interpreter_says(program, slice_records):
             assert results[name] == expected.records, name
         else:
             assert Counter(results[name]) == Counter(expected.records), name
-    # However many read a stream, what makes it runs once.
+    # However many read a stream, its operator runs once.
     assert reference.calls == INVOCATIONS

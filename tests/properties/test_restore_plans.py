@@ -1,4 +1,4 @@
-"""Whatever the old and the new parallelism: nothing of a checkpoint is lost, nothing is doubled."""
+"""At any old and new parallelism, nothing of a checkpoint is lost or duplicated."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,7 +82,7 @@ def test_everything_goes_where_it_belongs_also_what_ended_subtasks_have(drawn):
 
 
 def _check_keyed(record, given):
-    """Every subtask gets the state of all its groups that somebody has stored."""
+    """Every subtask gets all stored state of its key groups."""
     for subtask, restore in enumerate(given):
         groups = range_of(subtask, len(given), GROUPS)
         owners = {subtask_of(group, record.parallelism, GROUPS) for group in groups}

@@ -1,4 +1,4 @@
-"""Stopped at any moment and carried on with another parallelism, a job has the same result."""
+"""A job that is stopped at any moment and resumed at another parallelism has the same result."""
 
 import shutil
 import tempfile
@@ -29,9 +29,9 @@ class Setting:
     interval: str | None
     mode: str
     claim: str
-    """Of what it starts from."""
+    """The claim mode of its restore."""
     concurrent: int = 1
-    """How many checkpoints may be under way at once."""
+    """The maximum number of concurrent checkpoints."""
 
     def values(self, place):
         chosen = {
@@ -52,12 +52,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Leg:
-    """How far a job comes with one parallelism, and how it gets the next."""
+    """How far a job gets with one parallelism, and how it gets the next."""
 
     setting: Setting
-    """Behind a rescaling, that of the leg before."""
+    """After a rescaling, that of the previous leg."""
     time: int
-    """To which the clock is moved, in milliseconds."""
+    """The clock, in milliseconds."""
     flows: int
     """How much of every stream may pass, in percent."""
     moment: int
@@ -68,7 +68,7 @@ class Leg:
 
 @st.composite
 def journeys(draw):
-    """Three interruptions and the last leg; what flows and the time only ever go forward."""
+    """Three interruptions and the last leg; flow and time only increase."""
     flows = sorted(draw(st.lists(st.integers(0, 100), min_size=3, max_size=3)))
     times = sorted(draw(st.lists(st.integers(0, LATEST), min_size=3, max_size=3)))
     interruptions = st.sampled_from(["stop", "cancel", "rescale", "checkpoint"])
@@ -95,9 +95,9 @@ def journeys(draw):
 
 @st.composite
 def settings_until(draw, end):
-    """Those of a job that can be carried on exactly after such an end."""
+    """Settings with which a job can be resumed exactly after such an end."""
     modes = ["aligned", "unaligned", "at least once"]
-    if end == "checkpoint":  # such records are counted again, or cannot be dealt out
+    if end == "checkpoint":  # such records are repeated, or cannot be redistributed
         modes = ["aligned"]
     return Setting(
         backend=draw(st.sampled_from(["hashmap", "rocksdb"])),
@@ -119,7 +119,7 @@ UNDISTURBED = Leg(
 
 
 def path_of(job, answer):
-    """The path that a job answers with; if it failed in between, why."""
+    """The path that a job returns; if it failed meanwhile, why."""
     try:
         return answer.result(PATIENCE)
     except SavepointFailed:
@@ -128,7 +128,7 @@ def path_of(job, answer):
 
 
 def interrupt(job, leg, place):
-    """Bring a job to its end; returns where another one goes on."""
+    """End a job; returns where another one resumes."""
     if leg.end == "checkpoint":
         checkpoint = Path(path_of(job, job.trigger_checkpoint()))
         job.cancel_and_wait()
@@ -146,7 +146,7 @@ def interrupt(job, leg, place):
 
 
 def finish(run, job, leg):
-    """Let the job do all that it has to, and end; returns its last state."""
+    """Let the job do everything, and end; returns its last state."""
 
     def settled():
         path = path_of(job, job.trigger_savepoint(None, leg.format))
@@ -187,7 +187,7 @@ def travel(run, legs, parallelisms):
 
 
 def check_takeovers(run):
-    """Every subtask found what is its own of the state of all."""
+    """Every subtask found its share of the state."""
     parallelisms = {}
     for name, subtasks in run.takeovers.deployments():
         note(f"{name} began with {subtasks}")

@@ -15,11 +15,11 @@ from tests.sim.plans import Plan
 
 ROOT = Path(__file__).parents[2]
 FIRST_SEED = int(os.environ.get("TIDEGATE_SEED", "0"))
-"""Fresh ones are for `make prove`."""
+"""Fresh seeds are for `make prove`."""
 
 
 def simulate(*arguments, hash_seed="0"):
-    """In a process of its own, where sets have the same order each time."""
+    """Run in a separate process, where sets have a fixed order."""
     command = [sys.executable, "-m", "tests.sim", *map(str, arguments)]
     variables = {**os.environ, "PYTHONHASHSEED": hash_seed}
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""Whatever happens to the files of a snapshot is noticed; else they give back what was written."""
+"""Every damage to the files of a snapshot is noticed; otherwise they contain what was written."""
 
 import tempfile
 from pathlib import Path
@@ -74,7 +74,7 @@ class Written:
         writer.close()
 
     def paths(self):
-        """In an order that does not follow from their names, which are random."""
+        """In an order independent of their names, which are random."""
         paths = self.store.list()
         return sorted(paths, key=lambda path: (path.partition("/")[0], self.store.read(path)))
 

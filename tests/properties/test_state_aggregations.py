@@ -1,4 +1,4 @@
-"""Aggregations on columns give what a loop over the records gives."""
+"""Aggregations on columns equal those of a loop over the records."""
 
 import datetime as dt
 import math
@@ -95,7 +95,7 @@ def by_record(aggregation, key, field, type_info):
 
 
 def as_text(records):
-    """Comparable, and with both zeros and NaN as they are."""
+    """In a comparable form that distinguishes zeros and keeps NaN."""
     return [repr(record) for record in records]
 
 
@@ -122,14 +122,14 @@ def test_columns_give_what_a_loop_over_records_gives(program, encoded, backend, 
 
 
 def keep_in_memory(harness, keys):
-    """No more than so many keys; the rest must come back from the database."""
+    """Keep this many keys; the others must be loaded from the database."""
     if isinstance(harness.operator.state, RocksDBColumnarState):
         harness.operator.state.shrink(keys)
 
 
 @USUAL
 @given(programs(), st.integers(1, 4), st.integers(1, 4), BACKENDS, BACKENDS, st.data())
-def test_a_rescaled_aggregation_goes_on_where_it_was(program, old, new, first, second, data):
+def test_a_rescaled_aggregation_continues_where_it_was(program, old, new, first, second, data):
     aggregation, key, field, type_info, batches = program
     format = arrow_format(type_info)
     selection = select_key(key, type_info)

@@ -1,4 +1,4 @@
-"""Columns of keys are hashed as their values are, one by one."""
+"""Hashing columns of keys equals hashing their values one by one."""
 
 import datetime as dt
 from decimal import Decimal
@@ -16,7 +16,7 @@ from tidegate.types.arrow import arrow_format
 from tidegate.types.instant import Instant
 from tidegate.types.typeinfo import Types
 
-# The time an example takes says more about the machine's other work than about the code.
+# The duration of an example depends more on other load of the machine than on the code.
 USUAL = examples()
 _YEARS = {"min_value": dt.datetime(1700, 1, 1), "max_value": dt.datetime(2200, 1, 1)}  # noqa: DTZ001
 INTEGERS = {
@@ -53,7 +53,7 @@ VALUES = {
 
 @st.composite
 def columns(draw, least=0):
-    """A column of any key type, few or many values, some of them null, perhaps a slice."""
+    """A column of any key type, with few or many values, some null, perhaps a slice."""
     kind = draw(st.sampled_from(sorted(VALUES, key=str)))
     values = draw(st.lists(st.none() | VALUES[kind], min_size=least, max_size=8))
     repeated = values * draw(st.sampled_from([1, 1, 20]))
@@ -140,7 +140,7 @@ FIELDS = {
 @USUAL
 @given(st.data())
 def test_the_sender_and_the_owner_of_a_key_agree_on_its_hash(data):
-    """The sender hashes columns; the owner sees values, and hashes these when it is rescaled."""
+    """The sender hashes columns; the owner sees values, and hashes them when it is rescaled."""
     kinds = data.draw(st.lists(st.sampled_from(list(FIELDS)), min_size=1, max_size=2))
     type_info = Types.TUPLE(kinds)
     format = arrow_format(type_info)

@@ -1,4 +1,4 @@
-"""The bytes of a key are equal exactly where keys are."""
+"""The bytes of keys are equal exactly if the keys are."""
 
 import datetime as dt
 from dataclasses import dataclass

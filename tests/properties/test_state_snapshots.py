@@ -1,4 +1,4 @@
-"""A snapshot is the state of one moment, for ever; restored, each key has one owner."""
+"""A snapshot never changes; after a restore, each key has one owner."""
 
 import copy
 
@@ -36,7 +36,7 @@ def joined(one, other):
 
 
 class Snapshots(RuleBasedStateMachine):
-    """State is changed by all means, also in place, with any number of snapshots outstanding."""
+    """State is changed in all ways, even in place, with any number of open snapshots."""
 
     make = HashMapBackend
 
@@ -181,7 +181,7 @@ class Snapshots(RuleBasedStateMachine):
 
 
 class RocksDBSnapshots(Snapshots):
-    """The same, with keys that come and go between memory and the database."""
+    """The same, with keys that move between memory and the database."""
 
     make = RocksDBBackend
 
@@ -197,7 +197,7 @@ class RocksDBSnapshots(Snapshots):
 
 
 def contents(backend):
-    """All that a backend holds, read as its users do."""
+    """All state of a backend, read like its users do."""
     states = {
         "value": backend.value_state(ValueStateDescriptor("value")).value,
         "items": backend.list_state(ListStateDescriptor("items")).get,

@@ -1,4 +1,4 @@
-"""State in the canonical form: what is written as tables comes back as the very same values."""
+"""State in the canonical form: tables are read back as exactly the same values."""
 
 import datetime as dt
 import math
@@ -107,7 +107,7 @@ def kinds_of_values(draw):
 
 
 def same(one, other):
-    """Whether two values are the same, types and all; NaN is."""
+    """Whether two values and their types are the same; NaN equals NaN."""
     if type(one) is not type(other):
         return False
     match one:
@@ -161,7 +161,7 @@ def test_every_value_has_a_column_that_can_be_read(values):
 
 
 class Frozen(FrozenState):
-    """Entries that are given."""
+    """Given entries."""
 
     max_parallelism = GROUPS
     key_groups = ALL
@@ -205,7 +205,7 @@ def states(backend, type_info=None):
 
 
 def content(backend):
-    """What is stored for each key, and the timers."""
+    """The stored values by key, and the timers."""
     found = {}
     for name, state in zip(("value", "list", "map"), states(backend), strict=True):
         keys = list(backend.keys(name))

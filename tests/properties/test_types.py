@@ -1,4 +1,4 @@
-"""Whatever the type: records survive as columns, as bytes, in slices, and in company."""
+"""Records of every type survive as columns, as bytes, in slices, and in combination."""
 
 import pickle
 from typing import Any
@@ -25,7 +25,7 @@ from tidegate.types.row import Row
 from tidegate.types.spark import to_spark_schema, type_info_of_spark
 from tidegate.types.typeinfo import TypeInformation, Types
 
-# The time an example takes says more about the machine's other work than about the code.
+# The duration of an example depends more on other load of the machine than on the code.
 USUAL = examples()
 FEW = examples(15)
 

@@ -104,7 +104,7 @@ class Naive:
             self.late.append((key, value))
 
     def merge(self, key, new):
-        """The session that a new one becomes part of."""
+        """The session that a new one is merged into."""
         old = [w for k, w in self.panes if k == key and w[0] <= new[1] and new[0] <= w[1]]
         new = min([new[0], *(w[0] for w in old)]), max([new[1], *(w[1] for w in old)])
         if not old or old == [new]:
@@ -167,7 +167,7 @@ class Naive:
 
 
 class Job:
-    """The operator in some subtasks, to which records go by key."""
+    """The operator in several subtasks, with records partitioned by key."""
 
     def __init__(self, operator, settings):
         self.operator, self.settings = operator, settings

@@ -139,7 +139,7 @@ def record_types(
 
 
 def values_of(type_info: TypeInformation) -> st.SearchStrategy[Any]:
-    """Values of the type; None where it may stand inside."""
+    """Values of the type; None where it is allowed inside."""
     match type_info:
         case BasicTypeInfo():
             return BASIC_VALUES[type_info.basic_type]
@@ -179,7 +179,7 @@ def typed_records(
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are alike to the last digit and of the same classes."""
+    """Whether two values are equal to the last digit and of the same classes."""
     if isinstance(left, datetime.datetime) or not isinstance(
         left, Row | tuple | list | dict | float | Decimal | Point | Reading
     ):

@@ -44,7 +44,7 @@ def test_an_object_gets_its_name_when_its_checkpoint_is_complete(s3_url):
         assert (hidden(s3_url), finished(s3_url)) == ([], ["a\n"])
 
 
-def test_a_commit_that_stopped_behind_the_copy_is_repeated_and_changes_nothing(s3_url):
+def test_a_commit_that_stopped_after_the_copy_is_repeated_and_changes_nothing(s3_url):
     with opened(s3_url) as harness:
         harness.process(["a"])
         snapshot = harness.snapshot()

@@ -97,7 +97,7 @@ def test_messages_are_invisible_until_their_checkpoint_is_complete(kafka, topic)
         wait_until(lambda: values(kafka, topic) == ["a", "b"])
 
 
-def test_a_checkpoint_that_is_given_up_leaves_its_messages_to_the_next(kafka, topic):
+def test_a_checkpoint_that_is_aborted_leaves_its_messages_to_the_next(kafka, topic):
     with opened(kafka, topic) as subtask:
         subtask.process(["a"])
         subtask.snapshot()
@@ -331,7 +331,7 @@ def test_another_job_and_another_sink_are_left_alone(kafka, topic, others, trans
         each.close()
 
 
-def test_two_jobs_go_on_from_one_checkpoint_and_do_not_fence_each_other(kafka, topic):
+def test_two_jobs_resume_from_one_checkpoint_and_do_not_fence_each_other(kafka, topic):
     first = writer(kafka, topic, job="first")
     checkpoint = prepared(first, "common")
     commit(kafka, topic, checkpoint)
@@ -374,7 +374,7 @@ def test_a_transaction_that_timed_out_before_the_barrier_fails_the_attempt_and_l
         subtask.process(["a"])
         subtask.flush()
         wait_until(lambda: open_ids(transactions, topic) == [])
-        with pytest.raises(KafkaFailed, match="no longer open: its time ran out"):
+        with pytest.raises(KafkaFailed, match="no longer open: it timed out"):
             subtask.snapshot()
 
 
@@ -383,12 +383,12 @@ def test_a_transaction_whose_id_another_producer_took_cannot_be_committed(kafka,
     (committable,) = prepared(taken, "a")
     thief = Producer({"bootstrap.servers": kafka, "transactional.id": committable.transactional_id})
     thief.init_transactions(120)
-    with pytest.raises(TransactionLost, match="or when another producer takes its"):
+    with pytest.raises(TransactionLost, match="or because another producer uses its"):
         commit(kafka, topic, [committable])
     taken.close()
 
 
-def test_a_transaction_whose_fate_can_no_longer_be_read_is_not_taken_for_committed(
+def test_a_transaction_whose_fate_can_no_longer_be_read_is_not_mistaken_for_committed(
     kafka, new_topic
 ):
     topic = new_topic()

@@ -189,7 +189,7 @@ def test_a_group_without_offsets_needs_a_strategy(kafka, new_topic):
 
     assert read(source(KafkaOffsetResetStrategy.EARLIEST)) == texts(2)
     assert read(source(KafkaOffsetResetStrategy.LATEST)) == []
-    with pytest.raises(UnreadableInput, match="there is no offset to begin with; commit one"):
+    with pytest.raises(UnreadableInput, match="there is no offset to start from; commit one"):
         read(source())
 
 
@@ -348,7 +348,7 @@ def test_commits_can_be_switched_off(kafka, new_topic):
     assert committed(kafka, topic, topic) == {}
 
 
-def test_a_new_reader_goes_on_behind_the_snapshot_of_another(kafka, new_topic):
+def test_a_new_reader_continues_after_the_snapshot_of_another(kafka, new_topic):
     topic = new_topic(partitions=2)
     for partition in (0, 1):
         produce(kafka, topic, texts(50, prefix=f"p{partition}-"), partition)
@@ -419,7 +419,7 @@ def test_a_function_decides_what_a_message_becomes(kafka, new_topic):
     assert read(bounded(kafka, topic).set_deserializer(schema).build()) == [("a", 0), ("c", 2)]
 
 
-def test_messages_without_a_value_are_left_out_of_values(kafka, new_topic):
+def test_messages_without_a_value_are_skipped(kafka, new_topic):
     topic = new_topic()
     produce(kafka, topic, ["a", None, "b"], key="k")
     for charset in ("UTF-8", "latin-1"):
@@ -464,7 +464,7 @@ def test_records_have_the_time_of_their_message(kafka, new_topic):
     assert list(stream.execute_and_collect()) == [("a", 1234)]
 
 
-def test_a_message_that_does_not_decode_ends_the_job_behind_those_before_it(kafka, new_topic):
+def test_a_message_that_does_not_decode_ends_the_job_after_those_before_it(kafka, new_topic):
     topic = new_topic()
     good = ['{"user": "a", "amount": 1}'] * 700
     produce(kafka, topic, [*good, '{"user": "b", "amount": "many"}', *good])
@@ -510,7 +510,7 @@ def test_messages_that_do_not_decode_can_be_dead_letters(kafka, new_topic):
     assert letters == [("0", b"x"), ("2", b"y"), ("3", b"z"), ("54", b"end")]
 
 
-def test_messages_that_do_not_decode_can_be_left_out(kafka, new_topic):
+def test_messages_that_do_not_decode_can_be_skipped(kafka, new_topic):
     topic = new_topic()
     row = json.dumps({"user": "a", "amount": 1})
     broken = ["", "{}{}", "[]", '{"user": 1}', row[:-1], "}"]
@@ -564,7 +564,7 @@ def test_a_topic_that_is_not_there_is_named(kafka):
 
 def test_a_partition_that_is_not_there_is_named(kafka, new_topic):
     missing = KafkaTopicPartition(new_topic(), 7)
-    with pytest.raises(UnreadableInput, match="partition 7: not there, at"):
+    with pytest.raises(UnreadableInput, match="partition 7: does not exist at"):
         read(bounded(kafka).set_partitions({missing}).build())
 
 
@@ -586,7 +586,7 @@ def test_a_property_that_nobody_knows_is_refused(kafka, new_topic):
         read(source)
 
 
-def test_an_offset_that_was_deleted_is_an_error_unless_a_strategy_says_where_to_go_on(
+def test_an_offset_that_was_deleted_is_an_error_unless_a_strategy_says_where_to_continue(
     kafka, new_topic, caplog
 ):
     topic = new_topic()
@@ -628,7 +628,7 @@ def own_kafka(kafka, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_job_whose_broker_goes_away_fails_and_goes_on_when_it_is_back(own_kafka):
+def test_a_job_whose_broker_goes_away_fails_and_continues_when_it_is_back(own_kafka):
     brokers = broker.address(own_kafka)
     topic = "topic"
     create_topic(brokers, topic, partitions=2)

@@ -190,7 +190,7 @@ def test_a_commit_may_be_repeated(database):
             assert again.context.attempt == 2
 
 
-def test_a_lost_transaction_is_reported_and_not_taken_for_committed(database):
+def test_a_lost_transaction_is_reported_and_not_mistaken_for_committed(database):
     with opened(database) as harness:
         give(harness, 1)
         snapshot = harness.snapshot()

@@ -180,7 +180,7 @@ def test_values_without_a_type_may_be_documents_and_dates(database):
     assert rows(database, "things") == [(uuid.UUID(int=1), {"a": [1, None]}, at, [Decimal("1.5")])]
 
 
-def test_columns_with_defaults_may_be_left_out(database):
+def test_columns_with_defaults_may_be_omitted(database):
     database.execute(
         "CREATE TABLE things (id bigint GENERATED ALWAYS AS IDENTITY, buyer text, "
         "at timestamptz NOT NULL DEFAULT now(), "
@@ -231,7 +231,7 @@ def test_a_missing_column_is_named_with_those_that_are_there(orders):
 
 def test_a_column_that_must_be_written_is_named(orders):
     text = open_error(orders, Types.ROW_NAMED(["id"], [Types.INT()]))
-    assert "the stream has nothing for buyer, which must not be null" in text
+    assert "the stream has no value for buyer, which must not be null" in text
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_a_column_that_must_be_written_is_named(orders):
 def test_a_column_of_another_type_is_named(database, type_info, column):
     database.execute(f"CREATE TABLE orders (id {column})")
     text = open_error(database, Types.ROW_NAMED(["id"], [type_info]))
-    assert "table public.orders: id is " in text and ", which takes no " in text
+    assert "table public.orders: id is " in text and ", which does not accept " in text
 
 
 def test_tuples_need_as_many_columns_as_fields(orders):
@@ -321,7 +321,7 @@ def test_settings_that_make_no_sense_are_refused():
         PostgresSink.builder().set_dsn("").build()
 
 
-def test_a_user_who_may_not_write_is_told(orders):
+def test_a_user_without_write_permission_gets_an_error(orders):
     orders.execute("CREATE ROLE reader LOGIN")
     try:
         dsn = orders.dsn.replace("tidegate@", "reader@")
@@ -366,7 +366,7 @@ def test_an_upsert_is_visible_at_the_end_of_a_step(orders):
 
 def test_an_upsert_needs_a_unique_key(orders):
     text = open_error(orders, ORDER, keys=["buyer"])
-    assert "no primary key or unique index is on (buyer)" in text
+    assert "there is no primary key or unique index on (buyer)" in text
     orders.execute("CREATE UNIQUE INDEX ON orders (buyer) WHERE id > 3")
     assert "no primary key or unique index" in open_error(orders, ORDER, keys=["buyer"])
     assert "the key nobody is not among" in open_error(orders, ORDER, keys=["nobody"])
@@ -400,7 +400,7 @@ def test_every_kind_says_what_it_guarantees():
     }
     assert {(delivery.guarantee.shown, delivery.why) for delivery in said} == {
         ("exactly once", "commits prepared transactions with the checkpoint"),
-        ("exactly once", "upserts by a, b: a repetition changes nothing"),
+        ("exactly once", "upserts by a, b: repetition changes nothing"),
         ("at least once", "inserts rows again after a failure"),
     }
 
@@ -477,7 +477,7 @@ def test_jdbc_urls_are_those_of_postgresql():
         "postgresql://db:5433/shop?options=-csearch_path%3Ds&user=me&password=p%40ss"
     )
     assert "p@ss" not in repr(options)
-    with pytest.raises(ConfigError, match="only PostgreSQL is known here"):
+    with pytest.raises(ConfigError, match="only PostgreSQL is supported"):
         JdbcConnectionOptions("jdbc:mysql://db/shop?password=secret").dsn()
     with pytest.raises(ConfigError, match=r"1 placeholder\(s\) for 2 field\(s\)"):
         JdbcSink.sink("DELETE FROM orders WHERE id = ?", ORDER, options)

@@ -23,7 +23,7 @@ def test_a_reader_may_not_write(s3_server, s3_url):
 
 def test_a_server_that_does_not_answer_is_a_storage_error(s3_server):
     url = s3_server.url("tests/x").replace(f":{s3_server.port}", ":1")
-    with pytest.raises(StorageError, match="look whether the storage can be reached"):
+    with pytest.raises(StorageError, match="check whether the storage can be reached"):
         open_store(url).create_if_absent("a", b"x")
     with pytest.raises(StorageError, match="s3://tests/x/a"):
         open_store(url).read("a")

@@ -67,6 +67,7 @@ def test_from_kafka_to_kafka(kafka, views, tmp_path):
     )
 
 
+@pytest.mark.prove
 def test_from_kafka_to_postgresql(kafka, views, postgres, tmp_path):
     holds(
         tmp_path,

@@ -1,6 +1,6 @@
 """``python -m tests.sim --seed 7`` replays one schedule; ``--seeds 1000`` runs many.
 
-With ``--bug`` the same for a planted bug, with the faults that it is looked for with.
+With ``--bug`` it does so for a planted bug, with the faults that are used to find it.
 
 The same seed gives the same schedule, event by event, on every machine.
 """
@@ -24,7 +24,7 @@ from tests.sim.world import World
 
 
 def outcome_of(plan: Plan) -> tuple[str | None, World]:
-    """What is wrong with a schedule, if anything is."""
+    """What is wrong with a schedule, if anything."""
     world = World(plan)
     try:
         world.run()
@@ -34,7 +34,7 @@ def outcome_of(plan: Plan) -> tuple[str | None, World]:
 
 
 def shrunk(plan: Plan) -> Plan:
-    """The same without the faults, twins and pipelines that it does not take to go wrong."""
+    """The plan without faults, twins and pipelines that are not needed to fail."""
 
     def still_fails(smaller: Plan) -> bool:
         return outcome_of(smaller)[0] is not None
@@ -114,10 +114,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("--seed", type=int, help="replay this schedule")
     parser.add_argument("--trace", action="store_true", help="show all its events")
-    parser.add_argument("--shrink", action="store_true", help="leave out faults it does not take")
+    parser.add_argument("--shrink", action="store_true", help="omit faults that are not needed")
     parser.add_argument("--first", type=int, default=0, help="the first of many seeds")
     parser.add_argument("--seeds", type=int, default=100, help="how many schedules to run")
-    parser.add_argument("--minutes", type=float, help="stop after so long")
+    parser.add_argument("--minutes", type=float, help="stop after this long")
     parser.add_argument("--report", type=Path, help="write figures and coverage to this file")
     parser.add_argument("--bugs", type=int, metavar="SEEDS", help="find each planted bug")
     parser.add_argument("--bug", help="plant this bug first")

@@ -1,4 +1,4 @@
-"""Where the simulated jobs write: transactions that outlive whoever prepared them."""
+"""The external system of simulated jobs: transactions that outlive the process preparing them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.sim.clockwork import Wrong, world
+from tests.sim.clockwork import Killed, Wrong, world
 from tidegate.connectors.sink import Committer, CommittingWriter, SupportsCommitter
 from tidegate.operators.endpoints.two_phase_commit import TwoPhaseCommitSinkFunction
 from tidegate.stream.batch import Batch
@@ -15,7 +15,7 @@ from tidegate.stream.batch import Batch
 
 @dataclass
 class Bank:
-    """Where one pipeline writes: prepared transactions outlive whoever prepared them."""
+    """The external system of one pipeline."""
 
     pipeline: int
     begun: int = 0
@@ -66,22 +66,59 @@ class Bank:
             self.prepared.pop(transaction, None)
 
     def lost(self, process: Any) -> None:
-        """With a process end the transactions that it had open."""
+        """Discard the open transactions of a process that died."""
         for transaction in [t for t in self.open if self.owners[t] is process]:
             del self.open[transaction]
 
     @property
     def settled(self) -> set[Any]:
-        """The records that are committed, or prepared to be."""
+        """The records that are committed or prepared."""
         transactions = [*self.prepared.values(), *self.committed.values()]
-        return {r[:2] for records in transactions for r in records}
+        return {record for records in transactions for record in records}
 
-    def called(self, what: str) -> Any:
+    def restart(self, seconds: float) -> None:
+        """Its servers change, or are gone for so long."""
+
+    def time_out(self, which: int) -> None:
+        """It ends a transaction by itself."""
+
+    def is_lost(self, name: str) -> bool:
+        """Whether it has ended a transaction that was prepared under this name."""
+        return False
+
+    def called(self, what: str, *, acts: bool = True) -> Any:
         failure = self.failure_of(what)
-        return world().outside(f"bank {self.pipeline}", what, "bank", failure, acts=True)
+        return world().outside(f"bank {self.pipeline}", what, "bank", failure, acts=acts)
 
     def failure_of(self, what: str) -> Exception:
         return RuntimeError(f"the bank does not answer to {what}")
+
+
+class Server(Bank):
+    """A system with rules of its own, which hold even for a process that has been replaced.
+
+    A process may sleep right before it writes or commits, and do so when it wakes up.
+    """
+
+    def called(self, what: str, *, acts: bool = True) -> Any:
+        is_guarded = what in ("write", "prepare", "commit")
+        process: Any = world().sim.current
+        if is_guarded and process is not None and process.dozes and world().sim.chance(0.3):
+            process.doze()
+        return super().called(what, acts=acts and not is_guarded)
+
+
+def at_moment(name: str, act: Callable[[], Any]) -> None:
+    """Who dies here may have asked for it already."""
+    try:
+        world().moment(name)
+    except Killed:
+        if world().sim.chance(0.5):
+            try:
+                act()
+            except Exception as refusal:
+                world().sim.note(f"    nobody hears of {refusal!r}")
+        raise
 
 
 def bank(pipeline: int) -> Bank:
@@ -89,7 +126,7 @@ def bank(pipeline: int) -> Bank:
 
 
 class Transfers(TwoPhaseCommitSinkFunction):
-    """A sink function of transactions."""
+    """A sink function with transactions."""
 
     def __init__(self, pipeline: int) -> None:
         self._pipeline = pipeline

@@ -1,19 +1,24 @@
-"""What must hold: after every event that matters, and at the end of a run."""
+"""Invariants, checked after every relevant event and at the end of a run."""
 
 from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.bank import Bank
-from tests.sim.clockwork import Process, Wrong
+from tests.sim.clockwork import Wrong
 from tests.sim.cluster import SlotProcess
 from tests.sim.plans import CHECKPOINTS
-from tidegate.checkpoint.layout import METADATA
+from tidegate.checkpoint.layout import METADATA, id_of
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord, decode
-from tidegate.core.errors import DirectoryTaken, TidegateError, UserFunctionError
+from tidegate.core.errors import (
+    DirectoryTaken,
+    TidegateError,
+    TransactionLost,
+    UserFunctionError,
+)
 from tidegate.core.ids import Address, CheckpointId, PipelineId
 from tidegate.driver.checkpoints.store_thread import PublicationSettled
 from tidegate.driver.job_master import JobMaster
@@ -38,29 +43,32 @@ TIDY = {
     "rescale",
 }
 """Faults after which nobody writes what nobody knows of."""
+USER_FAILURE = "the user's code fails"
 _LIVE = (RegionState.DEPLOYING, RegionState.RUNNING)
 
 
 class Checks:
-    """Raises `Wrong` as soon as something does not hold."""
+    """Raises `Wrong` as soon as an invariant is violated."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.program = world.plan.program
         self.is_exact = world.plan.mode == "EXACTLY_ONCE"
         self.published: dict[str, tuple[CheckpointMetadata, frozenset[str]]] = {}
-        """The checkpoints and savepoints that are there, with the files that they need."""
+        """The existing checkpoints and savepoints, with the files that they need."""
         self._positions = [[0] * len(each) for each in self.program.streams]
         self._acted: dict[tuple[int, int], int] = {}
         self._requests: dict[PipelineId, StepRequest] = {}
         self._seen_publishing: set[tuple[int, CheckpointId]] = set()
         self._attempts: dict[tuple[int, PipelineId], int] = {}
+        self._void: dict[str, set[int]] = {}
+        """Checkpoints that do not count if they appear, by directory."""
 
     # --- slots ------------------------------------------------------------------------------
 
     def left(self, process: SlotProcess) -> None:
         """Who leaves in peace aborts what it has begun."""
-        if process.host._machine.is_exiting or self.program.sink != "function":
+        if process.host._machine.is_exiting or self.program.sink not in ("function", "kafka"):
             return
         for bank in self.world.banks:
             begun = [each for each in bank.open if bank.owners[each] is process]
@@ -68,7 +76,7 @@ class Checks:
                 raise Wrong(f"{process.name} leaves {begun} behind")
 
     def leased(self, process: SlotProcess) -> None:
-        """No slot believes in its lease for longer than its driver does."""
+        """No slot trusts its lease longer than its driver does."""
         master = self._master()
         machine = process.host._machine
         if master is None or machine._phase is not SlotPhase.REGISTERED:
@@ -81,10 +89,10 @@ class Checks:
         elif slot is not None:
             known = slot.old_leases.get(process.incarnation, 0.0)
         if until > max(self.world.sim.now, (known - 1000) / process.cluster.driver.speed):
-            raise Wrong(f"{process.name} believes in a lease that its driver does not know of")
+            raise Wrong(f"{process.name} trusts a lease that its driver does not know of")
 
     def acts(self, process: SlotProcess, what: str) -> None:
-        """No process acts beside the one that replaced it."""
+        """No process acts next to the one that replaced it."""
         place = id(process.cluster), process.incarnation.slot
         newest = self._acted.get(place, -1)
         if process.number < newest:
@@ -92,7 +100,7 @@ class Checks:
         self._acted[place] = process.number
 
     def opens_reader(self, pipeline: int, subtask: int) -> None:
-        """The source of a subtask that had ended is not opened again."""
+        """The source of an ended subtask is not opened again."""
         master = self._master()
         point = None if master is None else master.checkpoints.retained.restore_point
         if point is None or master is None:
@@ -103,7 +111,7 @@ class Checks:
             raise Wrong(f"source {pipeline} ({subtask}) had ended and is opened again")
 
     def reads(self) -> None:
-        """After the barrier of a stop nothing is read."""
+        """Nothing is read after the barrier of a stop."""
         master = self._master()
         if master is not None and master.checkpoints.retained.stop_point is not None:
             raise Wrong("a source reads on after the job has stopped")
@@ -112,7 +120,7 @@ class Checks:
         return self.attempt_of(self._master(), pipeline)
 
     def _master(self) -> JobMaster | None:
-        """That of the slot that runs now."""
+        """The master of the current slot."""
         process = self.world.sim.current
         assert isinstance(process, SlotProcess)
         driver: Any = process.cluster.driver
@@ -120,9 +128,7 @@ class Checks:
 
     # --- steps ------------------------------------------------------------------------------
 
-    def steps(
-        self, driver: Process, request: StepRequest, addresses: Sequence[Address | None]
-    ) -> None:
+    def steps(self, driver: Any, request: StepRequest, addresses: Sequence[Address | None]) -> None:
         """A repeated step asks for the same; slots have opened what they are asked for."""
         before = self._requests.get(request.pipeline)
         if before is not None and (before.attempt, before.step) == (request.attempt, request.step):
@@ -130,6 +136,8 @@ class Checks:
             if not same or before.assignments != request.assignments:
                 raise Wrong(f"step {request.step} is repeated with another request")
         self._requests[request.pipeline] = request
+        if driver.master._regions[request.pipeline].attempt != request.attempt:
+            return  # its thread is late, and slots refuse it
         for address in addresses:
             process = None if address is None else self.world.slots[address.port]
             if process is None or process.cluster.driver is not driver or process.has_left:
@@ -140,10 +148,21 @@ class Checks:
                 if opened is None or opened < request.attempt:
                     raise Wrong(f"{process.name} is sent a step of what it has not opened")
 
+    def served(self, serve_pump: Callable[..., None]) -> Callable[..., None]:
+        """A slot serves the pumps of the latest job alone."""
+
+        def serve(job: Any, connection: Any, level: int) -> None:
+            self.world.moment("a pump is let in")
+            if connection.other.epoch != job.epoch:
+                raise Wrong(f"a pump of job {connection.other.epoch} is let into job {job.epoch}")
+            serve_pump(job, connection, level)
+
+        return serve
+
     # --- drivers ----------------------------------------------------------------------------
 
     def watch(self, master: JobMaster) -> None:
-        """Look at each event that it handles, and at each failure that ends it."""
+        """Check each event that it handles, and each failure that ends it."""
         self._requests.clear()
         handle: Callable[[Any], None] = master._handle
         fail: Callable[..., None] = master._fail
@@ -151,6 +170,7 @@ class Checks:
         def checked(event: Any) -> None:
             if isinstance(event, PublicationSettled):
                 self._settled(master, event)
+            self._failed(getattr(event, "message", event))
             stale = _stale_region(master, event)
             if stale is None:
                 handle(event)
@@ -172,8 +192,21 @@ class Checks:
         master._handle = checked  # type: ignore[method-assign]
         master._fail = failing  # type: ignore[method-assign]
 
+    def _failed(self, message: Any) -> None:
+        """A connector fails with an error of ours, and says that something is lost if it is."""
+        for error in (getattr(message, "error", None), getattr(message, "failure", None)):
+            if error is not None:
+                self.world.sim.note(f"    {type(error).__name__}: {str(error)[-200:]}")
+            if isinstance(error, TransactionLost):
+                if not any(bank.is_lost(error.args[1]) for bank in self.world.banks):
+                    raise Wrong(f"it is not lost: {error}")
+                self.world.tells_of_loss = True
+            is_own = isinstance(error, UserFunctionError) and self.program.has_server
+            if is_own and USER_FAILURE not in str(error):
+                raise Wrong(f"the sink fails with {error}")
+
     def _settled(self, master: JobMaster, event: PublicationSettled) -> None:
-        """What is taken for not published is not there."""
+        """A checkpoint that counts as not published does not exist."""
         metadata = f"{event.checkpoint.url}/{METADATA}"
         is_own = event.checkpoint.metadata.kind is BarrierKind.CHECKPOINT
         is_known = not isinstance(event.error, DirectoryTaken) and is_own
@@ -183,7 +216,7 @@ class Checks:
             raise Wrong(f"{metadata} is taken for not published: {event.error}")
 
     def _publishing(self, master: JobMaster) -> None:
-        """What is published was acknowledged by what runs."""
+        """What is published was acknowledged by running subtasks."""
         regions = master._regions
         for number, pending in master.checkpoints.coordinator._pending.items():
             key = id(master), number
@@ -200,7 +233,7 @@ class Checks:
                     raise Wrong(f"checkpoint {number} is published after a part of it has failed")
 
     def after_turn(self, master: JobMaster) -> None:
-        """Nothing is restored before it is known which checkpoint is the last."""
+        """Nothing is restored before the last checkpoint is known."""
         coordinator = master.checkpoints.coordinator
         for pipeline, region in master._regions.items():
             key = id(master), pipeline
@@ -211,13 +244,13 @@ class Checks:
                 raise Wrong(f"pipeline {pipeline} is restored before a publication is settled")
 
     def all_answered(self, driver: DriverProcess) -> None:
-        """Whoever asked for something knows what has become of it."""
+        """Every request is answered."""
         for kind, order in driver.orders:
             if not order.answer.done():
-                raise Wrong(f"nobody answers to who asked for a {kind}")
+                raise Wrong(f"a request for a {kind} is not answered")
 
     def all_closed(self, driver: DriverProcess) -> None:
-        """When a job has ended, nothing of it is open any more."""
+        """Nothing of an ended job is still open."""
         for slot in self.world.slots:
             is_current = driver.cluster._running.get(slot.incarnation.slot) is slot
             if is_current and not slot.is_cut and hasattr(slot, "host"):
@@ -229,8 +262,13 @@ class Checks:
     # --- storage ----------------------------------------------------------------------------
 
     def stored(self, what: str, where: str, outcome: Any) -> None:
-        if what == "create" and outcome and where.endswith(f"/{METADATA}"):
-            self._publish(where)
+        directory, _, name = where.rpartition("/")
+        if what == "create" and outcome and name == METADATA:
+            if not self._is_void(directory):
+                self._publish(where)
+        elif what == "put" and name.startswith("closed-"):
+            _, seen, started = map(int, name.removeprefix("closed-").split("-"))
+            self._void.setdefault(directory, set()).update(range(seen + 1, started + 1))
         elif what == "delete":
             blobs = self.world.bucket.blobs
             gone = [path for path in self.published if path not in blobs]
@@ -239,8 +277,13 @@ class Checks:
             self._check_files()
             self._check_kept(gone)
 
+    def _is_void(self, checkpoint: str) -> bool:
+        """Whether it comes so late that the next driver goes on without it."""
+        directory, _, name = checkpoint.rpartition("/")
+        return id_of(name) in self._void.get(directory, ())
+
     def _check_kept(self, deleted: list[str]) -> None:
-        """A job that goes on does not delete the last checkpoint that it has."""
+        """A job that continues does not delete its last checkpoint."""
         master: JobMaster | None = getattr(self.world.sim.current, "master", None)
         if not deleted or master is None or master._is_ending:
             return
@@ -253,7 +296,7 @@ class Checks:
             raise Wrong(f"the job has deleted its last checkpoint: {deleted}")
 
     def removes(self, directory: str) -> None:
-        """What a job leaves to be removed with its directory, it has deleted before."""
+        """A job deletes its files before it removes its directory."""
         world = self.world
         if {fault.kind for fault in world.plan.faults} <= TIDY and len(world.drivers) == 1:
             left = [path for path in world.bucket.blobs if path.startswith(f"{directory}/chk-")]
@@ -279,19 +322,32 @@ class Checks:
                     raise Wrong(f"{where} lacks {path}")
 
     def _check_covered(self, where: str, metadata: CheckpointMetadata) -> None:
-        """What a checkpoint has read is visible or prepared, unless it is in its state."""
+        """What a checkpoint has read is visible, prepared, or in its state."""
         for number, bank in enumerate(self.world.banks):
+            limits = self.positions_in(metadata, number)
+            lost = set(self.program.certain(number, limits)) - self._shown(bank, bank.settled)
+            if lost:
+                raise Wrong(f"{where} is past {sorted(lost)[:5]}, which no sink has prepared")
             if not self.program.held_by(number):
-                limits = self.positions_in(metadata, number)
-                lost = self.program.expected(number, limits).keys() - bank.settled
-                if lost:
-                    raise Wrong(f"{where} is past {sorted(lost)[:5]}, which no sink has prepared")
                 self._check_nothing_more(where, metadata, bank, limits)
+
+    def _shown(self, bank: Bank, results: Iterable[Any]) -> set[Any]:
+        """The records behind results; in event time, each result stands for itself."""
+        if self.program.is_timed(bank.pipeline):
+            return set(results)
+        return {result[:2] for result in results}
+
+    def _unfounded(self, bank: Bank, results: Iterable[Any], limits: Sequence[int]) -> list[Any]:
+        """Results of records that were not read up to these positions."""
+        if self.program.is_timed(bank.pipeline):
+            found = self.program.expected(bank.pipeline, limits)
+            return [each for each in results if each not in found]
+        return [r for r in results if r[0] != "timer" and r[1] >= limits[r[0]]]
 
     def _check_nothing_more(
         self, where: str, metadata: CheckpointMetadata, bank: Bank, limits: Sequence[int]
     ) -> None:
-        """What is prepared is not past a checkpoint, if there is no later one."""
+        """What is prepared does not exceed the last checkpoint."""
         driver: Any = self.world.sim.current
         pending = driver.master.checkpoints.coordinator._pending
         if not self.is_exact or any(number > metadata.checkpoint_id for number in pending):
@@ -300,17 +356,17 @@ class Checks:
             return  # it waits for the next checkpoint
         for transaction, records in bank.prepared.items():
             if bank.prepared_by[transaction] == self.attempt_of(driver.master, bank.pipeline):
-                more = [r for r in records if r[0] != "timer" and r[1] >= limits[r[0]]]
+                more = self._unfounded(bank, records, limits)
                 if more:
                     raise Wrong(f"{transaction} of {where} has {more[:5]} from behind the barrier")
 
     def attempt_of(self, master: JobMaster | None, pipeline: int) -> tuple[int, int]:
-        """What tells transactions of a lost attempt from others."""
+        """Identifies the attempt of transactions."""
         attempt = 0 if master is None else master._regions[PipelineId(pipeline)].attempt
         return id(master), attempt
 
     def positions_in(self, metadata: CheckpointMetadata, pipeline: int) -> list[int]:
-        """Up to where each stream is read; a reader says nothing of those that it has read."""
+        """The read position of each stream; readers do not report streams they have finished."""
         record = _record(metadata, f"source {pipeline}")
         lengths = self.program.streams[pipeline]
         if record is None:
@@ -320,58 +376,69 @@ class Checks:
             given = pickle.loads(record.enumerator)
         positions = [length if stream < given else 0 for stream, length in enumerate(lengths)]
         for handle in record.subtasks.values():
-            for split in map(pickle.loads, handle.source_splits):
+            for stored in map(pickle.loads, handle.source_splits):
+                split = getattr(stored, "split", stored)
                 if split.stream >= given:
-                    raise Wrong(f"who reads stream {split.stream} has it from nobody")
+                    raise Wrong(f"nobody has assigned stream {split.stream} to its reader")
                 positions[split.stream] = split.position
         return positions
 
     # --- what becomes visible -----------------------------------------------------------------
 
     def commits(self, bank: Bank, transaction: str, records: Sequence[Any]) -> None:
-        """No commit without its checkpoint, nothing twice."""
+        """There is no commit without its checkpoint, and nothing is committed twice."""
         positions = self._positions[bank.pipeline]
         seen = Counter(records)
         if not self.is_exact:
             return
+        if unfounded := self._unfounded(bank, records, positions):
+            raise Wrong(f"{transaction} is committed with {unfounded[:5]} without a checkpoint")
         for record in records:
-            if record[0] != "timer" and record[1] >= positions[record[0]]:
-                raise Wrong(f"{transaction} is committed with {record} without a checkpoint")
             if seen[record] > 1 or bank.visible[record]:
                 raise Wrong(f"{transaction} repeats {record}")
 
     def results(self, drained: CheckpointMetadata | None) -> None:
-        """Every record and timer is visible as often as it should be; nothing is left."""
+        """Every record and timer is visible as often as it should be; nothing is left over."""
         world = self.world
         for number, bank in enumerate(world.banks):
-            records = _records_of(bank)
+            records = self._results_of(bank)
             limits = None if drained is None else self.positions_in(drained, number)
             expected = self.program.expected(number, limits)
             found = records if self.is_exact else Counter(set(records))
             _same(f"pipeline {number}", found, expected)
-            if number == 0 and self.is_exact:
+            if number == 0 and self.is_exact and not self.program.is_timed(number):
                 self._check_counts(bank, expected, is_drained=drained is not None)
             rivals = {"start a rival", "put the driver to sleep"}
             has_rivals = any(fault.kind in rivals for fault in world.plan.faults)
             is_same_job = self.program.sink == "committer" or world.origin == "latest"
-            if is_same_job and self.program.sink != "function" and bank.prepared and not has_rivals:
-                raise Wrong(f"nobody settles {sorted(bank.prepared)}")
+            left = {**bank.prepared, **(bank.open if self.program.has_server else {})}
+            if is_same_job and self.program.sink != "function" and left and not has_rivals:
+                raise Wrong(f"nobody settles {sorted(left)}")
         left = [path for path in world.bucket.blobs if path.startswith(CHECKPOINTS)]
-        # What is written late, or could not be deleted, goes at the next start.
+        # Files that are written late or could not be deleted are removed at the next start.
         troubled = world.is_troubled("storage fails")
         if left and world.origin == "latest" and len(world.drivers) == 1 and not troubled:
             raise Wrong(f"files are left: {left}")
 
     def resumed(self, savepoint: CheckpointMetadata) -> None:
-        """A job was run from a savepoint: it has shown what is after that, once."""
+        """A job started from a savepoint shows everything after it, once."""
         for number, bank in enumerate(self.world.banks):
-            found = _records_of(bank)
-            before = self.program.expected(number, self.positions_in(savepoint, number))
+            found, limits = self._results_of(bank), self.positions_in(savepoint, number)
+            before = self.program.expected(number, limits)
             after = self.program.expected(number) - before
             if after - found or (self.is_exact and any(n > 1 for n in found.values())):
                 raise Wrong(f"from a savepoint, pipeline {number} shows {found} of {after}")
-            if self.is_exact and not self.program.held_by(number):
+            again = found.keys() & set(self.program.certain(number, limits))
+            if self.program.is_timed(number) and again:
+                raise Wrong(f"from a savepoint, pipeline {number} shows {again} again")
+            is_timed = self.program.is_timed(number)
+            if self.is_exact and not self.program.held_by(number) and not is_timed:
                 _same(f"from a savepoint, pipeline {number}", found, after)
+
+    def _results_of(self, bank: Bank) -> Counter[Any]:
+        if self.program.is_timed(bank.pipeline):
+            return Counter(bank.visible.elements())
+        return Counter(r[:2] for r in bank.visible.elements() if r[0] != "timer")
 
     def _check_counts(self, bank: Bank, expected: Counter[Any], *, is_drained: bool) -> None:
         key_of, sets_timer = self.program.key_of, self.program.sets_timer
@@ -388,7 +455,7 @@ class Checks:
 
 
 def savepoints_of(world: World) -> list[tuple[str, CheckpointMetadata]]:
-    """Those that users got when they asked for one."""
+    """The savepoints that users have received."""
     answers = [
         order.answer.result()
         for driver in world.drivers
@@ -400,7 +467,7 @@ def savepoints_of(world: World) -> list[tuple[str, CheckpointMetadata]]:
 
 
 def _stale_region(master: JobMaster, event: Any) -> Region | None:
-    """The region of an event that is of another attempt than the present one."""
+    """The region of an event that belongs to another attempt."""
     about = getattr(event, "message", event)
     pipeline, attempt = getattr(about, "pipeline", None), getattr(about, "attempt", None)
     if pipeline is None or attempt is None:
@@ -411,10 +478,6 @@ def _stale_region(master: JobMaster, event: Any) -> Region | None:
 
 def _record(metadata: CheckpointMetadata, uid: str) -> OperatorRecord | None:
     return next((each for each in metadata.operators.values() if each.uid == uid), None)
-
-
-def _records_of(bank: Bank) -> Counter[Any]:
-    return Counter(r[:2] for r in bank.visible.elements() if r[0] != "timer")
 
 
 def _same(what: str, found: Counter[Any], expected: Counter[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Simulated time: a queue of events, the processes they happen in, and chance from one seed."""
+"""Simulated time: a queue of events, their processes, and randomness from one seed."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from unittest.mock import patch
 from tidegate.core.workers import Action
 
 if TYPE_CHECKING:
+    from tests.sim.lines import LineEnd
+    from tests.sim.threads import SimulatedThread
     from tests.sim.world import World
 
 EPOCH = 1_000_000.0
 LAST_EVENT = 60_000
 DEEPEST = 3
-"""How many processes are in the middle of something at most."""
+"""How many processes can be interrupted at the same time."""
 
 
 class Killed(BaseException):
-    """The process ends here; what it was doing stays half done."""
+    """The process ends here, in the middle of its work."""
 
 
 class Wrong(BaseException):
-    """Something happened that must not, or did not happen that must. Nobody may catch it."""
+    """Something happened that must not, or did not happen that must. Must not be caught."""
 
 
 @dataclass(eq=False, slots=True)
@@ -45,7 +47,7 @@ class Event:
 
 
 class Process:
-    """What dies, sleeps and has clocks of its own."""
+    """Something that can die and sleep, and that has its own clocks."""
 
     def __init__(self, sim: Simulation, name: str) -> None:
         self.sim, self.name = sim, name
@@ -55,6 +57,9 @@ class Process:
         self.wall_error = sim.rnd.choice([0.0, 0.0, -1.0, 1.0])
         self.speed = 1 + sim.rnd.uniform(-0.02, 0.02)
         self.workers = SimulatedWorkers(self)
+        self.threads: list[SimulatedThread] = []
+        """Those that wait for others, and so need a stack of their own."""
+        self.ends: list[LineEnd] = []
 
     def monotonic(self) -> float:
         return self.sim.now * self.speed + 1000.0
@@ -66,11 +71,15 @@ class Process:
         return self.sim.later(seconds, what, act, self)
 
     def die(self) -> None:
-        """Whatever it had planned never happens."""
+        """Discard all its planned events."""
         self.is_alive = False
+        for thread in list(self.threads):
+            thread.kill()
+        for end in self.ends:
+            end.close()
 
     def die_now(self) -> NoReturn:
-        """In the middle of what it does: nothing that it tidies up on the way reaches anybody."""
+        """Die in the middle of an action: its cleanup has no effect."""
         self.is_dying = True
         raise Killed
 
@@ -79,14 +88,14 @@ class Process:
 
 
 class Simulation:
-    """Everything that will happen, in the order in which it does."""
+    """All future events, in order."""
 
     def __init__(self, seed: object, *, traces: bool = False) -> None:
         self.rnd = random.Random(f"{seed}/run")
         self.now = 0.0
         self.current: Process | None = None
         self.worker: SimulatedWorker | None = None
-        """The thread of the current process that runs, if it is not the main one."""
+        """The running thread of the current process, if it is not the main one."""
         self.number = 0
         self.trace: list[str] | None = [] if traces else None
         self.happened: Counter[str] = Counter()
@@ -107,7 +116,7 @@ class Simulation:
         heapq.heappush(self._queue, (event.at, self._count, event))
 
     def delay(self, typical: float = 0.01) -> float:
-        """Mostly short, now and then ten times as long."""
+        """Usually short, sometimes ten times as long."""
         stretch = 10.0 if self.rnd.random() < 0.05 else 1.0
         return self.rnd.random() * 2 * typical * stretch * self.slowness
 
@@ -152,7 +161,7 @@ class Simulation:
             self.current = self.worker = None
 
     def meanwhile(self, seconds: float, *, is_asleep: bool = False) -> None:
-        """Others act while the current thread is in the middle of something.
+        """Let others act while the current thread is in the middle of something.
 
         If the process is asleep, or its main thread waits, nothing else happens in it.
         """
@@ -241,7 +250,7 @@ class SimulatedWorker:
             self._go_on(0.0)
 
     def stop(self, timeout: float) -> bool:
-        """What was posted happens within what calls this, unless it is in the middle of it."""
+        """Run what was posted within this call, unless it is already running."""
         self._is_stopped = True
         if self._is_running:
             self._process.sim.sleep(timeout)
@@ -286,7 +295,7 @@ _worlds: list[Any] = []
 
 
 def world() -> World:
-    """The one that runs: programs find what is outside by it."""
+    """The current world, through which programs reach external systems."""
     return _worlds[-1]  # type: ignore[no-any-return]
 
 

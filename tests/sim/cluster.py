@@ -1,4 +1,4 @@
-"""Spark as one driver sees it: processes for its slots, lines to them, and jobs for its steps."""
+"""Spark as one driver sees it: slot processes, lines to them, and jobs for steps."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.sim.clockwork import Process
+from tests.sim.clockwork import Process, Wrong
+from tests.sim.lines import LineEnd, connected
 from tests.sim.plans import HEARTBEAT_SECONDS
+from tests.sim.pumps import PumpedExchange
 from tests.sim.tasks import StepJob
+from tests.sim.threads import SimulatedThread
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import LineClosed, TidegateError
 from tidegate.core.ids import Address, PipelineId, SlotIndex
 from tidegate.core.permit import Permit
 from tidegate.driver.cluster import ClusterEvent, FromSlot, LineEnded, SlotJobEnded
-from tidegate.exchange.contract import StepAnswer, StepCanceled
+from tidegate.exchange.contract import Exchange, StepAnswer, StepCanceled
 from tidegate.exchange.shuffle import _stages
 from tidegate.graph.job_graph import Pipeline
 from tidegate.protocol.incarnation import Incarnation
@@ -34,9 +37,11 @@ from tidegate.protocol.messages import (
     Wake,
 )
 from tidegate.slot.slot_host import SlotHost
+from tidegate.slot.step_server import StepServer
 from tidegate.transport.versions import versions
 
 if TYPE_CHECKING:
+    from tests.sim.drivers import DriverProcess
     from tests.sim.world import World
 
 CLOSING_SECONDS = 20.0
@@ -48,11 +53,11 @@ _MOMENTS = {
     CheckpointCompleted: "a completion arrives",
 }
 _UNCHANGING = (SlotHeartbeat, DriverHeartbeat, Wake)
-"""Messages that need no copy to be what they were when they were sent."""
+"""Messages that need not be copied, because they do not change."""
 
 
 class SlotProcess(Process):
-    """The process of a slot: what `_Slot` does, by events."""
+    """The process of a slot, driven by events."""
 
     def __init__(self, cluster: SimulatedCluster, incarnation: Incarnation) -> None:
         world = cluster.world
@@ -63,9 +68,9 @@ class SlotProcess(Process):
         self.is_cut = self.is_out_of_reach = self.has_left = False
         self.has_been_accepted = False
         self.dozes = 0.0
-        """How long it sleeps when it next asks what it may do."""
+        """How long it sleeps when it next checks its permission."""
         self.dozes_before_acting = False
-        """Whether it must be something that cannot be undone."""
+        """Whether it only sleeps before something that cannot be undone."""
         self.on_doze: Callable[[], None] = lambda: None
         self.waiting: list[Callable[[], None]] = []
         """Step tasks that wait for an answer: called when there will be none."""
@@ -89,23 +94,24 @@ class SlotProcess(Process):
             workers=self.workers,
         )
         self.host.permit = Permit(self._may_act)
+        self._server = StepServer(self.host)
         address = Address("slot", self.number)
         self.world.moment("a process registers")
         self._send(Register(self.incarnation, address, versions(), self.number))
         self._beat_later()
 
     def _now(self) -> float:
-        """Whoever asks what it may do reads the clock first: it may take long to get there."""
+        """A permission check reads the clock first, and may be delayed here."""
         if self.dozes and not self.dozes_before_acting:
-            self._doze()
+            self.doze()
         return self.monotonic()
 
     def _may_act(self) -> bool:
         if self.dozes and self.dozes_before_acting:
-            self._doze()
+            self.doze()
         return self.host._has_lease()
 
-    def _doze(self) -> None:
+    def doze(self) -> None:
         if self.sim.current is self:
             seconds, self.dozes = self.dozes, 0.0
             self.sim.note(f"{self.name} sleeps for {seconds:.1f} s")
@@ -128,7 +134,7 @@ class SlotProcess(Process):
     def _leave(self) -> None:
         self.host.close(CLOSING_SECONDS)
         self.world.checks.left(self)
-        self.is_alive = False
+        super().die()
         self._ended("it returned", comes_back=False)
 
     def die(self) -> None:
@@ -145,6 +151,29 @@ class SlotProcess(Process):
         self._post(LineEnded(self.incarnation))
         self.cluster.process_ended(self, reason, comes_back=comes_back)
 
+    # --- the lines of its step server -----------------------------------------------------------
+
+    def dialed(self, caller: Process | None) -> LineEnd:
+        """The other end of a line that it serves."""
+        if not self.is_alive or self.has_left or not hasattr(self, "host"):
+            raise LineClosed(f"{self.name} does not answer")
+        near, far = connected(self.sim, caller, self)
+        self.later(self.sim.delay(0.001), "a line is opened", lambda: self._serve(far))
+        return near
+
+    def _serve(self, line: LineEnd) -> None:
+        def meet() -> None:
+            try:
+                self._server.serve(line)  # type: ignore[arg-type]
+            except LineClosed:
+                pass
+            except TidegateError as error:
+                raise Wrong(f"{self.name} does not understand a line: {error}") from error
+            finally:
+                line.close()
+
+        SimulatedThread(meet, name="a line").start()
+
     # --- its line to the driver -----------------------------------------------------------------
 
     def _send(self, message: SlotMessage) -> None:
@@ -159,7 +188,7 @@ class SlotProcess(Process):
             self.sim.later(self._in_order("from"), "a message", self._arrive, self.cluster.driver)
 
     def _arrive(self) -> None:
-        """However late the driver looks, it reads what was sent in this order."""
+        """Messages arrive in the order in which they were sent, however late."""
         event = self._sent.popleft()
         if isinstance(event, bytes):
             event = FromSlot(self.incarnation, pickle.loads(event))
@@ -189,7 +218,7 @@ class SlotProcess(Process):
         return at - self.sim.now
 
     def line_breaks(self, *, is_noticed: bool) -> None:
-        """By a reset, or without a word."""
+        """Break the line, with a reset or silently."""
         self.is_cut = True
         self.is_out_of_reach = not is_noticed
         if is_noticed:
@@ -206,14 +235,17 @@ class SlotProcess(Process):
 
 
 class SimulatedCluster:
-    """What `SparkCluster` and `ShuffleExchange` are to the driver."""
+    """What `SparkCluster` and an exchange are to the driver."""
 
-    def __init__(self, world: World, driver: Process) -> None:
+    def __init__(self, world: World, driver: DriverProcess) -> None:
         self.world, self.driver, self.sim = world, driver, world.sim
+        jobs = StepJobs(self)
+        mode = world.plan.exchange
+        self.pumped = None if mode == "jobs" else PumpedExchange(self, jobs, mode)
+        self._exchange: Exchange = self.pumped or jobs
         self._post: Callable[[ClusterEvent], None] = lambda event: None
         self._jobs: dict[SlotIndex, int] = {}
         self._running: dict[SlotIndex, SlotProcess] = {}
-        self._steps: dict[PipelineId, StepJob] = {}
 
     def start(self, post: Callable[[ClusterEvent], None]) -> None:
         self._post = post
@@ -234,7 +266,7 @@ class SimulatedCluster:
             self._running[slot] = SlotProcess(self, Incarnation.create(slot, number, attempt))
 
     def start_again(self, slot: SlotIndex) -> None:
-        """Spark takes a process for lost that is not."""
+        """Spark considers a living process lost."""
         if slot in self._running and slot in self._jobs:
             incarnation = self._running[slot].incarnation
             self._start(slot, incarnation.launch, incarnation.task_attempt + 1)
@@ -292,8 +324,32 @@ class SimulatedCluster:
             self.world.moment("a barrier starts")
         addresses = tuple(slots.get(SlotIndex(i)) for i in range(pipeline.slots))
         self.world.checks.steps(self.driver, request, addresses)
+        self._exchange.run_step(pipeline, request, slots, answer)
+
+    def cancel_step(self, pipeline: Pipeline) -> None:
+        self._exchange.cancel_step(pipeline)
+
+    def end_steps(self) -> None:
+        self._exchange.end_steps()
+
+
+class StepJobs:
+    """What `ShuffleExchange` is to the driver."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._steps: dict[PipelineId, StepJob] = {}
+
+    def run_step(
+        self,
+        pipeline: Pipeline,
+        request: StepRequest,
+        slots: Mapping[SlotIndex, Address],
+        answer: StepAnswer,
+    ) -> None:
+        addresses = tuple(slots.get(SlotIndex(i)) for i in range(pipeline.slots))
         stages = _stages(pipeline, request, addresses, b"")
-        self._steps[pipeline.id] = StepJob(self, stages, pipeline.slots, answer)
+        self._steps[pipeline.id] = StepJob(self._cluster, stages, pipeline.slots, answer)
 
     def cancel_step(self, pipeline: Pipeline) -> None:
         if pipeline.id in self._steps:

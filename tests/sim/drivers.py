@@ -1,4 +1,4 @@
-"""Drivers: each a process with the real job master, which takes one event at a time."""
+"""Drivers: processes with the real job master, which handles one event at a time."""
 
 from __future__ import annotations
 
@@ -124,6 +124,8 @@ class DriverProcess(Process):
         if self.is_alive:
             super().die()
             self.sim.note(f"{self.name} dies")
+            if hasattr(self, "cluster") and self.cluster.pumped is not None:
+                self.cluster.pumped.spark.stop()
             self.world.driver_gone(self)
 
     def order(self, kind: str, order: SnapshotOrder) -> None:

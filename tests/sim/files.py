@@ -1,7 +1,7 @@
 """A disk for the file sink: files that are written, renamed and deleted like transactions.
 
-A hidden file that is whole is a prepared transaction, its rename the commit. What a process that
-dies has in progress stays, cut off: nobody may give it its name.
+A complete hidden file is a prepared transaction, and its rename is the commit. Files that a dying
+process was writing stay truncated: they must never be renamed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def file_sink(pipeline: int) -> FileSink:
 
 
 def resolve(path: str) -> tuple[Disk, str]:
-    """What `tidegate.storage.locations.resolve` is to the sink."""
+    """Stands in for `tidegate.storage.locations.resolve`."""
     bank: Any = world().banks[int(path.rpartition("/")[2])]
     return Disk(bank), path
 
@@ -51,7 +51,7 @@ class Files(Bank):
 
 
 class Disk:
-    """As much of Arrow's file systems as the sink uses."""
+    """The part of Arrow's file system interface that the sink uses."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -68,7 +68,7 @@ class Disk:
         return {*self._files.open, *self._files.prepared, *self._files.finished}
 
     def create_dir(self, path: str, *, recursive: bool) -> None:
-        """Directories are there."""
+        """Directories exist implicitly."""
 
     def open_output_stream(self, path: str) -> _Stream:
         self._files.begin(path)
@@ -76,7 +76,7 @@ class Disk:
 
     def move(self, hidden: str, final: str) -> None:
         if hidden in self._files.torn:
-            raise Wrong(f"{hidden} is cut off and gets its name")
+            raise Wrong(f"{hidden} is truncated, but is renamed")
         if hidden not in self._files.prepared:
             raise FileNotFoundError(errno.ENOENT, "it is gone", hidden)
         self._files.commit(hidden, lambda: self._files.finished.add(final))
@@ -102,7 +102,7 @@ class _Stream(io.BytesIO):
                 self._files.prepare(self._path)
 
     def __del__(self) -> None:
-        """A stream that nobody has closed is one of a process that is gone."""
+        """A stream that was never closed belongs to a dead process."""
 
 
 def _info(path: str, is_file: bool) -> SimpleNamespace:

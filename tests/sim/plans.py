@@ -1,13 +1,15 @@
-"""What is decided before the first event: the program, its settings, and what befalls it."""
+"""What is decided before the first event: the program, its settings, and its faults."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.sim.programs import Program
+from tests.sim.tides import KINDS as TIMES
+from tests.sim.tides import fitting
 from tidegate.core.fault_points import FaultPoint, Victim
 
 CHECKPOINTS = "/simulated/checkpoints"
@@ -28,8 +30,14 @@ KINDS = {
     "storage fails": 3,
     "storage is slow": 2,
     "the bank fails": 2,
+    "a server restarts": 1,
+    "a transaction times out": 1,
     "a byte is flipped": 1,
     "steps break": 2,
+    "kill a pump": 2,
+    "start a pump twice": 1,
+    "pumps lag": 2,
+    "no room for pumps": 1,
     "user code fails": 3,
     "a clock jumps": 1,
     "checkpoint": 2,
@@ -37,14 +45,19 @@ KINDS = {
     "stop": 2,
     "drain": 1,
     "rescale": 3,
+    "cancel": 1,
 }
 """What can befall a job, or be asked for by its user, and how often it is drawn."""
+_OF_PUMPS = ("kill a pump", "start a pump twice", "pumps lag", "no room for pumps")
 POINTS = tuple(f"{victim.value} {point.value}" for victim in Victim for point in FaultPoint)
 MOMENTS = (
     *POINTS,
     "a process registers",
     "a deployment arrives",
     "a step starts",
+    "pumps start",
+    "a pump is let in",
+    "cargo travels",
     "an input ends",
     "a barrier starts",
     "an abort arrives",
@@ -52,24 +65,26 @@ MOMENTS = (
     "a transaction begins",
     "a transaction is prepared",
     "a transaction is committed",
+    "a leftover is aborted",
     "state is written",
     "metadata is created",
     "something is deleted",
     "a directory is claimed",
+    "the job is canceled",
 )
-"""At which a fault can strike, instead of at a time."""
+"""Moments at which a fault can strike, instead of at a time."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that befalls the job, or that its user asks for."""
+    """A fault or a user request."""
 
     at: float
     kind: str
     which: int = 0
     amount: float = 0.0
     moment: str = ""
-    """It waits for this from its time on; then it strikes at once."""
+    """From its time on, it waits for this moment, then strikes."""
 
     def __str__(self) -> str:
         when = f", when {self.moment}" if self.moment else ""
@@ -78,16 +93,28 @@ class Fault:
 
 @dataclass(frozen=True)
 class Wish:
-    """What a plan should be like: a bug is looked for where it can do harm."""
+    """Properties of a plan: a bug is searched for where it can do harm."""
 
     kinds: tuple[str, ...] = tuple(KINDS)
-    """Those of `KINDS`; "a kind @ a moment" strikes then, and waits for it early."""
+    """Of `KINDS`; "a kind @ a moment" strikes at that moment, and waits for it early."""
     moments: tuple[str, ...] = MOMENTS
     traits: Mapping[str, Any] = field(default_factory=dict)
-    """Instead of what would be drawn; by the names of `Plan.draw`."""
+    """Used instead of drawn values; by the names of `Plan.draw`."""
 
 
 ANY = Wish()
+THEMES = (
+    Wish(("storage is slow", *(f"{kind} @ metadata is created" for kind in KINDS))),
+    Wish(("storage is slow", *(f"{kind} @ state is written" for kind in KINDS))),
+    Wish(("cancel", *(f"{kind} @ the job is canceled" for kind in KINDS))),
+    Wish(
+        ("the bank fails @ a transaction begins", "kill a slot @ a process registers", *KINDS),
+        traits={"pipelines": 2, "failover": "region"},
+    ),
+)
+"""What some plans are about, because chance alone leads there rarely."""
+EXCHANGES = ("jobs", "pipelined", "either")
+"""Steps are Spark jobs, go over an endless one, or over that until it breaks too often."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +127,17 @@ class Plan:
     settings: dict[str, Any]
     faults: tuple[Fault, ...]
     twins: float
-    """How often Spark runs a task twice, or loses what it has put out."""
+    """How often Spark runs a task twice, or loses its output."""
     packet_bytes: int
     mode: str
+    exchange: str = "jobs"
+    """Of `EXCHANGES`."""
 
     @classmethod
     def draw(cls, seed: object, wish: Wish = ANY) -> Plan:
         rnd = random.Random(f"{seed}/plan")
+        if wish is ANY and rnd.random() < 0.3:
+            wish = rnd.choice(THEMES)
 
         def choose(trait: str, *options: Any) -> Any:
             drawn = rnd.choice(options)
@@ -115,16 +146,23 @@ class Plan:
         length = rnd.choice([5, 10, 15])
         mode = choose("mode", *["EXACTLY_ONCE"] * 9, "AT_LEAST_ONCE")
         unaligned = choose("unaligned", True, False, False) and mode == "EXACTLY_ONCE"
+        time = choose("time", "", "", *TIMES) if mode == "EXACTLY_ONCE" else ""
+        streams = [
+            [rnd.randint(1, length) for _ in range(rnd.randint(1, 4))]
+            for _ in range(choose("pipelines", 1, 1, 2))
+        ]
+        if time:
+            streams[0] = [fitting(each) for each in streams[0]]
         program = Program(
-            streams=tuple(
-                tuple(rnd.randint(1, length) for _ in range(rnd.randint(1, 4)))
-                for _ in range(choose("pipelines", 1, 1, 2))
-            ),
-            sink=choose("sink", "function", "committer", "files"),
+            streams=tuple(map(tuple, streams)),
+            sink=choose("sink", "function", "committer", "files", "kafka", "postgres"),
             rate=choose("rate", 2.0, 4.0, 10.0),
             keys=rnd.choice([1, 3, 10]),
-            discovers=choose("discovers", True, False, False),
-            holds=choose("holds", True, False, False),
+            discovers=choose("discovers", True, False, False) and not time,
+            holds=choose("holds", True, False, False) and not time,
+            time=time,
+            typed=choose("typed", True, False),
+            idles=choose("idles", True, False),
         )
         milliseconds = choose("interval", 300, 700, 2000, 2000, 600_000)
         settings = {
@@ -153,6 +191,9 @@ class Plan:
             "heartbeat.timeout": f"{LEASE_SECONDS} s",
             "task.cancellation.timeout": "20 s",
         }
+        exchange = choose("exchange", *EXCHANGES)
+        if exchange == "jobs":
+            wish = replace(wish, kinds=tuple(k for k in wish.kinds if not k.startswith(_OF_PUMPS)))
         count = choose("faults", 1, 2, 3, 4, 6)
         horizon = length / program.rate + 6
         faults = [_draw_fault(rnd, horizon, wish) for _ in range(count)]
@@ -165,6 +206,7 @@ class Plan:
             choose("twins", 0.0, 0.0, 0.1, 0.3),
             rnd.choice([1, 4 << 20]),
             mode,
+            exchange,
         )
 
 
@@ -173,7 +215,7 @@ def _draw_fault(rnd: random.Random, horizon: float, wish: Wish) -> Fault:
     [drawn] = rnd.choices(wish.kinds, weights)
     kind, _, moment = drawn.partition(" @ ")
     if moment:
-        at = rnd.uniform(0.0, horizon / 3)
+        at = max(0.0, rnd.uniform(-horizon / 6, horizon / 3))
         return Fault(at, kind, 20 * rnd.randrange(5), rnd.random(), moment)
     is_aimed = wish.moments and rnd.random() < (0.6 if wish.moments is MOMENTS else 0.85)
     moment = rnd.choice(wish.moments) if is_aimed else ""

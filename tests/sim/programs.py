@@ -1,11 +1,11 @@
-"""What the simulated jobs do: read streams, count by key, set timers, and write with transactions.
+"""The simulated jobs: they read streams, count by key, set timers, and write transactionally.
 
     source ──▶ Remembers ──key_by──▶ Counts ──▶ sink                         the first pipeline
     source ──▶ Remembers ──key_by──▶ Holds ──▶ Bundles ──key_by──▶ Counts …   one that holds back
     source ──▶ Remembers ──▶ sink                         the second one, if there is one
 
-A record is (stream, position). Of every record the sink gets (stream, position, key, its number
-among those of the key), and of every timer ("timer", key, its number).
+A record is (stream, position). For every record the sink gets (stream, position, key, its number
+among those of the key), and for every timer ("timer", key, its number).
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ from tests.programs import apply, graph_of, keyed, mapped, read
 from tests.sim.bank import Account, Transfers
 from tests.sim.clockwork import EPOCH, Wrong, world
 from tests.sim.files import file_sink
+from tests.sim.kafka_clients import kafka_sink
+from tests.sim.postgres import TextSinkOperator, postgres_sink
+from tests.sim.tides import LAST_WORDS_SECONDS as SHORT_WORDS_SECONDS
+from tests.sim.tides import Calendar, batch_of, build, certain
+from tests.sim.tides import expected as expected_in_time
 from tidegate.connectors.source import (
     InputStatus,
     Poll,
@@ -41,12 +46,14 @@ from tidegate.stream.elements import Barrier
 
 TIMER_SECONDS = 0.5
 LAST_WORDS_SECONDS = 4.0
-"""Streams end so long after their last record was read: until then all timers are due."""
+"""Streams end this long after their last record, so that all timers are due by then."""
 
 SINKS: Mapping[str, Callable[[int], Operator]] = {
     "function": lambda pipeline: TwoPhaseCommitOperator(Transfers(pipeline)),
     "committer": lambda pipeline: SinkOperator(Account(pipeline)),
     "files": lambda pipeline: SinkOperator(file_sink(pipeline)),
+    "kafka": lambda pipeline: SinkOperator(kafka_sink(pipeline)),
+    "postgres": lambda pipeline: TextSinkOperator(postgres_sink(pipeline)),
 }
 
 
@@ -61,10 +68,20 @@ class Program:
     keys: int
     discovers: bool
     holds: bool = False
+    time: str = ""
+    """What the first pipeline does in event time, if anything."""
+    typed: bool = False
+    """Whether its records and state are columnar."""
+    idles: bool = False
+    """Whether its streams are sometimes idle."""
 
     def graph(self, width: int) -> JobGraph:
         sinks = []
         for number in range(len(self.streams)):
+            if self.is_timed(number):
+                source_of_tides, remembers = Streams(self, number), Remembers(number)
+                sinks.append(build(self, source_of_tides, remembers, SINKS[self.sink](number)))
+                continue
             source = read(Streams(self, number), uid=f"source {number}")
             stream = mapped(Remembers(number), source, uid=f"remembers {number}")
             if number == 0:
@@ -78,6 +95,11 @@ class Program:
             sinks.append(apply(sink, stream, is_sink=True, uid=f"sink {number}"))
         return graph_of(*sinks, parallelism=width, max_parallelism=8)
 
+    @property
+    def has_server(self) -> bool:
+        """Whether a server behind the sink has transactions open that nobody may end any more."""
+        return self.sink in ("kafka", "postgres")
+
     def key_of(self, record: tuple[int, int]) -> int:
         return (record[0] * 7 + record[1]) % self.keys
 
@@ -87,13 +109,24 @@ class Program:
     def sets_timer(self, record: tuple[int, int]) -> bool:
         return record[1] % 3 == 0
 
+    def is_timed(self, pipeline: int) -> bool:
+        return self.time != "" and pipeline == 0
+
+    def certain(self, pipeline: int, limits: Sequence[int]) -> list[Any]:
+        """What a pipeline has emitted when this much of each stream is processed."""
+        if self.is_timed(pipeline):
+            return certain(self, limits)
+        return [] if self.held_by(pipeline) else list(self.expected(pipeline, limits))
+
     def held_by(self, pipeline: int) -> bool:
-        """Whether records of a pipeline may be in its state instead of in its sink."""
+        """Whether records of a pipeline may be in its state rather than in its sink."""
         return self.holds and pipeline == 0
 
     def expected(self, pipeline: int, limits: Sequence[int] | None = None) -> Counter[Any]:
-        """What is visible in the end, if so much of each stream is read."""
+        """What is visible in the end, if this much of each stream is read."""
         limits = self.streams[pipeline] if limits is None else limits
+        if self.is_timed(pipeline):
+            return expected_in_time(self, limits)
         return Counter((s, n) for s, limit in enumerate(limits) for n in range(limit))
 
 
@@ -111,20 +144,25 @@ class Streams(Source):
         self._program, self._pipeline = program, pipeline
 
     def create_enumerator(self) -> SplitEnumerator:
-        return Discovery(self._program, len(self._program.streams[self._pipeline]))
+        return Discovery(self._program, self._pipeline)
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         world().checks.opens_reader(self._pipeline, context.subtask)
+        if self._program.is_timed(self._pipeline):
+            return TideReader(self._program, context)
         return Reader(self._program, self._pipeline)
 
 
 class Discovery(SplitEnumerator):
-    """Streams appear one after the other, if the program is one that discovers."""
+    """Streams appear one after the other, if the program discovers splits."""
 
-    def __init__(self, program: Program, count: int) -> None:
-        self._program, self._count, self._given = program, count, 0
+    def __init__(self, program: Program, pipeline: int) -> None:
+        self._program, self._pipeline, self._given = program, pipeline, 0
+        self._count = len(program.streams[pipeline])
 
     def next_splits(self, parallelism: int) -> dict[int, list[Any]]:
+        if self._given:  # what fails before is a mistake of the user's
+            world().user_code(self._pipeline)
         known = self._count
         if self._program.discovers:
             known = min(known, 1 + int(world().sim.now))
@@ -146,6 +184,8 @@ class Discovery(SplitEnumerator):
 
 
 class Reader(SourceReader):
+    last_words_seconds = LAST_WORDS_SECONDS
+
     def __init__(self, program: Program, pipeline: int) -> None:
         self._program = program
         self._lengths = program.streams[pipeline]
@@ -170,7 +210,7 @@ class Reader(SourceReader):
         if split.position < self._lengths[split.stream]:
             return False
         read_at = self._read_at.setdefault(split.stream, world().sim.now)
-        return world().sim.now > read_at + LAST_WORDS_SECONDS
+        return world().sim.now > read_at + self.last_words_seconds
 
     def poll(self, max_records: int) -> Poll:
         records: list[Any] = []
@@ -201,6 +241,60 @@ class Reader(SourceReader):
 
     def snapshot(self) -> list[Split]:
         return list(self._splits.values())
+
+
+class TideReader(Reader):
+    """Reads one stream at a time, as far as event time allows."""
+
+    reads_all_at_once = True
+    last_words_seconds = SHORT_WORDS_SECONDS
+
+    def __init__(self, program: Program, context: ReaderContext) -> None:
+        super().__init__(program, 0)
+        self._context, self._calendar = context, Calendar(program, context)
+
+    def split_key(self, split: Split) -> int:
+        return split.stream
+
+    def add_splits(self, splits: Sequence[Split]) -> None:
+        super().add_splits(splits)
+        for split in splits:
+            self._calendar.begins(split.stream, split.position)
+
+    def _stop(self, split: Split, limit: int, *, is_next_step: bool = False) -> int:
+        stop, limit = split.position, min(limit, self._limit(split))
+        may_read = self._calendar.may_read
+        while stop < limit and may_read(split.stream, stop, is_next_step=is_next_step):
+            stop += 1
+        return stop
+
+    def poll(self, max_records: int) -> Poll:
+        ended = tuple(s for s, split in self._splits.items() if self._is_through(split))
+        for stream in ended:
+            del self._splits[stream]
+        for stream, split in list(self._splits.items()):
+            stop = self._stop(split, split.position + max_records)
+            if stop > split.position:
+                world().checks.reads()
+                self._calendar.reads(stream, stop)
+                del self._splits[stream]  # the others come first next time
+                self._splits[stream] = replace(split, position=stop)
+                positions = range(split.position, stop)
+                batch = batch_of(self._program, stream, positions, self._context)
+                return Poll(batch, InputStatus.MORE_AVAILABLE, stream, ended)
+        if self._splits or not self._no_more:
+            return Poll(None, InputStatus.NOTHING_AVAILABLE, ended=ended)
+        world().moment("an input ends")
+        return Poll(None, InputStatus.END_OF_INPUT, ended=ended)
+
+    def is_available(self) -> bool:
+        if not self._splits:
+            return self._no_more
+        return any(
+            self._is_through(split)
+            or self._stop(split, split.position + 1, is_next_step=True) > split.position
+            for split in self._splits.values()
+        )
 
 
 # --- operators --------------------------------------------------------------------------------
@@ -282,7 +376,7 @@ class Holds(Operator):
 
 
 class Bundles(Operator):
-    """Holds records back until it is told to let them go."""
+    """Holds records back until it is flushed."""
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
@@ -319,7 +413,7 @@ class Counts(KeyedProcessFunction):
         yield (*value, ctx.get_current_key(), count)
 
     def _check_order(self, stream: int, position: int) -> None:
-        """What is held back is dealt anew when a job is rescaled, and so overtakes."""
+        """Order is not kept across rescaling, when held records are redistributed."""
         if self._program.holds or world().plan.mode != "EXACTLY_ONCE":
             return
         last = dict(self._last.value() or ())

@@ -1,4 +1,4 @@
-"""An object store that can be slow, refuse, answer too late, or die under whoever uses it."""
+"""An object store that can be slow, refuse, answer too late, or kill its user."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOMENTS: dict[str, Callable[[str], str]] = {
 
 
 class Bucket:
-    """All blobs that there are, by their absolute paths."""
+    """All blobs, by absolute path."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -37,7 +37,7 @@ class Bucket:
 
 
 class SimulatedStore(MemoryStore):
-    """A directory of the bucket. What fails may have happened."""
+    """A directory of the bucket. A failed operation may have taken effect."""
 
     def __init__(self, bucket: Bucket, url: str) -> None:
         super().__init__(url)
@@ -53,7 +53,17 @@ class SimulatedStore(MemoryStore):
         return self._ask("exists", path, lambda: super(SimulatedStore, self).exists(path))
 
     def list(self, path: str = "") -> Iterator[str]:
-        return self._ask("list", path, lambda: super(SimulatedStore, self).list(path))
+        """Page by page: what comes and goes meanwhile is in it, or not."""
+
+        def pages() -> Iterator[str]:
+            first = sorted(super(SimulatedStore, self).list(path))
+            if not self._bucket.world.turns_a_page(len(first)):
+                return iter(first)
+            last = first[len(first) // 2 - 1]
+            rest = sorted(super(SimulatedStore, self).list(path))
+            return iter([p for p in first if p <= last] + [p for p in rest if p > last])
+
+        return self._ask("list", path, pages)
 
     @contextmanager
     def writer(self, path: str) -> Iterator[BlobWriter]:
@@ -86,7 +96,7 @@ class SimulatedStore(MemoryStore):
 
 
 class _Below(dict[str, bytes]):
-    """The blobs below a directory, by their paths there."""
+    """The blobs below a directory, by relative path."""
 
     def __init__(self, blobs: dict[str, bytes], url: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Spark jobs for steps: tasks are repeated, copied, come late, and lose what they put out."""
+"""Spark jobs for steps: tasks are repeated, duplicated and delayed, and lose their output."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ class StepJob:
 
 
 class _Ask(Exception):
-    """A task has sent a unit and waits for an answer that is not there yet."""
+    """A task has sent a unit and waits for its answer."""
 
     def __init__(self, frames: list[Cargo]) -> None:
         self.frames = frames
 
 
 class Task:
-    """One try of Spark's at a task: its code runs from the start whenever an answer has come."""
+    """One attempt of a Spark task: its code restarts whenever an answer arrives."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Task:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the slot has answered all that it was asked."""
+        """Whether the slot has answered everything."""
         return None not in self._answers
 
     def _run(self) -> None:
@@ -162,7 +162,7 @@ class Task:
         process.later(self.job.sim.delay(0.003), f"unit of level {self.level}", serve)
 
     def _disturbed(self, frames: list[Cargo]) -> list[Cargo]:
-        """Packets come in any order, and more than once."""
+        """Shuffle and repeat packets."""
         first, *packets, last = frames
         packets += [each for each in packets if self.job.sim.chance(self.job.world.twins)]
         self.job.sim.rnd.shuffle(packets)
@@ -174,7 +174,7 @@ class Task:
 
 
 class _Line:
-    """The connection of a task, which plays the answers that are there."""
+    """The connection of a task, which replays the answers so far."""
 
     def __init__(self, answers: list[list[Cargo] | None]) -> None:
         self._answers = iter(answers)
@@ -197,7 +197,7 @@ class _Line:
 
 
 class _Sent:
-    """What comes out of a connection at its other end."""
+    """The other end of a connection."""
 
     def __init__(self, frames: list[Cargo]) -> None:
         self._frames = frames

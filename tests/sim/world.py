@@ -1,8 +1,9 @@
-"""One job, its drivers and all that befalls them, from a seed."""
+"""One job, its drivers and its faults, from a seed."""
 
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,14 +12,20 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import pandas  # noqa: F401  (Arrow would import it in the middle of a schedule, and it draws)
+
+from tests.sim import kafka_clients, postgres
 from tests.sim.bank import Bank
-from tests.sim.checks import Checks, savepoints_of
+from tests.sim.checks import USER_FAILURE, Checks, savepoints_of
 from tests.sim.clockwork import Killed, Simulation, Wrong, current
 from tests.sim.cluster import SlotProcess
 from tests.sim.drivers import DriverProcess
 from tests.sim.files import Files, resolve
+from tests.sim.kafka import Kafka
 from tests.sim.plans import LEASE_SECONDS, SAVEPOINTS, Fault, Plan
 from tests.sim.storage import Bucket
+from tests.sim.threads import QUEUE, THREADING, SimulatedThread, sleep
+from tests.sim.tides import Attempts
 from tidegate.checkpoint.metadata import CheckpointMetadata
 from tidegate.connectors.files import part_files
 from tidegate.core import fault_points
@@ -31,53 +38,76 @@ from tidegate.core.errors import (
     SavepointFailed,
     UserFunctionError,
 )
+from tidegate.core.ids import Address
 from tidegate.core.modes import SavepointFormat
 from tidegate.driver import job_master
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.job_master import JobMaster
-from tidegate.exchange import step_task
-from tidegate.slot import outbox, slot_host
+from tidegate.exchange import choice, step_task
+from tidegate.exchange.pipelined import cargo, exchange
+from tidegate.slot import outbox, restored_state, slot_host, step_server
+from tidegate.slot.pump_lines import _LinesOfJob
 from tidegate.storage import filesystem
 from tidegate.stream.elements import BarrierKind, SavepointTarget
 from tidegate.transport import shipping
 
+BANKS: dict[str, type[Bank]] = {
+    "files": Files,
+    "kafka": Kafka,
+    "postgres": postgres.Postgres,
+}
+"""Behind the sinks, those that are not plain ones."""
 QUIET_SECONDS = 400.0
-"""How long a job may take to end when nothing befalls it any more."""
+"""How long a job may take to end after the last fault."""
 _CALLS = {
     "bank": (None, "begin", "write", "prepare", "commit", "abort"),
     "storage": (None, "create", "put", "read", "delete", "list", "exists"),
 }
 """What fails, if not everything does."""
+_TROUBLES = {
+    "storage fails": "storage",
+    "storage is slow": "slowness",
+    "the bank fails": "bank",
+    "steps break": "steps",
+    "pumps lag": "lag",
+    "no room for pumps": "room",
+}
+"""Faults that last for a while."""
 
 
 @dataclass
 class Troubles:
-    """What is wrong with the surroundings at the moment."""
+    """The current faults of the surroundings."""
 
     until: dict[str, float] = field(default_factory=dict)
     odds: dict[str, float] = field(default_factory=dict)
     calls: dict[str, str | None] = field(default_factory=dict)
     armed: list[list[Any]] = field(default_factory=list)
-    """Faults that wait for their moment, and how often it passes before."""
+    """Faults that wait for their moment, and how often it passes first."""
     user_fails: int = 0
     flips: int = 0
 
 
 class World:
-    """The simulation of one plan. After `run`, everything that must hold has held."""
+    """The simulation of one plan. After `run`, all invariants have held."""
 
     def __init__(self, plan: Plan, *, traces: bool = False) -> None:
         self.plan = plan
         self.sim = Simulation(plan.seed, traces=traces)
         self.bucket = Bucket(self)
-        bank = Files if plan.program.sink == "files" else Bank
+        bank = BANKS.get(plan.program.sink, Bank)
         self.banks = [bank(number) for number in range(len(plan.program.streams))]
         self.slots: list[SlotProcess] = []
         self.drivers: list[DriverProcess] = []
         self.is_finished = False
+        self.tells_of_loss = False
+        """Whether the job has said that a server has ended what was prepared: it cannot go on."""
         self.width = plan.width
         self.origin = "latest"
         self.checks = Checks(self)
+        self.tides = Attempts()
+        self.carried: dict[Any, list[Any]] = {}
+        """What units have sent over endless jobs."""
         self.coverage: Counter[tuple[str, str, str]] = Counter()
         self._troubles = Troubles()
         self._drained: CheckpointMetadata | None = None
@@ -93,6 +123,14 @@ class World:
     def breaks(self) -> float:
         return self._odds("steps")
 
+    @property
+    def lag(self) -> float:
+        return self._odds("lag")
+
+    @property
+    def has_no_room(self) -> bool:
+        return self.sim.chance(self._odds("room"))
+
     # --- the run --------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -102,10 +140,19 @@ class World:
             self._start_driver(0.0)
             horizon = max([fault.at for fault in self.plan.faults], default=0.0) + 12.0
             self.sim.later(horizon, "--- quiet from now on", self._be_quiet)
-            self.sim.run_while(lambda: not self.is_finished)
+            self.sim.run_while(lambda: not self.is_finished and not self.tells_of_loss)
+            if self.tells_of_loss:
+                return
             self.checks.results(self._drained)
             self._end_of_slots()
             self._resume_from_savepoint()
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        for process in [*self.slots, *self.drivers]:
+            process.is_alive = False
+            for thread in list(process.threads):
+                thread.kill()
 
     @contextmanager
     def _patched(self) -> Iterator[None]:
@@ -122,19 +169,36 @@ class World:
         with ExitStack() as stack:
             stack.enter_context(current(self))
             stack.enter_context(self.sim.in_place_of_the_machine())
+            stack.callback(self.close)
             for place, name, played in (
                 (filesystem, "LocalStore", self.bucket.open),
                 (slot_host, "unpack", unpack),
                 (part_files, "resolve", resolve),
                 (outbox, "PACKET_BYTES", self.plan.packet_bytes),
+                (restored_state, "_REPORTED_BYTES", 64),
                 (shipping, "_local_modules", lambda: modules),
                 (shipping._Modules, "install", lambda self, directory: None),
                 (step_task, "_settle_in", lambda: None),
+                (cargo, "_ENOUGH_BYTES", self.plan.packet_bytes),
+                (exchange, "dial", self._dial),
+                (exchange, "threading", THREADING),
+                (exchange, "queue", QUEUE),
+                (exchange, "InheritableThread", SimulatedThread),
+                (exchange, "time", SimpleNamespace(monotonic=self.sim.monotonic, sleep=sleep)),
+                (choice, "threading", THREADING),
+                (step_server, "queue", QUEUE),
+                (_LinesOfJob, "serve_pump", self.checks.served(_LinesOfJob.serve_pump)),
                 (job_master, "random", chance),
                 (fault_points, "_orders", SimpleNamespace(claim=self._passes)),
+                (time, "sleep", kafka_clients.sleep),
+                *kafka_clients.PATCHES,
+                *postgres.PATCHES,
             ):
                 stack.enter_context(patch.object(place, name, played))
             yield
+
+    def _dial(self, address: Address, secret: bytes) -> Any:
+        return self.slots[address.port].dialed(self.sim.current)
 
     def _be_quiet(self) -> None:
         self._is_quiet = True
@@ -155,7 +219,7 @@ class World:
         raise Wrong(f"the job does not end: {states or 'there is no driver'}")
 
     def _end_of_slots(self) -> None:
-        """Who had work to do ends with the job, at the latest with its lease."""
+        """All slots end with the job, at the latest with their lease."""
         until = self.sim.now + 4 * LEASE_SECONDS
         left = [slot for slot in self.slots if slot.is_alive]
         self.sim.later(4 * LEASE_SECONDS, "--- the end", lambda: None)
@@ -165,7 +229,7 @@ class World:
                 raise Wrong(f"{slot.name} does not end with its job")
 
     def _resume_from_savepoint(self) -> None:
-        """Another job begins at a savepoint that was taken on the way."""
+        """Start another job from a savepoint of this one."""
         found = savepoints_of(self)
         if not found:
             return
@@ -202,7 +266,7 @@ class World:
         self.drivers.append(DriverProcess(self, self.width, len(self.drivers)))
 
     def driver_gone(self, driver: DriverProcess) -> None:
-        """Its slots notice; somebody starts another one."""
+        """Its slots notice, and another driver is started."""
         for slot in self.slots:
             if slot.is_alive and slot.cluster.driver is driver:
                 slot.driver_is_gone()
@@ -217,7 +281,7 @@ class World:
         self._start_driver(0.1 + self.sim.delay(0.5))
 
     def _take_stops(self, driver: DriverProcess) -> str | None:
-        """The savepoint with which this driver has ended its job: the next one begins there."""
+        """The savepoint with which this driver has stopped its job: the next one starts there."""
         if driver.master is None:
             return None
         checkpoints = driver.master.checkpoints
@@ -231,7 +295,7 @@ class World:
 
     @property
     def _may_have_rival(self) -> bool:
-        """A job that is started from a savepoint is another one: nothing keeps it from harm."""
+        """A job started from a savepoint is a new one: nothing protects it from a rival."""
         return self.origin == "latest"
 
     def driver_failed(self, driver: DriverProcess, failure: BaseException) -> None:
@@ -250,7 +314,7 @@ class World:
         self._go_on_after(driver)
 
     def finished(self, driver: DriverProcess) -> None:
-        """The job has ended; if by a stop, it goes on from its savepoint."""
+        """The job has ended; after a stop, it continues from its savepoint."""
         if self._resumed is not None:
             self.is_finished = True
             return
@@ -276,7 +340,7 @@ class World:
             self._befall(fault, None)
 
     def moment(self, name: str) -> None:
-        """The process that runs is at this point."""
+        """The running process has reached this point."""
         for waiting in list(self._troubles.armed):
             fault, spared = waiting
             if fault.moment != name:
@@ -338,25 +402,34 @@ class World:
                 if which % 2:
                     driver.asleep_until = sim.now + amount * 10
                 self._new_driver()
-            case "storage fails" | "storage is slow" | "the bank fails" | "steps break":
-                names = {"storage fails": "storage", "the bank fails": "bank"}
-                what = names.get(fault.kind, "steps" if "steps" in fault.kind else "slowness")
+            case "kill a pump" | "start a pump twice" if driver:
+                self._disturb_pump(driver, fault)
+            case kind if kind in _TROUBLES:
+                what = _TROUBLES[kind]
                 self._troubles.until[what] = sim.now + 0.2 + 4 * amount
                 self._troubles.odds[what] = 0.9 if fault.moment else (0.05, 0.3, 0.9)[which % 3]
                 calls = _CALLS.get(what, (None,))
                 call = None if fault.moment else calls[which // 3 % len(calls)]
                 self._troubles.calls[what] = call
+            case "a server restarts":
+                for bank in self.banks:
+                    bank.restart(2 * amount)
+            case "a transaction times out":
+                self.banks[which % len(self.banks)].time_out(which)
             case "a byte is flipped":
                 self._troubles.flips += 1
             case "user code fails":
                 self._troubles.user_fails += 1
             case "a clock jumps" if slot:
                 slot.wall_error += 4 * amount - 2
+            case "cancel" if driver and driver.master:
+                self.moment("the job is canceled")
+                driver.master.cancel(keeps_checkpoints=True)
             case "checkpoint" | "savepoint" | "stop" | "drain" | "rescale" if driver:
                 self._order(driver, fault)
 
     def _doze(self, slot: SlotProcess, which: int, amount: float) -> None:
-        """It sleeps when it next asks what it may do; meanwhile Spark may replace it."""
+        """Let it sleep when it next checks its permission; meanwhile, Spark may replace it."""
         slot.dozes = (0.1 + amount) * LEASE_SECONDS * (1 if which % 3 else 3)
         slot.dozes_before_acting = which % 4 != 1
         cluster, index = slot.cluster, slot.incarnation.slot
@@ -372,6 +445,20 @@ class World:
                     self.sim.later(0.1, "is replaced", lambda: cluster.start_again(index))
 
         slot.on_doze = lambda: (self.sim.later(self.sim.delay(), "is left", replace), None)[-1]
+
+    def _disturb_pump(self, driver: DriverProcess, fault: Fault) -> None:
+        jobs = (
+            []
+            if driver.master is None or driver.cluster.pumped is None
+            else (driver.cluster.pumped.spark.jobs)
+        )
+        pumps = [pump for job in jobs[-2:] if not job.is_over for pump in job.pumps.values()]
+        if pumps:
+            pump = pumps[fault.which % len(pumps)]
+            if fault.kind == "kill a pump":
+                pump.die()
+            else:
+                pump.job.start_pump(pump.level, pump.slot)
 
     def _order(self, driver: DriverProcess, fault: Fault) -> None:
         target = SavepointTarget(
@@ -400,7 +487,7 @@ class World:
         return False
 
     def damaged(self, data: bytes) -> bytes:
-        """What is read of a checkpoint, perhaps not as it was written."""
+        """Data of a checkpoint as it is read, possibly damaged."""
         if not self._troubles.flips or not data:
             return data
         self._troubles.flips -= 1
@@ -410,16 +497,26 @@ class World:
             data[:place] + bytes([data[place] ^ 1 << self.sim.rnd.randrange(8)]) + data[place + 1 :]
         )
 
+    def turns_a_page(self, names: int) -> bool:
+        """Whether a listing comes in two parts, and others act between them."""
+        if names < 2 or self.sim.current is None or self._is_quiet:
+            return False
+        is_torn = self.sim.chance(0.2 if len(self.drivers) > 1 else self._odds("slowness") / 2)
+        if is_torn:
+            self.sim.note("    the listing goes on")
+            self.sim.meanwhile(self.sim.delay(0.1))
+        return is_torn
+
     def user_code(self, pipeline: int) -> None:
         if self._troubles.user_fails and self.sim.chance(0.3):
             self._troubles.user_fails -= 1
-            raise ValueError("the user's code fails")
+            raise ValueError(USER_FAILURE)
 
     @contextmanager
     def outside(
         self, where: str, what: str, kind: str, failure: Exception, *, acts: bool = False
     ) -> Iterator[None]:
-        """A call that leaves the process; it may fail, with its effect or without."""
+        """A call that leaves the process; it may fail, with or without effect."""
         sim, process = self.sim, self.sim.current
         if process is None:
             yield

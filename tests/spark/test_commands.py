@@ -57,7 +57,7 @@ def test_a_job_is_started_watched_rescaled_killed_stopped_moved_and_cancelled(sh
     wait_until(lambda: shell.jobs()[job]["state"] == "RUNNING", PATIENCE)
     restored = shell.json("info", job)["checkpoints"]["latest"]["restored"]
     assert restored["id"] >= checkpoint["checkpoint"]
-    assert "was ended by SIGKILL; it starts again from the latest checkpoint" in shell("logs", job)
+    assert "was ended by SIGKILL; restarting it from the latest checkpoint" in shell("logs", job)
 
     again = shell.jobs()[job]["pid"]
     supervisor = psutil.Process(again).ppid()
@@ -90,7 +90,7 @@ def test_a_job_is_started_watched_rescaled_killed_stopped_moved_and_cancelled(sh
     assert "there is no job 'x'" in shell("cancel", "x", code=3)
 
 
-def test_a_program_that_does_not_start_is_told_why(shell):
+def test_why_a_program_does_not_start_is_reported(shell):
     output = shell("run", "--detached", "--supervise", "-D", "nonsense=1", PROGRAM, "x", code=1)
     assert "there is no such setting" in output
     assert "ended with exit code 1" in output

@@ -83,14 +83,14 @@ def test_a_job_steps_although_another_one_of_the_session_leaves_its_pumps_no_roo
         release.touch()
         other.join()
     assert sorted(results) == sorted(RunningTotal(KEY, sums=True).results(range(1, 301), {}))
-    assert "steps are Spark jobs from now on" in caplog.text
+    assert "from now on, steps are Spark jobs" in caplog.text
 
 
 def test_a_job_says_what_keeps_it_from_the_fast_exchange(spark, caplog):
     """Two slots, and two pumps for each of two levels, and one task to spare."""
     caplog.set_level("INFO", "tidegate.spark")
     context, job = spark.sparkContext, totals(1)
-    with pytest.raises(UnsuitableSpark, match="Spark has 6 task slots for the job, and it takes 7"):
+    with pytest.raises(UnsuitableSpark, match="Spark has 6 task slots for the job, but it needs 7"):
         create_exchange(ExchangeMode.PIPELINED, context, 6, job, "job", b"secret")
     found, pumps = create_exchange(ExchangeMode.AUTO, context, 6, job, "job", b"secret")
     assert isinstance(found, ShuffleExchange) and pumps == 0

@@ -149,7 +149,7 @@ def test_an_untouched_copy_holds_the_same_and_needs_nothing_of_the_old(spark, sa
     assert state_reader(savepoint.parent / "empty").operators() == []
 
 
-def test_a_state_is_left_out(spark, savepoint):
+def test_a_state_is_skipped(spark, savepoint):
     reader = state_reader(savepoint)
     path = reader.edit().without("counts", "items").write(savepoint.parent / "b")
     [operator] = state_reader(path).operators()
@@ -271,11 +271,11 @@ def test_what_a_table_lacks_is_said_before_anything_is_written(spark, tmp_path):
         wrong.write(tmp_path / "made")
     descriptor = ValueStateDescriptor("total", Types.DOUBLE())
     twice = empty.with_keyed_state("sums", descriptor, table, key="user", value="total")
-    with pytest.raises(StateMisuse, match="the key 'a' stands in several rows for the state"):
+    with pytest.raises(StateMisuse, match="the key 'a' occurs in several rows for the state"):
         twice.write(tmp_path / "made")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "file").write_text("mine")
-    with pytest.raises(StorageError, match="there is something already"):
+    with pytest.raises(StorageError, match="it already exists"):
         empty.write(tmp_path / "made")
     assert (tmp_path / "made" / "file").read_text() == "mine"

@@ -141,7 +141,9 @@ def test_the_rate_source_gives_the_same_rows_again(spark, out, tmp_path):
 
 
 @pytest.mark.parametrize("restored", ["latest", "path"])
-def test_a_new_job_goes_on_behind_the_checkpoint_of_the_last(spark, inbox, out, tmp_path, restored):
+def test_a_new_job_continues_after_the_checkpoint_of_the_last(
+    spark, inbox, out, tmp_path, restored
+):
     spark.conf.set("spark.sql.streaming.fileSource.log.compactInterval", 3)
     inbox.add(6)
     env = environment(tmp_path)
@@ -181,7 +183,7 @@ class Waits(MapFunction):
 
 
 @pytest.mark.parametrize("claim", ["CLAIM", "NO_CLAIM"])
-def test_a_savepoint_goes_on_elsewhere_with_rows_that_were_staged(
+def test_a_savepoint_continues_elsewhere_with_rows_that_were_staged(
     spark, inbox, out, tmp_path, claim
 ):
     """Spark's batches are ahead of what the job has read when it is stopped."""
@@ -274,9 +276,9 @@ def test_a_query_that_fails_fails_the_job_with_its_reason(spark, inbox, tmp_path
 
 def test_dataframes_of_the_other_kind_are_sent_where_they_belong(spark, inbox):
     env = mini_environment()
-    with pytest.raises(GraphError, match=r"read it by from_streaming_dataframe\(\)"):
+    with pytest.raises(GraphError, match=r"use from_streaming_dataframe\(\)"):
         env.from_dataframe(inbox.stream(spark))
-    with pytest.raises(GraphError, match=r"read it by from_dataframe\(\)"):
+    with pytest.raises(GraphError, match=r"use from_dataframe\(\)"):
         env.from_streaming_dataframe(spark.range(3))
 
 

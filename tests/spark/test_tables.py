@@ -65,7 +65,7 @@ def test_rows_are_appended_to_those_that_spark_and_other_jobs_wrote(spark, schem
     assert ids(spark.table(table)) == [1, 2, 3, 4, 5, 6]
     append(table, 7, 7, mode="overwrite")
     assert ids(spark.table(table)) == [7]
-    with pytest.raises(ConfigError, match=r'it holds files of .*mode="overwrite"'):
+    with pytest.raises(ConfigError, match=r'it contains files of .*mode="overwrite"'):
         append(table, 8, 8, mode="error")
     assert ids(spark.table(table)) == [7]
 
@@ -132,11 +132,11 @@ def test_a_table_of_other_columns_is_refused_with_both_lists(spark, schema):
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [
-        ("CREATE TABLE {} (id LONG, country STRING) USING csv", "it is a table of csv"),
+        ("CREATE TABLE {} (id LONG, country STRING) USING csv", "it is a csv table"),
         ("CREATE VIEW {} AS SELECT 1L AS id, '' AS country", "it is a view"),
         (
             "CREATE TABLE {} (id LONG) USING parquet CLUSTERED BY (id) INTO 2 BUCKETS",
-            "it is clustered into buckets",
+            "it is bucketed",
         ),
     ],
 )
@@ -159,7 +159,7 @@ def test_what_cannot_be_a_table_is_refused_when_the_program_is_built(spark, sche
         numbers.sink_to_table("t", mode="merge")
     with pytest.raises(MissingField, match="no field 'town'"):
         sales(env, 1, 2).sink_to_table(f"{tmp_path}/t", partition_by="town")
-    with pytest.raises(GraphError, match="a column that it is not partitioned by"):
+    with pytest.raises(GraphError, match="one column that it is not partitioned by"):
         numbers.sink_to_table(f"{tmp_path}/t", partition_by="value")
     spark.sql(f"CREATE TABLE {schema}.t (id LONG, country STRING) USING parquet")
     with pytest.raises(ConfigError, match=r"partitioned by \[\]"):

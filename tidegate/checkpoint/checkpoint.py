@@ -1,4 +1,4 @@
-"""A complete checkpoint or savepoint, wherever it is met: taken, found, restored from."""
+"""A complete checkpoint or savepoint."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tidegate.state.snapshot.reader import CheckpointLocation, FileResolver
 from tidegate.storage.locations import below, shown
 
 NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"
-"""In place of the path of a checkpoint in the driver's memory, in Flink's words."""
+"""Flink's placeholder for the path of a checkpoint in the driver's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What it holds, and where its files are."""
+    """The metadata of a checkpoint, and where its files are."""
 
     metadata: CheckpointMetadata
     location: CheckpointLocation | None
@@ -28,16 +28,16 @@ class Checkpoint:
 
     @property
     def url(self) -> str | None:
-        """Where to open it; may contain credentials."""
+        """The URL to open it with; may contain credentials."""
         return None if self.location is None else below(*self.location)
 
     @property
     def path(self) -> str:
-        """Where it is, for people: without credentials."""
+        """The path to display, without credentials."""
         return NOT_ADDRESSABLE if self.url is None else shown(self.url)
 
     def resolver(self) -> FileResolver:
-        """Opens its store; finds its files there."""
+        """Open its store; the resolver finds its files there."""
         if self.location is None:
             raise InternalError(f"checkpoint {self.checkpoint_id} has no files")
         return self.location.resolver()

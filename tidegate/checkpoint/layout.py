@@ -22,76 +22,76 @@ _TEMPORARY: Final = re.compile(r"(.*/)?[^/]*\.[0-9a-f]{16}\.tmp")
 
 
 def directory_of(checkpoint_id: int) -> str:
-    """The name of a checkpoint's directory in that of its job."""
+    """The name of a checkpoint's directory within its job's directory."""
     return f"chk-{checkpoint_id}"
 
 
 def id_of(directory: str) -> CheckpointId | None:
-    """The checkpoint of a directory of this name; None: it is another kind of directory."""
+    """The checkpoint id in a directory name; None: it is another directory."""
     found = _CHECKPOINT.fullmatch(directory)
     return CheckpointId(int(found[1])) if found else None
 
 
 def owner_of(epoch: int) -> str:
-    """The name of the file by which a driver owns the directory."""
+    """The name of the file that makes a driver the owner of the directory."""
     return f"owner-{epoch}"
 
 
 def epoch_of(path: str) -> int | None:
-    """The epoch of an owner's file; None: it is another one."""
+    """The epoch of an owner file; None: it is another file."""
     found = _OWNER.fullmatch(path)
     return int(found[1]) if found else None
 
 
 def last_id_of(epoch: int) -> str:
-    """The name of the file that has the highest checkpoint id of an owner."""
+    """The name of the file with the highest checkpoint id of an owner."""
     return f"last-id-{epoch}"
 
 
 def is_last_id(path: str) -> bool:
-    """Whether a blob has the highest checkpoint id of some owner."""
+    """Whether a blob holds the highest checkpoint id of an owner."""
     return _LAST_ID.fullmatch(path) is not None
 
 
 def closed_by(epoch: int, seen: int, begun: int) -> str:
-    """The name of the file by which a driver says what it found, and that nothing is to be added.
+    """The name of the file in which a driver records what it found when it took over.
 
-    Checkpoints after `seen`, up to the highest one `begun`, were not there when it had claimed the
-    directory: whichever of them appears later is void.
+    Checkpoints after `seen`, up to the highest one `begun`, were missing when the driver claimed
+    the directory. Any of them that appear later are void.
     """
     return f"closed-{epoch}-{seen}-{begun}"
 
 
 def is_closing(path: str) -> bool:
-    """Whether a blob says which checkpoints are void."""
+    """Whether a blob records void checkpoints."""
     return _CLOSED.fullmatch(path) is not None
 
 
 def closes_nothing(path: str) -> bool:
-    """Whether a blob says that no checkpoint is void."""
+    """Whether a blob records that no checkpoint is void."""
     found = _CLOSED.fullmatch(path)
     return found is not None and found[2] == found[3]
 
 
 def stopped_by(checkpoint_id: int) -> str:
-    """The name of the file that says that the job is over: it has ended with this checkpoint."""
+    """The name of the file that marks the job as ended with this checkpoint."""
     return f"stopped-{checkpoint_id}"
 
 
 def is_stop(path: str) -> bool:
-    """Whether a blob says that the job is over."""
+    """Whether a blob marks the job as ended."""
     return _STOPPED.fullmatch(path) is not None
 
 
 def highest_in(paths: Collection[str]) -> CheckpointId:
-    """The highest checkpoint id that the names of the blobs of a job tell of; 0 for none."""
+    """The highest checkpoint id in the blob names of a job; 0 for none."""
     ids = [id_of(path.partition("/")[0]) or 0 for path in paths]
     begun = [int(found[3]) for path in paths if (found := _CLOSED.fullmatch(path))]
     return CheckpointId(max([*ids, *begun], default=0))
 
 
 def published(paths: Iterable[str]) -> list[CheckpointId]:
-    """The completed checkpoints among the blobs of a job, the latest first; void ones are not."""
+    """The completed checkpoints among the blobs of a job, latest first, without void ones."""
     paths = list(paths)
     void = [range(int(f[2]) + 1, int(f[3]) + 1) for p in paths if (f := _CLOSED.fullmatch(p))]
     parts = (path.split("/") for path in paths)
@@ -101,12 +101,12 @@ def published(paths: Iterable[str]) -> list[CheckpointId]:
 
 
 def is_temporary(path: str) -> bool:
-    """Whether a store left it that was interrupted in the middle of a `put`."""
+    """Whether an interrupted `put` of a store left this blob."""
     return _TEMPORARY.fullmatch(path) is not None
 
 
 def is_part(path: str) -> bool:
-    """Whether a blob in a directory looks like one that precedes the metadata of a savepoint."""
+    """Whether a blob in a directory looks like part of a savepoint without metadata."""
     return _PART.fullmatch(path) is not None or is_temporary(path)
 
 
@@ -120,5 +120,5 @@ def is_ours(path: str) -> bool:
 
 
 def home_of(directory: str, name: str) -> str:
-    """Beside what `taskowned` is of a checkpoint: its job's directory, or the savepoint itself."""
+    """The parent of a checkpoint's `taskowned`: the job's directory, or the savepoint itself."""
     return directory if id_of(name) is not None else below(directory, name)

@@ -16,7 +16,7 @@ from tidegate.storage.filesystem import open_store
 from tidegate.storage.locations import below, parent_and_name, shown
 
 _REPAIR = "restore it, or delete it if the job should start fresh"
-_GIVE = "give the path of a savepoint, of a chk-<n>, or of a job's directory that has some"
+_GIVE = "specify a savepoint, a chk-<n>, or the directory of a job that has checkpoints"
 
 
 def open_checkpoint(path: str) -> Checkpoint:
@@ -24,7 +24,7 @@ def open_checkpoint(path: str) -> Checkpoint:
 
     Raises:
         NoCheckpoint: there is none.
-        CorruptCheckpoint: there is one, but it has changed.
+        CorruptCheckpoint: it is damaged.
         UnsupportedFormat: a newer Tidegate wrote it.
         StorageError: it cannot be read.
     """
@@ -41,7 +41,7 @@ def open_checkpoint(path: str) -> Checkpoint:
 
 
 def candidates(path: str) -> list[str]:
-    """The checkpoints of a job's directory as paths or URLs, the latest first."""
+    """The checkpoints in a job's directory as paths or URLs, latest first."""
     return [below(path, directory_of(id)) for id in published(open_store(path).list())]
 
 
@@ -52,11 +52,11 @@ def find_latest(
 
     Args:
         base: the store of `execution.checkpointing.dir`.
-        job_name: the job; of those with this name the one that has completed a checkpoint last.
-        job_id: the job, if its id is known.
+        job_name: selects the job of this name that completed a checkpoint last.
+        job_id: selects the job with this id.
 
     Raises:
-        NoCheckpoint: there is none but such as cannot be read, one of which may be of the job.
+        NoCheckpoint: only unreadable ones exist, which may belong to the job.
     """
     jobs = {job_id} if job_id else {path.partition("/")[0] for path in base.list() if "/" in path}
     found: list[Checkpoint] = []
@@ -73,10 +73,10 @@ def find_latest(
 
 
 def find_begun(base: BlobStore, job_name: str) -> JobId | None:
-    """The last job of this name that has begun, if none had completed a checkpoint.
+    """The last job of this name that has begun, if none has completed a checkpoint.
 
-    It may have left transactions open in the systems it writes to. A job that continues under its
-    id finds them, and any checkpoint that it completes meanwhile.
+    It may have left open transactions in external systems. A job that continues under its id finds
+    them, and any checkpoint that it completes meanwhile.
     """
     jobs: dict[str, list[str]] = {}
     for path in base.list():
@@ -92,9 +92,9 @@ def find_begun(base: BlobStore, job_name: str) -> JobId | None:
 
 
 def check_files(found: Checkpoint) -> None:
-    """Raise CorruptCheckpoint if a file that the checkpoint names is missing or too short.
+    """Raise CorruptCheckpoint if a file of the checkpoint is missing or too short.
 
-    The content of files is verified by those who read it.
+    The content of files is verified when it is read.
     """
     resolve = found.resolver()
     ends: dict[StoredFile, int] = {}
@@ -114,7 +114,7 @@ def check_files(found: Checkpoint) -> None:
 def _latest(
     base: BlobStore, job: str, job_name: str | None
 ) -> tuple[Checkpoint | None, list[Unreadable]]:
-    """The latest checkpoint of a job of this name, and those that may be of it but cannot tell."""
+    """The latest checkpoint of a job with this name, and unreadable ones that may belong to it."""
     skipped: list[Unreadable] = []
     for id in published(path.removeprefix(f"{job}/") for path in base.list(job)):
         name = directory_of(id)
@@ -132,7 +132,7 @@ def _latest(
 
 
 def _open(store: BlobStore, name: str, job: str | None = None) -> Checkpoint:
-    """A checkpoint of this name, in the store or in the directory of a job there."""
+    """The checkpoint of this name, in the store or in the directory of a job there."""
     path = f"{name}/{METADATA}" if job is None else f"{job}/{name}/{METADATA}"
     metadata = decode(store.read(path), shown(below(store.url, path)), id_of(name))
     directory = store.url if job is None else below(store.url, job)
@@ -149,6 +149,6 @@ def _nothing(store: BlobStore, name: str, path: str) -> NoCheckpoint:
         return NoCheckpoint(
             shown(path),
             f"it has {len(present)} file(s) but no {METADATA}, so it was never completed",
-            "give an earlier checkpoint or savepoint of the job",
+            "specify an earlier checkpoint or savepoint of the job",
         )
-    return NoCheckpoint(shown(path), "it holds no checkpoint", _GIVE)
+    return NoCheckpoint(shown(path), "it contains no checkpoint", _GIVE)

@@ -28,7 +28,7 @@ class MemoryCheckpointStore:
         return True
 
     def check_owned(self) -> None:
-        """No one else can own it."""
+        """Nobody else can own it."""
 
     def begin(self, checkpoint_id: CheckpointId, base: CheckpointId | None = None) -> None:
         self.highest_id = max(self.highest_id, checkpoint_id)
@@ -41,13 +41,13 @@ class MemoryCheckpointStore:
         return checkpoint_id in self._kept
 
     def stop(self, checkpoint_id: CheckpointId, savepoint: str) -> None:
-        """Nobody can take the job over."""
+        """Nobody can take over the job."""
 
     def do_not_stop(self, checkpoint_id: CheckpointId) -> None:
-        """Nothing was noted."""
+        """Nothing was recorded."""
 
     def end(self) -> None:
-        """Nobody can start it again."""
+        """Nobody can restart it."""
 
     def discard(self, checkpoint_id: CheckpointId) -> None:
         self._kept.pop(checkpoint_id, None)
@@ -59,7 +59,7 @@ class MemoryCheckpointStore:
         *,
         is_whole: bool = True,
     ) -> None:
-        """Nothing was written anywhere."""
+        """Nothing was written."""
 
     def clean_leftovers(self) -> list[str]:
         return []

@@ -1,4 +1,4 @@
-"""The published form of a checkpoint: what `_metadata` holds.
+"""The content of `_metadata`, the published form of a checkpoint.
 
     8 bytes   TIDEGATE
     4 bytes   format version             numbers are little-endian and unsigned
@@ -8,8 +8,8 @@
     …         the binary part: state that is kept inline, one blob after the other
     8 bytes   xxh3 (64 bits) of all bytes before
 
-This frame stays as it is in every version. Fields that the document has beyond those known here
-are ignored. Nothing is ever unpickled: pickled state stays bytes.
+This frame is the same in every version. Unknown fields of the document are ignored. Nothing is
+ever unpickled: pickled state stays bytes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _CHECKSUM: Final = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorRecord:
-    """What a checkpoint holds of one operator."""
+    """The state of one operator in a checkpoint."""
 
     operator_id: OperatorId
     uid: str | None
@@ -65,11 +65,11 @@ class OperatorRecord:
     max_parallelism: int
     subtasks: Mapping[int, OperatorHandle]
     ended_inputs: Mapping[int, frozenset[int]] = field(default_factory=dict)
-    """By subtask; for the head of a vertex alone."""
+    """By subtask; only for the first operator of a vertex."""
     finished: frozenset[int] = frozenset()
-    """Subtasks that have done their work and are not run again."""
+    """Subtasks that have ended and do not run again."""
     enumerator: bytes | None = None
-    """What the split enumerator of a source knew, pickled."""
+    """The pickled state of a source's split enumerator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,20 +82,19 @@ class CheckpointMetadata:
     checkpoint_id: CheckpointId
     kind: BarrierKind
     triggered_at: float
-    """Seconds of the wall clock, like `completed_at`."""
+    """Seconds since the epoch, like `completed_at`."""
     completed_at: float
     operators: Mapping[OperatorId, OperatorRecord]
     exchanges: str = ""
-    """Of the job that took it; the records in flight fit one with the same alone."""
+    """The exchanges of the job; records in flight fit only a job with the same ones."""
 
     @property
     def files(self) -> frozenset[StoredFile]:
-        """Every file that it needs."""
         return frozenset(segment.file for segment in self.file_segments)
 
     @property
     def shared_files(self) -> frozenset[str]:
-        """The names of those files that other checkpoints may need too."""
+        """The names of files that other checkpoints may reference, too."""
         return frozenset(file.name for file in self.files if file.scope is FileScope.SHARED)
 
     @property
@@ -121,15 +120,15 @@ def encode(metadata: CheckpointMetadata) -> bytes:
 def decode(
     data: bytes, where: str, checkpoint_id: CheckpointId | None = None
 ) -> CheckpointMetadata:
-    """The checkpoint that bytes hold.
+    """Decode a checkpoint.
 
     Args:
         data: the content of a `_metadata` file.
         where: its path or URL, for messages.
-        checkpoint_id: which checkpoint it must be; None: any.
+        checkpoint_id: the expected checkpoint; None: any.
 
     Raises:
-        CorruptCheckpoint: it is none, it is cut off, or something in it has changed.
+        CorruptCheckpoint: it is no checkpoint, or it is truncated or changed.
         UnsupportedFormat: a newer Tidegate wrote it.
     """
     if data[: len(_MAGIC)] != _MAGIC[: len(data)] or not data:
@@ -155,12 +154,12 @@ def decode(
     found_id = metadata.checkpoint_id
     if checkpoint_id not in (None, found_id):
         expected = f"the metadata of checkpoint {checkpoint_id}"
-        raise CorruptCheckpoint(where, expected, f"those of checkpoint {found_id}")
+        raise CorruptCheckpoint(where, expected, f"that of checkpoint {found_id}")
     return metadata
 
 
 class _Writer:
-    """Handles → what JSON can hold, and the bytes that it cannot."""
+    """Converts handles to a JSON document and binary blobs."""
 
     def __init__(self) -> None:
         self.blobs: list[bytes] = []
@@ -260,7 +259,7 @@ class _Writer:
 
 
 class _Reader:
-    """What JSON holds → handles, with the bytes that stand beside it."""
+    """Converts a JSON document and its binary blobs to handles."""
 
     def __init__(self, binary: bytes) -> None:
         self._binary = binary
@@ -370,7 +369,7 @@ class _Reader:
 
     def _blob(self, offset: int, size: int) -> bytes:
         if not 0 <= offset <= offset + size <= len(self._binary):
-            raise ValueError(f"{size} bytes from {offset} on, of {len(self._binary)}")
+            raise ValueError(f"{size} bytes at offset {offset}, of {len(self._binary)}")
         return self._binary[offset : offset + size]
 
 
@@ -382,7 +381,7 @@ def _native_form(found: Any) -> str | None:
 
 
 def _file_name(name: str) -> str:
-    """A name that stays in its directory."""
+    """Check that a name stays in its directory."""
     if name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
         raise ValueError(f"{name!r} is not a file name")
     return name

@@ -1,4 +1,4 @@
-"""Which driver may write into the directory of a job."""
+"""Which driver may write to the directory of a job."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tidegate.storage.locations import shown
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """A driver owns a directory by the file `owner-<n>` of the highest epoch n."""
+    """A driver owns a directory through the file `owner-<n>` with the highest epoch n."""
 
     epoch: int
     proof: bytes
 
     @classmethod
     def claim(cls, store: BlobStore, job_name: str = "") -> tuple[Ownership, list[str]]:
-        """Take over a directory from its current owner; returns its contents.
+        """Take over a directory from its current owner; also returns its contents.
 
         Args:
             store: the directory.
-            job_name: to find the job before it has a checkpoint.
+            job_name: recorded, so that the job can be found before it has a checkpoint.
         """
         proof = json.dumps(
             {"token": secrets.token_hex(16), "job": job_name, "since": time.time()}
@@ -38,17 +38,17 @@ class Ownership:
             is_new = store.create_if_absent(owner_of(epoch), proof)
             present = list(store.list())
             epochs = _epochs(present)
-            # Others may have come and gone since the first listing, their files with them.
+            # Since the first listing, other drivers may have come and gone, with their files.
             if is_new and max(epochs, default=0) == epoch:
                 break
-        # Oldest first: an owner that is replaced finds its own file gone, or the next one there.
+        # Oldest first: a replaced owner finds its own file gone, or that of its successor.
         for earlier in sorted(epochs - {epoch}):
             store.delete(owner_of(earlier))
         return cls(epoch, proof), present
 
     def is_held(self, store: BlobStore) -> bool:
-        """Whether no other driver has taken the directory over."""
-        # In this order: the file of the next owner may be gone again, but only after this one's.
+        """Whether no other driver has taken over the directory."""
+        # The order matters: the successor's file may be deleted, but only after this one's.
         if store.exists(owner_of(self.epoch + 1)):
             return False
         try:
@@ -57,7 +57,7 @@ class Ownership:
             return False
 
     def check(self, store: BlobStore) -> None:
-        """Raise DirectoryTaken if another driver has taken the directory over."""
+        """Raise DirectoryTaken if another driver has taken over the directory."""
         if not self.is_held(store):
             raise DirectoryTaken(shown(store.url), self.epoch)
 
@@ -67,7 +67,7 @@ def _epochs(paths: Iterable[str]) -> set[int]:
 
 
 def owned_since(store: BlobStore, owner: str, job_name: str) -> float | None:
-    """When a job of this name took the directory by this file; None: it is not of this name."""
+    """When a job of this name claimed the directory with this file; None: it is another job."""
     try:
         found = json.loads(store.read(owner))
         return float(found["since"]) if found["job"] == job_name else None

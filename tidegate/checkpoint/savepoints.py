@@ -1,4 +1,4 @@
-"""Savepoints: checkpoints that the user asks for, owns, and may carry elsewhere."""
+"""Savepoints: checkpoints that the user requests, owns, and may move."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _JOB_LETTERS = 6
 
 
 def new_savepoint(directory: str, job_id: JobId, format: SavepointFormat) -> SavepointTarget:
-    """A directory that nobody else uses, named as in Flink: `savepoint-<job>-<something>`."""
+    """A new directory, named as in Flink: `savepoint-<job>-<random>`."""
     name = f"savepoint-{job_id[:_JOB_LETTERS]}-{secrets.token_hex(6)}"
     return SavepointTarget(directory, name, format)
 
 
 def path_of_savepoint(target: SavepointTarget) -> str:
-    """Where it is, without credentials."""
+    """Its path, without credentials."""
     return shown(below(target.directory, target.name))
 
 
@@ -40,17 +40,17 @@ def publish_savepoint(target: SavepointTarget, metadata: CheckpointMetadata) -> 
     path = f"{target.name}/{METADATA}"
     if not open_store(target.directory).create_if_absent(path, encode(metadata)):
         where = path_of_savepoint(target)
-        raise StorageError(where, "another process has written there", "ask for it again")
+        raise StorageError(where, "another process has written there", "request it again")
     return path_of_savepoint(target)
 
 
 def remove_savepoint(target: SavepointTarget) -> None:
-    """Delete what there is of it."""
+    """Delete all files of a savepoint."""
     open_store(target.directory).delete(target.name)
 
 
 def dispose(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Delete a savepoint, or a checkpoint with the shared files that no other one needs.
+    """Delete a savepoint, or a checkpoint with the shared files that no other one references.
 
     Args:
         path: its directory, as a path or URL.
@@ -60,9 +60,8 @@ def dispose(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
     Raises:
         NoCheckpoint: there is none at the path. Nothing is deleted.
-        CorruptCheckpoint, UnsupportedFormat: it cannot be told what belongs to it. Nothing is
-            deleted.
-        StorageError: the storage refuses.
+        CorruptCheckpoint, UnsupportedFormat: its files are unknown. Nothing is deleted.
+        StorageError: the storage failed.
     """
     path = os.fspath(path)
     local = local_path(path)
@@ -71,7 +70,7 @@ def dispose(path: str | os.PathLike[str]) -> tuple[str, ...]:
         directory, name = parent_and_name(directory)
     store = open_store(directory)
     if not store.exists(f"{name}/{METADATA}"):
-        raise NoCheckpoint(shown(path), "there is no savepoint", "give the path of one")
+        raise NoCheckpoint(shown(path), "there is no savepoint", "specify the path of one")
     metadata = _read(store, name)
     unneeded = metadata.shared_files
     if unneeded:
@@ -89,7 +88,7 @@ def dispose(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def _without(foreign: Sequence[str], present: Iterable[str], name: str) -> set[str]:
-    """What to delete of a directory so that these stay: it whole, parts of it, or single blobs."""
+    """What to delete so that foreign blobs stay: the directory, subdirectories, or single blobs."""
     if not foreign:
         return {name}
     parts = {each: "/".join(each.split("/")[:2]) for each in present}

@@ -1,4 +1,4 @@
-"""What is known of the checkpoints of a job, as history: for the live line, logs and the REST API.
+"""The history of a job's checkpoints, for the live line, logs and the REST API.
 
 Records are immutable, so any thread may read what `CheckpointHistory` returns.
 """
@@ -23,7 +23,7 @@ class CheckpointStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtaskStatistics:
-    """What one subtask did for a checkpoint. Times in seconds."""
+    """Statistics of one subtask in a checkpoint, in seconds."""
 
     acknowledged_at: float = 0.0
     """Seconds since the epoch, by the driver's clock."""
@@ -32,15 +32,15 @@ class SubtaskStatistics:
     alignment: float = 0.0
     """From the first barrier to the last."""
     alignment_bytes: int = 0
-    """Held back meanwhile."""
+    """Bytes held back meanwhile."""
     sync: float = 0.0
-    """Records waited so long for the state to be frozen."""
+    """How long records waited while the state was frozen."""
     asynchronous: float = 0.0
-    """It took so long to write while records flowed."""
+    """How long writing took, while records flowed."""
     size: int = 0
     """Bytes that a restore reads."""
     incremental_size: int = 0
-    """Bytes that were written for this checkpoint."""
+    """Bytes written for this checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,16 +53,16 @@ class CheckpointRecord:
     triggered_at: float
     ended_at: float | None = None
     awaited: int
-    """Subtasks that take part."""
+    """How many subtasks take part."""
     subtasks: Mapping[SubtaskId, SubtaskStatistics] = field(default_factory=dict)
     path: str | None = None
-    """Where it can be found; None: in the driver's memory, or not complete."""
+    """Its location; None: in the driver's memory, or not complete."""
     failure: str | None = None
     is_discarded: bool = False
 
     @property
     def duration(self) -> float | None:
-        """From end to end."""
+        """From trigger to completion."""
         return None if self.ended_at is None else self.ended_at - self.triggered_at
 
     @property
@@ -80,7 +80,7 @@ class CheckpointRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRecord:
-    """The last time that the job, or a region of it, went back to a checkpoint."""
+    """The last restore of the job, or of one of its regions."""
 
     checkpoint_id: CheckpointId
     kind: BarrierKind
@@ -90,7 +90,7 @@ class RestoreRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointCounts:
-    """How many there have been since the job began."""
+    """Counts since the start of the job."""
 
     triggered: int = 0
     in_progress: int = 0
@@ -101,7 +101,7 @@ class CheckpointCounts:
 
 @dataclass(slots=True)
 class CheckpointHistory:
-    """The last checkpoints, and the latest of each kind whatever its age. Written by one thread."""
+    """The last checkpoints, and the latest of each kind at any age. Written by one thread."""
 
     limit: int = 100
     counts: CheckpointCounts = field(default_factory=CheckpointCounts)

@@ -1,13 +1,13 @@
 """The checkpoints of one job in their directory, in Flink's layout.
 
-<dir>/<job id>/chk-<n>/_metadata     published last, at once: this makes it a checkpoint
-               chk-<n>/<file>        state of this checkpoint alone
-               shared/<file>         state that several checkpoints may name
-               taskowned/            files of sources, which clean up themselves
+<dir>/<job id>/chk-<n>/_metadata     written last and atomically: this completes the checkpoint
+               chk-<n>/<file>        state of this checkpoint only
+               shared/<file>         state that several checkpoints may reference
+               taskowned/            files of sources, which delete them themselves
                last-id-<epoch>       the highest checkpoint id that this driver has begun
                owner-<epoch>         the driver that may write here
-               closed-<e>-<m>-<n>    what the driver of epoch e found: after m, up to n, nothing
-               stopped-<n>           the job is over; the savepoint with which it was stopped
+               closed-<e>-<m>-<n>    the driver of epoch e found no checkpoint after m, up to n
+               stopped-<n>           the job has ended; contains the path of its last savepoint
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ from tidegate.storage.locations import below, shown
 
 _NO_ID: Final = CheckpointId(0)
 _UNREADABLE: Final = CheckpointId(-1)
-"""Keeps every shared file that existed at the start: it is unknown which of them it references."""
+"""Pins every shared file that existed at the start, because its references are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A checkpoint that is there but cannot be used."""
+    """A checkpoint that exists but cannot be used."""
 
     name: str
-    """Of its directory in that of the job, such as "chk-7"."""
+    """The name of its directory, such as "chk-7"."""
     path: str
     """Its path or URL, without credentials."""
     error: TidegateError
@@ -74,7 +74,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What is found in a directory, oldest first."""
+    """The checkpoints found in a directory, oldest first."""
 
     checkpoints: tuple[CheckpointMetadata, ...]
     unreadable: tuple[Unreadable, ...]
@@ -83,8 +83,8 @@ class Retained:
 class CheckpointStore:
     """Publishes, finds and deletes the checkpoints of one job.
 
-    Whoever makes one owns the directory from then on, unless the job is over. Methods may be
-    called by any thread.
+    Creating an instance takes ownership of the directory, unless the job has ended. Methods are
+    thread-safe.
     """
 
     def __init__(self, store: BlobStore, job_name: str = "") -> None:
@@ -93,17 +93,18 @@ class CheckpointStore:
         self._shared = _SharedFiles()
         self._garbage: set[str] = set()
         """Paths that are no longer needed but could not be deleted yet."""
-        self._is_stopped = False
+        self._stopped: CheckpointId | None = None
+        """The savepoint elsewhere that the job ends with."""
         self._attempted: dict[CheckpointId, int] = {}
-        """The checksum of the metadata that this driver has tried to publish."""
+        """The checksum of metadata that this driver has tried to publish."""
         self.ownership, present = Ownership.claim(store, job_name)
-        """By which slots see whether this driver still owns the directory."""
+        """Lets slots check whether this driver still owns the directory."""
         for stop in filter(is_stop, present):
-            # Sinks have committed, or will commit, what no checkpoint that is left knows of.
+            # Sinks have committed, or will commit, results that no remaining checkpoint covers.
             raise JobStopped(shown(store.url), store.read(stop).decode(), stop)
         noted = [path for path in present if is_last_id(path)]
         self.highest_id = max([highest_in(present), *map(self._noted_in, noted)])
-        """The highest checkpoint id that was ever used in the directory; 0 for none."""
+        """The highest checkpoint id ever used in the directory; 0 for none."""
         found = published(present)
         store.put(closed_by(self.ownership.epoch, max(found, default=_NO_ID), self.highest_id), b"")
         for path in [*filter(closes_nothing, present), *noted]:
@@ -117,29 +118,29 @@ class CheckpointStore:
 
     @property
     def directory(self) -> str:
-        """The path or URL of the job's directory, for `open_store` in the slots."""
+        """The path or URL of the job's directory."""
         return self._store.url
 
     def retained(self) -> Retained:
-        """The checkpoints that were there when the directory was taken over."""
+        """The checkpoints that existed when the directory was claimed."""
         return self._retained
 
     def still_owned(self) -> bool:
-        """Whether no other driver has taken the directory over; if not, stop.
+        """Whether no other driver has taken over the directory.
 
-        It is asked before anything is deleted: it may be the other one's.
+        Checked before every deletion: the files may belong to the other driver.
         """
         return self.ownership.is_held(self._store)
 
     def check_owned(self) -> None:
-        """Raise DirectoryTaken if another driver has taken the directory over."""
+        """Raise DirectoryTaken if another driver has taken over the directory."""
         self.ownership.check(self._store)
 
     def begin(self, checkpoint_id: CheckpointId, base: CheckpointId | None = None) -> None:
-        """A checkpoint is about to be triggered: its id is used up from now on.
+        """Prepare for a checkpoint; its id is used from here on.
 
-        The shared files of the checkpoint that it builds on stay until it is published or
-        abandoned, even if that one is discarded.
+        The shared files of its base are kept until the checkpoint is published or abandoned, even
+        if the base is discarded.
 
         Raises:
             DirectoryTaken: another driver owns the directory.
@@ -150,7 +151,7 @@ class CheckpointStore:
                 self._shared.hold(checkpoint_id, base)
             self.highest_id = max(self.highest_id, checkpoint_id)
         try:
-            # A file of its own: an owner that was replaced meanwhile takes no id back.
+            # A file per owner: a replaced owner cannot lower the id of its successor.
             self._store.put(last_id_of(self.ownership.epoch), str(self.highest_id).encode())
         except StorageError:
             self._settle(checkpoint_id)
@@ -161,8 +162,8 @@ class CheckpointStore:
 
         Raises:
             StorageError: it is unknown whether it is published; ask `is_published`.
-            DirectoryTaken: another driver owns the directory, and resumes from this checkpoint
-                or from the one before it: nobody here may be notified.
+            DirectoryTaken: another driver owns the directory, and resumes from this checkpoint or
+                from the previous one: do not notify anybody.
         """
         self.check_owned()
         checkpoint_id = metadata.checkpoint_id
@@ -173,13 +174,13 @@ class CheckpointStore:
         is_new = self._store.create_if_absent(_metadata_path(checkpoint_id), data)
         if not is_new and not self.is_published(checkpoint_id):
             raise DirectoryTaken(shown(self._store.url), self.ownership.epoch)
-        # Who claims the directory from here on finds it; who has claimed it before may not have.
+        # Drivers that claim the directory from here on find it; earlier ones may have missed it.
         self.check_owned()
         self._settle(checkpoint_id)
         return self._path_of(checkpoint_id)
 
     def is_published(self, checkpoint_id: CheckpointId) -> bool:
-        """Whether the checkpoint that was last tried to publish under this id is there."""
+        """Whether the last attempt to publish this checkpoint succeeded."""
         try:
             found = self._store.read(_metadata_path(checkpoint_id))
         except BlobNotFound:
@@ -188,22 +189,23 @@ class CheckpointStore:
             return xxh3_64_intdigest(found) == self._attempted.get(checkpoint_id)
 
     def stop(self, checkpoint_id: CheckpointId, savepoint: str) -> None:
-        """The job ends with a savepoint elsewhere: whoever takes it over finds that out."""
+        """Mark the job as ended with a savepoint, for drivers that take it over."""
         self._store.put(stopped_by(checkpoint_id), savepoint.encode())
-        self._is_stopped = True
+        self._stopped = checkpoint_id
 
     def do_not_stop(self, checkpoint_id: CheckpointId) -> None:
-        """The savepoint is aborted."""
-        self._is_stopped = False
+        """Undo `stop`: this savepoint was aborted. Another one may have ended the job since."""
+        if self._stopped == checkpoint_id:
+            self._stopped = None
         self._store.delete(stopped_by(checkpoint_id))
 
     def end(self) -> None:
-        """The job is over, and its checkpoints are about to be deleted: nobody starts it again."""
-        if not self._is_stopped and self.still_owned():
+        """Mark the job as ended before its checkpoints are deleted: nobody may restart it."""
+        if self._stopped is None and self.still_owned():
             self._store.put(stopped_by(self.highest_id), b"")
 
     def discard(self, checkpoint_id: CheckpointId) -> None:
-        """Delete a checkpoint, with the shared files that no other needs. May be repeated."""
+        """Delete a checkpoint, with the shared files that no other one needs. May be repeated."""
         if not self.still_owned():
             return
         self._store.delete(_metadata_path(checkpoint_id))
@@ -219,12 +221,13 @@ class CheckpointStore:
         *,
         is_whole: bool = True,
     ) -> None:
-        """Delete what was written for a checkpoint that is not, and never will be, published.
+        """Delete the files of a checkpoint that will never be published.
 
         Args:
             checkpoint_id: its id.
-            snapshots: what subtasks have told of it.
-            is_whole: the checkpoint is aborted; else only these snapshots are, such as late ones.
+            snapshots: what subtasks have reported.
+            is_whole: the checkpoint is aborted; otherwise only these snapshots are, such as late
+                ones.
         """
         if not self.still_owned():
             return
@@ -243,13 +246,13 @@ class CheckpointStore:
         self._delete([*([directory] if is_whole else own), *(f"{SHARED}/{n}" for n in unneeded)])
 
     def clean_leftovers(self) -> list[str]:
-        """Delete what no retained checkpoint names; at the start, before the first checkpoint.
+        """Delete what no retained checkpoint references; call it before the first checkpoint.
 
-        What an unreadable checkpoint names is not known: as long as there is one its directory
-        stays, and every shared file.
+        The references of an unreadable checkpoint are unknown: its directory and all shared files
+        are kept.
 
         Returns:
-            The paths that were deleted.
+            The deleted paths.
         """
         known = {
             path_of(file, directory_of(metadata.checkpoint_id))
@@ -277,13 +280,13 @@ class CheckpointStore:
         return leftovers
 
     def remove_if_empty(self) -> None:
-        """Delete the directory, unless it holds a checkpoint or somebody else's files."""
+        """Delete the directory, unless it contains a checkpoint or foreign files."""
         if not self.still_owned():
             return
         present = list(self._store.list())
         if all(is_ours(path) and not path.endswith(f"/{METADATA}") for path in present):
             self._store.delete("")
-        elif not self._is_stopped:
+        elif self._stopped is None:
             self._store.delete(stopped_by(self.highest_id))
 
     def _path_of(self, checkpoint_id: CheckpointId) -> str:
@@ -294,7 +297,7 @@ class CheckpointStore:
         try:
             data = self._store.read(path)
         except BlobNotFound:
-            # A newer owner has seen and deleted it.
+            # A newer owner has deleted it.
             return _NO_ID
         return CheckpointId(int(data)) if data.isdigit() else _NO_ID
 
@@ -319,7 +322,7 @@ class CheckpointStore:
         self._delete([f"{SHARED}/{name}" for name in unneeded])
 
     def _delete(self, paths: Iterable[str]) -> None:
-        """Delete all of them and what was not deleted before; the first failure is raised."""
+        """Delete these paths and earlier failed ones; raises the first failure at the end."""
         with self._lock:
             self._garbage.update(paths)
             garbage = sorted(self._garbage)
@@ -337,7 +340,7 @@ class CheckpointStore:
 
 
 class _SharedFiles:
-    """Counts who needs a file: completed checkpoints, and pending ones that build on them."""
+    """Reference counts of shared files, held by completed checkpoints and pending successors."""
 
     def __init__(self) -> None:
         self._named: dict[CheckpointId, frozenset[str]] = {}
@@ -345,23 +348,23 @@ class _SharedFiles:
         self._counts: Counter[str] = Counter()
 
     def hold(self, pending: CheckpointId, base: CheckpointId) -> None:
-        """A checkpoint that is being taken may name files of another: they stay till `settle`."""
+        """Keep the files of a base until its pending successor is settled."""
         self._replace(self._held, pending, self._named.get(base, frozenset()))
 
     def settle(self, pending: CheckpointId) -> frozenset[str]:
-        """A checkpoint was published or aborted; returns the files that are no longer needed."""
+        """Release a published or aborted checkpoint; returns the files no longer needed."""
         return self._replace(self._held, pending, frozenset())
 
     def register(self, checkpoint_id: CheckpointId, files: Iterable[str]) -> None:
-        """A checkpoint names these files."""
+        """Record the files that a checkpoint references."""
         self._replace(self._named, checkpoint_id, frozenset(files))
 
     def release(self, checkpoint_id: CheckpointId) -> frozenset[str]:
-        """A checkpoint is gone; returns the files that are no longer needed."""
+        """Remove a checkpoint; returns the files that are no longer needed."""
         return self._replace(self._named, checkpoint_id, frozenset())
 
     def unneeded(self, files: Iterable[str]) -> frozenset[str]:
-        """Those of the files that are no longer needed."""
+        """The files that are no longer needed."""
         return frozenset(name for name in files if name not in self._counts)
 
     def _replace(

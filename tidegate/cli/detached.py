@@ -53,17 +53,17 @@ def record_of(launch: str) -> JobRecord | None:
 
 
 def start_detached(argv: Sequence[str], name: str) -> None:
-    """Print the id of the job once it has started: its first step is complete.
+    """Print the id of the job once it has completed its first step.
 
     Raises:
-        typer.Exit: the program ended before, with its exit code; or the job failed and restarts.
+        typer.Exit: the program ended earlier, with its exit code; or the job failed and restarts.
     """
     launch = secrets.token_hex(8)
     directory = home() / "logs"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = directory / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{launch}.log"
     remove_old(directory)
-    with log.open("ab") as file:  # append, so that writing continues at the start after a rotation
+    with log.open("ab") as file:  # append, so that writes after a rotation go to the start
         process = subprocess.Popen(
             argv,
             env={**os.environ, LAUNCH_VARIABLE: launch, LOG_VARIABLE: str(log)},
@@ -97,10 +97,10 @@ def _has_started(record: JobRecord, show: Show) -> bool:
     """Whether it has restored its state and completed its first step.
 
     Raises:
-        typer.Exit: it fails before that, and restarts.
+        typer.Exit: it failed before that, and restarts.
     """
     if not record.is_running:
-        # The process of a job that failed ends as well, or a supervisor starts it again.
+        # The process of a failed job ends, too, or a supervisor restarts it.
         return record.state == _FINISHED
     try:
         job = connect(record).get()

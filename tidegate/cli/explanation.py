@@ -1,4 +1,4 @@
-"""The job that a program would run, as lines and as a document."""
+"""The job that a program would run, as text lines and as a document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def planned(job: Path, arguments: list[str], settings: dict[str, str]) -> tuple[JobGraph, Settings]:
-    """The first job that the program would start; what it prints goes to standard error.
+    """The first job that the program would start; its output goes to standard error.
 
     Raises:
         GraphError: it starts none.
@@ -56,7 +56,7 @@ class _Planning(SparkExecutor):
 
 
 def as_lines(graph: JobGraph, settings: Settings) -> list[str]:
-    """The job as a user reads it."""
+    """The job as text for people."""
     lines = [f"Job {graph.name!r}: {_counted(graph.slots, 'slot')}", ""]
     for vertex in graph.vertices:
         lines.append(f"  [{vertex.id}] {vertex.name}  ({_counted(vertex.parallelism, 'subtask')})")
@@ -66,7 +66,7 @@ def as_lines(graph: JobGraph, settings: Settings) -> list[str]:
 
 
 def as_document(graph: JobGraph, settings: Settings) -> dict[str, Any]:
-    """The same for machines."""
+    """The job as a document for machines."""
     return {
         "name": graph.name,
         "slots": graph.slots,
@@ -97,7 +97,7 @@ def _way(edge: Edge) -> str:
 def _checkpoints(settings: Settings) -> str:
     checkpointing = settings.checkpointing
     if checkpointing.interval is None:
-        return "none are taken"
+        return "disabled"
     mode = checkpointing.mode.name.lower().replace("_", " ")
     directory = checkpointing.directory or "the memory of the driver"
     every = format_duration(checkpointing.interval)

@@ -1,4 +1,4 @@
-"""Finding the job that a command refers to, and printing answers."""
+"""Finds the job that a command refers to, and prints results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def complete_job(incomplete: str) -> Iterator[tuple[str, str]]:
-    """Completions for the shell."""
+    """Shell completions."""
     for record in running_jobs():
         if record.job_id.startswith(incomplete):
             yield record.job_id, record.name
@@ -61,7 +61,7 @@ def find_job(asked: str, among: Sequence[JobRecord]) -> JobRecord:
 
 
 def find_running(asked: str) -> JobRecord:
-    """A job whose driver runs.
+    """A running job.
 
     Raises:
         UnknownJob: there is no such job.
@@ -91,7 +91,7 @@ def connect(record: JobRecord, timeout: float = 30.0) -> JobConnection:
 
 
 def absolute(directory: str | None) -> str | None:
-    """The same path as seen by the driver, which may run in another directory."""
+    """The absolute path for the driver, which may run in another directory."""
     if directory is None or "://" in directory:
         return directory
     return str(Path(directory).absolute())
@@ -105,7 +105,7 @@ def print_json(document: Any) -> None:
 
 
 def printable(text: str) -> str:
-    """The text with control characters escaped: a savepoint of somebody else may contain any."""
+    """The text with control characters escaped: a foreign savepoint may contain any."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""The log files of detached jobs: none grows without limit, and old ones are removed."""
+"""The log files of detached jobs: their size is bounded, and old ones are removed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LOOK_SECONDS = 1.0
 
 
 def earlier(log: Path) -> Path:
-    """Where the older half of a log is."""
+    """The file with the older half of a log."""
     return log.with_name(f"{log.name}.1")
 
 
 def keep_bounded(log: Path) -> None:
-    """Rotate the log of this process as long as it lives."""
+    """Rotate the log of this process while it lives."""
 
     def watch() -> None:
         while True:
@@ -45,7 +45,7 @@ def rotate(log: Path) -> None:
 
 
 def remove_old(directory: Path) -> None:
-    """Keep the latest logs, and those of jobs that run."""
+    """Keep the latest logs, and those of running jobs."""
     in_use = {record.log for record in running_jobs()}
     logs = sorted(directory.glob("*.log"), key=lambda log: log.stat().st_mtime, reverse=True)
     for log in logs[_KEPT:]:

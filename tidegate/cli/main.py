@@ -63,6 +63,7 @@ app = typer.Typer(
     cls=_Application,
     help="Flink's DataStream API, state and fault tolerance for PySpark.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",  # fills paragraphs, whatever the width of the terminal
     pretty_exceptions_show_locals=False,
 )
 for command, settings in COMMANDS.items():

@@ -1,16 +1,17 @@
-"""Runs a user's program in this process, as `python job.py` would.
+"""Runs a user's program in this process, like `python job.py`.
 
-Command modules import the engine where they use it, so that `doctor` and `--help` run without it.
+Command modules import the engine where they use it, so that `doctor` and `--help` work without it.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import runpy
 import sys
-import traceback
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,11 +51,11 @@ AS_PROGRAM = {"allow_interspersed_args": False}
 
 
 def run_program(file: Path, arguments: Sequence[str], hosting: Hosting) -> None:
-    """Run it to its end. SIGTERM interrupts it as Ctrl-C does.
+    """Run a program to its end. SIGTERM interrupts it like Ctrl-C.
 
     Raises:
-        TidegateError: Tidegate refused or failed. typer.Exit: the program failed by itself; its
-        traceback has been printed.
+        TidegateError: Tidegate refused or failed.
+        typer.Exit: the program failed by itself; its traceback has been printed.
     """
     from tidegate.datastream.execution.hosting import hosted
     from tidegate.driver.interrupts import plain_interrupts
@@ -82,21 +83,24 @@ def run_program(file: Path, arguments: Sequence[str], hosting: Hosting) -> None:
 
 
 def _traceback_of(error: Exception, file: Path) -> str:
-    """What `python job.py` would print: the frames of the program, not those that run it."""
+    """What `python job.py` would print: only the frames of the program."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename != str(file):
         frames = frames.tb_next
-    lines = traceback.format_exception(type(error), error, frames)
+    printed = io.StringIO()
+    with redirect_stderr(printed):  # the module `traceback` of Python 3.11 makes no suggestions
+        sys.__excepthook__(type(error), error.with_traceback(frames), frames)
+    text = printed.getvalue()
     if isinstance(error, SyntaxError) and error.filename is None:
-        lines.insert(0, f'  File "{file}"\n')
-    return redacted("".join(lines))
+        text = f'  File "{file}"\n{text}'
+    return redacted(text)
 
 
 def settings_of(pairs: Sequence[str]) -> dict[str, str]:
     """The settings of `-D key=value` options; they override those of TIDEGATE_SETTINGS.
 
     Raises:
-        ConfigError: an option has another form, or would show a secret to every user in `ps`.
+        ConfigError: an option has another form, or would reveal a secret in `ps`.
     """
     settings = _settings_of_environment()
     for pair in pairs:
@@ -104,7 +108,7 @@ def settings_of(pairs: Sequence[str]) -> dict[str, str]:
         if not separator or not key.strip():
             raise ConfigError("-D", pair, "give key=value, like -D parallelism.default=4")
         if is_secret(key):
-            advice = f"the command lines of a machine can be read by all its users; {_ADVICE}"
+            advice = f"command lines are visible to all users of a machine; {_ADVICE}"
             if key.strip() == "tidegate.rest.token":
                 raise ConfigError(key.strip(), "(hidden)", advice)
             typer.echo(f"tidegate: {key.strip()}: {advice}", err=True)

@@ -1,4 +1,4 @@
-"""Progress of what a command waits for: a bar on a terminal, lines elsewhere."""
+"""Shows progress while a command waits: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENDS = ("FINISHED", "CANCELED", "FAILED")
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """The amount done, the total, and both in words."""
+    """The amount done, the total, and both as text."""
 
     done: int
     all: int
@@ -39,7 +39,7 @@ Show = Callable[[Stand], None]
 
 @contextmanager
 def watching(what: str, *, quiet: bool) -> Iterator[Show]:
-    """Progress is shown on standard error; nothing is shown if the command should be quiet."""
+    """Show progress on standard error, unless the command should be quiet."""
     if quiet:
         yield lambda stand: None
     elif sys.stderr.isatty():
@@ -83,7 +83,7 @@ def _bar(what: str) -> Iterator[Show]:
 
 
 def acknowledgements(show: Show) -> Callable[[int, int], None]:
-    """For a command that waits for a checkpoint or savepoint."""
+    """Shows the progress of a checkpoint or savepoint."""
     return lambda done, all: show(Stand(done, all, f"{done} of {all} subtasks acknowledged"))
 
 
@@ -105,7 +105,7 @@ def look_at(job: dict[str, Any]) -> Look:
 
 
 def catching_up(first: Look, before: Look, now: Look) -> Stand:
-    """How far a job has caught up, at the rate since the last look."""
+    """How far a job has caught up, at the rate since the last observation."""
     found = compared(before, now)
     text = f"{found.behind:,} records behind, {per_second(found.rate)}"
     if found.seconds_left is not None:
@@ -114,7 +114,7 @@ def catching_up(first: Look, before: Look, now: Look) -> Stand:
 
 
 def watch_catching_up(connection: JobConnection, name: str, *, quiet: bool) -> None:
-    """Show this until the job has caught up, for a limited time, and only on a terminal."""
+    """Show progress until the job has caught up, for a limited time, and only on a terminal."""
     if not quiet:
         # The command has succeeded: neither the end of the job nor Ctrl-C can make it fail.
         with suppress(TidegateError, KeyboardInterrupt):

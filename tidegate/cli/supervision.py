@@ -22,16 +22,16 @@ from tidegate.web.registry import LAUNCH_VARIABLE, JobRecord
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
 _FINAL = (0, USER_ERROR, USAGE)
-"""Exit codes after which a restart would end in the same way."""
+"""Exit codes after which a restart would end the same way."""
 _OVER = (JobStatus.FINISHED.name, JobStatus.CANCELED.name)
-"""How a job has ended that must not run again, whatever happens to its driver afterwards."""
+"""States after which a job must not run again, whatever happens to its driver."""
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def supervise(argv: Callable[[str | None], Sequence[str]], start_from: str | None) -> int:
     """Run the program until it ends by itself; returns its exit code.
 
-    `argv` is the command that starts it from a checkpoint.
+    `argv` returns the command that starts it from a checkpoint.
     """
     launch = os.environ.setdefault(LAUNCH_VARIABLE, secrets.token_hex(8))
     wait, path = _FIRST_WAIT_SECONDS, start_from
@@ -52,7 +52,7 @@ def supervise(argv: Callable[[str | None], Sequence[str]], start_from: str | Non
         where = "from the latest checkpoint" if path == LATEST else f"from {path}"
         where = "from the beginning" if path is None else where
         typer.echo(
-            f"tidegate: the driver {_end(code)}; it starts again {where} in {wait:.0f} s", err=True
+            f"tidegate: the driver {_end(code)}; restarting it {where} in {wait:.0f} s", err=True
         )
         time.sleep(wait)
         wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
@@ -61,9 +61,9 @@ def supervise(argv: Callable[[str | None], Sequence[str]], start_from: str | Non
 def restart_path(record: JobRecord | None, start_from: str | None) -> str | None:
     """Where the next driver starts.
 
-    A checkpoint of an earlier run must not count as one of this run. Without a checkpoint of its
-    own, the job starts where it first started. `latest` also finds transactions of a job without
-    checkpoints, so it is preferred where it means the same.
+    A checkpoint of an earlier run does not count. Without a checkpoint of its own, the job starts
+    where it first started. `latest` also finds transactions of a job without checkpoints, so it is
+    preferred if it means the same.
     """
     from tidegate.checkpoint.locate import candidates, find_latest
     from tidegate.storage.filesystem import open_store
@@ -79,15 +79,15 @@ def restart_path(record: JobRecord | None, start_from: str | None) -> str | None
             if find_latest(open_store(base), job_name=record.name) is None:
                 return LATEST
         except NoCheckpoint:
-            pass  # that of an earlier run cannot be read, which is no concern of this one
+            pass  # a checkpoint of an earlier run cannot be read, which does not matter here
     return start_from
 
 
 def _run(argv: Sequence[str]) -> int:
     """Run a driver to its end.
 
-    What should end the supervisor ends the driver first, once and in an orderly way: it has a
-    session of its own, so that a terminal does not interrupt it a second time.
+    Signals that should end the supervisor end the driver first, once and gracefully: it has its own
+    session, so that a terminal does not interrupt it a second time.
 
     Raises:
         typer.Exit: the supervisor should end.
@@ -105,8 +105,8 @@ def _run(argv: Sequence[str]) -> int:
         received.append(number)
         interrupt()
 
-    # First the handlers: a driver does not inherit them, but it would inherit an ignored SIGINT,
-    # which a shell gives to what it starts in the background.
+    # Install the handlers first: a driver does not inherit them, but it would inherit an ignored
+    # SIGINT, which shells set for background processes.
     before = {each: signal.signal(each, hand_on) for each in _ENDING_SIGNALS}
     try:
         process = subprocess.Popen(argv, start_new_session=True)

@@ -11,18 +11,18 @@ T = TypeVar("T")
 
 
 class CompletableFuture(Future[T]):
-    """A `concurrent.futures.Future`; `asyncio.wrap_future` makes it one to await."""
+    """A `concurrent.futures.Future`; use `asyncio.wrap_future` to await it."""
 
     @classmethod
     def completed(cls, value: T) -> CompletableFuture[T]:
-        """A future that has its result already."""
+        """A completed future."""
         future = cls()
         future.set_result(value)
         return future
 
     @classmethod
     def of_call(cls, call: Callable[[], T], name: str) -> CompletableFuture[T]:
-        """Run `call` on a thread of its own, which does not keep the process alive."""
+        """Run `call` on its own thread, which does not keep the process alive."""
         future = cls()
 
         def run() -> None:

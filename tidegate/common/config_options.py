@@ -1,4 +1,4 @@
-"""Options of the user's own, declared as in PyFlink.
+"""User-defined options, declared as in PyFlink.
 
 retries = ConfigOptions.key("my.retries").int_type().default_value(3)
 configuration.get(retries)
@@ -24,16 +24,16 @@ class ConfigOption(Generic[T]):
 
 
 class ConfigOptions:
-    """Where the declaration of an option begins."""
+    """Starts the declaration of an option."""
 
     @staticmethod
     def key(key: str) -> ConfigOptions.OptionBuilder:
-        """Begin the definition of an option with this key."""
+        """Start the declaration of an option with this key."""
         return ConfigOptions.OptionBuilder(key)
 
     @dataclass(frozen=True, slots=True)
     class OptionBuilder:
-        """A key that waits for its type."""
+        """A key without a type so far."""
 
         key: str
 
@@ -57,7 +57,7 @@ class ConfigOptions:
 
     @dataclass(frozen=True, slots=True)
     class TypedConfigOptionBuilder(Generic[T]):
-        """A key with a type that waits for its default."""
+        """A key with a type, without a default so far."""
 
         key: str
         kind: Kind[T]

@@ -1,4 +1,4 @@
-"""`Configuration`: keys and values before a job makes them its settings."""
+"""`Configuration`: keys and values before a job validates them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ T = TypeVar("T")
 
 
 class Configuration:
-    """Settings by key, to be given to `StreamExecutionEnvironment.get_execution_environment`.
+    """Settings by key, for `StreamExecutionEnvironment.get_execution_environment`.
 
-    The environment, not this class, refuses unknown keys and values that make no sense. Keys are
-    Flink's; values may be typed (`timedelta`, `int`, enums) or text as in Flink's configuration
-    files.
+    The environment, not this class, refuses unknown keys and invalid values. Keys are Flink's;
+    values may be typed (`timedelta`, `int`, enums) or text as in Flink's configuration files.
     """
 
     def __init__(self, other: Configuration | Mapping[str, Any] | None = None) -> None:
@@ -48,7 +47,7 @@ class Configuration:
         return self
 
     def get(self, key: str | ConfigOption[Any], default: Any = None) -> Any:
-        """The value as it was set; else the given default, the option's, or that of the setting."""
+        """The value as set; otherwise the given default, the option's, or that of the setting."""
         if isinstance(key, ConfigOption):
             if key.key not in self._values:
                 return key.default if default is None else default
@@ -107,7 +106,7 @@ class Configuration:
         return key in self._values
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Self:
-        """Take over all values of another configuration."""
+        """Add all values of another configuration."""
         self._values.update({f"{prefix or ''}{key}": v for key, v in other._values.items()})
         return self
 
@@ -120,7 +119,7 @@ class Configuration:
         return {key: _as_text(value) for key, value in self._values.items()}
 
     def remove_config(self, key: str) -> bool:
-        """Whether there was a value to remove."""
+        """Remove a value; returns whether there was one."""
         return self._values.pop(key, None) is not None
 
     def items(self) -> list[tuple[str, Any]]:

@@ -60,7 +60,7 @@ class ExecutionConfig:
         return dict(self._environment._configuration.get("pipeline.global-job-parameters"))
 
     def set_auto_watermark_interval(self, interval: DurationLike) -> Self:
-        """Set how often watermark generators emit; 0: only where they do so for a record."""
+        """Set how often watermark generators emit; 0: only in `on_event`."""
         self._environment._configuration.set("pipeline.auto-watermark-interval", interval)
         return self
 
@@ -80,7 +80,7 @@ class ExecutionConfig:
         return as_milliseconds(self._environment._configuration.get("task.cancellation.timeout"))
 
     def enable_object_reuse(self) -> Self:
-        """Share objects between functions: none may change what it was given or has emitted."""
+        """Share objects between functions: none may change what it has received or emitted."""
         self._environment._configuration.set("pipeline.object-reuse", True)
         return self
 

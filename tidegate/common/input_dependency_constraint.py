@@ -3,7 +3,7 @@
 from tidegate.common.java_only import java_only
 
 InputDependencyConstraint = java_only(
-    "InputDependencyConstraint", "All operators of a pipeline run at once: leave it out."
+    "InputDependencyConstraint", "All operators of a pipeline run at once: omit it."
 )
 
 __all__ = ["InputDependencyConstraint"]

@@ -2,6 +2,6 @@
 
 from tidegate.common.java_only import java_only
 
-InputFormat = java_only("InputFormat", "Write a Source of your own, or use FileSource.")
+InputFormat = java_only("InputFormat", "Write your own Source, or use FileSource.")
 
 __all__ = ["InputFormat"]

@@ -1,4 +1,4 @@
-"""Names of PyFlink that only wrap Java classes: they can be imported, and say so when used."""
+"""PyFlink names that only wrap Java classes: they can be imported, but raise when used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegate.core.errors import GraphError
 
 
 class JavaOnly(type):
-    """The class of such names: whatever is done with one of them raises an error."""
+    """The metaclass of such names: any use raises an error."""
 
     advice: str
 
@@ -30,7 +30,7 @@ class _Refused(metaclass=JavaOnly):
 
 
 def java_only(name: str, advice: str) -> Any:
-    """A class of this name that refuses to be used, with advice what to do instead."""
+    """A class of this name that raises when used, with advice."""
     return JavaOnly(name, (_Refused,), {"advice": advice}, is_name=True)
 
 

@@ -1,4 +1,4 @@
-"""`JobClient`: a running job, seen from the program that started it."""
+"""`JobClient`: a running job, as the program that started it sees it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate.protocol.job_status import JobStatus
 
 
 class JobClient:
-    """Asks for the state of a job, waits for it, cancels it."""
+    """Queries, awaits and cancels a job."""
 
     def __init__(self, job: JobHandle) -> None:
         self._job = job
@@ -30,7 +30,7 @@ class JobClient:
         return JobID(str(self._job.job_id))
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        """The present state of the job."""
+        """The current state of the job."""
         return CompletableFuture.completed(self._job.status())
 
     def get_progress(self) -> Progress:
@@ -48,11 +48,11 @@ class JobClient:
             self._job.result()
 
     def terminate(self) -> None:
-        """End the job after an interrupt, as `tidegate.on-terminate` says; waits until it has."""
+        """End the job after an interrupt, as `tidegate.on-terminate` says, and wait for its end."""
         self._job.terminate()
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """Done when the job has finished, or with what it failed with."""
+        """Completes when the job has finished or failed."""
         if self._result is None:
             self._result = CompletableFuture.of_call(self.wait, "tidegate-result")
         return self._result
@@ -64,11 +64,11 @@ class JobClient:
         return JobExecutionResult(self.get_job_id(), runtime, self._job.accumulators())
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        """What functions have added up until now, by name, over all subtasks."""
+        """The current values of accumulators by name, merged over all subtasks."""
         return CompletableFuture.completed(self._job.accumulators())
 
     def trigger_checkpoint(self) -> CompletableFuture[str]:
-        """Take a checkpoint now; its path."""
+        """Take a checkpoint now; returns its path."""
         return CompletableFuture.of_call(self._job.take_checkpoint().result, "tidegate-checkpoint")
 
     def trigger_savepoint(
@@ -76,7 +76,7 @@ class JobClient:
         savepoint_directory: str | None = None,
         format: SavepointFormat = SavepointFormat.CANONICAL,
     ) -> CompletableFuture[str]:
-        """Take a savepoint while the job runs on; its path."""
+        """Take a savepoint while the job continues; returns its path."""
         answer = self._job.take_savepoint(savepoint_directory, format)
         return CompletableFuture.of_call(answer.result, "tidegate-savepoint")
 
@@ -85,7 +85,7 @@ class JobClient:
         savepoint_directory: str | None = None,
         format: SavepointFormat = SavepointFormat.CANONICAL,
     ) -> CompletableFuture[str]:
-        """Take a savepoint, then cancel the job; the path of the savepoint."""
+        """Take a savepoint, then cancel the job; returns the path of the savepoint."""
         answer = self._job.take_savepoint(savepoint_directory, format, cancel=True)
         return CompletableFuture.of_call(answer.result, "tidegate-savepoint")
 
@@ -95,7 +95,7 @@ class JobClient:
         savepoint_directory: str | None = None,
         format: SavepointFormat = SavepointFormat.CANONICAL,
     ) -> CompletableFuture[str]:
-        """Take a savepoint after which nothing follows, and finish; the path of the savepoint.
+        """Stop the job with a savepoint after which nothing is emitted; returns its path.
 
         Advancing to the end drains the job: inputs end, and operators emit what they hold back.
         """

@@ -1,4 +1,4 @@
-"""`JobExecutionResult`: what is left of a job that has finished."""
+"""`JobExecutionResult`: the result of a finished job."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class JobExecutionResult:
         return as_milliseconds(self.runtime)
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
-        """What functions have added up under this name."""
+        """The value of the accumulator with this name."""
         return self.accumulators.get(accumulator_name)
 
     def get_all_accumulator_results(self) -> dict[str, Any]:
-        """What functions have added up, by name."""
+        """The values of all accumulators, by name."""
         return dict(self.accumulators)
 
     def __str__(self) -> str:

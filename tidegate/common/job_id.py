@@ -1,4 +1,4 @@
-"""`JobID`: the name of one run of a program."""
+"""`JobID`: the id of one run of a program."""
 
 from __future__ import annotations
 

@@ -13,18 +13,18 @@ class RestartStrategyConfiguration:
     """A restart strategy and its settings."""
 
     strategy: RestartStrategyType | None
-    """None: whatever the configuration says."""
+    """None: that of the configuration."""
     description: str
     settings: tuple[tuple[str, object], ...] = ()
     """The settings of the strategy by their key."""
 
     def get_description(self) -> str:
-        """The strategy in words."""
+        """A description of the strategy."""
         return self.description
 
 
 class RestartStrategies:
-    """The strategies there are, under PyFlink's names. Delays: timedelta or milliseconds."""
+    """The available strategies, under PyFlink's names. Delays: timedelta or milliseconds."""
 
     @staticmethod
     def no_restart() -> RestartStrategyConfiguration:

@@ -1,4 +1,4 @@
-"""Records as bytes and back: what connectors to queues, and sinks of lines, are given."""
+"""Schemas that convert records to bytes and back, for message queues and line sinks."""
 
 from tidegate.connectors.files.encodings import Encoder
 from tidegate.connectors.files.encodings import FileEncoding as BulkWriterFactory

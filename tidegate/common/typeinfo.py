@@ -1,4 +1,4 @@
-"""`Types`, the type information that it makes, and types of Python classes and schemas."""
+"""`Types`, the type information that it creates, and types from Python classes and schemas."""
 
 from tidegate.types import typeinfo
 from tidegate.types.infer import as_type_info

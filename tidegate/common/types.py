@@ -1,4 +1,4 @@
-"""`Row` and what it says about the table it belongs to."""
+"""`Row`, and the kind of change that it represents."""
 
 from tidegate.types.row import Row, RowKind
 

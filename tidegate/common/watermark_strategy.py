@@ -1,4 +1,4 @@
-"""Watermark strategies, and what programs of their own are made of."""
+"""Watermark strategies, and the contracts to write your own."""
 
 from tidegate.common.java_only import java_only
 from tidegate.operators.event_time.strategy import (

@@ -1,1 +1,1 @@
-"""The outside world: contracts of sources and sinks, and the ones that come with Tidegate."""
+"""Sources and sinks: their contracts, and those that come with Tidegate."""

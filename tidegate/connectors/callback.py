@@ -1,4 +1,4 @@
-"""Records that are pushed: by a subscription, a web hook, or a client library with callbacks."""
+"""A source for pushed records: from subscriptions, web hooks, or clients with callbacks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
-
-import numpy as np
 
 from tidegate.connectors.guarantee import Replay
 from tidegate.connectors.source import (
@@ -21,7 +19,7 @@ from tidegate.connectors.source import (
 )
 from tidegate.connectors.splits import KnownSplits
 from tidegate.core.errors import NotAccepted
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import Batch, timestamps_of
 from tidegate.types.typeinfo import TypeInformation
 
 _QUEUED_RECORDS: Final = 10_000
@@ -29,7 +27,7 @@ _THE_ONLY_SPLIT: Final = "subscription"
 
 
 class CallbackSource(Source):
-    """The records that are passed to `emit` after `subscribe(emit)` was called in a slot.
+    """The records passed to `emit` after `subscribe(emit)` was called in a slot.
 
     `subscribe` runs on its own thread. It may register `emit` somewhere and return, or call it in a
     loop. If it returns a function, that function is called when the job stops listening.
@@ -53,14 +51,14 @@ class CallbackSource(Source):
         return self._type_info
 
     def replay(self) -> Replay:
-        return Replay(False, "is not pushed again what it has taken: wrap it in durable()")
+        return Replay(False, "cannot get pushed records again: wrap it in durable()")
 
     def max_readers(self) -> int:
         return 1
 
 
 class _Pushed:
-    """A waiting record, and the caller that waits for it to be taken."""
+    """A waiting record, and the event its caller waits for."""
 
     __slots__ = ("is_settled", "is_taken", "record", "timestamp")
 
@@ -83,7 +81,7 @@ class Emit:
         self.is_ended = False
 
     def __call__(self, record: Any, timestamp: int | None = None) -> None:
-        """Returns when the record is taken; with `durable()`, when it is in the log.
+        """Emit a record; returns when the job has taken it or, with `durable()`, logged it.
 
         Raises:
             NotAccepted: the job does not listen; whether it will process the record is unknown.
@@ -98,7 +96,7 @@ class Emit:
                 return
             self._changed.wait_for(lambda: pushed.is_settled)
             if not pushed.is_taken:
-                raise NotAccepted("the job has stopped before the record was in its log")
+                raise NotAccepted("the job stopped before the record was in its log")
 
     @property
     def waiting(self) -> int:
@@ -106,7 +104,7 @@ class Emit:
         return len(self._waiting)
 
     def end(self) -> None:
-        """No record follows."""
+        """Signal the end of the input."""
         with self._changed:
             self.is_ended = True
 
@@ -120,7 +118,7 @@ class Emit:
         return taken
 
     def settle(self, *, is_taken: bool) -> None:
-        """Everything taken so far is in the log, or its fate is unknown."""
+        """Release the callers of all taken records: these are logged, or their fate is unknown."""
         with self._changed:
             for pushed in self._in_hand:
                 pushed.is_settled, pushed.is_taken = True, is_taken
@@ -155,7 +153,7 @@ class _CallbackReader(SourceReader):
         try:
             self._unsubscribe = self._subscribe(self._emit)
         except NotAccepted:
-            pass  # it was in a loop when the reader was closed
+            pass  # it was still emitting when the reader was closed
         except BaseException as error:
             self._failure = error
 
@@ -175,9 +173,8 @@ class _CallbackReader(SourceReader):
         return Poll(None, InputStatus.END_OF_INPUT if is_over else InputStatus.NOTHING_AVAILABLE)
 
     def _batch(self, taken: list[_Pushed]) -> Batch:
-        stamps = [pushed.timestamp for pushed in taken if pushed.timestamp is not None]
-        timestamps = np.array(stamps, np.int64) if len(stamps) == len(taken) else None
         records = [pushed.record for pushed in taken]
+        timestamps = timestamps_of([pushed.timestamp for pushed in taken])
         return Batch(records=records, format=self._context.format, timestamps=timestamps)
 
     def is_available(self) -> bool:

@@ -21,13 +21,13 @@ class RangeSplit:
     start: int
     stop: int
     share: float = 1.0
-    """Which part of a rate limit belongs to this split."""
+    """This split's share of a rate limit."""
 
 
 class CollectionSource(Source):
-    """The records of a collection, a range of them per reader.
+    """The records of a collection, with one range per reader.
 
-    Typed records are turned into columns here, so that a record of another type is found before
+    Typed records are converted to columns here, so that a record of the wrong type is found before
     the job starts.
     """
 

@@ -29,12 +29,12 @@ from tidegate.types.typeinfo import TypeInformation
 
 _UNBOUNDED = 2**63 - 1
 _COLUMNAR_TURN = 1 << 20
-"""Records of one turn, so that whole batches are consecutive."""
+"""Records per turn, so that whole batches are consecutive."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnsSplit(RangeSplit):
-    """The records of one of several interleaved readers, from its own `start` on."""
+    """The records of one of several interleaved readers, from its own `start`."""
 
     turn: int = 1
     """The number of consecutive indices that belong to the reader in each round."""
@@ -53,15 +53,15 @@ def _interleaved(turn: int, readers: int) -> list[TurnsSplit]:
 
 
 class DataGeneratorSource(Source):
-    """Records that a function makes from their index.
+    """Records that a function generates from their index.
 
-    `generator` is called with an index and returns its record; or, with `columnar`, with a first
-    index and a number of records, and returns that many as a `pyarrow.RecordBatch`, which costs
-    no Python object per record. The same index must give the same record: after a failure it is
-    asked for again.
+    `generator` is called with an index and returns its record. With `columnar`, it is called with a
+    first index and a number of records, and returns that many as a `pyarrow.RecordBatch`, which
+    costs no Python object per record. The same index must give the same record: after a failure it
+    is requested again.
 
-    `rate` is in records per second over all readers together; what the job could not take in time
-    is made up for. Without `count` the source never ends, and its readers take turns: record by
+    `rate` is in records per second over all readers; records that the job could not take in time
+    are made up for. Without `count` the source never ends, and its readers take turns: record by
     record, or a million records at a time if it is columnar.
     """
 
@@ -127,7 +127,7 @@ class _GeneratorCursor(RangeCursor):
         self._format = format
 
     def pending_records(self) -> None:
-        """Nothing waits: what is asked for is made."""
+        """None: records are generated on demand."""
 
 
 class _RecordCursor(_GeneratorCursor):
@@ -165,7 +165,7 @@ class _ColumnCursor(_GeneratorCursor):
             raise TypeMismatch(
                 str(self._format.type_info),
                 columns,
-                f"the generator was asked for a RecordBatch of {count} rows from {start} on",
+                f"the generator must return a RecordBatch of {count} rows, starting at {start}",
             )
         return Batch.of_columns(self._format.conform(columns), self._format)
 
@@ -204,7 +204,7 @@ class RateLimitedReader(SequentialReader):
         return self._due() > 0 if self.has_splits else super().is_available()
 
     def _due(self) -> int:
-        """How many records the clock has made due and `poll` has not returned yet."""
+        """How many records are due but not yet returned by `poll`."""
         now = self._clock.monotonic()
         if self._began is None:
             self._began = now

@@ -13,13 +13,13 @@ from tidegate.types.row import Row
 
 
 class DriverSide(ABC):
-    """The part of a sink that stays in the driver and receives what its committers deliver.
+    """The part of a sink that runs in the driver and receives what its committers deliver.
 
     Committers call `WriterContext.deliver(collector, batch)`; the records arrive here.
     """
 
     collector: str
-    """The name under which they deliver."""
+    """The name under which committers deliver."""
 
     @abstractmethod
     def before_start(self) -> None:
@@ -27,14 +27,14 @@ class DriverSide(ABC):
 
     @abstractmethod
     def delivered(self, record: Any) -> None:
-        """A record has arrived. Called on a separate thread, in order of arrival."""
+        """Receive a record. Called on a separate thread, in order of arrival."""
 
     def ended(self) -> None:
-        """No more records follow, however the job has ended; its result waits for this call."""
+        """No records follow, however the job has ended; its result waits for this call."""
 
 
 class CollectSink(Sink):
-    """Delivers every batch to the collector of this name in the driver."""
+    """Delivers every batch to the collector with this name in the driver."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -55,11 +55,11 @@ class _CollectWriter(SinkWriter):
 
 
 class PrintSink(Sink):
-    """One line per record, in Flink's form.
+    """One line per record, in Flink's format.
 
-    A line begins with the identifier and, where there are several subtasks, the number of the
-    one that printed it: "words:2> (a,1)", "2> (a,1)", "words> (a,1)" or just "(a,1)". Records of
-    typed streams look as in PyFlink, all others as `str()` shows them.
+    A line begins with the identifier and, if there are several subtasks, the number of the one that
+    printed it: "words:2> (a,1)", "2> (a,1)", "words> (a,1)" or just "(a,1)". Records of typed
+    streams look as in PyFlink, all others as `str()` shows them.
     """
 
     def __init__(self, identifier: str | None = None) -> None:
@@ -90,7 +90,7 @@ class _PrintWriter(SinkWriter):
 
 
 def printed(record: Any) -> str:
-    """A record of a typed stream as PyFlink prints it: it makes text of rows in Python."""
+    """A record of a typed stream as PyFlink prints it: PyFlink formats rows in Python."""
     if isinstance(record, Row):
         return f"{record.get_row_kind()}[{','.join(map(str, record))}]"
     return flink_text(record)

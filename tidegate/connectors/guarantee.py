@@ -31,7 +31,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Whether a source gives the same records again after a failure."""
+    """Whether a source returns the same records again after a failure."""
 
     is_possible: bool
     why: str

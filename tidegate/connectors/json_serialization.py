@@ -1,4 +1,4 @@
-"""Rows as JSON objects, a whole batch at a time where they are columns."""
+"""Rows as JSON objects; columnar batches are encoded at once."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _encode = json.JSONEncoder(
 
 
 class JsonRowSerializationSchema(SerializationSchema):
-    """A JSON object per row, with the field names of a type, or those that the rows have.
+    """A JSON object per row, with the field names of a type, or else of the rows.
 
-    Dates and decimals are text; numbers that JSON does not have (NaN, infinity) are null.
+    Dates and decimals are text; NaN and infinity, which JSON lacks, are null.
     """
 
     def __init__(self, type_info: Any = None) -> None:
@@ -39,11 +39,11 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
-        """Begin a schema."""
+        """Create a builder."""
         return JsonRowSerializationSchema.Builder()
 
     def serialize(self, value: Any) -> bytes:
-        """The bytes of a record."""
+        """Encode a record."""
         return _encode(self._as_object(value)).encode()
 
     def serialize_batch(self, batch: Batch) -> Sequence[bytes | str | None]:
@@ -86,7 +86,7 @@ class JsonRowSerializationSchema(SerializationSchema):
 
 
 def _is_simple(arrow_type: pa.DataType) -> bool:
-    """Whether polars writes it as Python's json would."""
+    """Whether polars writes this type as Python's json does."""
     return (
         pa.types.is_integer(arrow_type)
         or pa.types.is_float64(arrow_type)

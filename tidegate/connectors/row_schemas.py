@@ -1,4 +1,4 @@
-"""Messages that hold typed rows, decoded a whole batch at a time."""
+"""Decodes messages into typed rows, whole batches at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPENING, _CLOSING = b"{}"
 
 
 class UnreadableMessages(Exception):
-    """Raised by a schema for messages of which at least one is not what it expects."""
+    """Raised by a schema if it cannot read at least one of the messages."""
 
 
 class RowDeserializationSchema(DeserializationSchema):
@@ -53,13 +53,13 @@ class RowDeserializationSchema(DeserializationSchema):
 
     @abstractmethod
     def deserialize_all(self, messages: Sequence[bytes]) -> pa.RecordBatch:
-        """A row per message, in order; raises UnreadableMessages where one of them is none."""
+        """A row per message, in order; raises UnreadableMessages if one cannot be read."""
 
 
 class JsonRowDeserializationSchema(RowDeserializationSchema):
-    """A JSON object per message. Fields that the type does not have are passed over.
+    """A JSON object per message. Fields that the type lacks are ignored.
 
-    A field that is missing is None, unless `fail_on_missing_field` was chosen.
+    A missing field is None, unless `fail_on_missing_field` is set.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class JsonRowDeserializationSchema(RowDeserializationSchema):
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
-        """Begin a schema."""
+        """Create a builder."""
         return JsonRowDeserializationSchema.Builder()
 
     def deserialize_all(self, messages: Sequence[bytes]) -> pa.RecordBatch:
-        # The parser takes objects wherever they begin and end, also two in one message: together
-        # with the number of rows, the ends of messages tell that each is an object of its own.
+        # The parser accepts objects anywhere, even two in one message. The number of rows and the
+        # ends of messages together show that each message is one object.
         text = b"\n".join(messages)
         _check_ends(messages, text)
         columns = _parsed(TypedJsonParser(self.format), text, len(messages))
@@ -105,7 +105,7 @@ class JsonRowDeserializationSchema(RowDeserializationSchema):
             return self._with(type_info=type_info)
 
         def json_schema(self, json_schema: str) -> NoReturn:
-            raise ConfigError("json_schema", json_schema, "give the type by type_info() instead")
+            raise ConfigError("json_schema", json_schema, "use type_info() instead")
 
         def fail_on_missing_field(self) -> Self:
             return self._with(fail_on_missing_field=True)
@@ -167,7 +167,7 @@ class CsvRowDeserializationSchema(RowDeserializationSchema):
 
         def set_allow_comments(self, allow_comments: bool) -> Self:
             if allow_comments:
-                raise ConfigError("allow_comments", True, "filter such messages before they come")
+                raise ConfigError("allow_comments", True, "filter such messages first")
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> NoReturn:
@@ -191,7 +191,7 @@ def _parsed(parser: LineParser, text: bytes, count: int) -> pa.RecordBatch:
 
 
 def _check_ends(messages: Sequence[bytes], text: bytes) -> None:
-    """Each message begins and ends as an object; `text` has a line feed between them."""
+    """Check that each message begins and ends like an object; `text` has line feeds in between."""
     lengths = np.fromiter(map(len, messages), np.int64, len(messages))
     if lengths.all():
         characters = np.frombuffer(text, dtype=np.uint8)
@@ -203,4 +203,4 @@ def _check_ends(messages: Sequence[bytes], text: bytes) -> None:
     for message in messages:
         stripped = message.strip()
         if not (stripped.startswith(b"{") and stripped.endswith(b"}")):
-            raise UnreadableMessages("no JSON object")
+            raise UnreadableMessages("not a JSON object")

@@ -19,7 +19,7 @@ from tidegate.types.infer import as_type_info
 
 
 class CsvRowSerializationSchema(SerializationSchema):
-    """A line of values per row, quoted where they need it, with a line end."""
+    """A line of values per row, quoted if necessary, with a line end."""
 
     def __init__(self, type_info: Any, lines: CsvLines | None = None) -> None:
         self._width = len(require_columns(as_type_info(type_info), "CSV").field_names)
@@ -58,14 +58,14 @@ class CsvRowSerializationSchema(SerializationSchema):
             return self._with(null_value=s)
 
         def set_array_element_delimiter(self, delimiter: str) -> Self:
-            raise ConfigError("array_element_delimiter", delimiter, "join the elements by map()")
+            raise ConfigError("array_element_delimiter", delimiter, "join the elements in a map()")
 
         def build(self) -> CsvRowSerializationSchema:
             return CsvRowSerializationSchema(self._type, CsvLines(**self._chosen))
 
 
 class RowFieldExtractorSchema(SerializationSchema):
-    """The bytes that one field of a row holds, such as the key or the value of a message."""
+    """The bytes in one field of a row, such as the key or the value of a message."""
 
     def __init__(self, field_index: int) -> None:
         if field_index < 0:
@@ -73,17 +73,17 @@ class RowFieldExtractorSchema(SerializationSchema):
         self._index = field_index
 
     def serialize(self, value: Any) -> bytes:
-        """The bytes of the field; none where it is None."""
+        """The bytes of the field; empty if it is None."""
         field = value[self._index]
         if field is None:
             return b""
         if not isinstance(field, bytes | bytearray):
-            raise TypeError(f"field {self._index} holds {field!r}: expected bytes")
+            raise TypeError(f"field {self._index} is {field!r}, not bytes")
         return bytes(field)
 
 
 class AvroRowSerializationSchema(SerializationSchema):
-    """A row, or a dict, per message, in Avro's binary form."""
+    """A row or dict per message, in Avro's binary format."""
 
     def __init__(
         self, record_class: str | None = None, avro_schema_string: str | None = None
@@ -100,7 +100,7 @@ class AvroRowSerializationSchema(SerializationSchema):
 
 
 class AvroRowDeserializationSchema(RowDeserializationSchema):
-    """Rows from messages in Avro's binary form."""
+    """Rows from messages in Avro's binary format."""
 
     def __init__(
         self, record_class: str | None = None, avro_schema_string: str | None = None
@@ -113,7 +113,7 @@ class AvroRowDeserializationSchema(RowDeserializationSchema):
         try:
             records = [from_avro(read(io.BytesIO(message), schema)) for message in messages]
         except (EOFError, ValueError, IndexError) as error:
-            raise UnreadableMessages(f"no record of the schema: {error!r}") from None
+            raise UnreadableMessages(f"not a record of the schema: {error!r}") from None
         return self.format.encode(records)
 
 

@@ -1,4 +1,4 @@
-"""Numbers in order as a source."""
+"""A sequence of numbers as a source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.types.typeinfo import TypeInformation, Types
 
 
 class NumberSequenceSource(Source):
-    """The integers from `start` to `end`, both included; a range of them per reader."""
+    """The integers from `start` to `end`, both included, with one range per reader."""
 
     def __init__(self, start: int, end: int) -> None:
         if end < start:

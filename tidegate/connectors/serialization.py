@@ -1,4 +1,4 @@
-"""Records as bytes and back: what connectors to queues are given."""
+"""Schemas that convert records to bytes and back, for message queues."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from tidegate.types.typeinfo import TypeInformation, Types
 
 
 class SerializationSchema(ABC):
-    """How a record becomes the bytes of a message."""
+    """Converts a record to the bytes of a message."""
 
     @abstractmethod
     def serialize(self, value: Any) -> bytes:
-        """The bytes of a record."""
+        """Encode a record."""
 
     def serialize_batch(self, batch: Batch) -> Sequence[bytes | str | None]:
-        """The messages of many records at once; text is encoded as UTF-8."""
+        """Encode many records at once; text is encoded as UTF-8."""
         return [self.serialize(record) for record in batch.records]
 
 
 class DeserializationSchema(ABC):
-    """How the bytes of a message become a record."""
+    """Converts the bytes of a message to a record."""
 
     @abstractmethod
     def deserialize(self, message: bytes) -> Any:
-        """The record; None where the message holds none."""
+        """Decode a record; None skips the message."""
 
     def produced_type(self) -> TypeInformation | None:
-        """The type of the records, where the schema knows it; the user's declaration wins."""
+        """The type of the records, if the schema knows it; a declared type takes precedence."""
         return None
 
 

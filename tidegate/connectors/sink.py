@@ -1,4 +1,4 @@
-"""What a sink is: one writer per subtask, and a committer where results are not visible at once.
+"""The contract of sinks: a writer per subtask, and a committer for results in two phases.
 
 records   write(batch) …
 barrier   flush(), prepare_commit() ──▶ committables, which become part of the checkpoint
@@ -30,36 +30,36 @@ class WriterContext:
     parallelism: int
     operator_name: str
     console: Callable[[str], None]
-    """Prints a line on the console of the job."""
+    """Prints a line on the job's console."""
     deliver: Callable[[str, Batch], None] | None = None
-    """Hands a batch to the collector of this name in the driver."""
+    """Sends a batch to the collector with this name in the driver."""
     job_id: str = ""
     """Stays the same when the job restarts."""
     attempt: int = 1
-    """Number of deployments of the sink's region."""
+    """How often the sink's region was deployed."""
     clock: Clock = field(default_factory=SystemClock)
     is_checkpointed: bool = False
-    """Whether checkpoints are taken; otherwise everything is committed at the end of the input."""
+    """Whether checkpoints are enabled; otherwise, everything is committed at the end of the
+    input."""
     operator_state: OperatorStateStore = field(default_factory=OperatorStateStore)
-    """What the writer remembers over failures, restored already. At a barrier it is stored as it
-    is when `SinkWriter.snapshot` returns."""
+    """State of the writer, already restored. A barrier stores it after `SinkWriter.snapshot`."""
     recovered: Sequence[Any] = ()
-    """For sinks with a committer: what the restored checkpoint holds to be committed, of *all*
-    subtasks. What is found prepared outside and is not among it belongs to a lost attempt."""
+    """For sinks with a committer: the committables of the restored checkpoint, of *all* subtasks.
+    Anything else found prepared in the external system belongs to a lost attempt."""
     operator_id: str = ""
-    """The id of the operator: unique in the job, and stable when it restarts."""
+    """The id of the operator: unique in the job, and stable across restarts."""
     format: ArrowFormat | None = None
-    """How the records of the stream travel; None for pickled Python objects."""
+    """The format of the stream; None for pickled Python objects."""
     permit: Permit = Permit()
-    """To be asked right before each thing outside that is committed, aborted, fenced or deleted:
-    by writers when they open and close, by committers that commit one by one."""
+    """Ask it right before every external commit, abort, fencing or deletion: in `open` and `close`
+    of writers, and in committers that commit one by one."""
 
 
 class SinkWriter(ABC):
     """Writes in one subtask. All methods are called by one thread.
 
-    barrier   flush(), snapshot(id)     prepare: what was written since the last barrier can
-                                        be committed by whoever restores the state
+    barrier   flush(), snapshot(id)     prepare: a successor can commit what was written since
+                                        the last barrier
     later     notify_complete(id)       commit
     """
 
@@ -70,8 +70,8 @@ class SinkWriter(ABC):
     def write(self, batch: Batch) -> None:
         """Take the records, in order. They need not be visible before the next `flush`.
 
-        A UserError whose `suspects` names one record, or several, says that it was written up to
-        them and no further: then the record at fault can be skipped as a poison record.
+        A UserError with `suspects` means that the records before them were written. The record at
+        fault can then be skipped as a poison record.
         """
 
     def flush(self, end_of_input: bool = False) -> None:
@@ -81,21 +81,21 @@ class SinkWriter(ABC):
         """Store in the operator state what a successor needs. Called right after `flush`."""
 
     def notify_complete(self, checkpoint_id: CheckpointId) -> None:
-        """The checkpoint, and so each one before it, is durable. May be repeated."""
+        """The checkpoint, and every earlier one, is durable. May be repeated."""
 
     def notify_aborted(self, checkpoint_id: CheckpointId) -> None:
-        """The checkpoint will never complete; its records belong to the next one that does."""
+        """The checkpoint will never complete; its records belong to the next complete one."""
 
     def close(self) -> None:
-        """Release everything, even if `open` has raised. Unflushed records may be lost."""
+        """Release all resources, even if `open` has raised. Unflushed records may be lost."""
 
 
 class Sink(ABC):
-    """A sink as a program declares it. It is pickled on its way to the slots."""
+    """A sink as a program declares it. It is pickled and sent to the slots."""
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        """A new writer, in a slot."""
+        """Create a writer, in a slot."""
 
     def delivery(self) -> Delivery:
         """How often a record arrives if it reaches the sink exactly once."""
@@ -109,21 +109,21 @@ class CommittingWriter(SinkWriter):
     def prepare_commit(self) -> Sequence[Any]:
         """Everything since the last call, durable but not visible, as picklable committables.
 
-        Called at a barrier, right after `flush`; without checkpoints at the end of the input.
-        What is not in a completed checkpoint when the subtask fails is never committed: a writer
-        that opens for the same subtask removes it, sparing `WriterContext.recovered`.
+        Called at a barrier, right after `flush`; without checkpoints, at the end of the input. If
+        the subtask fails, committables without a completed checkpoint are never committed: the next
+        writer of the subtask removes them, except `WriterContext.recovered`.
         """
 
 
 class Committer(ABC):
-    """Makes visible what writers prepared. All methods are called by one thread."""
+    """Makes visible what writers have prepared. All methods are called by one thread."""
 
     @abstractmethod
     def commit(self, committables: Sequence[Any]) -> None:
-        """Commit all of them. May be repeated after a failure: twice must equal once."""
+        """Commit all of them. May be repeated after a failure, so twice must equal once."""
 
     def close(self) -> None:
-        """Release everything."""
+        """Release all resources."""
 
 
 class SupportsCommitter(Sink):
@@ -135,8 +135,8 @@ class SupportsCommitter(Sink):
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> CommittingWriter:
-        """A new writer, in a slot."""
+        """Create a writer, in a slot."""
 
     @abstractmethod
     def create_committer(self, context: WriterContext) -> Committer:
-        """A new committer, in a slot."""
+        """Create a committer, in a slot."""

@@ -28,14 +28,13 @@ _CONNECT_SECONDS = 10.0
 
 
 class SocketSource(Source):
-    """Every line that a server sends, by one reader, until the server closes the connection.
+    """Every line that a server sends, read by one reader until the server closes the connection.
 
-    Not replayable: what was sent before a failure is not sent again, so records may be lost
-    then, whatever is checkpointed; `durable()` keeps them.
+    Not replayable: after a failure, lines are not sent again, so records may be lost despite
+    checkpoints; `durable()` keeps them.
 
-    `retries` is how often to connect again, a second apart, after the connection broke or could
-    not be made; -1 for without end. A connection that the server closes ends the stream where no
-    retry is left.
+    `retries` is how often to reconnect, a second apart, after the connection broke or failed; -1
+    for no limit. Without retries left, a connection closed by the server ends the stream.
     """
 
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
@@ -52,7 +51,7 @@ class SocketSource(Source):
         if not 0 < port < 65536:
             raise ConfigError("port", port, "give a TCP port from 1 to 65535")
         if not delimiter:
-            raise ConfigError("delimiter", delimiter, "give what ends a line")
+            raise ConfigError("delimiter", delimiter, "give the end of a line")
         self._address = (host, port)
         self._delimiter = delimiter
         self._charset = charset
@@ -70,7 +69,7 @@ class SocketSource(Source):
         return Types.STRING()
 
     def replay(self) -> Replay:
-        return Replay(False, "is not sent again what it has read: wrap it in durable()")
+        return Replay(False, "cannot read lines again: wrap it in durable()")
 
     def max_readers(self) -> int | None:
         return 1
@@ -113,7 +112,7 @@ class _SocketReader(SourceReader):
         return Poll(batch, ended)
 
     def _receive(self) -> bool:
-        """Take what has arrived; False where that is nothing."""
+        """Take what has arrived; False if nothing has."""
         if self._ended or not self._connect():
             return False
         assert self._connection is not None
@@ -150,7 +149,7 @@ class _SocketReader(SourceReader):
         return True
 
     def _lost(self, error: OSError | None) -> None:
-        """Plan to connect again, or end; half a line is a line when nothing follows it."""
+        """Plan to reconnect, or end; an incomplete last line counts if nothing follows."""
         self._disconnect()
         if self._rest:
             self._take([self._rest])

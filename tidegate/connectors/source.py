@@ -1,19 +1,19 @@
-"""What a source is: splits that exist, readers that read them, positions that can be sought.
+"""The contract of sources: splits, and readers that can resume at their positions.
 
     driver                               slot
     ┌──────────────────┐  splits in the  ┌──────────────┐
     │ SplitEnumerator  │ ──────────────▶ │ SourceReader │ ── batches
     └──────────────────┘  step request   └──────────────┘
 
-A split is a picklable value that says what to read and from which position; a reader's snapshot is
-the list of its splits with the positions reached, so that adding these splits to a new reader
-continues exactly after the last record that was returned.
+A split is a picklable value that says what to read and from which position. A reader's snapshot is
+the list of its splits with the positions reached: a new reader that gets these splits continues
+exactly after the last returned record.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -42,36 +42,36 @@ class InputStatus(Enum):
     MORE_AVAILABLE = auto()
     """Another poll would return records at once."""
     NOTHING_AVAILABLE = auto()
-    """Nothing now; more may come. The reader is asked `is_available` until it says so."""
+    """Nothing now; more may come. `is_available` is called until it returns True."""
     END_OF_INPUT = auto()
-    """Nothing will ever come: no split is left and none will be added."""
+    """Nothing will ever come: no split is left, and none will be added."""
 
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What a reader returned: at most the records asked for, and what to expect next."""
+    """At most the requested number of records, and what to expect next."""
 
     batch: Batch | None
     status: InputStatus
     split: Hashable = None
-    """`SourceReader.split_key` of the split that all records are of; None: it is not known."""
+    """`SourceReader.split_key` of the split of all records; None: unknown."""
     ended: tuple[Hashable, ...] = ()
     """The keys of splits that were read to their end."""
 
 
 class Undecodable(Protocol):
-    """What a reader calls for a record that it cannot decode.
+    """Called by a reader for a record that it cannot decode.
 
-    If the call returns, the record is skipped, and what it was is on its way to the dead letters:
-    the reader continues after it. Otherwise it raises, and the reader lets that pass.
+    If the call returns, the record is skipped and sent to the dead letters: the reader continues
+    after it. Otherwise it raises, and the reader must let that pass.
     """
 
     def __call__(self, position: str, raw: bytes, error: Exception, /) -> None:
-        """`position` names the record for good, such as topic, partition and offset."""
+        """`position` identifies the record permanently, such as topic, partition and offset."""
 
 
 def refuse(position: str, raw: bytes, error: Exception) -> None:
-    """Leave no record out."""
+    """Fail instead of skipping the record."""
     if isinstance(error, TidegateError):
         raise error
     raise UndecodableRecord(position, raw, f"{type(error).__name__}: {error}") from error
@@ -79,37 +79,37 @@ def refuse(position: str, raw: bytes, error: Exception) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """Who the reader is, and what it may use."""
+    """The identity of the reader, and what it may use."""
 
     subtask: int
     parallelism: int
     clock: Clock
     format: ArrowFormat | None
-    """How the records of the stream travel; None for pickled Python objects."""
+    """The format of the stream; None for pickled Python objects."""
     operator_name: str = ""
     attempt: int = 1
-    """How often the region of the source was deployed."""
+    """How often the source's region was deployed."""
     operator_state: OperatorStateStore = field(default_factory=OperatorStateStore)
-    """What the reader remembers beside its splits, restored already. At a barrier it is stored
-    as it is when `SourceReader.snapshot` returns."""
+    """State of the reader besides its splits, already restored. A barrier stores it after
+    `SourceReader.snapshot`."""
     undecodable: Undecodable = refuse
-    """To be called for a record that cannot be decoded; see there."""
+    """Call it for a record that cannot be decoded."""
     job_id: str = ""
-    """The same over all restarts of the job."""
+    """Stays the same when the job restarts."""
     directory: str | None = None
-    """Where the source may keep files that its splits count on, for this operator alone: it goes
-    with the job's last checkpoint. None: checkpoints end with the driver."""
+    """A directory for files of this operator that its splits reference; it is deleted with the
+    job's last checkpoint. None: checkpoints end with the driver."""
     origin: str | None = None
-    """That directory of another job, or its copy in a savepoint, if this reader is restored from
-    there. Files are copied out of it, because it may be gone when the job has a checkpoint."""
+    """The directory of another job, or its copy in a savepoint, if the reader is restored from
+    there. Copy files out of it, because it may be deleted once the job has a checkpoint."""
     retained_checkpoints: int = 1
-    """How many completed checkpoints are kept, so that one may go back to."""
+    """How many completed checkpoints are kept; the job may be restored from any of them."""
     has_event_time: bool = False
-    """Whether watermarks are made for each split: polls should say of which split they are."""
+    """Whether watermarks are generated per split: polls should name the split."""
     is_logged: bool = False
-    """Whether the reader is notified by `notify_logged` when what it returned is durable."""
+    """Whether `notify_logged` tells the reader when returned records are durable."""
     permit: Permit = Permit()
-    """To be asked right before anything outside is committed or deleted."""
+    """Ask it right before every external commit or deletion."""
 
 
 class SourceReader(ABC):
@@ -120,54 +120,61 @@ class SourceReader(ABC):
 
     @abstractmethod
     def add_splits(self, splits: Sequence[Any]) -> None:
-        """Begin to read these too, each from the position it holds."""
+        """Begin to read these splits, too, each from its position."""
 
     def no_more_splits(self) -> None:
-        """No split will be added any more: END_OF_INPUT may follow once all are read."""
+        """No more splits will be added: END_OF_INPUT may follow once all are read."""
 
     @abstractmethod
     def poll(self, max_records: int) -> Poll:
-        """Return what can be had without waiting, at most `max_records` records.
+        """Return what is available without waiting, at most `max_records` records.
 
-        The batch is given away, with its list of records; the records may be used again.
+        The caller owns the batch and its list of records; the records may be reused.
         """
 
     def split_key(self, split: Any) -> Hashable:
-        """What stays the same of a split while it is read; None: polls do not tell splits apart.
+        """A key that stays the same while a split is read; None: polls do not name splits.
 
-        Where they do, each split has its own watermark. Before the first record of a split it
-        holds event time back only if the reader `reads_all_at_once`.
+        With keys, each split has its own watermark. Before its first record, a split holds event
+        time back only if the reader `reads_all_at_once`.
         """
         return None
 
     reads_all_at_once = False
     """Whether records of all splits come in turn, rather than split by split."""
 
+    def pause(self, splits: Collection[Hashable]) -> None:
+        """Return no records of these splits, identified by `split_key`, until the next call.
+
+        Called if watermarks are aligned. A reader that ignores it lets the splits of a subtask
+        drift apart.
+        """
+
     def is_available(self) -> bool:
-        """Whether `poll` would return records, or the end, now. Must be cheap: asked while idle."""
+        """Whether `poll` would return records, or the end. Must be cheap: called while idle."""
         return True
 
     @abstractmethod
     def snapshot(self) -> list[Any]:
-        """The unfinished splits, each with the position *after* the last record returned.
+        """The unfinished splits, each with the position *after* the last returned record.
 
-        A position before it would repeat a record after a recovery, one beyond it lose one.
+        After a recovery, an earlier position would repeat a record, and a later one would lose one.
         """
 
     def files_of(self, splits: Sequence[Any]) -> Mapping[str, str]:
-        """The files that this snapshot counts on beside the outside world, as paths or URLs.
+        """The files that this snapshot references, as paths or URLs.
 
-        By their path in `ReaderContext.directory`. A savepoint holds a copy of them, which whoever
-        is restored from it finds under the same path in `ReaderContext.origin`. The reader hears of
-        no completed checkpoint before they are copied.
+        The keys are paths in `ReaderContext.directory`. A savepoint has a copy of the files, under
+        the same paths in `ReaderContext.origin` of a reader restored from it. No checkpoint is
+        reported complete before they are copied.
         """
         return {}
 
     def halt(self) -> None:
-        """The job ends with the snapshot that follows: take in nothing after it."""
+        """The job stops with the next snapshot: take in nothing after it."""
 
     def go_on(self) -> None:
-        """The stop has failed: the job continues."""
+        """The stop was aborted: the job continues."""
 
     def pending_records(self) -> int | None:
         """The lag: the number of records that wait to be read, if known."""
@@ -183,26 +190,26 @@ class SourceReader(ABC):
         """The checkpoint will never complete."""
 
     def close(self) -> None:
-        """Release everything. Called once, even if `open` has raised."""
+        """Release all resources. Called once, even if `open` has raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnumeratorContext:
-    """The job and the operator that an enumerator works for."""
+    """The job and the operator of an enumerator."""
 
     job_id: str = ""
     operator_id: str = ""
     is_checkpointed: bool = False
-    """Whether checkpoints are taken: otherwise a failed job starts fresh."""
+    """Whether checkpoints are enabled: otherwise, a failed job starts fresh."""
     retained_checkpoints: int = 1
-    """How many completed checkpoints are kept, so that one may go back to."""
+    """How many completed checkpoints are kept; the job may be restored from any of them."""
     directory: str | None = None
-    """Where a source may keep files that its checkpoints count on: it goes with the job's last
-    checkpoint. None: checkpoints end with this process."""
+    """A directory for files that the source's checkpoints reference; it is deleted with the job's
+    last checkpoint. None: checkpoints end with this process."""
 
 
 class SplitEnumerator(ABC):
-    """Finds splits and gives them to readers; lives in the driver."""
+    """Finds splits and assigns them to readers; runs in the driver."""
 
     context = EnumeratorContext()
     """Set before `open`."""
@@ -215,50 +222,50 @@ class SplitEnumerator(ABC):
         """Splits discovered since the last call, by the subtask that should read them."""
 
     def is_ready(self) -> bool:
-        """Whether `next_splits` has found out once what there is to read.
+        """Whether `next_splits` has once listed what there is to read.
 
-        An enumerator that looks for splits in the background returns False until then. What it
-        raises before ends the job as a mistake at the start; later failures restart it.
+        An enumerator that looks for splits in the background returns False until then. An error
+        before that ends the job as a start-up mistake; later errors restart it.
         """
         return True
 
     def is_exhausted(self) -> bool:
-        """Whether no further split will ever be found: readers are notified by `no_more_splits`."""
+        """Whether no more splits will be found; `no_more_splits` then tells the readers."""
         return True
 
     def add_back(self, splits: Sequence[Any]) -> None:
-        """Splits that were assigned after the checkpoint a failed region went back to."""
+        """Take back splits that were assigned after the checkpoint of a restored region."""
 
     def snapshot(self) -> Any:
         """A picklable value from which `restore` finds every split exactly once."""
         return None
 
     def restore(self, state: Any) -> None:
-        """Take over what `snapshot` returned, before the first `next_splits`."""
+        """Restore from what `snapshot` returned, before the first `next_splits`."""
 
     def close(self) -> None:
-        """Release everything."""
+        """Release all resources."""
 
 
 class Source(ABC):
-    """A source as the user names it in a program. Travels pickled."""
+    """A source as a program declares it. It is pickled and sent to the slots."""
 
     boundedness: Boundedness = Boundedness.BOUNDED
 
     @abstractmethod
     def create_enumerator(self) -> SplitEnumerator:
-        """A new enumerator, in the driver."""
+        """Create an enumerator, in the driver."""
 
     @abstractmethod
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        """A new reader, in a slot."""
+        """Create a reader, in a slot."""
 
     def produced_type(self) -> TypeInformation | None:
         """The type of the records, if the source knows it; a declared type takes precedence."""
         return None
 
     def replay(self) -> Replay:
-        """Whether readers return the same records again when they get older splits."""
+        """Whether readers return the same records again for earlier splits."""
         return Replay(True, "replays from its positions")
 
     def max_readers(self) -> int | None:

@@ -1,4 +1,4 @@
-"""What most sources share: splits that are known at once, and readers that take one at a time."""
+"""Common parts of sources: splits known from the start, and readers of one split at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def even_ranges(start: int, stop: int, parts: int) -> list[tuple[int, int]]:
 
 
 class KnownSplits(SplitEnumerator):
-    """All splits are known when the first reader asks; split i goes to reader i modulo readers."""
+    """All splits are known from the start; split i goes to reader i modulo readers."""
 
     def __init__(self, find: Callable[[int], Sequence[Any]]) -> None:
         self._find = find
@@ -57,7 +57,7 @@ class KnownSplits(SplitEnumerator):
 
 
 def deal(splits: Sequence[Any], parallelism: int) -> dict[int, list[Any]]:
-    """Spread splits over readers like cards."""
+    """Distribute splits over readers in turn."""
     return {
         reader: list(hand) for reader in range(parallelism) if (hand := splits[reader::parallelism])
     }
@@ -67,13 +67,13 @@ class Cursor(ABC):
     """Reads one split forward."""
 
     undecodable: Undecodable = staticmethod(refuse)
-    """Called for a record that cannot be decoded; the opener of the cursor may set it."""
+    """Called for a record that cannot be decoded; may be replaced."""
 
     @abstractmethod
     def read(self, max_records: int) -> Batch | None:
-        """The next records, at most `limit`; None if none are available now.
+        """The next records, at most `max_records`; None if none are available now.
 
-        Where a record cannot be read, the ones before it are returned, and the next call raises.
+        If a record cannot be read, the records before it are returned, and the next call raises.
         """
 
     @property
@@ -83,13 +83,13 @@ class Cursor(ABC):
 
     @abstractmethod
     def position(self) -> Any:
-        """The split from after the last record returned."""
+        """The split, starting after the last returned record."""
 
     def pending_records(self) -> int | None:
         return None
 
     def close(self) -> None:
-        """Release everything."""
+        """Release all resources."""
 
 
 class SequentialReader(SourceReader):

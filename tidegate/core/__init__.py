@@ -1,1 +1,1 @@
-"""The vocabulary of every layer: ids, errors, clocks, settings. Imports nothing else of ours."""
+"""The vocabulary of all layers: ids, errors, clocks, settings. Imports no other package."""

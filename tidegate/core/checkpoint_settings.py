@@ -47,45 +47,45 @@ class CheckpointSettings:
         "execution.checkpointing.min-pause",
         duration(),
         timedelta(0),
-        "Least time between the end of a checkpoint and the start of the next.",
+        "Minimum time between the end of a checkpoint and the start of the next.",
     )
     max_concurrent: int = option(
         "execution.checkpointing.max-concurrent-checkpoints",
         integer(1),
         1,
-        "Checkpoints that may be under way at once.",
+        "Maximum number of checkpoints in progress at the same time.",
     )
     tolerable_failures: int = option(
         "execution.checkpointing.tolerable-failed-checkpoints",
         integer(0),
         0,
-        "Checkpoints that may fail in a row before the job does.",
+        "Consecutive checkpoints that may fail before the job fails.",
     )
     retention: ExternalizedCheckpointRetention = option(
         "execution.checkpointing.externalized-checkpoint-retention",
         choice(ExternalizedCheckpointRetention),
         ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
-        "What becomes of the last checkpoint when the job is cancelled.",
+        "What happens to the last checkpoints when the job is cancelled.",
     )
     num_retained: int = option(
         "execution.checkpointing.num-retained",
         integer(1),
         1,
-        "Completed checkpoints that are kept.",
+        "Number of completed checkpoints to keep.",
         ("state.checkpoints.num-retained",),
     )
     unaligned: bool = option(
         "execution.checkpointing.unaligned.enabled",
         BOOLEAN,
         False,
-        "Let barriers overtake records, which become part of the checkpoint.",
+        "Let barriers overtake records, which are then stored in the checkpoint.",
         ("execution.checkpointing.unaligned",),
     )
     unaligned_forced: bool = option(
         "execution.checkpointing.unaligned.forced",
         BOOLEAN,
         False,
-        "Unaligned checkpoints even where Flink would refuse them.",
+        "Allow unaligned checkpoints even where Flink would refuse them.",
     )
     aligned_timeout: timedelta = option(
         "execution.checkpointing.aligned-checkpoint-timeout",
@@ -98,36 +98,36 @@ class CheckpointSettings:
         "execution.checkpointing.checkpoints-after-tasks-finish",
         BOOLEAN,
         True,
-        "Go on with checkpoints when some sources have ended."
-        " If not, sinks do not commit what follows the last checkpoint.",
+        "Continue to take checkpoints after some sources have ended. If false, sinks do not "
+        "commit what follows the last checkpoint.",
         ("execution.checkpointing.checkpoints-after-tasks-finish.enabled",),
     )
     incremental: bool = option(
         "execution.checkpointing.incremental",
         BOOLEAN,
         False,
-        "Write only what changed since the last checkpoint, where the state backend can.",
+        "Write only what changed since the last checkpoint, if the state backend supports it.",
         ("state.backend.incremental",),
     )
     storage: CheckpointStorageType | None = option(
         "execution.checkpointing.storage",
         choice(CheckpointStorageType),
         None,
-        "Default: filesystem if a directory is set, else the JobManager's memory.",
+        "Default: filesystem if a directory is set, otherwise the JobManager's memory.",
         ("state.checkpoint-storage",),
     )
     directory: str | None = option(
         "execution.checkpointing.dir",
         TEXT,
         None,
-        "Where checkpoints are written: a path or a URL.",
+        "Directory of checkpoints: a path or a URL.",
         ("state.checkpoints.dir",),
     )
     savepoint_directory: str | None = option(
         "execution.checkpointing.savepoint-dir",
         TEXT,
         None,
-        "Where savepoints are written unless their command says otherwise.",
+        "Default directory of savepoints: a path or a URL.",
         ("state.savepoints.dir",),
     )
     inline_threshold: MemorySize = option(
@@ -141,7 +141,7 @@ class CheckpointSettings:
         "tidegate.checkpoint.max-state-in-memory",
         MEMORY,
         MemorySize(5 << 20),
-        "Most state of a subtask that the JobManager's memory takes in a checkpoint.",
+        "Maximum state of a subtask in a checkpoint in the JobManager's memory.",
     )
     restore_path: str | None = option(
         "execution.state-recovery.path",
@@ -160,23 +160,23 @@ class CheckpointSettings:
         "execution.state-recovery.claim-mode",
         choice(RestoreMode),
         RestoreMode.NO_CLAIM,
-        "Whose what the job starts from is then. CLAIM: the job's, which deletes it when it has "
-        "completed a checkpoint itself.",
+        "Who owns the checkpoint or savepoint from which the job starts. CLAIM: the job, which "
+        "deletes it after its own first checkpoint.",
         ("execution.savepoint-restore-mode", "execution.restore-mode"),
     )
     restore_partially: bool = option(
         "execution.state-recovery.ignore-unclaimed-state",
         BOOLEAN,
         False,
-        "Start even if the savepoint holds state that no operator takes.",
+        "Start even if the savepoint has state that belongs to no operator.",
         ("execution.savepoint.ignore-unclaimed-state",),
     )
     skip_damaged: bool = option(
         "tidegate.recovery.skip-damaged-checkpoints",
         BOOLEAN,
         False,
-        "Go back past a checkpoint that cannot be read although sinks have committed with it: what "
-        "they committed since the one before it comes twice.",
+        "Skip an unreadable checkpoint even if sinks have committed with it. What they have "
+        "committed since the previous checkpoint appears twice.",
     )
 
     def __post_init__(self) -> None:
@@ -184,7 +184,7 @@ class CheckpointSettings:
             raise ConfigError(
                 "execution.checkpointing.storage",
                 self.storage.value,
-                "say where, by execution.checkpointing.dir",
+                "set execution.checkpointing.dir",
             )
 
     @property

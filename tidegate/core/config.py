@@ -1,4 +1,4 @@
-"""All settings of a job as one value, read from the keys and values that users write.
+"""All settings of a job as one value, parsed from the user's keys and values.
 
 Later settings override earlier ones: defaults, then the `Configuration` of the environment, then
 the program's calls (`set_parallelism`, `enable_checkpointing`, ...).
@@ -32,8 +32,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All settings of one job."""
-
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     checkpointing: CheckpointSettings = field(default_factory=CheckpointSettings)
     state: StateSettings = field(default_factory=StateSettings)
@@ -46,10 +44,10 @@ class Settings:
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> Settings:
-        """Read a configuration.
+        """Parse a configuration.
 
         Raises:
-            ConfigError: a key is unknown, or a value makes no sense.
+            ConfigError: a key is unknown, or a value is invalid.
         """
         parsed: dict[str, Any] = {}
         spark_conf: dict[str, str] = {}
@@ -71,7 +69,7 @@ class Settings:
         return cls(**groups, spark_conf=spark_conf)
 
     def as_mapping(self) -> dict[str, Any]:
-        """Typed values by key, the program's own job parameters among them."""
+        """Typed values by key, including the program's own job parameters."""
         values: dict[str, Any] = dict(self.spark_conf)
         for name, group in GROUPS.items():
             for attribute, found in options_of(group).items():
@@ -92,7 +90,7 @@ _SPELLINGS: dict[str, Option] = {
 
 
 def find_option(key: str, value: object = None) -> Option | None:
-    """The option of a key in its present or an older spelling; None for one without effect here.
+    """The option of a key in its current or an older spelling; None if it has no effect here.
 
     Raises:
         ConfigError: the key is unknown; the message suggests the nearest known one.
@@ -112,26 +110,26 @@ def find_option(key: str, value: object = None) -> Option | None:
 
 _PLACEHOLDER = re.compile(r"<[^>]+>")
 REASONS: dict[str, str] = {
-    "execution.buffer-timeout": "records travel in steps, see tidegate.step.target-duration",
+    "execution.buffer-timeout": "records travel in steps: see tidegate.step.target-duration",
     "execution.batch.": "a batch job runs as a stream that ends",
-    "execution.checkpointing.": "checkpoints here have no such choice",
-    "high-availability": "start the driver again by tidegate run --supervise",
+    "execution.checkpointing.": "checkpoints have no such option in Tidegate",
+    "high-availability": "use tidegate run --supervise to restart the driver",
     "jobmanager.memory.": "the driver's memory is set by tidegate.spark.driver-memory",
     "jobmanager.": "the JobManager is the driver process",
     "kubernetes.": "Spark's master decides where processes run",
     "metrics.": "metrics are served at /metrics for Prometheus",
-    "pekko.": "driver and slots have a protocol of their own",
+    "pekko.": "driver and slots use their own protocol",
     "pipeline.classpaths": "no Java code runs in slots",
     "pipeline.jars": "no Java code runs in slots",
     "python.client.executable": "slots run the driver's Python",
     "python.executable": "slots run the driver's Python",
     "python.execution-mode": "functions always run in the slot's own Python process",
-    "python.fn-execution.": "there is no Java process beside the Python one",
+    "python.fn-execution.": "there is no Java process next to the Python process",
     "rest.": "the REST API is set by tidegate.rest.*",
     "security.": "Spark's own settings secure its cluster",
-    "sql-client.": "there is no SQL here: use Spark's",
+    "sql-client.": "use Spark SQL",
     "state.backend.rocksdb.": "rocksdict does not offer this option",
-    "table.": "there is no Table API here: use Spark SQL",
+    "table.": "the Table API is not supported: use Spark SQL",
     "taskmanager.memory.": "a slot's memory is that of its Python process",
     "taskmanager.numberoftaskslots": "Spark decides how many tasks run at once",
     "taskmanager.": "slots are tasks of Spark",
@@ -139,18 +137,18 @@ REASONS: dict[str, str] = {
     "yarn.": "Spark's master decides where processes run",
 }
 """Why keys with this prefix have no effect; the longest matching prefix counts."""
-_ANY_REASON = "Tidegate has nothing that it could set"
+_ANY_REASON = "Tidegate has no counterpart for it"
 
 
 @cache
 def flink_keys() -> frozenset[str]:
-    """All such keys, in lower case; parts in angle brackets stand for names that users choose."""
+    """All such keys, in lower case; parts in angle brackets stand for user-defined names."""
     text = files("tidegate.core").joinpath("flink_keys.txt").read_text(encoding="utf-8")
     return frozenset(text.lower().split())
 
 
 def why_without_effect(key: str) -> str | None:
-    """Why a key, in lower case, has no effect if it is one of Flink; None for other keys."""
+    """Why a lower-case key of Flink has no effect; None for other keys."""
     is_known = (
         key in flink_keys()
         or key.startswith(_WHOLE_GROUPS)

@@ -1,4 +1,4 @@
-"""Lengths of time as users write them, and PyFlink's `Duration` and `Time`."""
+"""Durations as users write them, and PyFlink's `Duration` and `Time`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Duration(timedelta):
 
     @staticmethod
     def of_nanos(nanos: int) -> Duration:
-        """Rounded to whole microseconds, the finest a `timedelta` holds."""
+        """Rounded to whole microseconds, the resolution of a `timedelta`."""
         return Duration(microseconds=nanos / 1000)
 
 
@@ -70,7 +70,7 @@ class TimeUnit(Enum):
 
 
 class Time:
-    """A length of time in milliseconds, PyFlink's older way to write one."""
+    """A duration in milliseconds, PyFlink's older form."""
 
     def __init__(self, milliseconds: int) -> None:
         self._milliseconds = milliseconds
@@ -124,7 +124,7 @@ DurationLike: TypeAlias = timedelta | Time | int | float | str
 
 
 def as_timedelta(value: object) -> timedelta:
-    """The length of time that a `DurationLike` means.
+    """Convert a `DurationLike`.
 
     Raises:
         ValueError: the value is not a duration; the message says what to write instead.
@@ -146,7 +146,7 @@ def as_milliseconds(value: DurationLike) -> int:
 
 
 def format_duration(value: timedelta) -> str:
-    """Text that `as_timedelta` reads back, in the largest unit that needs no fraction."""
+    """Text that `as_timedelta` parses, in the largest unit without a fraction."""
     microseconds = value // timedelta(microseconds=1)
     for unit in ("d", "h", "min", "s", "ms"):
         size = int(_MICROSECONDS[unit])

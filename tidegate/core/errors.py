@@ -1,4 +1,4 @@
-"""Everything Tidegate raises, by who has to act.
+"""All errors of Tidegate, by who has to act.
 
     TidegateError
     ├── UserError            the program or its settings must change
@@ -180,7 +180,7 @@ class UnsupportedKey(UserError, TypeError):
 
 
 class StateTypeChanged(UserError, TypeError):
-    """A state descriptor with another kind or type than the state of this name holds."""
+    """A state descriptor with another kind or type than the stored state of this name."""
 
     def __init__(self, state: str, stored: str, declared: str, reason: str | None = None) -> None:
         super().__init__(state, stored, declared, reason)
@@ -207,19 +207,19 @@ class StateNotClaimed(UserError):
         names = ", ".join(operators)
         if is_other:
             return (
-                f"{checkpoint} is of the job {job_name!r} and holds nothing that this program "
-                f"knows, but state of {names}: give the checkpoint of this job. If it is that one, "
-                "the graph has changed: operators without a uid() are found while it is the same"
+                f"{checkpoint} belongs to job {job_name!r} and has no state for this program, only "
+                f"for {names}: use a checkpoint of this job. If it is one, the graph has changed: "
+                "operators without a uid() are found only while the graph is the same"
             )
         return (
-            f"{checkpoint} holds state of {names}, which this program does not have: give the "
+            f"{checkpoint} has state of {names}, which this program lacks: give the "
             "operators their old uid(), or set execution.state-recovery.ignore-unclaimed-state "
-            "to leave that state behind"
+            "to drop that state"
         )
 
 
 class StateMisuse(UserError, RuntimeError):
-    """State is used where there is none, or a value is put into it that it cannot hold."""
+    """State is used where there is none, or with a value that it cannot store."""
 
 
 class UnknownState(UserError, LookupError):
@@ -234,11 +234,11 @@ class UnknownState(UserError, LookupError):
 
 
 class UntrustedState(UserError):
-    """A savepoint holds objects whose loading runs code: of which class or function."""
+    """A savepoint has objects whose loading runs code of a class or function."""
 
     sentence = (
-        "it holds pickled objects that need {}, and loading them can run any code: pass --trust "
-        "if you trust its author"
+        "this state holds pickled objects that need {}, and loading them can run any code: pass "
+        "--trust if you trust the author of the savepoint"
     )
 
     def __init__(self, name: str) -> None:
@@ -246,11 +246,11 @@ class UntrustedState(UserError):
 
 
 class StateTooLarge(UserError):
-    """More state of a subtask than the memory of the driver takes in a checkpoint."""
+    """A subtask has more state than checkpoints in the driver's memory accept."""
 
     sentence = (
         "a subtask has at least {} bytes of state, but checkpoints in the memory of the driver "
-        "take {} per subtask: write them to files (execution.checkpointing.dir), or raise "
+        "accept {} per subtask: write them to files (execution.checkpointing.dir), or raise "
         "tidegate.checkpoint.max-state-in-memory"
     )
 
@@ -259,7 +259,7 @@ class StateTooLarge(UserError):
 
 
 class NoCheckpoint(_AtLocation, UserError, LookupError):
-    """There is no checkpoint at the location that a job is to start from."""
+    """There is no checkpoint at the location to start from."""
 
 
 class NotNow(UserError):
@@ -283,7 +283,7 @@ class UnknownJob(UserError, LookupError):
             return f"there is no job {asked!r}: no job of this user runs on this machine"
         listed = "".join(f"\n  {each}" for each in candidates)
         if is_ambiguous:
-            return f"{asked!r} may mean any of these jobs; give more of the id:{listed}"
+            return f"{asked!r} matches several jobs; give more of the id:{listed}"
         return f"there is no job {asked!r}; there are:{listed}"
 
 
@@ -350,7 +350,7 @@ class TableMismatch(UserError):
 
 
 class RowRefused(UserError, ValueError):
-    """A row that a table does not take: the row, the column where it is known, and why."""
+    """A row that a table refuses: the row, the column if known, and why."""
 
     def __init__(self, table: str, column: str | None, row: str, reason: str) -> None:
         super().__init__(table, column, row, reason)
@@ -392,7 +392,7 @@ class KafkaRefused(UserError):
 
 
 class UserFunctionError(UserError):
-    """User code raised; the traceback holds only the user's frames and comes first."""
+    """User code raised; the traceback comes first and has only the user's frames."""
 
     operator_id: OperatorId | None = None
     poison: PoisonRecord | None = None
@@ -529,7 +529,7 @@ class CorruptCheckpoint(ExternalError):
 
 
 class RepeatsCommitted(ExternalError):
-    """Sinks have committed with a checkpoint that cannot be read any more."""
+    """The checkpoint with which sinks committed cannot be read any more."""
 
     def __init__(self, damaged: str, problem: str, older: str, sinks: tuple[str, ...]) -> None:
         super().__init__(damaged, problem, older, sinks)
@@ -537,18 +537,18 @@ class RepeatsCommitted(ExternalError):
     def said(self) -> str:
         damaged, problem, older, sinks = self.args
         return (
-            f"{damaged} cannot be restored, and from {older} on the job would write again what "
-            f"{', '.join(map(repr, sinks))} committed since. Put back the files of the checkpoint, "
+            f"{damaged} cannot be restored, and from {older} the job would repeat what "
+            f"{', '.join(map(repr, sinks))} committed since. Restore the files of the checkpoint, "
             "or start from a later savepoint; or set tidegate.recovery.skip-damaged-checkpoints "
-            f"and remove what comes twice. What is wrong with it: {problem}"
+            f"and remove the duplicates. The problem: {problem}"
         )
 
 
 class UnsupportedFormat(ExternalError):
-    """A checkpoint in a format that only a newer Tidegate knows."""
+    """A checkpoint in a format that only a newer Tidegate supports."""
 
     sentence = (
-        "{} has the checkpoint format {}, this Tidegate reads up to {}: use the version of "
+        "{} has the checkpoint format {}, but this Tidegate reads up to {}: use the version of "
         "Tidegate that wrote it, or a newer one"
     )
 
@@ -587,8 +587,8 @@ class JobStopped(UserError):
             )
         return (
             f"the job in {directory} was stopped with the savepoint {savepoint}, with which its "
-            "sinks commit: start from it by execution.state-recovery.path, or delete "
-            f"{note} there to go back before it"
+            "sinks commit: start from it with execution.state-recovery.path, or delete "
+            f"{note} there to return to an earlier checkpoint"
         )
 
 

@@ -1,8 +1,7 @@
-"""The moments of the checkpoint protocol at which `tidegate verify` kills a process.
+"""The points of the checkpoint protocol at which `tidegate verify` kills a process.
 
-Without a directory of orders in the environment they do nothing, and look nothing up. An order is a
-file that says which process dies at which point; the first process to reach the point removes the
-file and dies.
+Without a directory of orders in the environment they do nothing. An order is a file that says which
+process dies at which point; the first process to reach the point removes the file and dies.
 
     driver   BARRIER ─▶ …               SNAPSHOT ─▶ ACKNOWLEDGED ─▶ PRE_COMMITTED ─▶ COMMIT
     slot          BARRIER ─▶ SNAPSHOT ─▶ ACKNOWLEDGED      …      PRE_COMMITTED ─▶ COMMIT
@@ -30,7 +29,7 @@ _LONGEST_DELAY_SECONDS = 0.05
 
 
 class FaultPoint(Enum):
-    """A moment of the protocol, as messages name it."""
+    """A point of the protocol, as named in messages."""
 
     BARRIER = "before the barrier"
     SNAPSHOT = "during the snapshot"
@@ -72,7 +71,7 @@ class Order:
 
 
 class _Orders:
-    """The directory of orders, as a process that may die looks at it."""
+    """The directory of orders, as seen by a process that may die."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -104,14 +103,14 @@ _orders: Final = (
 
 
 def passing(point: FaultPoint, victim: Victim) -> None:
-    """The process is at this point."""
+    """Mark this point of the protocol."""
     if _orders is not None and _orders.claim(point, victim):
         _die()
 
 
 @contextmanager
 def during(point: FaultPoint, victim: Victim) -> Iterator[None]:
-    """Make a whole block the point: the process dies somewhere inside, at the latest at its end."""
+    """Make a whole block the point: the process dies inside it, at the latest at its end."""
     if _orders is None or not _orders.claim(point, victim):
         yield
         return

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 
 class FluentBuilder:
-    """Collects the arguments of what it builds, by name, call by call."""
+    """Collects the arguments of what it builds, by name, one call at a time."""
 
     def __init__(self, **chosen: Any) -> None:
         self._chosen = chosen

@@ -1,4 +1,4 @@
-"""Where logs of other software go: to a file of the job at a limited rate, never to its console."""
+"""Sends the logs of other software to a file of the job, at a limited rate."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable
 
 FOREIGN_LOG_VARIABLE = "TIDEGATE_FOREIGN_LOG"
-"""Set to the path of that file; processes of slots on the same machine inherit it."""
+"""Set to the path of that file; slot processes on the same machine inherit it."""
 _LINES = 20
+_LINES_ON_A_CONSOLE = 1
+"""Slots in a Spark session of the user have no file; their lines mix with those of the job."""
 _SECONDS = 10.0
 
 
@@ -47,7 +49,7 @@ class RateLimit(logging.Filter):
 
 
 def foreign_logger(name: str) -> logging.Logger:
-    """A logger for the lines that another library writes in this process."""
+    """A logger for the lines of another library in this process."""
     logger = logging.getLogger(f"tidegate.foreign.{name}")
     if not logger.handlers:
         path = os.environ.get(FOREIGN_LOG_VARIABLE)
@@ -57,7 +59,7 @@ def foreign_logger(name: str) -> logging.Logger:
             else logging.FileHandler(path, delay=True)
         )
         handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {name}: %(message)s"))
-        handler.addFilter(RateLimit())
+        handler.addFilter(RateLimit(_LINES_ON_A_CONSOLE if path is None else _LINES))
         logger.addHandler(handler)
         logger.propagate = False
     return logger

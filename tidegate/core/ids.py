@@ -1,4 +1,4 @@
-"""Names for the numbers and strings that travel through every layer."""
+"""Types for the numbers and strings that identify things in all layers."""
 
 from __future__ import annotations
 
@@ -45,4 +45,8 @@ class Address:
     port: int
     unix_path: str | None = None
     machine: str = ""
-    """Names the kernel that `unix_path` belongs to; sockets of another one cannot be reached."""
+    """Identifies the kernel of `unix_path`; sockets of another kernel cannot be reached."""
+
+    def __str__(self) -> str:
+        by_tcp = f"{self.host}:{self.port}" if self.host else None
+        return " or ".join(filter(None, (self.unix_path, by_tcp)))

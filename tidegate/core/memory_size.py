@@ -1,4 +1,4 @@
-"""Amounts of memory as users write them, and PyFlink's `MemorySize`."""
+"""Memory sizes as users write them, and PyFlink's `MemorySize`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MemorySize:
 
     @staticmethod
     def parse(value: MemorySize | int | str) -> MemorySize:
-        """Read "64 mb", "1g" or a number of bytes.
+        """Parse "64 mb", "1g" or a number of bytes.
 
         Raises:
             ValueError: the text is not a size; the message says what to write instead.

@@ -1,4 +1,4 @@
-"""The choices that settings offer."""
+"""The choices of settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RuntimeExecutionMode(Enum):
 
 
 class CheckpointingMode(Enum):
-    """What a checkpoint promises after a recovery."""
+    """What a checkpoint guarantees after a recovery."""
 
     EXACTLY_ONCE = "EXACTLY_ONCE"
     AT_LEAST_ONCE = "AT_LEAST_ONCE"
@@ -41,7 +41,7 @@ class RestoreMode(Enum):
     """Who owns the checkpoint that a job starts from."""
 
     NO_CLAIM = "NO_CLAIM"
-    """Its owner: the job never deletes it, nor builds on its files."""
+    """Its owner: the job never deletes it, nor references its files."""
     CLAIM = "CLAIM"
     """The job, which deletes it when it has a checkpoint of its own."""
 
@@ -69,7 +69,7 @@ class CheckpointStorageType(Enum):
 
 
 class RestartStrategyType(Enum):
-    """Whether, and after how long, a failed job is started again."""
+    """Whether, and after how long, a failed job restarts."""
 
     NONE = "none"
     FIXED_DELAY = "fixed-delay"
@@ -78,17 +78,17 @@ class RestartStrategyType(Enum):
 
 
 class FailoverStrategy(Enum):
-    """What is reset when a part of the job fails."""
+    """What is reset when part of the job fails."""
 
     FULL = "full"
     REGION = "region"
 
 
 class ExchangeMode(Enum):
-    """How steps travel between slots."""
+    """How steps run between slots."""
 
     AUTO = "auto"
-    """Over an endless Spark job where Spark allows it, otherwise as Spark jobs."""
+    """Over an endless Spark job if Spark allows it, otherwise as Spark jobs."""
     PIPELINED = "pipelined"
     JOBS = "jobs"
 

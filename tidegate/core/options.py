@@ -26,7 +26,7 @@ E = TypeVar("E", bound=Enum)
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """How the values of an option are written."""
+    """How the values of an option are parsed and formatted."""
 
     name: str
     parse: Callable[[Any], T]
@@ -35,8 +35,6 @@ class Kind(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One setting."""
-
     key: str
     kind: Kind[Any]
     default: Any
@@ -44,10 +42,10 @@ class Option:
     older_keys: tuple[str, ...] = ()
 
     def parse(self, value: object, key: str | None = None) -> Any:
-        """The typed value; `key` is the spelling that the user chose, for the message.
+        """Parse a value; `key` is the user's spelling, for messages.
 
         Raises:
-            ConfigError: the value makes no sense.
+            ConfigError: the value is invalid.
         """
         try:
             return self.kind.parse(value)
@@ -55,15 +53,15 @@ class Option:
             raise ConfigError(key or self.key, value, str(error)) from None
 
     def format(self, value: Any) -> str:
-        """The value as text that `parse` reads back."""
+        """The value as text that `parse` accepts."""
         return "" if value is None else self.kind.format(value)
 
 
 def option(
     key: str, kind: Kind[Any], default: T, description: str, older_keys: tuple[str, ...] = ()
 ) -> T:
-    """A dataclass field that is set by `key`; None as default means that nothing is set."""
-    # The factory keeps dataclasses from refusing a mutable default; nothing changes it.
+    """A dataclass field that is set by `key`; None as default means that it is not set."""
+    # With a factory, dataclasses accept a mutable default; nothing changes it.
     return field(
         default_factory=lambda: default,
         metadata={"option": Option(key, kind, default, description, older_keys)},
@@ -71,13 +69,13 @@ def option(
 
 
 def options_of(group: Any) -> dict[str, Option]:
-    """The options of a group, by the name of their field."""
+    """The options of a group, by field name."""
     return {f.name: f.metadata["option"] for f in fields(group) if "option" in f.metadata}
 
 
 def _parse_text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError("give text that is not empty")
+        raise ValueError("give a non-empty text")
     return value.strip()
 
 

@@ -1,4 +1,4 @@
-"""The right of a slot to act outside the job."""
+"""The permission of a slot to act outside the job."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from tidegate.core.errors import LeaseEnded
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """Checked right before an action that cannot be undone: a commit, abort, fence or deletion.
+    """Checked right before an action that cannot be undone: a commit, abort, fencing or deletion.
 
-    A slot whose lease has expired may have been replaced already. Its successor does what it leaves
-    undone.
+    A slot with an expired lease may already have been replaced. Its successor completes its work.
     """
 
     is_valid: Callable[[], bool] = lambda: True

@@ -1,4 +1,4 @@
-"""Records on which user code always fails: how they are recognised and skipped."""
+"""Records on which user code always fails, which can be recognized and skipped."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class PoisonRecord(NamedTuple):
     digest: str
     """Computed from the content: equal records have the same digest."""
     position: str | None = None
-    """Where its source found it, if that is the operator that failed."""
+    """Where its source found it, if the source failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A record that was skipped, for who wants to look at it."""
+    """A skipped record, for inspection."""
 
     at: float
     """Seconds since the epoch."""
@@ -46,7 +46,6 @@ class PoisonOrders:
     """Skip every record at its first failure."""
 
     def of(self, operator_id: OperatorId) -> PoisonOrders:
-        """The part that concerns one operator."""
         own = frozenset(record for record in self.skips if record.operator_id == operator_id)
         return replace(self, skips=own)
 

@@ -1,4 +1,4 @@
-"""Keeps secrets out of what is shown: answers, messages, plans, logs."""
+"""Keeps secrets out of answers, messages, plans and logs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _PARTS = (
     "credential",
     "jaas",
 )
-"""A key that contains one of these, ignoring punctuation, holds a secret."""
+"""A key that contains one of these, ignoring punctuation, is secret."""
 _WORDS = frozenset(("auth", "authorization", "dsn", "pwd", "sas", "sig", "signature"))
 _PUNCTUATION = re.compile(r"[^a-z0-9]+")
 _LOGIN = re.compile(
-    # Up to the "@" before the next "/", or up to the next "@" if there is a password with a "/".
+    # Up to the "@" before the next "/", or up to the next "@" if the password contains a "/".
     r"""(?i)\b(?!abfss?:|wasbs?:)([a-z][a-z0-9+.-]*://)"""
     r"""(?:[^\s/"'\\<>]*@|[^\s/@:"'\\<>]*:(?!\d+/)[^\s@"'\\<>]*@)"""
 )
@@ -34,14 +34,14 @@ _BEARER = re.compile(r"(?i)\b(bearer\s+)[\w.~+/-]{8,}=*")
 
 
 def is_secret(key: str) -> bool:
-    """Whether a setting or parameter of this name holds a secret."""
+    """Whether a setting or parameter of this name is secret."""
     words = _PUNCTUATION.split(key.lower())
     joined = "".join(words)
     return any(part in joined for part in _PARTS) or not _WORDS.isdisjoint(words)
 
 
 def redacted(text: str) -> str:
-    """The text without the logins of URLs and without values whose names sound secret."""
+    """The text without logins in URLs and without values of secret names."""
     if "://" in text:
         text = _LOGIN.sub(r"\1", text)
     if "=" in text:
@@ -54,7 +54,7 @@ def redacted(text: str) -> str:
 
 
 def redacted_document(content: Any) -> Any:
-    """The same for every text in a JSON document."""
+    """Redact every text in a JSON document."""
     if isinstance(content, str):
         return redacted(content)
     if isinstance(content, dict):
@@ -69,7 +69,7 @@ def _hide_assigned(found: re.Match[str]) -> str:
     if is_secret(key):
         return f"{key}{sign}{HIDDEN}"
     mark = value[0] if value[0] in "\"'" else ""
-    # A URL is such a value, too.
+    # The value may be a URL with secrets, too.
     return f"{key}{sign}{mark}{_ASSIGNED.sub(_hide_assigned, value[len(mark) :])}"
 
 

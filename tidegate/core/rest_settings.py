@@ -1,4 +1,4 @@
-"""The REST API of a driver, under Flink's keys where it has them."""
+"""The REST API of a driver, under Flink's keys if it has them."""
 
 from __future__ import annotations
 
@@ -13,45 +13,46 @@ _SHORTEST_TOKEN = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestSettings:
-    """Where the driver answers, and to which requests."""
+    """Where the driver listens, and which requests it accepts."""
 
     enabled: bool = option(
         "tidegate.rest.enabled",
         BOOLEAN,
         True,
-        "Serve the REST API, which the command line uses as well.",
+        "Serve the REST API, which the command line uses, too.",
     )
     address: str = option(
         "rest.bind-address",
         TEXT,
         "127.0.0.1",
-        "Where the REST API listens. Beyond this machine only with a token.",
+        "Address of the REST API. Another one than the loopback address needs a token.",
     )
     ports: tuple[int, ...] = option(
         "rest.port",
         PORTS,
         (0,),
-        "Its port, or a range like 8081-8090 of which the first free one is taken; 0: any free "
-        "one, which `tidegate list` tells.",
+        "Port of the REST API, or a range such as 8081-8090 of which the first free port is "
+        "used; 0: any free port.",
         ("rest.bind-port",),
     )
     token: str | None = option(
         "tidegate.rest.token",
         TEXT,
         None,
-        "Requests must carry it as `Authorization: Bearer …`. Required beyond this machine.",
+        "Token that requests must carry as `Authorization: Bearer …`. Required on other "
+        "addresses than loopback.",
     )
     read_only: bool = option(
         "tidegate.rest.read-only",
         BOOLEAN,
         False,
-        "Answer questions only: no savepoints, no cancellation, no other order.",
+        "Refuse every operation, such as savepoints and cancellation.",
     )
     savepoint_directories: tuple[str, ...] = option(
         "tidegate.rest.savepoint-directories",
         LIST,
         (),
-        "Where savepoints may be written and deleted by requests, besides "
+        "Directories in which requests may write and delete savepoints, besides "
         "execution.checkpointing.savepoint-dir.",
     )
 
@@ -60,7 +61,7 @@ class RestSettings:
             raise ConfigError(
                 "rest.bind-address",
                 self.address,
-                "set tidegate.rest.token to a secret as well, for others reach this address",
+                "set tidegate.rest.token to a secret as well, as others can reach this address",
             )
         if self.token is not None and (
             len(self.token) < _SHORTEST_TOKEN or not self.token.isascii() or " " in self.token

@@ -1,4 +1,4 @@
-"""The settings of a job apart from its checkpoints, under Flink's keys, in frozen groups."""
+"""The settings of a job except for checkpoints, under Flink's keys, in frozen groups."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ UNLIMITED = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSettings:
-    """The shape of the job graph, and what the program's functions can read."""
+    """The shape of the job graph, and what functions can read."""
 
     name: str = option("pipeline.name", TEXT, "Tidegate Streaming Job", "Name of the job.")
     parallelism: int | None = option(
@@ -57,15 +57,15 @@ class PipelineSettings:
         "pipeline.operator-chaining.enabled",
         BOOLEAN,
         True,
-        "Run neighbouring operators in one subtask where no exchange lies between them.",
+        "Run neighbouring operators in one subtask if there is no exchange between them.",
         ("pipeline.operator-chaining",),
     )
     object_reuse: bool = option(
         "pipeline.object-reuse",
         BOOLEAN,
         False,
-        "Hand records from function to function without copies. Functions must not change what "
-        "they were given, have emitted or have stored.",
+        "Pass records between functions without copies. Functions must not change objects that "
+        "they received, emitted or stored.",
     )
     runtime_mode: RuntimeExecutionMode = option(
         "execution.runtime-mode",
@@ -78,7 +78,7 @@ class PipelineSettings:
         "pipeline.auto-watermark-interval",
         duration(),
         timedelta(milliseconds=200),
-        "How often watermark generators emit; 0: only where they do so for a record.",
+        "How often watermark generators emit periodically; 0: only for single records.",
     )
     job_parameters: dict[str, str] = option(
         "pipeline.global-job-parameters",
@@ -121,13 +121,13 @@ class StateSettings:
         "state.backend.rocksdb.memory.fixed-per-operator",
         MEMORY,
         MemorySize(512 << 20),
-        "Memory of each keyed operator of a slot for RocksDB and for the keys in use.",
+        "Memory of each keyed operator of a slot, for RocksDB and for the keys in use.",
     )
     rocksdb_transfer_threads: int = option(
         "state.backend.rocksdb.checkpoint.transfer.thread.num",
         integer(1),
         4,
-        "Threads of a slot that copy RocksDB's files to and from checkpoints.",
+        "Threads per slot that copy RocksDB's files to and from checkpoints.",
     )
 
 
@@ -173,7 +173,7 @@ class RestartSettings:
         "restart-strategy.failure-rate.failure-rate-interval",
         duration(_MILLISECOND),
         timedelta(minutes=1),
-        "The interval over which failures are counted.",
+        "The interval in which failures are counted.",
     )
     failure_rate_delay: timedelta = option(
         "restart-strategy.failure-rate.delay",
@@ -197,25 +197,25 @@ class RestartSettings:
         "restart-strategy.exponential-delay.backoff-multiplier",
         number(1.0),
         1.5,
-        "By how much the wait grows with every failure.",
+        "Factor by which the wait grows with each failure.",
     )
     reset_backoff_threshold: timedelta = option(
         "restart-strategy.exponential-delay.reset-backoff-threshold",
         duration(_MILLISECOND),
         timedelta(hours=1),
-        "After running this long without a failure the wait starts over.",
+        "After running this long without a failure, the wait starts over.",
     )
     jitter: float = option(
         "restart-strategy.exponential-delay.jitter-factor",
         number(0.0, 1.0),
         0.1,
-        "The part of the wait that is left to chance.",
+        "Random variation of the wait, as a fraction of it.",
     )
     exponential_attempts: int = option(
         "restart-strategy.exponential-delay.attempts-before-reset-backoff",
         integer(1),
         UNLIMITED,
-        "Restarts before the job fails, counted until the wait starts over.",
+        "Restarts before the job fails; the count starts over with the wait.",
     )
     failover: FailoverStrategy = option(
         "jobmanager.execution.failover-strategy",
@@ -227,8 +227,8 @@ class RestartSettings:
         "tidegate.poison-records.skip-after",
         integer(0),
         None,
-        "How often the job fails on the same record before that is skipped; 0: it is skipped at "
-        "once. Default: records are never left out.",
+        "How often the job fails on a record before it skips that record; 0: skips it at once. "
+        "Default: records are never skipped.",
     )
 
 
@@ -240,8 +240,8 @@ class EngineSettings:
         "tidegate.exchange",
         choice(ExchangeMode),
         ExchangeMode.AUTO,
-        "How steps travel: pipelined, over one endless Spark job, in milliseconds; jobs, each as a "
-        "Spark job of its own; auto: pipelined where Spark allows it.",
+        "How steps run: pipelined, over one endless Spark job, in milliseconds; jobs, each as a "
+        "Spark job of its own; auto: pipelined if Spark allows it.",
     )
     step_target: timedelta = option(
         "tidegate.step.target-duration",
@@ -253,69 +253,72 @@ class EngineSettings:
         "tidegate.step.latency-target",
         duration(),
         timedelta(milliseconds=5),
-        "How long a record waits at most for a step to begin while sources trickle. Shorter waits "
-        "cost more CPU. Sources that fill their slices are read without a pause.",
+        "Longest time that a record waits for a step to begin while sources deliver less than a "
+        "slice. A shorter time costs more CPU. Sources that fill their slices are read without "
+        "a pause.",
     )
     max_slice_bytes: MemorySize = option(
         "tidegate.step.max-bytes",
         MEMORY,
         MemorySize(32 << 20),
-        "Most bytes that a source subtask puts into one step.",
+        "Maximum bytes that a source subtask puts into one step.",
     )
     max_slice_records: int = option(
         "tidegate.step.max-records",
         integer(1),
         4_000_000,
-        "Most records that a source subtask puts into one step.",
+        "Maximum records that a source subtask puts into one step.",
     )
     step_attempts: int = option(
         "tidegate.step.attempts",
         integer(1),
         3,
-        "How often a step is tried that fails for Spark's own reasons.",
+        "How often a step is tried if Spark fails it.",
     )
     slot_start_timeout: timedelta = option(
         "tidegate.slot.start-timeout",
         duration(_MILLISECOND),
         timedelta(seconds=60),
-        "How long slots may take to start before that is a failure.",
+        "Time in which all slots must have started.",
         ("slot.request.timeout",),
     )
     slot_host: str | None = option(
         "tidegate.slot.host",
         TEXT,
         None,
-        "Where slots listen on a cluster. Default: the executor's address towards the driver.",
+        "Address on which slots listen on a cluster. Default: the executor's address towards "
+        "the driver.",
     )
     slot_ports: tuple[int, ...] = option(
         "tidegate.slot.port-range",
         PORTS,
         (0,),
-        "Ports that slots listen on, as 50000-50100. Default: any free one.",
+        "Ports on which slots listen, such as 50000-50100. Default: any free port.",
     )
     spill_threshold: MemorySize = option(
         "tidegate.slot.spill-threshold",
         MEMORY,
         MemorySize(256 << 20),
-        "Bytes of waiting packets that a slot keeps in memory; more go to disk.",
+        "Bytes of waiting packets that a slot keeps in memory; the rest goes to disk.",
     )
     heartbeat_interval: timedelta = option(
         "heartbeat.interval",
         duration(10 * _MILLISECOND),
         timedelta(seconds=2),
-        "How often slots and driver assure each other that they live.",
+        "How often slots send a heartbeat to the driver.",
     )
     heartbeat_timeout: timedelta = option(
         "heartbeat.timeout",
         duration(100 * _MILLISECOND),
         timedelta(seconds=20),
-        "A slot that hears nothing for this long stops; the driver then takes it for lost.",
+        "A slot that does not hear from the driver for this long stops, and the driver replaces "
+        "it.",
     )
     cancellation_timeout: timedelta = option(
         "task.cancellation.timeout",
         duration(),
         timedelta(seconds=5),
-        "How long user code may go on after a cancel before its process is ended.",
+        "How long user code may continue after a cancellation before its process is killed.",
     )
     live_line: LiveLine = option(
         "tidegate.console.live-line",
@@ -348,7 +351,7 @@ class SparkSettings:
         "tidegate.spark.master",
         TEXT,
         None,
-        "Spark master. Default: local[2N], N being the largest parallelism of the job.",
+        "Spark master. Default: local[2N], where N is the largest parallelism of the job.",
     )
     driver_memory: MemorySize = option(
         "tidegate.spark.driver-memory",
@@ -360,11 +363,11 @@ class SparkSettings:
         "tidegate.spark.exchange-dir",
         TEXT,
         None,
-        "Where DataFrames are handed over to slots and back, and cached streams kept: a path or "
-        "URL that the driver and all executors reach. Default: a temporary directory of this "
+        "Directory for exchanging DataFrames with slots, and for cached streams: a path or URL "
+        "that the driver and all executors can reach. Default: a temporary directory of this "
         "machine.",
     )
     ui: bool = option("tidegate.spark.ui", BOOLEAN, False, "Run Spark's own web interface.")
     log_level: str = option(
-        "tidegate.spark.log-level", TEXT, "ERROR", "What Spark logs: ERROR, WARN, INFO, ..."
+        "tidegate.spark.log-level", TEXT, "ERROR", "Spark's log level: ERROR, WARN, INFO, ..."
     )

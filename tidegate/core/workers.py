@@ -14,13 +14,13 @@ Action = Callable[[], float | None]
 
 
 class Worker(Protocol):
-    """Runs what is posted, one after the other, in order."""
+    """Runs posted actions in order, one at a time."""
 
     def post(self, action: Action) -> None:
         """Run this after everything posted before; it should not raise."""
 
     def hurry(self) -> None:
-        """Call now what asked to be called again later."""
+        """Call delayed actions now."""
 
     def stop(self, timeout: float) -> bool:
         """Finish what was posted, then end; False if this takes longer than the timeout."""
@@ -31,19 +31,19 @@ class Alarm(Protocol):
 
 
 class Workers(Protocol):
-    """Where threads come from."""
+    """Creates threads."""
 
     def start(
         self, name: str, on_idle: Callable[[], None] | None = None, idle_seconds: float = 0.0
     ) -> Worker:
-        """A worker that calls `on_idle` from time to time while it has nothing to do."""
+        """Start a worker that calls `on_idle` from time to time while it has nothing to do."""
 
     def later(self, seconds: float, action: Callable[[], None]) -> Alarm:
-        """Call this once, unless it is cancelled before."""
+        """Call this once, unless it is cancelled first."""
 
 
 class Threads:
-    """Threads of this process. They are daemons: a thread that never returns blocks nothing."""
+    """Threads of this process. They are daemons: one that never returns blocks nothing."""
 
     def start(
         self, name: str, on_idle: Callable[[], None] | None = None, idle_seconds: float = 0.0
@@ -91,4 +91,4 @@ class _Thread:
                 while (seconds := action()) is not None:
                     self._is_hurried.wait(seconds)
             except Exception:
-                _log.exception("something that %s did failed", self._thread.name)
+                _log.exception("unexpected failure in %s", self._thread.name)

@@ -31,6 +31,7 @@ from tidegate.datastream.state_backend import (
     PredefinedOptions,
     StateBackend,
 )
+from tidegate.datastream.time_characteristic import TimeCharacteristic
 from tidegate.datastream.time_domain import TimeDomain
 from tidegate.datastream.window import *  # noqa: F403
 from tidegate.datastream.windowed_stream import AllWindowedStream, WindowedStream
@@ -67,6 +68,7 @@ __all__ = [
     "SlotSharingGroup",
     "StateBackend",
     "StreamExecutionEnvironment",
+    "TimeCharacteristic",
     "TimeDomain",
     "WindowedStream",
 ]

@@ -17,7 +17,7 @@ from tidegate.types.arrow import arrow_format
 
 
 class AsyncDataStream:
-    """Adds requests to other systems to a stream."""
+    """Applies requests to other systems to a stream."""
 
     @staticmethod
     def unordered_wait(

@@ -31,8 +31,8 @@ class BroadcastStream:
                 raise TypeError(f"broadcast state is a map, but got {descriptor!r}")
             if descriptor.ttl_config is not None:
                 raise GraphError(
-                    f"broadcast state {descriptor.name!r} cannot have a time to live, as it would "
-                    "end at another record in every subtask: remove entries by broadcast records"
+                    f"broadcast state {descriptor.name!r} cannot have a time to live: it would "
+                    "expire differently in every subtask; remove entries with broadcast records"
                 )
             if descriptor.name in seen:
                 raise GraphError(
@@ -76,7 +76,7 @@ class BroadcastConnectedStream:
             if not isinstance(func, BroadcastProcessFunction):
                 raise TypeError(
                     f"the stream has no key, so process() needs a BroadcastProcessFunction, got "
-                    f"{func!r}: call key_by() before connect(), or take another function"
+                    f"{func!r}: call key_by() before connect(), or use another function"
                 )
             operator = BroadcastProcessOperator(func, descriptors, arrow_format(declared))
             name = "Co-Process-Broadcast"

@@ -31,11 +31,11 @@ class CachedDataStream(DataStream):
         self._computed_from = stream._upstreams
         self._directory: str | None = None
         self._job: JobHandle | None = None
-        """The one that fills the directory."""
+        """The job that writes the directory."""
         self._environment._caches.append(self)
 
     def cache(self) -> Self:
-        """This stream, which is cached already."""
+        """This stream, which is already cached."""
         return self
 
     def invalidate(self) -> None:
@@ -47,7 +47,7 @@ class CachedDataStream(DataStream):
         self._directory = self._job = None
 
     def _prepare(self, directory: str) -> None:
-        """A job that reads the stream is about to be planned: read the files, or write them."""
+        """Prepare for planning a job that reads the stream: read the files, or write them."""
         transformation = self._upstreams[0].transformation
         if transformation.source is not None:
             return
@@ -68,5 +68,5 @@ class CachedDataStream(DataStream):
         self._job = None
 
     def _filled_by(self, job: JobHandle) -> None:
-        """The job was started."""
+        """Note that this job, which writes the files, was started."""
         self._job = self._job or job

@@ -34,12 +34,13 @@ class CheckpointConfig:
     DEFAULT_TIMEOUT = 10 * 60 * 1000
     DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS = 0
     DEFAULT_MAX_CONCURRENT_CHECKPOINTS = 1
+    ExternalizedCheckpointCleanup: TypeAlias = ExternalizedCheckpointRetention
 
     def __init__(self, configuration: JobConfiguration) -> None:
         self._configuration = configuration
 
     def is_checkpointing_enabled(self) -> bool:
-        """Whether checkpoints are taken."""
+        """Whether checkpoints are enabled."""
         return self._configuration.is_set("execution.checkpointing.interval")
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> Self:

@@ -32,7 +32,7 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         return self.checkpoint_path
 
     def get_max_state_size(self) -> int:
-        """The most state of a subtask, in bytes."""
+        """The maximum state of a subtask, in bytes."""
         return self.max_state_size
 
     def settings(self) -> list[tuple[str, object]]:

@@ -1,4 +1,4 @@
-"""`CheckpointingMode`: what a checkpoint promises after a recovery."""
+"""`CheckpointingMode`: what a checkpoint guarantees after a recovery."""
 
 from tidegate.core.modes import CheckpointingMode
 

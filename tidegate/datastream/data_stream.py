@@ -86,8 +86,7 @@ _NOT_THERE = {
 class DataStream(OperatorSettings):
     """The output of an operator: possibly united with others, partitioned, or a side output.
 
-    With an `output_type`, the stream travels as Arrow columns; without one, as pickled Python
-    objects.
+    With an `output_type`, records are Arrow columns; without one, they are pickled Python objects.
     """
 
     def __init__(
@@ -340,9 +339,7 @@ class DataStream(OperatorSettings):
     def sink_to(self, sink: Sink) -> DataStreamSink:
         """Write the records to a sink."""
         if not isinstance(sink, Sink):
-            raise TypeError(
-                f"sink_to() needs a Sink, got {sink!r}: functions are added by add_sink()"
-            )
+            raise TypeError(f"sink_to() needs a Sink, got {sink!r}: use add_sink() for functions")
         return self._sink(type(sink).__name__, sink_operator(sink, arrow_format(self._type)))
 
     def sink_to_table(
@@ -413,8 +410,8 @@ class DataStream(OperatorSettings):
         plain = len(self._upstreams) == 1 and self._upstreams[0].partitioning is None
         if not plain or self._upstreams[0].side_tag is not None:
             raise GraphError(
-                f"{call}() is about one operator, but this stream is united, partitioned or a side "
-                "output: call it on the operator before or after"
+                f"{call}() configures one operator, but this stream is united, partitioned or a "
+                "side output: call it on the operator before or after"
             )
         return self._upstreams[0].transformation
 

@@ -61,20 +61,19 @@ _log = logging.getLogger(__name__)
 
 _NOT_THERE = {
     "add_classpaths": "no Java code runs in slots",
-    "add_python_archive": "give Spark the archive: configuration key spark.archives",
-    "register_cached_file": "give Spark the file: configuration key spark.files",
+    "add_python_archive": "pass the archive to Spark: configuration key spark.archives",
+    "register_cached_file": "pass the file to Spark: configuration key spark.files",
     "set_python_executable": "slots run the driver's Python, or PYSPARK_PYTHON",
-    "set_python_requirements": "install the packages where Spark's workers run, or give an archive "
+    "set_python_requirements": "install the packages where Spark's workers run, or pass an archive "
     "of an environment: configuration key spark.archives",
-    "set_stream_time_characteristic": "event time is not there yet",
 }
 
 
 class ExchangeDirectory:
-    """A directory of one environment, made when it is first needed.
+    """A directory of one environment, created on first use.
 
-    It stays until the process ends, as DataFrames that were read from it may be computed any time,
-    unless it is removed before.
+    It exists until the process ends, unless it is removed earlier, because DataFrames that were
+    read from it may be computed at any time.
     """
 
     def __init__(self) -> None:
@@ -146,7 +145,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return stream.force_non_parallel()
 
     def from_sequence(self, start: int, end: int) -> DataStream:
-        """The integers from `start` to `end`, both included, a range of them per subtask."""
+        """The integers from `start` to `end`, both included, with one range per subtask."""
         return self.from_source(NumberSequenceSource(start, end), source_name="Sequence Source")
 
     generate_sequence = from_sequence
@@ -158,18 +157,18 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         source_name: str | None = None,
         type_info: TypeLike | None = None,
     ) -> DataStream:
-        """The records of a source, with event time where a strategy gives it.
+        """The records of a source, with event time if a strategy assigns it.
 
-        Each split of the source (a Kafka partition, a file) has a watermark generator of its own.
+        Each split of the source (a Kafka partition, a file) has its own watermark generator.
         """
         if not isinstance(source, Source):
             raise TypeError(
-                f"from_source() needs a Source, got {source!r}: collections are read by "
-                "from_collection(), source functions by add_source()"
+                f"from_source() needs a Source, got {source!r}: use from_collection() for "
+                "collections, add_source() for source functions"
             )
         declared = declared_type(type_info) or source.produced_type()
         if watermark_strategy is not None:
-            timestamp_field(watermark_strategy, declared)  # complain here, not when it is run
+            timestamp_field(watermark_strategy, declared)  # raise here, not when the job runs
         name = source_name or type(source).__name__
         return self._source(source, name, declared, watermark_strategy)
 
@@ -217,9 +216,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
         Args:
             dataframe: rows as Spark reads and transforms them; it must keep no state in Spark.
-            every: how often Spark looks for new rows; by default as soon as it has handed over
-                the last ones.
-            bounded: end with the rows that are there when the job starts.
+            every: how often Spark looks for new rows; by default, as soon as the last ones are
+                read.
+            bounded: end with the rows that exist when the job starts.
             source_name: the name of the source.
         """
         from tidegate.connectors.spark.stream import SparkStreamSource
@@ -237,7 +236,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     # --- running --------------------------------------------------------------------------------
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the program to its end; raises what it failed with.
+        """Run the program to its end; raises the failure of the job.
 
         Ctrl-C and SIGTERM cancel the job, or stop it if `tidegate.on-terminate` says so.
         """
@@ -288,7 +287,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         settings = self._configuration.settings()
         if job_name is not None:
             settings = replace(settings, pipeline=replace(settings.pipeline, name=job_name))
-        if settings.checkpointing.is_enabled and self._checkpoint_storage_is_open():
+        storage = self.get_checkpoint_config().get_checkpoint_storage()
+        if settings.checkpointing.is_enabled and storage is None:
             _log.warning(
                 "checkpoints are kept in the memory of the driver and are lost with it; set "
                 "execution.checkpointing.dir, or JobManagerCheckpointStorage() if this is intended"
@@ -320,9 +320,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         for stream in caches:
             stream._filled_by(job)
         return job
-
-    def _checkpoint_storage_is_open(self) -> bool:
-        return self.get_checkpoint_config().get_checkpoint_storage() is None
 
     def _collect(self, stream: DataStream, job_name: str | None) -> CloseableIterator:
         self._collectors += 1
@@ -372,7 +369,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
 
 def _say_guarantees(graph: JobGraph, settings: Settings) -> None:
-    """One line per sink, where the live line goes; into the log if that is switched off."""
+    """Print one line per sink, next to the live line; log it if that is disabled."""
     for each in end_to_end(graph, settings.checkpointing):
         guarantee = redacted(str(each))
         if settings.engine.live_line is LiveLine.OFF:
@@ -382,7 +379,7 @@ def _say_guarantees(graph: JobGraph, settings: Settings) -> None:
 
 
 def without_uid(graph: JobGraph) -> tuple[str, ...]:
-    """The names of operators that keep state and have no uid, in the order of the program."""
+    """The names of stateful operators without a uid, in the order of the program."""
     return tuple(
         chained.name
         for vertex in graph.vertices
@@ -392,12 +389,12 @@ def without_uid(graph: JobGraph) -> tuple[str, ...]:
 
 
 def uid_warning(graph: JobGraph) -> str | None:
-    """Advice about them; None if there are none."""
+    """A warning about them; None if there are none."""
     names = without_uid(graph)
     if not names:
         return None
     return (
-        f"no uid is set for {', '.join(map(repr, names))}: their state is found in a savepoint or "
-        "checkpoint only while the graph stays the same; give every operator with state a uid, "
-        'such as .uid("orders")'
+        f"no uid is set for {', '.join(map(repr, names))}: savepoints and checkpoints fit only "
+        "while the graph stays the same; give every operator with state a uid, such as "
+        '.uid("orders")'
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidegate.core.errors import GraphError
@@ -171,6 +172,21 @@ class KeyedStream(DataStream):
         type_info = aggregation_output_type(aggregation, self._key, self._type)
         return self._transform(name, Aggregating(operator, self._key), type_info)
 
+    def _after(
+        self, name: str, operator: Operator, type_info: TypeInformation, key: KeyLike
+    ) -> KeyedStream | None:
+        """The results, by key, of an operator that runs where the records are before they travel.
+
+        None: they are in several places.
+        """
+        if len(self._upstreams) > 1:
+            return None
+        upstream = replace(self._upstreams[0], partitioning=None)
+        stream = DataStream(self._environment, (upstream,), self._type)
+        transformation = stream._add(name, operator, type_info)
+        transformation.parallelism = upstream.transformation.parallelism
+        return DataStream(self._environment, (Upstream(transformation),), type_info).key_by(key)
+
     def _with(self, partitioning: Partitioning) -> NoReturn:
         raise GraphError(
             f"a KeyedStream is partitioned by its key, so {type(partitioning).__name__.lower()} is "
@@ -178,7 +194,7 @@ class KeyedStream(DataStream):
         )
 
     def cache(self) -> NoReturn:
-        """Not possible, as in Flink."""
+        """Unsupported, as in Flink."""
         self._operator("cache")
 
     def _operator(self, call: str) -> NoReturn:

@@ -51,7 +51,7 @@ class SlotSharingGroup:
 
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:
-        """Begin a group with this name."""
+        """Create a builder for a group with this name."""
         return SlotSharingGroup.Builder(name=name)
 
     class Builder(FluentBuilder):

@@ -84,8 +84,8 @@ class TimeWindowSerializer:
 
 
 class CountWindowSerializer:
-    """The same for windows of CountWindow."""
+    """Like TimeWindowSerializer, for CountWindow."""
 
 
 class GlobalWindowSerializer:
-    """The same for windows of GlobalWindow."""
+    """Like TimeWindowSerializer, for GlobalWindow."""

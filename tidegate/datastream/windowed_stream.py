@@ -28,7 +28,12 @@ from tidegate.operators.windows.aggregates import (
     CountWithKey,
 )
 from tidegate.operators.windows.assigners import MergingWindowAssigner, WindowAssigner
-from tidegate.operators.windows.columnar.choice import columnar_agg, columnar_aggregation
+from tidegate.operators.windows.columnar.choice import (
+    columnar_agg,
+    columnar_aggregation,
+    window_combiner,
+)
+from tidegate.operators.windows.columnar.operator import ColumnarWindowOperator
 from tidegate.operators.windows.contents import (
     AggregatedContents,
     EvictedContents,
@@ -225,8 +230,21 @@ class WindowedStream(WindowOptions):
         if self._evictor is None:
             operator = columnar_agg(self._settings(), plan, self._side_formats())
             if operator is not None:
-                return self._transform(operator, plan.output_type)
+                return self._columnar(operator, plan)
         return self._named(plan, AggregateRows(plan))
+
+    def _columnar(self, operator: ColumnarWindowOperator, plan: AggregatePlan) -> DataStream:
+        """On columns, and added up before the records travel if that gives the same."""
+        combiner = window_combiner(self._settings(), plan)
+        if combiner is not None:
+            name, rows = type(self._assigner).__name__, combiner.rows
+            stream = self._keyed_stream._after(
+                f"Local {name}", combiner, rows.type_info, rows.key_columns
+            )
+            if stream is not None:
+                operator.partial = rows
+                return stream._transform(name, operator, plan.output_type)
+        return self._transform(operator, plan.output_type)
 
     def _named(self, plan: AggregatePlan, rows: Any) -> DataStream:
         function = NamedAggregates(list(plan.aggregates.values()))

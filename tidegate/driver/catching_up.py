@@ -1,4 +1,4 @@
-"""How far a job is behind, and for how long, estimated from two observations. Pure."""
+"""How far a job is behind, estimated from two observations. Pure."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a job had done at a moment."""
+    """The progress of a job at one moment."""
 
     at: float
-    """In seconds, by any clock that does not jump."""
+    """Seconds of a monotonic clock."""
     read: int
     """Records read by its sources."""
     behind: int
-    """Records that they have still to read: to the end, or to where they had been."""
+    """Records left to read: to the end, or to the position before a failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchingUp:
-    """The time between two looks."""
+    """The progress between two observations."""
 
     behind: int
     rate: float
-    """Records read a second."""
+    """Records read per second."""
     seconds_left: float | None
     """Seconds until the job has caught up; None: it is not catching up."""
 

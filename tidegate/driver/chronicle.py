@@ -1,20 +1,22 @@
 """The history of a job: when it entered which state, and what failed.
 
-Written by the job master's thread; what is returned never changes, so any thread may read it.
+Written by the job master's thread. Returned values never change, so any thread may read them.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tidegate.core.errors import SlotLost, TidegateError, UserFunctionError
-from tidegate.core.ids import CheckpointId, PipelineId, SlotIndex, VertexId
+from tidegate.core.ids import CheckpointId, OperatorId, PipelineId, SlotIndex, VertexId
 from tidegate.core.poison import DeadLetter
+from tidegate.graph.job_graph import JobGraph
 from tidegate.protocol.job_status import JobStatus
 
 _MOST_FAILURES = 16
-"""As many as Flink keeps."""
+"""The same number as Flink."""
 _MOST_LETTERS = 100
 
 
@@ -26,17 +28,17 @@ class FailureRecord:
     """Seconds since the epoch."""
     cause: TidegateError
     pipelines: tuple[PipelineId, ...]
-    """Those that failed with it; none if it was the job as a whole."""
+    """The pipelines that failed; none if the job failed as a whole."""
     is_final: bool
     """Whether the job failed for good; otherwise it was restarted."""
     recovered_at: float | None = None
-    """When the job ran again; None: it does not yet."""
+    """When the job ran again; None: not yet."""
     restored_from: CheckpointId | None = None
-    """The checkpoint that it went back to; None: it started fresh, or has not recovered yet."""
+    """The checkpoint it resumed from; None: it started fresh, or has not recovered yet."""
 
     @property
     def slot(self) -> SlotIndex | None:
-        """Where it happened, if that is known."""
+        """The slot in which it happened, if known."""
         if isinstance(self.cause, SlotLost):
             return SlotIndex(self.cause.args[0])
         if isinstance(self.cause, UserFunctionError):
@@ -46,23 +48,37 @@ class FailureRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Rescaling:
-    """A change of the parallelism."""
+class RescaledVertex:
+    """How many subtasks a vertex had, and has."""
 
-    at: float
+    id: OperatorId
+    """Of its head."""
+    name: str
     before: int
     after: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescaling:
+    """A change of the parallelism."""
+
+    id: str
+    began_at: float
+    """When the job was handed over, after its last checkpoint."""
+    ended_at: float | None = None
+    """When it ran again; None: it does not yet."""
+    vertices: tuple[RescaledVertex, ...]
+
+
 class Chronicle:
-    """The past of one job, over all the masters that it may have."""
+    """The history of one job, across all its masters."""
 
     def __init__(self, now: float) -> None:
         self.started_at = now
         self.ended_at: float | None = None
         self.restarts = 0
         self.failures: tuple[FailureRecord, ...] = ()
-        """The last ones, newest first."""
+        """The last failures, newest first."""
         self.is_truncated = False
         """Whether there were more."""
         self.rescalings: tuple[Rescaling, ...] = ()
@@ -70,17 +86,17 @@ class Chronicle:
         self.skipped_records: dict[VertexId, int] = {}
         """By vertex, since the job started."""
         self.dead_letters: tuple[DeadLetter, ...] = ()
-        """The last records that were skipped, newest first."""
+        """The last skipped records, newest first."""
         self._restored_from: CheckpointId | None = None
         self._entered: dict[JobStatus, float] = {JobStatus.CREATED: now}
         self._status = JobStatus.CREATED
 
     def entered(self) -> dict[JobStatus, float]:
-        """When the job came into a state the last time, for those it was in."""
+        """When the job last entered each state."""
         return self._entered.copy()
 
     def is_now(self, status: JobStatus, now: float) -> None:
-        """Note the state of the job, whether it is a new one or not."""
+        """Record the current status of the job; repetitions are ignored."""
         if status is self._status:
             return
         self._status = status
@@ -90,26 +106,37 @@ class Chronicle:
         self.ended_at = now if status.is_terminal else None
 
     def restored(self, checkpoint_id: CheckpointId) -> None:
-        """The job, or a part of it, goes back to a checkpoint."""
+        """The job, or part of it, is restored from a checkpoint."""
         self._restored_from = checkpoint_id
 
-    def rescaled(self, now: float, before: int, after: int) -> None:
-        """The job continues with another number of slots."""
-        self.rescalings = (Rescaling(now, before, after), *self.rescalings)[:_MOST_FAILURES]
+    def rescaled(self, now: float, before: JobGraph, after: JobGraph) -> None:
+        """The job continues with another parallelism."""
+        earlier = {vertex.chain[0].operator_id: vertex.parallelism for vertex in before.vertices}
+        vertices = tuple(
+            RescaledVertex(id, vertex.name, earlier.get(id, 0), vertex.parallelism)
+            for vertex in after.vertices
+            for id in [vertex.chain[0].operator_id]
+        )
+        rescaling = Rescaling(id=secrets.token_hex(16), began_at=now, vertices=vertices)
+        self.rescalings = (rescaling, *self.rescalings)[:_MOST_FAILURES]
 
     def skipped(self, counts: Mapping[VertexId, int], letters: Iterable[DeadLetter]) -> None:
-        """Vertices have skipped records, of which some are shown."""
+        """Count skipped records; `letters` are examples."""
         known = self.skipped_records
         self.skipped_records = known | {id: known.get(id, 0) + n for id, n in counts.items()}
         self.dead_letters = (*reversed(list(letters)), *self.dead_letters)[:_MOST_LETTERS]
 
     def _recovered(self, now: float) -> None:
-        """All failures before have been overcome."""
+        """Mark earlier failures as recovered, and a change of the parallelism as complete."""
         self.failures = tuple(
             failure
             if failure.is_final or failure.recovered_at is not None
             else replace(failure, recovered_at=now, restored_from=self._restored_from)
             for failure in self.failures
+        )
+        self.rescalings = tuple(
+            replace(each, ended_at=now) if each.ended_at is None else each
+            for each in self.rescalings
         )
 
     def restarted(
@@ -117,11 +144,13 @@ class Chronicle:
     ) -> None:
         self.restarts += 1
         self._failed(FailureRecord(at=now, cause=cause, pipelines=pipelines, is_final=False))
+        # Pipelines may be deployed again before anybody asks for the status.
+        self.is_now(JobStatus.RESTARTING, now)
 
     def failed(
         self, now: float, cause: TidegateError, pipelines: tuple[PipelineId, ...] = ()
     ) -> None:
-        """The job as a whole fails."""
+        """The job failed for good."""
         self._failed(FailureRecord(at=now, cause=cause, pipelines=pipelines, is_final=True))
 
     def _failed(self, record: FailureRecord) -> None:

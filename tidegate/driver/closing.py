@@ -1,4 +1,4 @@
-"""Subtasks that are being closed, and those whose user code does not return."""
+"""Subtasks that are being closed, including those whose user code does not return."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _log = logging.getLogger("tidegate.job")
 
 
 class Closing:
-    """Of all pipelines of a job; used by the job master's thread.
+    """The closing subtasks of a job; used by the job master's thread.
 
-    Slots may take as long as they like while the job is well, and `patience` seconds when it is
-    to end: then their processes are ended.
+    Slots may take as long as they need while the job is healthy. When the job must end, their
+    processes are killed after `patience` seconds.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Closing:
         return not self._open
 
     def close(self, driver: PipelineDriver, *, hurry: bool) -> None:
-        """Close the subtasks of a pipeline wherever they are deployed."""
+        """Close the subtasks of a pipeline in all slots."""
         deployed = self._slots.pool.ready().keys() & driver.region.slots
         if driver.region.was_deployed:
             self._open.update((driver.pipeline.id, slot) for slot in deployed)
@@ -54,7 +54,7 @@ class Closing:
         self.settle()
 
     def slot_gone(self, slot: SlotIndex) -> None:
-        """With it went what it had not closed."""
+        """Count everything in a lost slot as closed."""
         for pipeline in [p for p, s in self._open if s == slot]:
             self.closed(pipeline, slot)
 
@@ -63,7 +63,7 @@ class Closing:
         return self._deadline is not None and self._clock.monotonic() >= self._deadline
 
     def give_up(self) -> None:
-        """End the processes of those that are not done."""
+        """Kill the processes of slots that have not finished."""
         for slot in {slot for _, slot in self._open}:
             _log.warning("user code in slot %s did not return; its process is killed", slot)
             self._slots.kill(slot)
@@ -72,7 +72,7 @@ class Closing:
         self.settle()
 
     def settle(self) -> None:
-        """A pipeline that is cancelled has been when nothing of it is open."""
+        """Mark cancelling pipelines as cancelled once all their subtasks are closed."""
         for pipeline, driver in self._drivers.items():
             if driver.region.state is RegionState.CANCELLING and not any(
                 closing == pipeline for closing, _ in self._open

@@ -1,4 +1,4 @@
-"""What the job master needs of its surroundings; Spark and the in-process cluster provide it."""
+"""The contract between the job master and its cluster: Spark, or the in-process one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.protocol.messages import DriverMessage, SlotMessage
 
 @dataclass(frozen=True, slots=True)
 class FromSlot:
-    """A message of a slot process."""
+    """A message from a slot process."""
 
     incarnation: Incarnation
     message: SlotMessage
@@ -26,12 +26,12 @@ class LineEnded:
 
     incarnation: Incarnation
     is_certain: bool = True
-    """Whether the process has ended; if not, it may be alive and only the line has failed."""
+    """Whether the process has ended; if not, only the line may have failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotJobEnded:
-    """What ran the processes of a slot has given up."""
+    """The job that runs the processes of a slot has ended."""
 
     slot: SlotIndex
     reason: str
@@ -41,22 +41,22 @@ ClusterEvent = FromSlot | LineEnded | SlotJobEnded
 
 
 class Cluster(Protocol):
-    """Starts slot processes and carries messages to them. Nothing here waits for a slot."""
+    """Starts slot processes and sends them messages. No method waits for a slot."""
 
     def start(self, post: Callable[[ClusterEvent], None]) -> None:
-        """Begin to report events, from any thread."""
+        """Start reporting events, from any thread."""
 
     def shortage(self) -> TidegateError | None:
-        """Why not all slots can be started now, if that is for lack of room."""
+        """Why not all slots can be started now, if resources are short."""
 
     def launch(self, slot: SlotIndex, number: int) -> None:
-        """Have a process for this slot started; it will register under this launch number."""
+        """Start a process for this slot; it registers under this launch number."""
 
     def send(self, incarnation: Incarnation, message: DriverMessage) -> None:
-        """Send, or drop the message if the process is gone: its end is reported anyway."""
+        """Send a message, or drop it if the process is gone; its end is reported anyway."""
 
     def kill(self, slot: SlotIndex) -> None:
-        """End the process of a slot that does not end itself."""
+        """Kill the process of a slot that does not exit by itself."""
 
     def close(self) -> None:
-        """End everything that was started, whatever state it is in."""
+        """End everything that was started, in whatever state."""

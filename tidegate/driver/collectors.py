@@ -15,11 +15,11 @@ from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
 
 _ROOM = 64 << 20
-"""Bytes that wait for a reader before steps do."""
+"""How many bytes may wait for a reader before steps wait, too."""
 
 
 class Collectors:
-    """Of one job, by the names under which its sinks deliver."""
+    """The collected records of one job, by the collector names of its sinks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,18 +34,18 @@ class Collectors:
         payloads.put(message.payload)
 
     def has_room(self) -> bool:
-        """Whether little enough waits to be read that steps may deliver more."""
+        """Whether steps may deliver more records."""
         return self._waiting < _ROOM
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """Mark the end: no more records will arrive."""
         with self._lock:
             self._has_ended = True
             for payloads in self._queues.values():
                 payloads.put(None)
 
     def records(self, name: str, format: ArrowFormat | None) -> Iterator[Any]:
-        """As they come, until the end."""
+        """Yield records as they arrive, until the end."""
         payloads = self._of(name)
         while (payload := payloads.get()) is not None:
             with self._lock:
@@ -53,7 +53,7 @@ class Collectors:
             for element in decode(payload, format):
                 assert isinstance(element, Batch)
                 yield from element.records
-        payloads.put(None)  # for whoever asks once more
+        payloads.put(None)  # for further readers
 
     def outputs(self, console: Console) -> DriverOutputs:
         return DriverOutputs(

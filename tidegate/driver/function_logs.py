@@ -1,4 +1,4 @@
-"""What functions have logged in slots becomes part of the driver's log."""
+"""Forwards the log records of slots to the driver's log."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Callable
 from tidegate.protocol.messages import FunctionLog
 
 LISTENERS: list[Callable[[logging.LogRecord], None]] = []
-"""They get everything that slots send, whatever logging is set to."""
+"""They receive all log records from slots, whatever the logging configuration."""
 
 
 def level_for_slots() -> int:
-    """What slots send: INFO and above, or more if the driver shows more."""
+    """The level from which slots send log records: INFO, or lower if the driver logs more."""
     root = logging.getLogger()
     return min(logging.INFO, root.level or logging.INFO) if root.handlers else logging.INFO
 
 
 def log_again(message: FunctionLog) -> None:
-    """Log it here, under its own logger; print it if logging is not configured."""
+    """Log a record under its own logger; print it if logging is not configured."""
     logger = logging.getLogger(message.logger)
     for listen in LISTENERS.copy():
         listen(_record(message, message.text))

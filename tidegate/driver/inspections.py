@@ -1,4 +1,4 @@
-"""Questions to slots, and who waits for their answers."""
+"""Pending inspections of slots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class InspectionOrder:
-    """Somebody wants to look into a slot."""
+    """A request to inspect a slot."""
 
     slot: SlotIndex
     what: Inspection
@@ -25,7 +25,7 @@ class InspectionOrder:
 
 
 class Inspections:
-    """Those that are under way. Used by the job master's thread."""
+    """Inspections without an answer so far. Used by the job master's thread."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
@@ -34,10 +34,10 @@ class Inspections:
 
     def order(self, order: InspectionOrder) -> None:
         if order.slot not in self._slots.pool.ready():
-            self._fail(order, f"slot {order.slot} is not up")
+            self._fail(order, f"slot {order.slot} is not running")
             return
         if len(self._waiting) >= _MOST:
-            self._fail(self._waiting.pop(next(iter(self._waiting))), "too many questions")
+            self._fail(self._waiting.pop(next(iter(self._waiting))), "too many inspections")
         self._last += 1
         self._waiting[self._last] = order
         self._slots.tell([order.slot], Inspect(self._last, order.what))
@@ -45,7 +45,7 @@ class Inspections:
     def answered(self, message: Inspected) -> None:
         order = self._waiting.pop(message.number, None)
         if order is not None:
-            with suppress(InvalidStateError):  # who asked may wait no longer
+            with suppress(InvalidStateError):  # the requester may have given up
                 order.answer.set_result(message.found)
 
     def slot_gone(self, slot: SlotIndex) -> None:

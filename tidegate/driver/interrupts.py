@@ -13,9 +13,9 @@ _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def plain_interrupts() -> Iterator[None]:
-    """Within the block, Ctrl-C and SIGTERM are a KeyboardInterrupt and nothing else.
+    """Turn Ctrl-C and SIGTERM into a plain KeyboardInterrupt within the block.
 
-    PySpark's own handler would kill every slot at once, before functions are closed.
+    PySpark's own handler would kill all slots at once, before functions are closed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -30,10 +30,10 @@ def plain_interrupts() -> Iterator[None]:
 
 @contextmanager
 def held_interrupts() -> Iterator[None]:
-    """Ctrl-C and SIGTERM within the block take effect at its end; a second one, at once.
+    """Defer Ctrl-C and SIGTERM to the end of the block; a second one takes effect at once.
 
-    An interrupt inside a call to Spark would break the connection to it and print its stack. The
-    handlers from before are back after the block: Spark installs its own when it starts.
+    An interrupt during a call to Spark would break the connection to it and print its stack. The
+    previous handlers are restored after the block, because Spark installs its own when it starts.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""A running job in the hands of the program that submitted it."""
+"""A running job, as the submitting program sees it."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _log = logging.getLogger("tidegate.job")
 
 
 StartMaster = Callable[[JobGraph, CheckpointHome | None], JobMaster]
-"""Makes the master of a job, which continues where a predecessor stopped, if there is one."""
+"""Creates the master of a job, which continues from its predecessor if there is one."""
 Replan = Callable[[int], JobGraph]
-"""The same program with another default parallelism."""
+"""Plans the same program with another default parallelism."""
 
 
 class JobHandle:
@@ -105,7 +105,7 @@ class JobHandle:
             self._result.set_exception(failure)
 
     def _hand_over(self, plan: JobGraph) -> None:
-        """The job continues under another plan, from where the present master has stopped."""
+        """Continue the job under another plan, from where the current master stopped."""
         master = self._start(plan, self._master.checkpoints.home)
         master.succeed(self._master)
         with self._changing:
@@ -130,29 +130,25 @@ class JobHandle:
         return self._master.progress()
 
     def accumulators(self) -> dict[str, Any]:
-        """What functions have added up, over all subtasks."""
         return self._master.accumulators()
 
     def vertices(self) -> tuple[VertexProgress, ...]:
         return self._master.vertices()
 
     def traffic(self) -> dict[EdgeId, Traffic]:
-        """What went along each edge of the graph since it was deployed."""
         return self._master.traffic()
 
     def processes(self) -> dict[SlotIndex, SlotProcess]:
-        """Those that serve the slots."""
         return self._master.processes()
 
     def inspect(self, slot: SlotIndex, what: Inspection) -> Future[Any]:
-        """Look into a slot while it works; who waits should not do so for ever."""
+        """Inspect a running slot; wait for the answer with a timeout."""
         order = InspectionOrder(slot, what)
         self._master.inspect(order)
         return order.answer
 
     @property
     def graph(self) -> JobGraph:
-        """The job as it runs."""
         return self._master.checkpoints.graph
 
     @property
@@ -161,21 +157,19 @@ class JobHandle:
 
     @property
     def checkpoint_directory(self) -> str | None:
-        """The path or URL of the job's own; None: its checkpoints are not in files."""
+        """The path or URL of the job's directory; None: its checkpoints are not in files."""
         return self._master.checkpoints.home.directory
 
     @property
     def chronicle(self) -> Chronicle:
-        """What happened to the job."""
         return self._master.chronicle
 
     def when_ended(self, act: Callable[[], None]) -> None:
-        """Call this once nothing of the job runs any more."""
+        """Call `act` once nothing of the job runs any more."""
         self._result.add_done_callback(lambda _: act())
 
     @property
     def checkpoints(self) -> CheckpointHistory:
-        """What is known of the job's checkpoints."""
         return self._master.checkpoints.history
 
     def result(self, timeout: float | None = None) -> None:
@@ -192,9 +186,9 @@ class JobHandle:
             raise UserError(f"job {self.name!r} still runs after {timeout} s") from None
 
     def cancel(self, *, keeps_checkpoints: bool = False) -> None:
-        """Ask for the end of the job; `result` tells when it has come.
+        """Request the cancellation of the job; wait for it with `result`.
 
-        With `keeps_checkpoints`, the last checkpoint stays whatever the settings say.
+        With `keeps_checkpoints`, the last checkpoint is kept whatever the settings say.
         """
         with self._changing:
             self._is_canceled = True
@@ -202,7 +196,7 @@ class JobHandle:
             self._master.cancel(keeps_checkpoints=keeps_checkpoints)
 
     def terminate(self) -> None:
-        """The program was interrupted: end the job as its settings say, and wait until it has.
+        """End the interrupted job as configured, and wait for its end.
 
         Another interrupt cancels a job that is being stopped.
         """
@@ -223,7 +217,7 @@ class JobHandle:
             _log.warning("%s", self._way_back())
 
     def _way_back(self) -> str:
-        """How to resume the job that was interrupted."""
+        """How to resume the interrupted job."""
         latest = self.checkpoints.latest_completed
         if self.checkpoint_directory is None:
             return (
@@ -240,11 +234,11 @@ class JobHandle:
         )
 
     def take_checkpoint(self) -> Future[str]:
-        """Ask for a checkpoint now, beside those that are due; its path."""
+        """Request a checkpoint now, in addition to periodic ones; returns its path."""
         return self.order_checkpoint().answer
 
     def order_checkpoint(self) -> SnapshotOrder:
-        """The same, for who wants to watch it being taken."""
+        """Like `take_checkpoint`, but returns the order, which reports the start, too."""
         return self._give(SnapshotOrder.of(BarrierKind.CHECKPOINT))
 
     def take_savepoint(
@@ -254,17 +248,17 @@ class JobHandle:
         *,
         cancel: bool = False,
     ) -> Future[str]:
-        """Ask for a savepoint; its path. With `cancel` the job is cancelled when it is there.
+        """Request a savepoint; returns its path. With `cancel`, the job is cancelled afterwards.
 
         Raises:
-            ConfigError: there is no directory for it.
+            ConfigError: no directory is set for it.
         """
         return self.order_savepoint(directory, format, cancel=cancel).answer
 
     def order_savepoint(
         self, directory: str | None, format: SavepointFormat, *, cancel: bool = False
     ) -> SnapshotOrder:
-        """The same, for who wants to watch it being taken."""
+        """Like `take_savepoint`, but returns the order."""
         target = self._savepoint_in(directory, format)
         return self._give(SnapshotOrder.of(BarrierKind.SAVEPOINT, target, cancels=cancel))
 
@@ -275,26 +269,26 @@ class JobHandle:
         *,
         drain: bool = False,
     ) -> Future[str]:
-        """Ask for a savepoint after which nothing follows; the job finishes when it is there.
+        """Stop the job with a savepoint; returns its path.
 
-        With `drain` all inputs end first, and operators emit what they hold back.
+        With `drain`, all inputs end first, and operators emit what they hold back.
 
         Raises:
-            ConfigError: there is no directory for it.
+            ConfigError: no directory is set for it.
         """
         return self.order_stop(directory, format, drain=drain).answer
 
     def order_stop(
         self, directory: str | None, format: SavepointFormat, *, drain: bool = False
     ) -> SnapshotOrder:
-        """The same, for who wants to watch it being taken."""
+        """Like `stop`, but returns the order."""
         target = self._savepoint_in(directory, format)
         return self._give(SnapshotOrder.of(BarrierKind.STOP, target, drains=drain))
 
     def rescale(self, parallelism: int) -> Future[str]:
-        """Stop with a checkpoint and resume from it with another parallelism; its path.
+        """Stop with a checkpoint and resume from it at another parallelism; returns its path.
 
-        Operators whose parallelism the program sets itself keep it.
+        Operators with a parallelism of their own keep it.
 
         Raises:
             GraphError: the job cannot have this parallelism.
@@ -302,9 +296,9 @@ class JobHandle:
         return self.order_rescaling(parallelism).answer
 
     def order_rescaling(self, parallelism: int) -> SnapshotOrder:
-        """The same, for who wants to watch it being done."""
+        """Like `rescale`, but returns the order."""
         if self._replan is None:
-            raise GraphError("this job cannot be planned again: start it again from a savepoint")
+            raise GraphError("this job cannot be rescaled: restart it from a savepoint")
         plan = checked_plan(self._master.checkpoints.graph, self._replan(parallelism))
         return self._give(SnapshotOrder.of(BarrierKind.STOP, successor=plan))
 
@@ -318,12 +312,12 @@ class JobHandle:
             raise ConfigError(
                 "execution.checkpointing.savepoint-dir",
                 None,
-                "set it to where savepoints should be written, or give a directory for this one",
+                "set it to the directory for savepoints, or specify a directory for this one",
             )
         return new_savepoint(chosen, self.job_id, format)
 
     def collected(self, name: str, format: ArrowFormat | None) -> Iterator[Any]:
-        """The records of a collecting sink, as they come; a failure of the job is raised last."""
+        """The records of a collecting sink as they arrive; a failure of the job is raised last."""
         yield from self._collectors.records(name, format)
         self.result()
 
@@ -335,7 +329,7 @@ def _as_tidegate_error(error: Exception) -> TidegateError:
 
 
 class _Attendance:
-    """Looks after the sinks of a job that have something to do in the driver."""
+    """Serves the sinks of a job that have work to do in the driver."""
 
     def __init__(self, graph: JobGraph, collectors: Collectors) -> None:
         operators = [chained.operator for vertex in graph.vertices for chained in vertex.chain]
@@ -348,7 +342,7 @@ class _Attendance:
         self._threads: list[threading.Thread] = []
 
     def prepare(self) -> None:
-        """The job is about to be sent to the slots; what a sink raises is raised."""
+        """Prepare the sinks before the job is sent to the slots; their errors are raised."""
         for side in self._sides:
             side.before_start()
 
@@ -361,7 +355,7 @@ class _Attendance:
             thread.start()
 
     def wait(self) -> None:
-        """Until all have done their part; the collectors must have ended."""
+        """Wait until all sinks are done; the collectors must have ended."""
         for thread in self._threads:
             thread.join()
 
@@ -372,7 +366,7 @@ class _Attendance:
 
 
 def checked_plan(present: JobGraph, wanted: JobGraph) -> JobGraph:
-    """The plan that is wanted, if the state of the present one can be dealt out under it.
+    """Check that the state of the present plan can be redistributed under the wanted one.
 
     Raises:
         GraphError: an operator would have more subtasks than its state has key groups.
@@ -388,7 +382,7 @@ def checked_plan(present: JobGraph, wanted: JobGraph) -> JobGraph:
             limit = groups.get(chained.operator_id)
             if limit is not None and vertex.parallelism > limit:
                 raise GraphError(
-                    f"operator {chained.name!r} cannot have {vertex.parallelism} subtasks: its max "
-                    f"parallelism is {limit}, which can never change in the life of its state"
+                    f"operator {chained.name!r} cannot have {vertex.parallelism} subtasks: the max "
+                    f"parallelism of its state is {limit} and cannot change"
                 )
     return wanted

@@ -1,4 +1,4 @@
-"""Owns one job: everything that happens to it is an event in one inbox, handled by one thread."""
+"""Owns one job: all events go to one inbox and are handled by one thread."""
 
 from __future__ import annotations
 
@@ -110,15 +110,15 @@ from tidegate.protocol.watermark_groups import WatermarkGroups
 _log = logging.getLogger("tidegate.job")
 _LONGEST_WAIT = 1.0
 _ROOM_SECONDS = 0.02
-"""Pause before it is asked again whether more may be delivered."""
+"""Pause before checking again whether more may be delivered."""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """The user wants the job to end."""
+    """The user cancels the job."""
 
     keeps_checkpoints: bool = False
-    """Whether the last one stays, whatever the settings say of jobs that are cancelled."""
+    """Whether the last checkpoint is kept, whatever the settings say."""
 
 
 Event = (
@@ -128,14 +128,14 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverOutputs:
-    """Where the driver puts what slots send to the user."""
+    """Where the driver delivers what slots send to the user."""
 
     console: Callable[[str], None]
     collect: Callable[[Collected], None]
     has_room: Callable[[], bool] = lambda: True
     """Whether more may be delivered; steps wait for it."""
     drain: Callable[[], None] = lambda: None
-    """Returns when everything that was printed has arrived; called before the job has a result."""
+    """Waits until everything printed is visible; called before the job has a result."""
 
 
 class JobMaster:
@@ -159,7 +159,7 @@ class JobMaster:
         self.result: Future[None] = Future()
         """Done when the job has ended and nothing of it is left running."""
         self.savepoint_directory = settings.checkpointing.savepoint_directory
-        """Where savepoints go that are not told where."""
+        """The default directory for savepoints."""
         self.settings = settings
         self.chronicle = Chronicle(clock.time())
         self._graph = graph
@@ -221,15 +221,15 @@ class JobMaster:
         return self.checkpoints.job_id
 
     def succeed(self, other: JobMaster) -> None:
-        """The job of another master, which has handed it over, continues here; before `start`."""
+        """Continue the job of another master, which has handed it over; call before `start`."""
         self._is_successor = True
         self.chronicle = other.chronicle
-        before, after = other.checkpoints.graph.slots, self.checkpoints.graph.slots
+        before, after = other.checkpoints.graph, self.checkpoints.graph
         self.chronicle.rescaled(self._clock.time(), before, after)
         self.checkpoints.history = other.checkpoints.history
 
     def not_handed_over(self, cause: TidegateError) -> None:
-        """No other master could take the job over: it has failed."""
+        """Fail the job: no other master could take it over."""
         self._failure = cause
         self.chronicle.failed(self._clock.time(), cause)
         self.chronicle.is_now(self.status, self._clock.time())
@@ -238,18 +238,18 @@ class JobMaster:
         self._thread.start()
 
     def cancel(self, *, keeps_checkpoints: bool = False) -> None:
-        """Ask for the end of the job; `result` tells when it has come."""
+        """Request the cancellation of the job; wait for it with `result`."""
         self._inbox.put(CancelRequested(keeps_checkpoints))
 
     def order(self, order: SnapshotOrder) -> Future[str]:
-        """Ask for a checkpoint, a savepoint, or the end with one; returns the order's answer."""
+        """Request a checkpoint, a savepoint, or a stop with one; returns the order's answer."""
         self._inbox.put(order)
         if self.result.done():
             self._refuse(order)
         return order.answer
 
     def inspect(self, order: InspectionOrder) -> None:
-        """Ask a slot; may be called by any thread."""
+        """Inspect a slot; thread-safe."""
         self._inbox.put(order)
 
     def join(self, timeout: float | None = None) -> None:
@@ -257,7 +257,7 @@ class JobMaster:
 
     @property
     def status(self) -> JobStatus:
-        """May be read by any thread."""
+        """The status of the job; thread-safe."""
         if self._failure is not None:
             return JobStatus.FAILED if self.result.done() else JobStatus.FAILING
         if self._is_handed_over:
@@ -276,11 +276,11 @@ class JobMaster:
 
     @property
     def has_started(self) -> bool:
-        """Whether all pipelines have completed a step; may be read by any thread."""
+        """Whether all pipelines have completed a step; thread-safe."""
         return all(map(self._has_run, self._regions.values()))
 
     def progress(self) -> Progress:
-        """May be read by any thread."""
+        """The progress of the job; thread-safe."""
         progress = progress_of(self._drivers.values(), self.checkpoints.history.latest_completed)
         restart = self._next_restart
         if restart is None or self.status is not JobStatus.RESTARTING:
@@ -289,19 +289,19 @@ class JobMaster:
         return replace(progress, restart=f"{restart} in {seconds:.0f} s")
 
     def accumulators(self) -> dict[str, Any]:
-        """What functions have added up, over all subtasks; may be read by any thread."""
+        """The values of accumulators, merged over all subtasks; thread-safe."""
         return merged_accumulators(self._drivers.values())
 
     def vertices(self) -> tuple[VertexProgress, ...]:
-        """In the order of the graph; may be read by any thread."""
+        """The progress of the vertices in the order of the graph; thread-safe."""
         return vertex_progress(self._drivers.values())
 
     def processes(self) -> dict[SlotIndex, SlotProcess]:
-        """Those that serve the slots; may be read by any thread."""
+        """The processes that serve the slots; thread-safe."""
         return self._slots.processes()
 
     def traffic(self) -> dict[EdgeId, Traffic]:
-        """What went along each edge since its pipeline was deployed; for any thread."""
+        """What was sent along each edge since deployment; thread-safe."""
         return traffic_of(self._drivers.values())
 
     # --- the loop ---------------------------------------------------------------------------
@@ -318,7 +318,7 @@ class JobMaster:
                 patience = life.send(event)
 
     def live(self) -> Generator[float, Event | None, None]:
-        """Yields for how long it may wait for the next event, and takes it: None if none came."""
+        """Yields how long to wait for the next event; takes it, or None after that time."""
         try:
             self.checkpoints.start(self._inbox.put, self._regions, self._workers)
             self._cluster.start(self._inbox.put)
@@ -383,7 +383,7 @@ class JobMaster:
             case StepBroke(pipeline, attempt, step, reason):
                 again = self._regions[pipeline].step_broke(attempt, step, reason)
                 if again is not None:
-                    _log.warning("step %s of pipeline %s broke: %s", step, pipeline, reason)
+                    _log.warning("step %s of pipeline %s failed: %s", step, pipeline, reason)
                 self._act(pipeline, again)
             case EnumerationFailed(pipeline, attempt, error):
                 self._enumeration_failed(pipeline, attempt, error)
@@ -457,7 +457,7 @@ class JobMaster:
         )
 
     def _slots_missing(self, cause: TidegateError) -> None:
-        """Slots cannot be started again: the restart strategy decides whether to keep trying."""
+        """Slots cannot be restarted: the restart strategy decides whether to keep trying."""
         if self._is_ending:
             return
         decision = self._restart.failed(self._clock.monotonic())
@@ -475,7 +475,7 @@ class JobMaster:
     # --- pipelines --------------------------------------------------------------------------
 
     def _deploy_what_can_be(self) -> None:
-        """Those that wait for it and have all their slots."""
+        """Deploy the waiting pipelines that have all their slots."""
         now = self._clock.monotonic()
         waiting = [
             driver
@@ -494,7 +494,7 @@ class JobMaster:
             self._fail(error)
 
     def _deploy(self, driver: PipelineDriver) -> None:
-        """Send a pipeline to its slots, with what it resumes from.
+        """Deploy a pipeline to its slots, with the state to resume from.
 
         Raises:
             TidegateError: the checkpoint does not fit the job.
@@ -559,7 +559,7 @@ class JobMaster:
                 self._regions_failed({pipeline: decision})
 
     def _regions_failed(self, failures: Mapping[PipelineId, RegionFails]) -> None:
-        """Regions failed, all for one reason: that is one failure for the restart strategy."""
+        """Handle failures with one common cause: they count once for the restart strategy."""
         if not failures:
             return
         for pipeline, failure in failures.items():
@@ -585,10 +585,10 @@ class JobMaster:
         }:
             self._reset(id)
             self._drivers[id].deploy_at = decision.at
-        self._note_tasks()  # before they are deployed again, which may be at once
+        self._note_tasks()  # before they are deployed again, perhaps at once
 
     def _announced(self, restart: Restart) -> str:
-        """Note which restart the job waits for, and describe it."""
+        """Remember the pending restart, and describe it."""
         self._next_restart = restart
         return f"{restart} in {max(0.0, restart.at - self._clock.monotonic()):.1f} s"
 
@@ -600,7 +600,7 @@ class JobMaster:
             self._drivers[pipeline].cancel_step()
 
     def _go_back(self, pipelines: Iterable[PipelineId]) -> None:
-        """A drain is aborted: no failure, so the restart strategy is not asked."""
+        """Restore the pipelines of an aborted drain, without asking the restart strategy."""
         for pipeline in pipelines:
             if self._regions[pipeline].state is RegionState.RUNNING:
                 _log.warning("the drain of pipeline %s was aborted, restarting", pipeline)
@@ -618,7 +618,7 @@ class JobMaster:
     def _refuse(self, order: SnapshotOrder) -> None:
         status = self.status
         advice = "it is too late" if status.is_terminal else "ask again when it runs"
-        with suppress(InvalidStateError):  # two threads may find out that it is too late
+        with suppress(InvalidStateError):  # two threads may refuse it
             order.answer.set_exception(NotNow(order.what, status.name.lower(), advice))
 
     def _apply(self, effects: Iterable[Effect]) -> None:
@@ -705,7 +705,7 @@ class JobMaster:
             self._release_everything()
         except Exception:
             # Callers that wait for the result get it, whatever state Spark is in.
-            _log.exception("something of the job could not be released")
+            _log.exception("some resources of the job could not be released")
         self._outputs.drain()
         self.chronicle.is_now(self._final_status, self._clock.time())
         if self._failure is not None:

@@ -1,4 +1,4 @@
-"""Gives a job to Spark: slots as long-running tasks, steps as short jobs."""
+"""Runs a job on Spark: slots as long-running tasks, steps as short jobs."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ _log = logging.getLogger("tidegate.spark")
 _FAREWELL_SECONDS = 3.0
 _reserving = threading.Lock()
 _reserved: weakref.WeakSet[SparkCluster] = weakref.WeakSet()
-"""The jobs of this process that hold task slots: Spark itself knows only how many it has."""
+"""The jobs of this process that hold task slots; Spark only knows their total number."""
 
 
 def submit(
     graph: JobGraph, spark: SparkSession, settings: Settings, replan: Replan | None = None
 ) -> JobHandle:
-    """Start a job and return it running; with `replan` it can be rescaled.
+    """Start a job; with `replan` it can be rescaled.
 
     Raises:
         NotEnoughTaskSlots: the master can never run it.
         UnsuitableSpark: a setting of the session would break slots.
-        NotSerializable: something of the program cannot travel to the slots.
-        StorageError, CorruptCheckpoint, StateNotClaimed: where checkpoints are to be written or
-            read is not fit for it.
+        NotSerializable: part of the program cannot be sent to the slots.
+        StorageError, CorruptCheckpoint, StateNotClaimed: the checkpoint directory or the checkpoint
+            to resume from cannot be used.
     """
     context = spark.sparkContext
     clock = SystemClock()
@@ -97,10 +97,10 @@ def submit(
 
 
 class SlotThread(InheritableThread):
-    """Runs the Spark job of a slot and reports its end, also when it cannot even begin.
+    """Runs the Spark job of a slot and reports its end, even if it cannot start.
 
-    PySpark asks the JVM for properties before it calls `run_slot`. That fails where no file or
-    thread is left.
+    PySpark asks the JVM for properties before it calls `run_slot`. That fails when files or threads
+    are exhausted.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class SlotThread(InheritableThread):
 
 
 class SparkCluster:
-    """Slots as single-task Spark jobs, each started from a thread of its own."""
+    """Runs each slot as a single-task Spark job, started from its own thread."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class SparkCluster:
             return NotEnoughTaskSlots(master, available, self._tasks)
         return ExternalError(
             f"other jobs hold {taken} of the {available} task slots of the Spark master {master}, "
-            f"and one must stay free for steps: {self._tasks} more do not fit; wait for "
+            f"and one must stay free for steps, so {self._tasks} more do not fit; wait for "
             "those jobs, lower the parallelism, or give Spark more cores"
         )
 
@@ -209,12 +209,12 @@ class SparkCluster:
             self._context.cancelJobGroup(self._group(slot))
 
     def close(self) -> None:
-        """Wait for the slots that were told to go, then end those that did not."""
+        """Wait for the slots to exit, then kill those that do not."""
         for slot, thread in self._jobs.items():
             if thread.ident is None:
                 continue  # it could not be started
             thread.join(_FAREWELL_SECONDS)
-            if thread.is_alive() and self._is_alive():
+            if thread.is_alive() and self._context._jsc is not None:
                 self.kill(slot)
                 thread.join(_FAREWELL_SECONDS)
         with _reserving:
@@ -223,9 +223,6 @@ class SparkCluster:
         for line in list(self._lines.values()):
             line.close()
         self._directory.remove()
-
-    def _is_alive(self) -> bool:
-        return self._context._jsc is not None
 
     def _group(self, slot: SlotIndex) -> str:
         return f"tidegate-{self._job_id}-slot-{slot}"
@@ -268,7 +265,7 @@ def master_of(context: SparkContext) -> str:
 
 
 def task_slots(context: SparkContext) -> int:
-    """How many tasks the executors that are up run at once; a user's default parallelism lies."""
+    """How many concurrent tasks the executors run; the default parallelism may be overridden."""
     jvm = context._jsc.sc()
     profile = jvm.resourceProfileManager().defaultResourceProfile()
     return int(jvm.maxNumConcurrentTasks(profile))
@@ -276,7 +273,7 @@ def task_slots(context: SparkContext) -> int:
 
 _NOT_ENCRYPTED = (
     "the lines between slots are authenticated but not encrypted, so the job would weaken the "
-    "cluster; run it on a session without this setting"
+    "security of the cluster; use a session without this setting"
 )
 _FORBIDDEN = {
     "spark.speculation": ("true", "slots cannot run twice; set it to false"),

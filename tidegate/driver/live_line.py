@@ -1,4 +1,4 @@
-"""What a running job shows: one line that is drawn over on a terminal, log lines elsewhere."""
+"""The progress of a running job: a line that is redrawn on a terminal, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class Console:
-    """Keeps the job's output and its live line out of each other's way."""
+    """Prints the output of the job without garbling its live line."""
 
     def __init__(
         self, mode: LiveLine, out: TextIO | None = None, err: TextIO | None = None
@@ -44,11 +44,11 @@ class Console:
         self._writer.start()
 
     def print(self, line: str) -> None:
-        """Print a line of the job's own output, soon: a paused terminal must not pause the job."""
+        """Print a line of the job's output without blocking the job on a paused terminal."""
         self._lines.put(line)
 
     def drain(self) -> None:
-        """Wait until everything that was printed so far is out."""
+        """Wait until everything printed so far is written."""
         arrived = threading.Event()
         self._lines.put(arrived)
         arrived.wait()
@@ -69,14 +69,14 @@ class Console:
         try:
             self._out.write(f"{line}\n")
         except UnicodeEncodeError:
-            # Half a surrogate pair, or a terminal that does not know the letter.
+            # An unpaired surrogate, or a character that the terminal does not support.
             encoding = self._out.encoding or "ascii"
             shown = line.encode(encoding, "backslashreplace").decode(encoding)
             self._out.write(f"{shown}\n")
         self._out.flush()
 
     def follow(self, name: str, progress: Callable[[], Progress]) -> None:
-        """Begin to show how far the job is, until `close`."""
+        """Show the progress of the job until `close`."""
         if self._is_silent:
             return
         if self._is_live:
@@ -98,7 +98,7 @@ class Console:
             self._erase()
 
     def _log_record(self, *facts: Any, **more: Any) -> logging.LogRecord:
-        """A record is made right before it is shown, most often on the same terminal."""
+        """Erase the live line, because a log record usually goes to the same terminal."""
         with self._lock:
             self._erase()
         return self._make_record(*facts, **more)
@@ -127,7 +127,7 @@ class Console:
 
 
 def describe(before: Progress, now: Progress, seconds: float, wall: float) -> str:
-    """One line about the time between two looks at a job."""
+    """Describe the progress between two observations in one line."""
     parts = [
         f"{per_second(max(0, now.records_in - before.records_in) / seconds)} in",
         f"{per_second(max(0, now.records_out - before.records_out) / seconds)} out",

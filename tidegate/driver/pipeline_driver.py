@@ -1,4 +1,4 @@
-"""Runs the steps of one pipeline, one at a time, with a worker of its own."""
+"""Runs the steps of one pipeline, one at a time, on its own worker."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from tidegate.stream.elements import Barrier
 _log = logging.getLogger("tidegate.job")
 _DISCOVERY_SECONDS = 1.0
 _MOST_POSITIONS = 100
-"""Checkpoints whose position is known: many more than are ever retained."""
+"""How many checkpoints have a known position: many more than are ever retained."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepThrough:
-    """All slots answered, or their absence was noted."""
+    """All slots reported, or were marked as unreachable."""
 
     pipeline: PipelineId
     attempt: Attempt
@@ -61,7 +61,7 @@ class StepThrough:
 
 @dataclass(frozen=True, slots=True)
 class StepBroke:
-    """The exchange failed for reasons of its own."""
+    """The exchange itself failed."""
 
     pipeline: PipelineId
     attempt: Attempt
@@ -71,7 +71,7 @@ class StepBroke:
 
 @dataclass(frozen=True, slots=True)
 class EnumerationFailed:
-    """A source could not say what there is to read."""
+    """A source could not list its splits."""
 
     pipeline: PipelineId
     attempt: Attempt
@@ -80,7 +80,7 @@ class EnumerationFailed:
 
 @dataclass(frozen=True, slots=True)
 class SourcesTriggered:
-    """A checkpoint rides in the request of a step; what the split enumerators knew then."""
+    """A step request carries a barrier; holds the enumerators' states at that point."""
 
     checkpoint_id: CheckpointId
     enumerators: Mapping[VertexId, bytes]
@@ -90,7 +90,7 @@ StepEvent = StepThrough | StepBroke | EnumerationFailed | SourcesTriggered
 
 
 class PipelineDriver:
-    """A region with what it needs to step; all methods are called by the job master's thread."""
+    """A region with everything needed to step it; used by the job master's thread."""
 
     def __init__(
         self,
@@ -112,13 +112,13 @@ class PipelineDriver:
         )
         self.next_step = NextStep(settings.engine.latency_target.total_seconds())
         self.deploy_at = 0.0
-        """Not before is it deployed again, by the monotonic clock."""
+        """Earliest time of the next deployment, by the monotonic clock."""
         self.reports: dict[SlotIndex, SlotReport] = {}
         self.counts: dict[SlotIndex, UserCounts] = {}
-        """What functions have counted in this attempt."""
+        """The counts of functions in this attempt."""
         self.step_seconds: float | None = None
         self.restored_from: CheckpointId | None = None
-        """The checkpoint that the present attempt resumes from."""
+        """The checkpoint that the current attempt resumed from."""
         self.restoring: Restoring | None = None
         self._position = ReadPosition()
         self._exchange = exchange
@@ -133,7 +133,7 @@ class PipelineDriver:
     def deploy(
         self, point: Checkpoint | None, snapshots: SnapshotSettings, poison: PoisonOrders | None
     ) -> dict[SlotIndex, Deploy]:
-        """Begin a new attempt, from a checkpoint; returns what its slots have to be told.
+        """Begin a new attempt, from a checkpoint if given; returns the messages for its slots.
 
         Raises:
             TidegateError: the checkpoint does not fit the pipeline.
@@ -157,7 +157,7 @@ class PipelineDriver:
         }
 
     def deployed(self, slot: SlotIndex, attempt: Attempt) -> None:
-        """A slot opened its subtasks; when all have, the first step is due."""
+        """A slot opened its subtasks; after the last one, the first step is due."""
         if self.restoring is not None and self.region.is_current(attempt):
             self.restoring.opened(slot)
         if not self.region.deployed(slot, attempt):
@@ -167,18 +167,18 @@ class PipelineDriver:
         self.next_step.deployed()
 
     def counted(self, slot: SlotIndex, counts: UserCounts) -> None:
-        """A slot says what its functions have counted so far."""
+        """Store the counts of a slot's functions."""
         if self.region.is_current(counts.attempt):
             self.counts[slot] = counts
 
     def state_read(self, slot: SlotIndex, attempt: Attempt, size: int) -> None:
-        """A slot that opens its subtasks has read so much more."""
+        """Count bytes that a slot has read to restore its subtasks."""
         if self.restoring is not None and self.region.is_current(attempt):
             self.restoring.read(slot, size)
 
     @property
     def records_in(self) -> int:
-        """What the sources have read since they were deployed; may be read by any thread."""
+        """Records read by the sources since deployment; thread-safe."""
         sources = [vertex.id for vertex in self.pipeline.sources]
         return sum(
             report.records_in.get(id, 0) for report in list(self.reports.values()) for id in sources
@@ -186,11 +186,11 @@ class PipelineDriver:
 
     @property
     def records_to_repeat(self) -> int:
-        """What they have still to read until they are where an earlier attempt was."""
+        """Records to read until the sources have caught up with an earlier attempt."""
         return self._position.to_repeat(self.records_in)
 
     def start_step(self, order: RunStep, slots: Mapping[SlotIndex, Address], now: float) -> None:
-        """Run a step, or run it again; its end is posted."""
+        """Run or retry a step; its end is posted."""
         barriers = self.next_step.begin(order, now)
         for barrier in barriers:
             self._position.triggered(barrier.checkpoint_id, self.records_in)
@@ -241,7 +241,7 @@ class PipelineDriver:
         )
 
     def close(self) -> None:
-        """Close the enumerators; what does not return is left to itself."""
+        """Close the enumerators, without waiting forever for one that does not return."""
         self._close_assigner()
         self._worker.stop(self._engine.cancellation_timeout.total_seconds())
 
@@ -284,7 +284,7 @@ class PipelineDriver:
     def _request_for(
         self, order: RunStep, assigner: SplitAssigner, barriers: tuple[Barrier, ...]
     ) -> StepRequest:
-        """The same request again when the step is repeated: its splits are assigned already."""
+        """Build the request of a step; a retry repeats it, as its splits are already assigned."""
         request = self._request
         if request is None or order.tries == 1:
             records, room = self._slice.records, room_of(list(self.reports.values()))
@@ -313,9 +313,10 @@ class PipelineDriver:
 
 
 class ReadPosition:
-    """How far the sources of a pipeline have read, over all its attempts.
+    """How far the sources of a pipeline have read, across its attempts.
 
-    It counts from where the first attempt began; an attempt tells what it has read itself.
+    Positions count from the start of the first attempt; `read` counts from the start of the current
+    one.
     """
 
     def __init__(self) -> None:
@@ -324,16 +325,16 @@ class ReadPosition:
         self._at: dict[CheckpointId, int] = {}
 
     def triggered(self, checkpoint_id: CheckpointId, read: int) -> None:
-        """A checkpoint holds what the present attempt has read until now."""
+        """Record the position of a checkpoint."""
         self._at[checkpoint_id] = self._base + read
         for oldest in sorted(self._at)[:-_MOST_POSITIONS]:
             del self._at[oldest]
 
     def restarted(self, checkpoint_id: CheckpointId | None, read: int) -> None:
-        """An attempt that has read so much is followed by one that begins at a checkpoint."""
+        """Start a new attempt from a checkpoint, after one that has read `read` records."""
         self._furthest = max(self._furthest, self._base + read)
         self._base = 0 if checkpoint_id is None else self._at.get(checkpoint_id, 0)
 
     def to_repeat(self, read: int) -> int:
-        """Records that the present attempt has still to read until it is where another was."""
+        """Records to read until the current attempt has caught up with an earlier one."""
         return max(0, self._furthest - self._base - read)

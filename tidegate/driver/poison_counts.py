@@ -1,7 +1,7 @@
-"""How often the job has failed on which record, and which ones it skips from now on.
+"""How often the job has failed on each record, and which records it skips.
 
-This is the driver's memory: it lasts as long as the job, over all its restarts, but a job that is
-started again starts counting from zero.
+The counts last across restarts, as long as the driver lives. A job that is started again counts
+from zero.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _MOST_RECORDS = 100
 
 
 class PoisonCounts:
-    """Counts the failures on each record. `skip_after` None: no record is ever left out."""
+    """Counts the failures on each record. With `skip_after` None, no record is ever skipped."""
 
     def __init__(self, skip_after: int | None) -> None:
         self._skip_after = skip_after
         self._failures: dict[PoisonRecord, set[Attempt]] = {}
         self._skips: set[PoisonRecord] = set()
         self._attempts: dict[tuple[str, ...], set[Attempt]] = {}
-        """The attempts that failed on each record, as errors show it."""
+        """The attempts that failed on each record, by its text in errors."""
 
     def failed(self, attempt: Attempt, error: TidegateError) -> None:
-        """An attempt failed with this error; told twice of one attempt, it counts once."""
+        """Count a failed attempt, once for each record."""
         if not isinstance(error, UserFunctionError):
             return
         self._count(attempt, error)
@@ -60,7 +60,7 @@ class PoisonCounts:
             del self._attempts[next(iter(self._attempts))]
 
     def hint(self, error: TidegateError) -> str:
-        """What to add to a failure that restarts will not mend, on a line of its own; or nothing.
+        """A hint, on its own line, for a failure that restarts will not fix; or an empty string.
 
         A job that skips such records needs no hint.
         """
@@ -75,7 +75,7 @@ class PoisonCounts:
         )
 
     def orders(self) -> PoisonOrders | None:
-        """What the operators of the next attempt get; None: not to look for such records."""
+        """What the operators of the next attempt skip; None: poison records are not tracked."""
         if self._skip_after is None:
             return None
         return PoisonOrders(frozenset(self._skips), skips_at_once=self._skip_after == 0)
@@ -87,7 +87,7 @@ def _shown(error: UserFunctionError) -> tuple[str, ...]:
 
 
 def warn_of_too_few_restarts(settings: RestartSettings, *, checkpointing: bool) -> None:
-    """The job would end before it has failed on a record as often as it has to."""
+    """Warn if the job would end before it has failed on a record often enough to skip it."""
     wanted = settings.poison_skip_after or 0
     allowed = restarts_allowed(settings, checkpointing=checkpointing)
     if wanted > allowed:

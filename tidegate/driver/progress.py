@@ -21,29 +21,29 @@ from tidegate.protocol.region import RegionState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Totals over all pipelines since they were deployed."""
+    """Totals over all pipelines since deployment."""
 
     records_in: int
-    """Read by sources."""
+    """Records read by sources."""
     records_out: int
-    """Taken by the vertices that send to no other: the sinks and what is chained to them."""
+    """Records received by sinks."""
     lag: int | None
-    """Records that wait to be read, where all sources know it."""
+    """Records waiting to be read, if all sources know it."""
     records_to_repeat: int = 0
-    """Records that sources read again until they are where they had been before a failure."""
+    """Records that sources read again after a failure before they are back where they were."""
     steps: int
     step_seconds: float | None
-    """Of the last step of the slowest pipeline."""
+    """The duration of the last step of the slowest pipeline."""
     restore: RestoreProgress | None = None
-    """Of the checkpoint that the job resumed from last."""
+    """The progress of the last restore."""
     checkpoint: CheckpointRecord | None = None
-    """The last one that completed."""
+    """The last completed checkpoint."""
     restart: str | None = None
-    """Which restart the job waits for, after a failure, and for how long."""
+    """The pending restart after a failure, as text."""
 
     @property
     def behind(self) -> int:
-        """Records to read until the job has caught up: with the end, or with where it had been."""
+        """Records left to read: to the end, or to the position before a failure."""
         return self.records_to_repeat if self.lag is None else self.lag
 
 
@@ -64,11 +64,7 @@ def progress_of(
         to_repeat += driver.records_to_repeat
         for report in list(driver.reports.values()):
             lags += [source.pending for source in report.sources.values()]
-            taken += sum(
-                report.records_in.get(vertex.id, 0)
-                for vertex in driver.pipeline.vertices
-                if vertex.id in driver.pipeline.sinks
-            )
+            taken += report.records_taken
     known = [lag for lag in lags if lag is not None]
     return Progress(
         records_in=read,
@@ -84,46 +80,46 @@ def progress_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtaskProgress:
-    """What one subtask has done since it was deployed."""
+    """The progress of one subtask since deployment."""
 
     records_in: int = 0
     records_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
     pending: int | None = None
-    """Records that wait to be read, of a source that knows it."""
+    """Records waiting to be read, if it is a source that knows it."""
     is_finished: bool = False
     watermark: int | None = None
-    """How far event time has come, in milliseconds since the epoch; None: there is none yet."""
+    """Event time in milliseconds since the epoch; None: no watermark yet."""
     idle_channels: int = 0
-    """Channels that hold no watermark back."""
+    """How many channels do not hold back the watermark."""
     worked: float = 0.0
     """Seconds."""
     has_more: bool = False
-    """Whether it is a source that could read more at once."""
+    """Whether it is a source with more input available."""
     user_metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What functions have counted, by operator and name."""
+    """Metrics of functions, by operator and name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VertexProgress:
-    """What the subtasks of one vertex have done."""
-
     vertex: Vertex
     state: RegionState
-    """Of its pipeline."""
+    """The state of its pipeline."""
     attempt: Attempt
     step_seconds: float | None
     subtasks: tuple[SubtaskProgress, ...]
 
     @property
     def watermark(self) -> int | None:
-        """That of the slowest subtask; None: one of them has none yet."""
+        """The watermark of the slowest subtask; None: one of them has none yet."""
         found = [subtask.watermark for subtask in self.subtasks]
         known = [watermark for watermark in found if watermark is not None]
         return min(known) if len(known) == len(found) else None
 
 
 def vertex_progress(drivers: Iterable[PipelineDriver]) -> tuple[VertexProgress, ...]:
-    """Of all vertices, in the order of the graph."""
+    """The progress of all vertices, in the order of the graph."""
     found = [
         VertexProgress(
             vertex=vertex,
@@ -152,7 +148,7 @@ def traffic_of(drivers: Iterable[PipelineDriver]) -> dict[EdgeId, Traffic]:
 
 
 def merged_accumulators(drivers: Iterable[PipelineDriver]) -> dict[str, Any]:
-    """What functions have added up, over all subtasks."""
+    """The values of accumulators, merged over all subtasks."""
     merged: dict[str, FunctionAccumulator] = {}
     for driver in drivers:
         for counts in list(driver.counts.values()):
@@ -177,6 +173,8 @@ def _subtask_progress(driver: PipelineDriver, vertex: Vertex, slot: SlotIndex) -
     return SubtaskProgress(
         records_in=report.records_in.get(vertex.id, 0),
         records_out=report.records_out.get(vertex.id, 0),
+        bytes_in=report.bytes_in.get(vertex.id, 0),
+        bytes_out=report.bytes_out.get(vertex.id, 0),
         pending=None if source is None else source.pending,
         is_finished=vertex.id in report.finished,
         watermark=report.watermarks.get(vertex.id),

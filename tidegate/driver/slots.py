@@ -1,4 +1,4 @@
-"""The slots of one job: started while there is room, known once they register, missed when gone."""
+"""The slots of one job: launches them, tracks their processes, reports missing ones."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ from tidegate.transport.versions import mismatch
 _log = logging.getLogger("tidegate.slots")
 _LOOK_FOR_ROOM_SECONDS = 1.0
 _MOST_FAILED_STARTS = 3
-"""How often a slot may end before it is ready until the job gives it up."""
+"""How often a slot may end before it is ready until the job fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotProcess:
-    """Who serves a slot."""
+    """The process that serves a slot."""
 
     host: str
     pid: int
     since: float
     """Seconds since the epoch."""
     memory: int | None = None
-    """Bytes, when it last said so."""
+    """Resident bytes at the last heartbeat."""
 
 
 class Slots:
-    """The shell around `SlotPool`: carries out what it says. Used by the job master's thread."""
+    """Carries out the instructions of `SlotPool`. Used by the job master's thread."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Slots:
         on_failure: Callable[[TidegateError], None],
     ) -> None:
         self.addresses: dict[SlotIndex, Address] = {}
-        """Where the step servers of the slots that are there listen."""
+        """The step server addresses of registered slots."""
         self._package = package
         self._cluster = cluster
         self._clock = clock
@@ -84,7 +84,7 @@ class Slots:
         self._shortage: TidegateError | None = None
         self._is_stopped = False
         self._deadline: float | None = None
-        """When it is too late for slots that are missing."""
+        """When the job stops waiting for missing slots."""
 
     def start(self) -> None:
         self._deadline = self._clock.monotonic() + self._patience
@@ -92,18 +92,18 @@ class Slots:
         self._launch_what_can_be()
 
     def processes(self) -> dict[SlotIndex, SlotProcess]:
-        """The processes that serve slots now; may be read by any thread."""
+        """The processes that serve slots; thread-safe."""
         return self._processes.copy()
 
     def tell(self, slots: Iterable[SlotIndex], message: DriverMessage) -> None:
-        """Send a message to those of the slots that are there."""
+        """Send a message to those of the slots that are ready."""
         ready = self.pool.ready()
         for slot in slots:
             if slot in ready:
                 self._cluster.send(ready[slot], message)
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Handle expired leases, pending launches and missing slots."""
         if instructions := self.pool.tick(self._clock.monotonic()):
             self._carry_out(instructions)
         if self._to_launch:
@@ -157,24 +157,23 @@ class Slots:
                 self._miss(ExternalError(f"slot {slot} cannot be started: {reason}"))
 
     def _miss(self, cause: TidegateError) -> None:
-        """A job that has never had all its slots cannot run here at all."""
+        """Fail the job if it never had all its slots: it cannot run here at all."""
         (self._on_missing if self._were_all_there else self._on_failure)(cause)
 
     def kill(self, slot: SlotIndex) -> None:
-        """End the process of a slot whose user code does not return."""
+        """Kill the process of a slot whose user code does not return."""
         self._cluster.kill(slot)
 
     def stop_launching(self) -> None:
-        """The job ends: slots that are missing are not missed any more."""
+        """Launch no more slots: the job ends."""
         self._is_stopped = True
 
     def shut_down(self) -> None:
-        """Send home who is there."""
         self.pool.shut_down()
         self.tell(list(self.pool.ready()), Shutdown())
 
     def _launch_what_can_be(self) -> None:
-        """Start slots only while there is room for all of them and the steps between them."""
+        """Launch slots only if there is room for all of them and for steps."""
         if self._is_stopped or self._clock.monotonic() < self._look_for_room_at:
             return
         self._shortage = self._cluster.shortage()

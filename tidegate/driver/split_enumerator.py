@@ -1,4 +1,4 @@
-"""Which splits exist and who reads them: the enumerators of a pipeline's sources."""
+"""Assigns splits to readers: the enumerators of a pipeline's sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Assignments = dict[tuple[VertexId, SubtaskIndex], SplitAssignment]
 
 
 class SplitAssigner:
-    """Asks the enumerators before each step; lives as long as one attempt of the pipeline."""
+    """Asks the enumerators before each step; lives for one attempt of the pipeline."""
 
     def __init__(
         self,
@@ -41,16 +41,16 @@ class SplitAssigner:
 
     @property
     def may_find_more(self) -> bool:
-        """Whether asking again can make a difference."""
+        """Whether asking the enumerators again may yield more splits."""
         return len(self._told_all) < len(self._vertices)
 
     @property
     def is_ready(self) -> bool:
-        """Whether all sources have found out what there is to read."""
+        """Whether all sources have listed their input."""
         return all(enumerator.is_ready() for enumerator in list(self._enumerators.values()))
 
     def assign(self) -> Assignments:
-        """Splits found since the last call, and the readers that have received their last one."""
+        """New splits by reader, and which readers have received their last one."""
         if len(self._enumerators) < len(self._vertices):
             self._open()
         assignments: Assignments = {}
@@ -70,7 +70,7 @@ class SplitAssigner:
         return assignments
 
     def snapshot(self) -> dict[VertexId, bytes]:
-        """What the enumerators know, pickled: every split they gave out is with its reader."""
+        """The pickled enumerator states; every assigned split belongs to its reader."""
         return {
             id: pickle.dumps(enumerator.snapshot(), protocol=5)
             for id, enumerator in self._enumerators.items()

@@ -1,4 +1,4 @@
-"""A line in the log for every subtask that changes its state, in Flink's words."""
+"""Logs every state change of a subtask, in Flink's words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class TaskState(Enum):
-    """The states of a subtask, as Flink names them."""
+    """The states of a subtask, under Flink's names."""
 
     CREATED = auto()
     DEPLOYING = auto()
@@ -42,7 +42,7 @@ _AT_WORK = (TaskState.DEPLOYING, TaskState.RUNNING)
 
 
 class TaskLog:
-    """Notices what the subtasks of a job have become since it was last asked to look."""
+    """Logs how the states of subtasks have changed since the last call."""
 
     def __init__(self, vertices: Iterable[Vertex]) -> None:
         self._vertices = tuple(vertices)
@@ -50,7 +50,7 @@ class TaskLog:
         self._states: dict[PipelineId, TaskState] = {}
 
     def look(self, regions: Iterable[Region], failures: tuple[FailureRecord, ...]) -> None:
-        """The regions of the job as they are, and its failures, the newest first."""
+        """Compare with the current regions; `failures` are newest first."""
         for region in regions:
             before = self._known.get(region.pipeline, RegionState.CREATED)
             if region.state is before:
@@ -77,7 +77,7 @@ class TaskLog:
 
 
 def _failed(failure: FailureRecord, vertex: Vertex, subtask: int) -> bool:
-    """Whether a subtask is the one that failed; each is that runs where nothing else is known."""
+    """Whether this subtask failed; without further information, all of the pipeline count."""
     if vertex.pipeline not in failure.pipelines:
         return False
     slot, cause = failure.slot, failure.cause

@@ -1,4 +1,4 @@
-"""What would become of the state of a savepoint in a job that was started from it. Runs nothing."""
+"""What would become of a savepoint's state in a job started from it. Runs no job."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tidegate.stream.batch import Batch
 from tidegate.stream.elements import Barrier, Watermark, WatermarkStatus
 
 _Name: TypeAlias = tuple[Literal["by key", "operator"], str]
-"""Whose state it is, and its name."""
+"""The kind of a state, and its name."""
 _Stored: TypeAlias = dict[_Name, StateMetadata]
 _Declared: TypeAlias = dict[_Name, DeclaredState]
 
@@ -47,45 +47,45 @@ class StateFate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StatePlan:
-    """One state of an operator, stored, declared, or both."""
+    """One state of an operator: stored, declared, or both."""
 
     name: str
     fate: StateFate
     stored: str | None = None
     declared: str | None = None
     added: tuple[str, ...] = ()
-    """The fields of a converted state that are new, with their defaults."""
+    """The new fields of a converted state, with their defaults."""
     obstacle: str | None = None
-    """Why it could not be restored."""
+    """Why it cannot be restored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPlan:
-    """One operator of the savepoint, of the job, or of both."""
+    """One operator of the savepoint, the job, or both."""
 
     operator_id: OperatorId
     uid: str | None
     name: str
     fate: StateFate
     bytes: int = 0
-    """That the savepoint holds of it."""
+    """The size of its state in the savepoint."""
     states: tuple[StatePlan, ...] = ()
     obstacles: tuple[str, ...] = ()
-    """Why it could not be restored."""
+    """Why it cannot be restored."""
     remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class UpgradePlan:
-    """The fate of everything."""
+    """What happens to every operator."""
 
     operators: tuple[OperatorPlan, ...]
     in_flight_obstacle: str | None = None
-    """Why its records in flight could not be delivered."""
+    """Why the records in flight cannot be delivered."""
 
     @property
     def dropped(self) -> tuple[OperatorPlan, ...]:
-        """What the job would not take over."""
+        """Operators whose state the job would drop."""
         return tuple(o for o in self.operators if o.fate is StateFate.DROPPED and o.bytes)
 
     @property
@@ -103,7 +103,7 @@ class UpgradePlan:
 
 
 def plan_upgrade(metadata: CheckpointMetadata, graph: JobGraph) -> UpgradePlan:
-    """Hold the operators of a job against what a savepoint holds."""
+    """Compare the operators of a job with a savepoint."""
     known = {chained.operator_id for vertex in graph.vertices for chained in vertex.chain}
     kept = [
         _operator(metadata.operators.get(chained.operator_id), vertex, chained)
@@ -142,15 +142,18 @@ def _operator(
     stored = {} if record is None else _stored(record)
     declared: _Declared | None = None
     remarks: list[str] = []
-    if chained.operator is not None and not _is_endpoint(chained.operator):
-        declared = declared_states(chained.operator)
+    operator = chained.operator
+    is_source = isinstance(operator, SourceOperator)
+    # Opening sources and sinks to list their states may have side effects.
+    if operator is not None and not is_source and operator.delivery() is None:
+        declared = declared_states(operator)
         if declared is None:
-            remarks.append("which states it declares is not known before it runs")
+            remarks.append("the states it declares are unknown before it runs")
     if chained.uid is None and (declared or stored):
-        remarks.append("it has no uid(): it is found only as long as the graph is unchanged")
+        remarks.append("it has no uid(): its state is found only while the graph is unchanged")
     states = tuple(_states(stored, declared))
     remarks += [
-        f"state {state.name!r} is not declared any more: it stays in savepoints, unused"
+        f"state {state.name!r} is no longer declared: it stays in savepoints, unused"
         for state in states
         if state.fate is StateFate.DROPPED
     ]
@@ -200,8 +203,8 @@ def _obstacles(record: OperatorRecord | None, vertex: Vertex) -> Iterator[str]:
     limit = record.max_parallelism
     if keyed and vertex.is_max_parallelism_chosen and vertex.max_parallelism != limit:
         yield (
-            f"{record.name!r} was saved with a max parallelism of {limit}, the job sets "
-            f"{vertex.max_parallelism}: it can never change in the life of a state"
+            f"{record.name!r} was saved with a max parallelism of {limit}, but the job sets "
+            f"{vertex.max_parallelism}: the max parallelism of a state cannot change"
         )
     if keyed and vertex.parallelism > limit:
         yield (
@@ -210,7 +213,7 @@ def _obstacles(record: OperatorRecord | None, vertex: Vertex) -> Iterator[str]:
 
 
 def _stored(record: OperatorRecord) -> _Stored:
-    """The states as far as they are known without reading them."""
+    """The states, as far as they are known without reading them."""
     found: _Stored = {}
     for handle in record.subtasks.values():
         keyed = () if handle.keyed is None else handle.keyed.metadata
@@ -237,13 +240,8 @@ class _Nowhere:
     def emit_watermark_status(self, status: WatermarkStatus) -> None: ...
 
 
-def _is_endpoint(operator: Operator) -> bool:
-    """Sources and sinks are not opened to see their states: that may have effects."""
-    return isinstance(operator, SourceOperator) or operator.delivery() is not None
-
-
 def declared_states(operator: Operator) -> _Declared | None:
-    """The states that an operator declares when it is opened; None: it cannot be said.
+    """The states that an operator declares in `open`; None if that cannot be determined.
 
     A copy of it is opened and closed again.
     """

@@ -1,4 +1,4 @@
-"""Which exchange carries the steps of a job, and what happens when the fast one breaks."""
+"""Chooses the exchange for the steps of a job, and falls back if the fast one breaks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _RULED_OUT: Final = {
     "spark.dynamicAllocation.enabled": "executors that come and go would break the endless job",
     "spark.speculation": "a speculative copy would break the endless job",
 }
-_PRINTED: Final = "`tidegate doctor --spark-conf` prints what to start it with"
+_PRINTED: Final = "`tidegate doctor --spark-conf` prints the required settings"
 _WRITER: Final = "org.apache.spark.shuffle.streaming.StreamingShuffleWriter"
 _MOST_BREAKS: Final = 2
 """In a row."""
@@ -53,10 +53,10 @@ def create_exchange(
     job_id: JobId,
     secret: bytes,
 ) -> tuple[Exchange, int]:
-    """The exchange of a job, and how many tasks it keeps running; `available` is what is free.
+    """The exchange of a job, and how many tasks it keeps running; `available` are free.
 
     Raises:
-        UnsuitableSpark: the settings ask for the fast one, and this Spark rules it out.
+        UnsuitableSpark: the settings require the fast exchange, but this Spark does not support it.
     """
     jobs = ShuffleExchange(context, job_id, secret)
     if mode is ExchangeMode.JOBS:
@@ -75,7 +75,7 @@ def create_exchange(
 
 
 def _silence_writers(context: SparkContext) -> None:
-    """Spark warns every second that frames are larger than their buffer, which is on purpose."""
+    """Silence Spark's warning, every second, that frames are larger than their buffer."""
     with suppress(Py4JError):
         assert context._jvm is not None
         log4j = context._jvm.org.apache.logging.log4j
@@ -83,21 +83,21 @@ def _silence_writers(context: SparkContext) -> None:
 
 
 def _obstacle(context: SparkContext, available: int, needed: int) -> str | None:
-    """Why the fast exchange cannot be used, in words for the user."""
+    """Why the fast exchange cannot be used, as text for the user."""
     conf = context.getConf()
     for key, reason in _RULED_OUT.items():
         if (conf.get(key) or "false").lower() == "true":
-            return f"{key} is set, and {reason}"
+            return f"{key} is set, but {reason}"
     if any(conf.get(key) is None for key in SHUFFLE_SETTINGS):
         return f"the session lacks settings of the streaming shuffle; {_PRINTED}"
     if available < needed:
-        return f"Spark has {available} task slots for the job, and it takes {needed}"
+        return f"Spark has {available} task slots for the job, but it needs {needed}"
     jvm = context._jvm
     assert jvm is not None
     try:
         jvm.java.lang.Class.forName("org.apache.spark.PipelinedShuffleDependency")
     except Py4JError:
-        return f"Spark {context.version} has no streaming shuffle; Spark 4.3 has"
+        return f"Spark {context.version} has no streaming shuffle; Spark 4.3 has one"
     try:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         loader.loadClass("tidegate.exchange.Pumps")
@@ -107,10 +107,10 @@ def _obstacle(context: SparkContext, available: int, needed: int) -> str | None:
 
 
 class FallbackExchange:
-    """The fast exchange, until it breaks too often.
+    """Uses the fast exchange until it breaks too often.
 
-    That is: twice without carrying a step of the same pipeline in between, or a number of times
-    within some minutes, whatever it carries between them; or once because it found no room.
+    That is: twice without completing a step of the same pipeline in between, several times within
+    some minutes, or once for lack of room.
     """
 
     def __init__(
@@ -157,12 +157,12 @@ class FallbackExchange:
             return
         self._current = self._steady
         _log.warning(
-            "steps are Spark jobs from now on: the streaming shuffle broke %d time(s), at last "
-            "because %s",
+            "from now on, steps are Spark jobs: the streaming shuffle broke %d time(s), the last "
+            "time because %s",
             len(self._recent) if is_often else in_a_row,
             failure,
         )
-        # What it holds for other pipelines takes room from their steps; ending it takes a while.
+        # Free the room for the steps of other pipelines; ending it takes a while.
         threading.Thread(target=self._fast.end_steps, name="tidegate-left", daemon=True).start()
 
     def cancel_step(self, pipeline: Pipeline) -> None:

@@ -1,9 +1,9 @@
-"""Stream elements to bytes and back.
+"""Encodes stream elements as bytes.
 
     element = kind (1 byte) · length (8 bytes, big endian) · payload
 
-Columnar batches are Arrow IPC messages: without their schema where it is the edge's own, since both
-ends know that; as a stream with schema and dictionaries otherwise. Everything else is pickled.
+Columnar batches are Arrow IPC messages: without a schema if it is that of the edge, which both ends
+know; otherwise as a stream with schema and dictionaries. Everything else is pickled.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _COLUMNS, _COLUMNS_WITH_SCHEMA, _RECORDS, _CONTROL, _TIMESTAMPS = range(5)
 
 
 def encode(element: StreamElement) -> bytes:
-    """The bytes of one element; see `encoded_parts`."""
+    """Encode one element, see `encoded_parts`."""
     return b"".join(encoded_parts(element))
 
 
 def encoded_parts(element: StreamElement) -> list[Bytes]:
-    """The bytes of one element in parts, so that they need not be copied to be joined.
+    """Encode one element in parts, so that they need not be copied to be joined.
 
     Raises:
-        NotSerializable: a record that cannot be pickled.
-        TypeMismatch: a record that is not of the stream's type.
+        NotSerializable: a record cannot be pickled.
+        TypeMismatch: a record is not of the stream's type.
     """
     if not isinstance(element, Batch):
         return _framed(_CONTROL, pickle.dumps(element, protocol=5))
@@ -83,7 +83,7 @@ def _first_unpicklable(batch: Batch) -> str:
 def decode(
     data: bytes | bytearray | memoryview, format: ArrowFormat | None
 ) -> Iterator[StreamElement]:
-    """The elements of a concatenation of encoded ones, which share the edge's format."""
+    """Decode concatenated elements, which share the edge's format."""
     view = memoryview(data)
     position = 0
     timestamps = None
@@ -118,14 +118,14 @@ def _decode_batch(
     elif kind == _COLUMNS_WITH_SCHEMA:
         columns = pa.ipc.open_stream(pa.py_buffer(payload)).read_next_batch()
     else:
-        raise InternalError(f"a packet holds an element of the unknown kind {kind}")
+        raise InternalError(f"a packet contains an element of the unknown kind {kind}")
     return Batch(
         columns=columns, records=records, format=format, timestamps=timestamps, is_inert=is_inert
     )
 
 
 class _Unpickler(pickle.Unpickler):
-    """Notices whether classes are named: only values of Python's own types are known without."""
+    """Detects references to classes: without any, all values are of Python's built-in types."""
 
     is_inert = True
 

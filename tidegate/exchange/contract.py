@@ -1,4 +1,4 @@
-"""What moves a step through its slots; Spark and the in-process cluster provide it."""
+"""The contract for moving a step through its slots, on Spark or in the in-process cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ StepAnswer = Callable[["Sequence[StepOutcome] | StepBroken"], None]
 
 
 class Exchange(Protocol):
-    """Moves one step of a pipeline through its slots: deliver every unit, fetch its answer."""
+    """Moves one step of a pipeline through its slots: delivers every unit, fetches its answer."""
 
     def run_step(
         self,
@@ -22,10 +22,10 @@ class Exchange(Protocol):
         slots: Mapping[SlotIndex, Address],
         answer: StepAnswer,
     ) -> None:
-        """Run all levels and answer with what each slot says, before it returns or later.
+        """Run all levels and answer with the reports of the slots, before it returns or later.
 
-        StepBroken, as an answer or raised, says that the exchange itself failed: the step may be
-        run again.
+        StepBroken, as an answer or raised, means that the exchange itself failed: the step may be
+        retried.
         """
         ...
 
@@ -33,16 +33,16 @@ class Exchange(Protocol):
         """Make a running step of this pipeline end soon."""
 
     def end_steps(self) -> None:
-        """No step follows: release what is held for them."""
+        """Release all resources: no steps follow."""
 
 
 class StepBroken(Exception):
-    """The exchange could not run a step, for reasons of its own."""
+    """The exchange itself could not run a step."""
 
 
 class NoRoom(StepBroken):
-    """The exchange needs more of Spark than is free; another one may do with less."""
+    """The exchange needs more of Spark than is free; another one may need less."""
 
 
 class StepCanceled(StepBroken):
-    """The step was canceled: nothing is wrong with the exchange."""
+    """The step was canceled: the exchange is fine."""

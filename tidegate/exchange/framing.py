@@ -14,7 +14,7 @@ _TARGET_SUBTASK_OFFSET: Final = _HEADER.size - 8
 
 
 def encode_header(header: PacketHeader) -> bytes:
-    """A packet on the wire is its header, of fixed size, followed by its body."""
+    """Encode the fixed-size header of a packet; the body follows."""
     return _HEADER.pack(
         header.attempt,
         header.step,
@@ -27,7 +27,7 @@ def encode_header(header: PacketHeader) -> bytes:
 
 
 def decode_packet(data: bytes | bytearray | memoryview) -> Packet:
-    """The packet of a frame; its body is a view of `data`."""
+    """Decode the packet of a frame; its body is a view of `data`."""
     attempt, step, edge, source, vertex, subtask, sequence = _HEADER.unpack_from(data)
     header = PacketHeader(
         Attempt(attempt),
@@ -42,5 +42,5 @@ def decode_packet(data: bytes | bytearray | memoryview) -> Packet:
 
 
 def target_of(packet: bytes | bytearray) -> int:
-    """The slot that a packet on the wire goes to."""
+    """The target slot of an encoded packet."""
     return int(_TARGET_SUBTASK.unpack_from(packet, _TARGET_SUBTASK_OFFSET)[0])

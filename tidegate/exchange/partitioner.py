@@ -1,4 +1,4 @@
-"""Which subtask gets which record of a batch."""
+"""Assigns the records of a batch to subtasks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Share = tuple[int, Batch]
 
 
 class StreamPartitioner(ABC):
-    """Splits a batch; every record goes to exactly one target, or to all of a broadcast."""
+    """Splits a batch; every record goes to exactly one target, or to all in a broadcast."""
 
     def open(self, context: OperatorContext) -> None:
         """Called once before the first `split`, with the context of the sending operator."""
@@ -40,7 +40,7 @@ class StreamPartitioner(ABC):
         """The shares of the targets; the order of the records is kept within each."""
 
     def close(self) -> None:
-        """Release what the user's code holds."""
+        """Release resources of user code."""
 
 
 def create_partitioner(
@@ -74,7 +74,7 @@ def create_partitioner(
 
 
 def rescale_targets(subtask: int, senders: int, targets: int) -> range:
-    """The targets of one sender when each talks only to its own share, as Flink draws it."""
+    """The targets of one sender if each sends only to its own share, as in Flink."""
     if targets <= senders:
         target = ((subtask + 1) * targets - 1) // senders
         return range(target, target + 1)
@@ -168,7 +168,7 @@ class _ByKeyGroup(_ByTargets):
         if self._shift is None:
             groups = (hashes % np.uint64(self._key_groups)).astype(np.uint32)
             return groups * np.uint32(self._targets) // np.uint32(self._key_groups)
-        # Dividing 64-bit numbers costs more than everything else here.
+        # Dividing 64-bit numbers would cost more than everything else here.
         groups = (hashes & np.uint64(self._key_groups - 1)).astype(np.uint32)
         return (groups * np.uint32(self._targets)) >> np.uint32(self._shift)
 

@@ -1,11 +1,11 @@
-"""Spark's shuffle as the channel between subtasks: one short Spark job a step.
+"""Spark's shuffle as the channel between subtasks: one short Spark job per step.
 
     stage 0, task i ── asks slot i to run its sources
     shuffle         ── packets, keyed by target slot, as opaque bytes
     stage k, task j ── delivers them to slot j, which runs level k
     last stage      ── returns the slots' reports to the driver
 
-A step task never fails for a reason of ours: a slot out of reach is a mark that travels on.
+A step task never fails because of Tidegate: an unreachable slot becomes a mark that travels on.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ShuffleExchange:
 def _stages(
     pipeline: Pipeline, request: StepRequest, addresses: tuple[Address | None, ...], secret: bytes
 ) -> list[StageTask]:
-    """One stage per level; a pipeline of one slot has nothing to exchange and needs just one."""
+    """One stage per level; a pipeline with one slot exchanges nothing and needs only one."""
     groups = (
         [tuple(range(pipeline.levels))]
         if pipeline.slots == 1
@@ -96,7 +96,7 @@ def _stages(
 
 
 def unit_order(request: StepRequest, level: Level) -> bytes:
-    """The order for the units of one level; sources get the request with theirs."""
+    """The order for the units of one level; level 0 carries the request for the sources."""
     return to_slot(
         UnitOrder(
             pipeline=request.pipeline,

@@ -1,4 +1,4 @@
-"""Waiting bytes: in memory up to a budget, beyond it in a file."""
+"""Waiting bytes: in memory up to a budget, then in a file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SpilledBytes:
 
 
 class SpillStore:
-    """Decides, for one pipeline in one slot, what stays in memory. Used by one thread at a time."""
+    """Decides what stays in memory, for one pipeline in one slot. Used by one thread at a time."""
 
     def __init__(self, directory: Path, budget: int) -> None:
         self._directory = directory
@@ -40,7 +40,7 @@ class SpillStore:
         self.bytes_spilled = 0
 
     def keep(self, body: Bytes) -> Bytes | SpilledBytes:
-        """Hold these bytes until the step ends.
+        """Keep these bytes until the step ends.
 
         Raises:
             ExternalError: the disk is full or cannot be written.
@@ -54,13 +54,13 @@ class SpillStore:
         return SpilledBytes(self._file, self._file.append(body), len(body))
 
     def end_step(self) -> None:
-        """Everything kept has been sent or used: reset the budget."""
+        """Reset the budget: everything kept has been sent or used."""
         self._in_memory = 0
         self._file = None
 
 
 class _SpillFile:
-    """An unlinked temporary file: it needs no cleaning up, whatever happens to the process."""
+    """An unlinked temporary file, which needs no cleanup if the process dies."""
 
     def __init__(self, directory: Path) -> None:
         path = directory / f"spill-{os.getpid()}-{id(self):x}"
@@ -95,5 +95,5 @@ def _cannot_spill(directory: Path, failure: OSError) -> ExternalError:
 
 
 def loaded(body: Sized) -> Bytes:
-    """The bytes of a packet's body, wherever they are."""
+    """The bytes of a packet's body, in memory or from disk."""
     return body.load() if isinstance(body, SpilledBytes) else cast(Bytes, body)

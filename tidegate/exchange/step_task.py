@@ -1,6 +1,6 @@
-"""What a step's Spark tasks do: carry bytes between the shuffle and the slots.
+"""The Spark tasks of a step: they carry bytes between the shuffle and the slots.
 
-Runs in Python workers that are started for every step, so it imports next to nothing.
+Runs in Python workers that are started for every step, so it imports almost nothing.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tidegate.protocol.packet import FailureMark, SlotOutOfReach
 from tidegate.transport.wire import Connection, dial
 
 _connections: dict[Address, Connection] = {}
-"""Connections of this Python worker to slots: workers are reused, so a step need not reconnect."""
+"""This worker's connections to slots: workers are reused, so a step need not reconnect."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageTask:
-    """The function of one stage. Step tasks hold no state and never look into packets."""
+    """The function of one stage. Step tasks are stateless and never look into packets."""
 
     orders: tuple[bytes, ...]
-    """The units to run, one after the other, in the slot of the partition."""
+    """The units to run, in sequence, in the slot of the partition."""
     addresses: tuple[Address | None, ...]
     secret: bytes
     is_last: bool
@@ -85,5 +85,4 @@ def _settle_in() -> None:
 
 
 def same_slot(slot: int) -> int:
-    """Partitions are slots."""
     return slot

@@ -1,12 +1,12 @@
-"""The frames on the lines of a slot's step server. The first one says what a line is for.
+"""The frames on the lines of a slot's step server. The first one tells the purpose of a line.
 
-Steps as Spark jobs: a step task asks for a unit, gets its answer, and asks for the next.
+Steps as Spark jobs: a step task requests a unit, gets its answer, and requests the next.
 
     task   ▶ OPEN(unit) · PACKET* · MARK* · RUN
     slot   ▶ PACKET* · MARK* · REPORT          or    REFUSED(reason)
 
-Steps over an endless Spark job: the driver asks for a step, pumps carry cargo between the slots,
-and the slots report when their last level is through.
+Steps over an endless Spark job: the driver requests a step, pumps carry cargo between the slots,
+and the slots report when their last level is complete.
 
     driver ▶ ATTEND(attendance) · STEP(unit)*          slot ▶ READY{1,2} · REPORT* · BROKEN
     pump   ▶ PUMP(epoch, pipeline, level) · CARGO*     slot ▶ CARGO(target, cargo)* · END
@@ -23,7 +23,7 @@ from tidegate.transport.wire import Connection
 
 
 class Frame(IntEnum):
-    """Kinds of frames; 0 is the handshake's."""
+    """Kinds of frames; 0 is used by the handshake."""
 
     OPEN = 1
     PACKET = 2
@@ -49,7 +49,7 @@ Cargo = tuple[Frame, bytes | bytearray]
 
 
 def send_unit(connection: Connection, order: bytes, cargo: Iterable[Cargo]) -> None:
-    """Deliver the whole input of a unit."""
+    """Send the whole input of a unit."""
     connection.send(Frame.OPEN, order)
     for frame, payload in cargo:
         connection.send(frame, payload)
@@ -57,7 +57,7 @@ def send_unit(connection: Connection, order: bytes, cargo: Iterable[Cargo]) -> N
 
 
 def receive_answer(connection: Connection) -> Iterator[Cargo]:
-    """Yield what the unit emitted as it arrives; the report is last.
+    """Yield what the unit emitted as it arrives; the report comes last.
 
     Raises:
         UnitRefused: the slot will not run it.

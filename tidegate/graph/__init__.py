@@ -1,1 +1,1 @@
-"""A job as plain data: what the user wrote, what is chained, what is exchanged."""
+"""A job as plain data: the program, chains, and exchanges."""

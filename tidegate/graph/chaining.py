@@ -11,7 +11,7 @@ def resolve_partitioning(upstream: Upstream, source: int, target: int) -> Partit
     """The partitioning of an edge between the given parallelisms.
 
     Raises:
-        GraphError: the user asked for `forward` between different parallelisms.
+        GraphError: the program uses `forward` between different parallelisms.
     """
     if upstream.partitioning is None:
         return Forward() if source == target else Rebalance()

@@ -1,4 +1,4 @@
-"""A digest of which vertex sends to which: records in flight fit no other job."""
+"""A digest of the edges of a job: records in flight only fit a job with the same digest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegate.graph.job_graph import Edge, JobGraph
 
 
 def exchanges_of(graph: JobGraph) -> str:
-    """The same for two jobs whose edges have the same numbers, ends and widths."""
+    """Equal for jobs whose edges have the same numbers, ends and parallelisms."""
     text = repr([_ends(graph, edge) for edge in graph.edges])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

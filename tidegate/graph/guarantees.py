@@ -43,7 +43,7 @@ def end_to_end(graph: JobGraph, checkpointing: CheckpointSettings) -> tuple[Sink
 
 
 def _weakest(sink: str, before: list[Delivery], delivery: Delivery) -> SinkGuarantee:
-    """A guarantee below the strongest is explained by the parts that weaken it."""
+    """The weakest guarantee; one below exactly once is explained by the parts that weaken it."""
     parts = [*before, delivery]
     level = min((part.guarantee for part in parts), key=_ORDER.index)
     why = "; ".join(part.why for part in parts if part.guarantee is level)
@@ -77,9 +77,9 @@ def _of_mode(checkpointing: CheckpointSettings) -> Delivery:
     if checkpointing.mode is CheckpointingMode.AT_LEAST_ONCE:
         return Delivery(
             DeliveryGuarantee.AT_LEAST_ONCE,
-            "in AT_LEAST_ONCE mode barriers do not align, so state counts some records again",
+            "in AT_LEAST_ONCE mode barriers do not align, so state counts some records twice",
         )
-    why = "barriers carry what they overtake" if checkpointing.unaligned else "barriers align"
+    why = "barriers store overtaken records" if checkpointing.unaligned else "barriers align"
     if checkpointing.directory is None or checkpointing.storage is CheckpointStorageType.JOBMANAGER:
         why += ", with checkpoints in the memory of the driver"
     return Delivery(DeliveryGuarantee.EXACTLY_ONCE, why)

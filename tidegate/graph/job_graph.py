@@ -15,7 +15,7 @@ from tidegate.types.arrow import ArrowFormat
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """Where a chained operator takes its records from, inside its vertex."""
+    """The input of a chained operator, inside its vertex."""
 
     operator_index: int
     side_tag: str | None = None
@@ -23,20 +23,20 @@ class ChainLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainedOperator:
-    """One operator of a vertex; the first one is the head, the others hang below it as a tree."""
+    """One operator of a vertex; the first one is the head, the others form a tree below it."""
 
     operator_id: OperatorId
     name: str
     uid: str | None
     operator: Operator | None
-    """None in the skeleton that travels to the slots beside the pickled operators."""
+    """None in the skeleton, which is sent to the slots with the pickled operators."""
     parent: ChainLink | None = None
     is_keyed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vertex:
-    """Operators that run in one subtask and hand batches to each other directly."""
+    """Operators that run in one subtask and pass batches directly to each other."""
 
     id: VertexId
     pipeline: PipelineId
@@ -44,17 +44,16 @@ class Vertex:
     parallelism: int
     max_parallelism: int
     is_max_parallelism_chosen: bool = True
-    """Otherwise it follows from the parallelism, or from the restored state."""
+    """Otherwise it is derived from the parallelism, or from the restored state."""
     chain: tuple[ChainedOperator, ...]
     source: Source | None = None
-    """The source that the head of the chain reads; its splits are enumerated in the driver."""
+    """The source of the chain's head; its splits are enumerated in the driver."""
 
     @property
     def name(self) -> str:
         return " -> ".join(operator.name for operator in self.chain)
 
     def key_groups_of(self, subtask: SubtaskIndex) -> KeyGroupRange:
-        """The key groups whose state one of its subtasks has."""
         return range_of(subtask, self.parallelism, self.max_parallelism)
 
 
@@ -75,7 +74,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class JobGraph:
-    """A whole job; vertices are in topological order and their id is their position."""
+    """A whole job; vertices are in topological order, and their ids are their positions."""
 
     name: str
     vertices: tuple[Vertex, ...]
@@ -83,21 +82,14 @@ class JobGraph:
 
     @property
     def slots(self) -> int:
-        """Slot i hosts subtask i of every vertex, so the widest vertex decides."""
+        """The number of slots: slot i hosts subtask i of every vertex."""
         return max(vertex.parallelism for vertex in self.vertices)
 
     @cached_property
     def pipelines(self) -> tuple[Pipeline, ...]:
         ids = sorted({vertex.pipeline for vertex in self.vertices})
         return tuple(
-            Pipeline(
-                id,
-                tuple(v for v in self.vertices if v.pipeline == id),
-                frozenset(
-                    v.id for v in self.vertices if v.pipeline == id and not self.edges_from(v.id)
-                ),
-            )
-            for id in ids
+            Pipeline(id, tuple(v for v in self.vertices if v.pipeline == id)) for id in ids
         )
 
     def edges_into(self, vertex: VertexId) -> tuple[Edge, ...]:
@@ -113,8 +105,6 @@ class Pipeline:
 
     id: PipelineId
     vertices: tuple[Vertex, ...]
-    sinks: frozenset[VertexId]
-    """Vertices that send to no other."""
 
     @cached_property
     def levels(self) -> int:

@@ -1,4 +1,4 @@
-"""The program as the user wrote it: transformations and the inputs they read."""
+"""The program as written: transformations and their inputs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class ChainingStrategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """One stream that a transformation reads."""
+    """One input stream of a transformation."""
 
     transformation: Transformation
     partitioning: Partitioning | None = None
-    """None: forward where the parallelism is the same, rebalance otherwise, as in Flink."""
+    """None: forward at equal parallelism, otherwise rebalance, as in Flink."""
     side_tag: str | None = None
-    """The side output that is read instead of the main one."""
+    """The side output to read instead of the main one."""
     input_index: int = 0
     """Which input of a two-input operator it feeds; a union feeds the same one several times."""
 
@@ -43,13 +43,13 @@ class Transformation:
 
     name: str
     operator: Operator | None = None
-    """None for a source alone."""
+    """None for a plain source."""
     source: Source | None = None
     watermarks: WatermarkStrategy | None = None
-    """Of a source: where its event time comes from; None: it has none."""
+    """For a source: its event time; None: it has none."""
     inputs: tuple[Upstream, ...] = ()
     output_type: TypeInformation | None = None
-    """None: the records travel as pickled Python objects."""
+    """None: records are pickled Python objects."""
     side_types: dict[str, TypeInformation | None] = field(default_factory=dict)
     parallelism: int | None = None
     """None: the environment's."""

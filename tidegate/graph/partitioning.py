@@ -1,4 +1,4 @@
-"""How the records of an edge are spread over the subtasks of its target. Data only."""
+"""How the records of an edge are distributed over the subtasks of its target. Plain data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class Rescale:
-    """Round robin over the share of the targets that belongs to the sender."""
+    """Round robin over the sender's share of the targets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def translate(sinks: Sequence[Transformation], settings: GraphSettings) -> JobGr
     """Build the graph of everything that `sinks` depend on.
 
     Raises:
-        GraphError: there is nothing to run, or the program contradicts itself.
+        GraphError: there is nothing to run, or the program is inconsistent.
     """
     if not sinks:
         raise GraphError(
@@ -74,7 +74,7 @@ def translate(sinks: Sequence[Transformation], settings: GraphSettings) -> JobGr
         if value is not None and value < width:
             raise GraphError(
                 f"operator {chain.members[0].name!r} has parallelism {width}, above its max "
-                f"parallelism {value}: raise the one or lower the other"
+                f"parallelism {value}: raise one or lower the other"
             )
         return value
 
@@ -143,7 +143,7 @@ def reachable(sinks: Sequence[Transformation]) -> list[Transformation]:
         if transformation not in reached:
             reached.add(transformation)
             waiting.extend(upstream.transformation for upstream in transformation.inputs)
-    # A transformation can only read ones that were created before it.
+    # A transformation can only read those created before it.
     return sorted(reached, key=lambda t: t.id)
 
 
@@ -155,7 +155,7 @@ def _refuse_repeated_uids(order: Sequence[Transformation]) -> None:
         if transformation.uid in seen:
             raise GraphError(
                 f"uid {transformation.uid!r} is used by both {seen[transformation.uid]!r} and "
-                f"{transformation.name!r}: an operator's uid must be its own"
+                f"{transformation.name!r}: uids must be unique"
             )
         seen[transformation.uid] = transformation.name
 
@@ -199,7 +199,7 @@ def _chain(
 
 
 def _components(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """The connected component of each vertex, numbered by their first vertex."""
+    """The connected component of each vertex, numbered by its first vertex."""
     root = list(range(count))
 
     def find(i: int) -> int:
@@ -218,7 +218,7 @@ def _components(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
 def _levels(
     count: int, chain_of: dict[Transformation, int], loose: Sequence[_LooseEdge]
 ) -> list[int]:
-    """Longest path in exchanges; a forward edge stays inside the slot and costs none."""
+    """The longest path in exchanges; a forward edge stays in the slot and does not count."""
     levels = [0] * count
     for edge in sorted(loose, key=lambda e: chain_of[e.target]):
         step = 0 if isinstance(edge.partitioning, Forward) else 1
@@ -249,7 +249,6 @@ def _operator_ids(order: Sequence[Transformation]) -> dict[Transformation, Opera
 
 
 def operator_id_of(uid: str) -> OperatorId:
-    """The id of the operator that the user gives a uid."""
     return _hashed(f"uid:{uid}")
 
 

@@ -1,1 +1,1 @@
-"""What runs inside a subtask. Knows batches, state and connectors; knows no Spark."""
+"""Operators, which run inside a subtask. Independent of Spark."""

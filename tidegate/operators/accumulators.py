@@ -1,4 +1,4 @@
-"""Values that functions add up over all subtasks, under Flink's names."""
+"""Accumulators of functions, merged over all subtasks, under Flink's names."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class LongCounter(FunctionAccumulator):
 
 
 class IntCounter(LongCounter):
-    """Like IntCounter: Python's integers have any size."""
+    """Like LongCounter: Python's integers have any size."""
 
 
 class DoubleCounter(FunctionAccumulator):
@@ -70,7 +70,7 @@ class DoubleCounter(FunctionAccumulator):
 
 
 class ListAccumulator(FunctionAccumulator):
-    """All values that were added."""
+    """All added values."""
 
     def __init__(self) -> None:
         self._values: list[Any] = []

@@ -1,4 +1,4 @@
-"""The contract between an operator and the subtask that drives it."""
+"""The contract between an operator and its subtask."""
 
 from __future__ import annotations
 
@@ -50,64 +50,64 @@ class OperatorContext:
     attempt: Attempt = Attempt(1)
     job_name: str = ""
     job_id: str = ""
-    """The same over all restarts of the job."""
+    """Stays the same when the job restarts."""
     is_checkpointed: bool = False
-    """Whether checkpoints are taken: otherwise sinks commit when their input has ended."""
+    """Whether checkpoints are enabled; otherwise, sinks commit at the end of their input."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The job's configuration, with the user's own job parameters among it."""
+    """The configuration of the job, including the user's job parameters."""
     clock: Clock = field(default_factory=SystemClock)
     console: Callable[[str], None] = print
     """Prints a line on the driver's standard output."""
     deliver: Callable[[str, Batch], None] | None = None
-    """Sends a batch to the collector of this name in the driver."""
+    """Sends a batch to the collector with this name in the driver."""
     operator_state: OperatorStateStore = field(default_factory=OperatorStateStore)
-    """State of the operator as a whole, restored already. The subtask freezes it at a barrier,
+    """State of the operator as a whole, already restored. The subtask freezes it at a barrier,
     right after `Operator.snapshot`."""
     watermark: int = NO_WATERMARK
     """The event time of the restored checkpoint: it never decreases."""
     emitted_watermark: int = NO_WATERMARK
-    """The last watermark that the operator had emitted then; the same one for most operators."""
+    """The last watermark that the operator had emitted then; usually the same."""
     has_ended: bool = False
-    """Whether the subtask had ended in the restored checkpoint: no record follows, but what it
-    prepared is committed, and later checkpoints hold its state."""
+    """Whether the subtask had ended in the restored checkpoint: no records follow, but what it
+    prepared is committed, and later checkpoints include its state."""
     directory: Path | None = None
-    """For files that need not outlive the attempt; None: a backend that needs one makes its own."""
+    """For files that need not outlive the attempt; None: a backend creates its own."""
     owned_directory: str | None = None
-    """The URL of a directory for files of this operator that its state counts on: it goes with
-    the job's last checkpoint. None: checkpoints end with the driver."""
+    """The URL of a directory for files of this operator that its state references; it is deleted
+    with the job's last checkpoint. None: checkpoints end with the driver."""
     origin_directory: str | None = None
-    """The same of another job, or its copy in a savepoint, if this one is restored from there."""
+    """That of another job, or its copy in a savepoint, if the job is restored from there."""
     metrics: MetricGroup = field(default_factory=MetricGroup)
-    """Of the operator's function."""
+    """The metrics of the operator's function."""
     accumulators: dict[str, FunctionAccumulator] = field(default_factory=dict)
-    """Of the operator's function, by name."""
+    """The accumulators of the operator's function, by name."""
     poison: PoisonOrders | None = None
     """Which records to skip; None: poison records are not tracked."""
     skip: Callable[[DeadLetter], None] = lambda letter: None
-    """Told of every record that is skipped."""
+    """Called for every skipped record."""
     permit: Permit = Permit()
-    """Checked right before anything outside is committed, aborted, fenced or deleted."""
+    """Checked right before every external commit, abort, fencing or deletion."""
 
     @property
     def reuses_objects(self) -> bool:
-        """Whether functions share objects, and have agreed not to change what they share."""
+        """Whether functions share objects, and promise not to change them."""
         return bool(self.settings.get("pipeline.object-reuse", False))
 
     @property
     def is_batch(self) -> bool:
-        """Whether only final results count: no watermark comes before the end of the input."""
+        """Whether only final results count: no watermark arrives before the end of the input."""
         return self.settings.get("execution.runtime-mode") is RuntimeExecutionMode.BATCH
 
 
 class Operator(ABC):
-    """One operator of one subtask.
+    """One operator of a subtask.
 
-    Before `open` it is plain data: it travels to the slots pickled, and every subtask opens its own
-    copy. All methods are called by one thread. Emitted batches must not change afterwards.
+    Before `open` it is plain data: it is pickled and sent to the slots, and every subtask opens its
+    own copy. All methods are called by one thread. Emitted batches must not change afterwards.
 
-    User code that raises must not swallow what came before: an operator emits the results of the
-    records before the failing one and then raises UserFunctionError (see `user_code`), which says
-    which record it was. Where that is a poison record, `process` is called with those after it.
+    If user code raises, the operator emits the results of the records before the failing one and
+    then raises UserFunctionError (see `user_code`), which names the record. If that is a poison
+    record, `process` is called again with the records after it.
     """
 
     output: Output
@@ -137,29 +137,29 @@ class Operator(ABC):
         return None
 
     def keeps_state(self) -> bool:
-        """Whether checkpoints hold state of it, as far as known before it is opened."""
+        """Whether checkpoints include its state, as far as known before it is opened."""
         return False
 
     def next_timer(self) -> float | None:
-        """When, in seconds of the context's wall clock, `fire_timers` is due; None for never."""
+        """When `fire_timers` is due, in seconds of the context's wall clock; None: never."""
         return None
 
     def fire_timers(self, now: float) -> None:
-        """Fire what is due at `now`, seconds of the context's wall clock."""
+        """Fire what is due at `now`, in seconds of the context's wall clock."""
 
     def room(self) -> int | None:
-        """How many records the next step should bring; None: no limit."""
+        """How many records the next step should deliver; None: no limit."""
         return None
 
     def flush(self) -> None:
         """Emit what was held back for efficiency: a barrier or the end of a slice follows."""
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot | None:
-        """Freeze the state at this point, quickly; serialising comes later, on another thread."""
+        """Freeze the state at this point, quickly; it is serialized later, on another thread."""
         return None
 
     def restore(self, snapshots: list[OperatorSnapshot]) -> None:
-        """Take over the given state, right after `open`; more than one when rescaled."""
+        """Restore the given state, right after `open`; several snapshots after rescaling."""
 
     def notify_complete(self, checkpoint_id: CheckpointId) -> None:
         """The checkpoint and all earlier ones are durable. May be called repeatedly."""
@@ -168,7 +168,7 @@ class Operator(ABC):
         """The checkpoint will never complete."""
 
     def finish(self, input_index: int = 0) -> None:
-        """No record follows on this input. Called once per input; emitting is still allowed."""
+        """No records follow on this input. Called once per input; emitting is still allowed."""
 
     def is_drained(self) -> bool:
         """Whether the subtask may end, after `finish` of the last input.
@@ -181,28 +181,28 @@ class Operator(ABC):
         """Wait until `is_drained`: the job stops, and no work may remain."""
 
     def close(self) -> None:
-        """Release everything; called once after `open`, also after a failure."""
+        """Release all resources; called once after `open`, even after a failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeededFiles:
-    """Files of an operator that a savepoint holds a copy of."""
+    """Files of an operator to copy into a savepoint."""
 
     urls: Mapping[str, str]
-    """Where they are, by their path in `OperatorContext.owned_directory`."""
+    """Their URLs, by path in `OperatorContext.owned_directory`."""
     release: Callable[[], None]
     """Called by any thread when they are copied, or no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorSnapshot:
-    """Frozen state of one operator of one subtask."""
+    """Frozen state of one operator of a subtask."""
 
     keyed: KeyedStateImage | None = None
-    """Keyed state: a `FrozenState` when it was just frozen, a stored image on restore."""
+    """Keyed state: a new `FrozenState`, or a stored image on restore."""
     source_splits: tuple[Any, ...] = ()
     """For sources: the splits with the positions from which reading continues."""
     generator: Any = None
-    """What its watermark generator knows, picklable; None: it has none."""
+    """The picklable state of its watermark generator; None: it has none."""
     files: NeededFiles | None = None
     """Files that its state depends on; only for savepoints."""

@@ -28,7 +28,7 @@ class FrameKind(Enum):
 
     @classmethod
     def of(cls, function: Callable[[Any], Any]) -> FrameKind:
-        """The format that the annotation of the first parameter names; by default Arrow."""
+        """The kind named by the annotation of the first parameter; Arrow by default."""
         try:
             parameter = next(iter(inspect.signature(function).parameters.values()))
             wanted = typing.get_type_hints(function).get(parameter.name, parameter.annotation)
@@ -54,7 +54,7 @@ class MapBatchesOperator(FunctionOperator):
         if input_format is None:
             raise GraphError(
                 "map_batches() needs columns, but the stream's records are pickled Python "
-                "objects: declare the type of the stream, as output_type of the operator before it"
+                "objects: declare the stream's type with output_type of the previous operator"
             )
         if not callable(function):
             raise TypeError(f"map_batches() needs a function, got {function!r}")
@@ -93,7 +93,7 @@ class MapBatchesOperator(FunctionOperator):
             if self._is_declared:
                 raise
             raise GraphError(
-                f"the function changed the columns ({misfit}): declare what it returns as "
+                f"the function changed the columns ({misfit}): declare what it returns with "
                 "output_type of map_batches()"
             ) from None
 
@@ -117,7 +117,7 @@ def _as_arrow(returned: Any, format: ArrowFormat) -> pa.RecordBatch:
 
 
 def _of_pandas(frame: pd.DataFrame, format: ArrowFormat) -> pa.RecordBatch:
-    """Through the declared types: pandas alone does not tell a missing integer from a float."""
+    """Convert with the declared types: pandas confuses missing integers with floats."""
     for name in format.schema.names:
         if name not in frame.columns:
             raise MissingField(name, tuple(map(str, frame.columns)), "the pandas frame")
@@ -133,7 +133,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def _timestamps(timestamps: Timestamps | None, rows: int) -> Timestamps | None:
-    """Those of the records if there are as many rows; otherwise the latest one, never late."""
+    """Those of the records if the number of rows is the same; otherwise the latest one."""
     if timestamps is None or len(timestamps) == rows:
         return timestamps
     return np.full(rows, timestamps.max(), dtype=np.int64)

@@ -27,7 +27,7 @@ __all__ = [
 
 
 class FunctionInitializationContext:
-    """Where a function finds its state before its first record."""
+    """Gives a function access to its state before its first record."""
 
     def __init__(self, operator_state: OperatorStateStore, keyed_state: KeyedStateStore) -> None:
         self._operator_state = operator_state
@@ -81,7 +81,7 @@ class CheckpointedFunction(ABC):
 
 
 class CheckpointListener(ABC):
-    """Is notified of the outcome of checkpoints, for external effects that must wait for them."""
+    """Notified of the outcome of checkpoints, for external effects that must wait for them."""
 
     @abstractmethod
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:

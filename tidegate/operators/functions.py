@@ -380,12 +380,12 @@ class SinkFunction(Function):
 
 
 def bound_method(function: Any, contract: type[Function], method: str) -> Callable[..., Any]:
-    """What to call for every record: the contract's method, or the plain callable itself."""
+    """The callable for every record: the contract's method, or the plain callable itself."""
     if isinstance(function, contract):
         bound: Callable[..., Any] = getattr(function, method)
         return bound
     if isinstance(function, type) and issubclass(function, Function):
-        raise TypeError(f"{function.__name__} is a class: give an instance, {function.__name__}()")
+        raise TypeError(f"{function.__name__} is a class: pass an instance, {function.__name__}()")
     if isinstance(function, Function) or not callable(function):
         raise TypeError(
             f"expected a {contract.__name__} or a function, got {type(function).__name__} "

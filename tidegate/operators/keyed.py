@@ -1,4 +1,4 @@
-"""Operators whose functions have state and timers for the key of the record."""
+"""Operators whose functions have state and timers for the record's key."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class KeyedOperator(FunctionOperator):
                 key.open(RuntimeContext(context))
 
     def keeps_state(self) -> bool:
-        # A function gets its state through the context that it is opened with.
+        # A function gets its state through the context in `open`.
         given = self.users_function
         is_opened = isinstance(given, Function) and type(given).open is not Function.open
         return is_opened or super().keeps_state()
@@ -116,7 +116,7 @@ class KeyedOperator(FunctionOperator):
     def _keyed(
         self, batch: Batch, selection: KeySelection
     ) -> tuple[KeyedRecords, TidegateError | None]:
-        """The records that have a key: all, or those before one for which there is none."""
+        """The records with a key: all, or those before one whose key fails."""
         if not self.uses_key:
             nowhere = [None] * len(batch)
             return KeyedRecords(nowhere, nowhere, batch.records, batch.timestamps), None
@@ -131,7 +131,7 @@ class KeyedOperator(FunctionOperator):
     def keys_until_failure(
         self, selection: KeySelection, batch: Batch
     ) -> tuple[list[Any], KeyColumns | None, TidegateError | None]:
-        """The keys of all records, also as columns, or of those before one that has none."""
+        """The keys of all records, also as columns, or of those before one whose key fails."""
         columns, failure = selection.key_columns(batch), None
         if columns is None:
             keys, failure = self.user_code.call_until_failure(selection.function, batch.records)
@@ -152,7 +152,7 @@ class KeyedOperator(FunctionOperator):
         emit_outcome(self.output, outcome, self.format)
 
     def last_of_batch(self, watermark: Watermark) -> int | None:
-        """When the last timer of processing time is due, if a batch job is not to wait for it."""
+        """When the last processing-time timer is due, for batch jobs, which do not wait for it."""
         is_end = self._is_batch and watermark.is_final
         return self.backend.processing_timers.last_due() if is_end else None
 
@@ -248,7 +248,7 @@ class KeyedReduceOperator(KeyedOperator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self._reduce = bound_method(self.function, ReduceFunction, "reduce")
-        # What is kept are records of the stream: they get the fields that its type gets.
+        # The state holds records of the stream, so its type evolves like that of the stream.
         held = None if self.format is None else self.format.type_info
         self._table = self.backend.table(ValueStateDescriptor("_reduced", held))
 
@@ -309,17 +309,17 @@ class KeyedProcessOperator(KeyedOperator):
 
     @staticmethod
     def contract(inputs: int) -> type[Function]:
-        """What the function must be, by the number of keyed inputs."""
+        """The required type of the function, by the number of keyed inputs."""
         return KeyedProcessFunction if inputs == 1 else KeyedCoProcessFunction
 
     def contexts(
         self, context: OperatorContext, timers: KeyedTimers
     ) -> tuple[KeyedContext, KeyedTimerContext]:
-        """What the function is given with every record, and with every timer."""
+        """The contexts for records and for timers."""
         return KeyedContext(self.backend, timers), KeyedTimerContext(self.backend, timers)
 
     def functions(self) -> tuple[Callable[[Any, Any], Any], ...]:
-        """What is called for the records of each keyed input."""
+        """The functions for the records of each keyed input."""
         function = self.function
         if isinstance(function, KeyedProcessFunction):
             return (function.process_element,)
@@ -379,7 +379,7 @@ class KeyedProcessOperator(KeyedOperator):
         self.emit(Outcome(results, times, failure))
 
     def _due(self, timers: TimerQueue, now: int, fired: list[int]) -> Iterator[Any]:
-        """What the function returns for each timer that is due; its time is in `fired`."""
+        """The function's results for each due timer, whose time is added to `fired`."""
         backend, context, on_timer = self.backend, self._timer_context, self.function.on_timer
         while (due := timers.next_due()) is not None and due <= now:
             ready = backend.ready_timers(timers, now)

@@ -31,6 +31,7 @@ from tidegate.state.handles import (
     ValueStateWithDefault,
 )
 from tidegate.state.keys.key_bytes import with_one_nan
+from tidegate.stream.batch import NO_TIMESTAMP
 from tidegate.stream.elements import NO_WATERMARK
 
 
@@ -42,7 +43,7 @@ class KeyedStates(KeyedStateStore):
         self._holder = holder
 
     def of(self, state_descriptor: StateDescriptor) -> State:
-        """The state of whatever kind."""
+        """The state for a descriptor of any kind."""
         match state_descriptor:
             case ValueStateDescriptor():
                 return self.get_state(state_descriptor)
@@ -54,7 +55,7 @@ class KeyedStates(KeyedStateStore):
                 return self.get_reducing_state(state_descriptor)
             case AggregatingStateDescriptor():
                 return self.get_aggregating_state(state_descriptor)
-        raise TypeError(f"expected the descriptor of a state by key, got {state_descriptor!r}")
+        raise TypeError(f"expected a descriptor of keyed state, got {state_descriptor!r}")
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         state = self._backend.value_state(state_descriptor, self._holder)
@@ -118,7 +119,7 @@ class KeyedContext(KeyedProcessFunction.Context, KeyedCoProcessFunction.Context)
         self._backend = backend
         self._timers = timers
         self.current: int | None = None
-        """Event time of the record or time of the timer, in milliseconds."""
+        """The timestamp of the record, or the time of the timer, in milliseconds."""
 
     def get_current_key(self) -> Any:
         return self._backend.current_key
@@ -127,7 +128,7 @@ class KeyedContext(KeyedProcessFunction.Context, KeyedCoProcessFunction.Context)
         return self._timers
 
     def timestamp(self) -> int | None:
-        return self.current
+        return None if self.current == NO_TIMESTAMP else self.current
 
 
 class KeyedTimerContext(

@@ -118,7 +118,7 @@ class MetricGroup:
                         yield f"{name}.min", metric.min
                         yield f"{name}.max", metric.max
                 case _:
-                    with suppress(Exception):  # a gauge that cannot tell has no value
+                    with suppress(Exception):  # a failing gauge has no value
                         yield name, float(metric())
         for name, group in self._groups.items():
             yield from ((f"{name}.{inner}", value) for inner, value in group.readings())

@@ -1,4 +1,4 @@
-"""Poison records: detected when user code fails on them, and skipped if the job is configured so.
+"""Poison records: detected when user code fails on them, and skipped if so configured.
 
 A batch without failures does not touch this code.
 """
@@ -58,11 +58,11 @@ _FIRST_PIECE: Final = 64
 
 
 def _nowhere() -> None:
-    """The operator is not in the chain of a source."""
+    """The position outside a chain with a source."""
 
 
 class DeadLetters:
-    """What one operator skips. `position` tells how far the source in its chain has read."""
+    """What one operator skips. `position` returns how far the source of its chain has read."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class DeadLetters:
         self._settle(poison, failure, shorten(record), *_pickled(record))
 
     def undecodable(self, position: str, raw: bytes, error: Exception) -> None:
-        """Skip a record that a source cannot decode, or raise what it failed with."""
+        """Skip a record that a source cannot decode, or raise its error."""
         shown = f"<{shorten(raw)} at {position}>"
         failure = self._user_code.function_error(error, shown)
         poison = PoisonRecord(self._context.operator_id, digest_of(raw), position)
@@ -130,7 +130,7 @@ class DeadLetters:
 
 
 class Process(Protocol):
-    """What takes batches: an operator, or a channel."""
+    """A receiver of batches: an operator, or a channel."""
 
     def __call__(self, batch: Batch, input_index: int = 0, /) -> None: ...
 
@@ -181,12 +181,12 @@ class PoisonGuard:
                 start, size = start + len(piece), 2 * size
 
     def _suspects(self, error: UserError, piece: Batch) -> range | None:
-        """The records of the piece that it may be about; None if it is not about one of them."""
+        """The records of the piece that may have caused the error; None if none has."""
         if isinstance(error, UserFunctionError):
             is_own = error.operator_id == self._operator_id and error.poison is None
             return error.suspects if is_own else None
         if error.suspects is None and isinstance(error, TypeMismatch) and not _fits(piece):
-            return range(len(piece))  # operators that need columns make them before all else
+            return range(len(piece))  # operators that need columns create them first
         return error.suspects
 
     def _settle(self, record: Any, error: UserError) -> None:
@@ -245,11 +245,11 @@ def _canonical(value: Any) -> bytes:
     except RecursionError:
         raise
     except Exception:
-        return _joined(name, [repr(value).encode()])  # it holds what does not travel
+        return _joined(name, [repr(value).encode()])  # it contains something that cannot be pickled
 
 
 def _parts(reduced: Any) -> list[Any]:
-    """What an object is made of, as it says to pickle."""
+    """The parts of an object, as returned by its `__reduce_ex__`."""
     if isinstance(reduced, str):
         return [reduced]
     return [list(part) if hasattr(part, "__next__") else part for part in reduced]

@@ -56,7 +56,7 @@ def emit_tagged_outcome(
 
 
 def _tagged(results: list[Any]) -> list[int]:
-    """Which results are `(tag, value)`; the usual answer, none, takes no loop in Python."""
+    """Which results are `(tag, value)`; finding none, the usual case, takes no Python loop."""
     kinds = set(map(type, results))
     if tuple not in kinds:
         return []

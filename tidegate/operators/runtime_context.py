@@ -109,11 +109,11 @@ class RuntimeContext(KeyedStateStore):
     def add_accumulator(self, name: str, accumulator: FunctionAccumulator) -> None:
         """Add an accumulator; `JobClient.get_accumulators` returns the sum over all subtasks."""
         if name in self._context.accumulators:
-            raise ValueError(f"the function has an accumulator {name!r} already")
+            raise ValueError(f"the function already has an accumulator {name!r}")
         self._context.accumulators[name] = accumulator
 
     def get_accumulator(self, name: str) -> FunctionAccumulator | None:
-        """The accumulator of this name; None: there is none."""
+        """The accumulator of this name; None if there is none."""
         return self._context.accumulators.get(name)
 
     def get_int_counter(self, name: str) -> IntCounter:
@@ -125,7 +125,7 @@ class RuntimeContext(KeyedStateStore):
         return self._accumulator(name, LongCounter)
 
     def get_double_counter(self, name: str) -> DoubleCounter:
-        """The counter of floats of this name, created on first use."""
+        """The float counter of this name, created on first use."""
         return self._accumulator(name, DoubleCounter)
 
     def get_histogram(self, name: str) -> Histogram:
@@ -158,8 +158,8 @@ class RuntimeContext(KeyedStateStore):
     def _keyed(self, state_descriptor: StateDescriptor) -> KeyedStateStore:
         if self._keyed_state is None:
             raise GraphError(
-                f"operator {self._context.name!r} asks for the state "
-                f"{state_descriptor.name!r}, but its stream has no key: call key_by() before it"
+                f"operator {self._context.name!r} uses the state "
+                f"{state_descriptor.name!r}, but its stream has no key: call key_by() first"
             )
         first = self._asked.setdefault(state_descriptor.name, state_descriptor)
         if first is not state_descriptor and self._context.subtask == 0 and not self._has_warned:

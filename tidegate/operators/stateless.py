@@ -60,14 +60,14 @@ class MapOperator(FunctionOperator):
 
 
 class PassOperator(Operator):
-    """The records as they come."""
+    """Passes records on unchanged."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         self.output.emit(batch)
 
 
 class FilterOperator(FunctionOperator):
-    """The records that the predicate keeps; columns stay columns."""
+    """Keeps the records that match the predicate; columns stay columns."""
 
     def __init__(self, function: FilterFunction | Callable[[Any], bool]) -> None:
         super().__init__(function)
@@ -98,7 +98,7 @@ class FilterOperator(FunctionOperator):
             raise failure
 
     def _judge(self, records: list[Any]) -> tuple[list[Any], list[Any], TidegateError | None]:
-        """The verdicts, and the records as they were when the predicate was through with them."""
+        """The verdicts, and the records as the predicate left them."""
         verdicts: list[Any] = []
 
         def judged(record: Any) -> Any:
@@ -109,14 +109,14 @@ class FilterOperator(FunctionOperator):
         return verdicts, results, failure
 
     def _without_truth(self, records: list[Any], verdicts: list[Any]) -> TidegateError:
-        """The failure of a verdict that is neither true nor false, like an array; cut there."""
+        """The failure for a verdict without a truth value, like an array; truncates there."""
         for position, verdict in enumerate(verdicts):
             try:
                 bool(verdict)
             except USER_FAILURES as error:
                 del verdicts[position:]
                 return self.user_code.failure(error, records[position], position)
-        raise InternalError("a verdict has a truth value only at the second time")
+        raise InternalError("the truth value of a verdict has changed")
 
     @staticmethod
     def _select(batch: Batch, kept: list[Any], verdicts: list[Any]) -> Batch:

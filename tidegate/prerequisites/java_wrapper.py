@@ -1,4 +1,4 @@
-"""A JAVA_HOME for Spark around a Java that lacks a module which Spark names."""
+"""A JAVA_HOME for Spark, wrapping a Java that lacks a module that Spark requests."""
 
 import hashlib
 import shlex
@@ -12,7 +12,7 @@ from tidegate.core.errors import ExternalError
 VECTOR_MODULE = "jdk.incubator.vector"
 _SCRIPT = """\
 #!/bin/sh
-# Spark names a module that this Java lacks and that only MLlib would use: it is skipped.
+# Spark requests a module that this Java lacks and that only MLlib would use: skip it.
 for argument do
   shift
   [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
@@ -22,7 +22,7 @@ exec {java} "$@"
 
 
 def wrapper_folders() -> tuple[Path, ...]:
-    """Where wrappers may lie, the best directory first."""
+    """The folders for wrappers, the best one first."""
     return (Path(sys.prefix, "share", "tidegate"), Path.home() / ".cache" / "tidegate")
 
 
@@ -50,7 +50,7 @@ def wrap_java(home: Path, folders: Iterable[Path]) -> Path:
 
 
 def _publish(script: str, path: Path) -> None:
-    """Write an executable in one move: other processes may be about to start it."""
+    """Write an executable atomically: other processes may be about to start it."""
     if path.exists() and path.read_text(encoding="utf-8") == script:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What the machine offers: cores, memory, a directory for temporary files, local connections."""
+"""What the machine provides: cores, memory, a temporary directory, local connections."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ def check_cores() -> Check:
 
 
 def check_memory(cgroup: Path = _CGROUP) -> Check:
-    """Report the memory of the machine, or of the container where that is less."""
+    """Report the memory of the machine, or of the container if that is less."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit = _cgroup_memory_limit(cgroup)
     if limit is not None:
@@ -52,19 +52,19 @@ def check_temporary_directory() -> Check:
 
 
 def check_loopback(host: str = "127.0.0.1") -> Check:
-    """Connect to ourselves, as driver, Spark and slots of a local master do."""
+    """Connect to this machine, as driver, Spark and slots of a local master do."""
     try:
         with socket.create_server((host, 0)) as server:
             address = server.getsockname()
             with socket.create_connection(address, timeout=5), server.accept()[0]:
                 return ok("loopback", f"connected to {host}")
     except OSError as error:
-        advice = "allow local connections: bring the loopback interface up, look at the firewall"
+        advice = "allow local connections: bring up the loopback interface, check the firewall"
         return missing("loopback", f"{host}: {error}", advice)
 
 
 def check_host_name(host_name: str | None = None) -> Check:
-    """Look this machine's name up, as Spark's driver does when it starts."""
+    """Look up this machine's name, as Spark's driver does when it starts."""
     if host_name is None:
         host_name = socket.gethostname()
     if local_ip := os.environ.get("SPARK_LOCAL_IP"):

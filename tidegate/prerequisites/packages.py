@@ -1,4 +1,4 @@
-"""The Python interpreter and the packages Tidegate is built on."""
+"""The Python interpreter and the packages that Tidegate requires."""
 
 import sys
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ OLDEST_FAST_SPARK = (4, 3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """A range of versions of a distribution, as pip would be told."""
+    """A version range of a distribution, as for pip."""
 
     name: str
     at_least: str
@@ -38,7 +38,7 @@ REQUIREMENTS = (
     Requirement(name="pyarrow", at_least="18"),
     Requirement(name="pyyaml", at_least="6"),
     Requirement(name="numpy", at_least="2"),
-    # pandas 3 loads, but PySpark's conversions to and from it are not ready for it.
+    # pandas 3 loads, but PySpark's conversions do not support it yet.
     Requirement(name="pandas", at_least="2.2", below="3", outside=Status.WARNING),
     Requirement(name="polars", at_least="1.20"),
     Requirement(name="polars-hash", at_least="0.5"),
@@ -82,7 +82,7 @@ def check_package(requirement: Requirement) -> Check:
 
 
 def check_spark(python: tuple[int, ...] = sys.version_info[:2]) -> Check:
-    """Report how steps travel on this Spark, and whether it knows this Python."""
+    """Report how steps run on this Spark, and whether it supports this Python."""
     version = _installed("pyspark")
     if version is None:
         return missing("steps", "there is no Spark", "pip install pyspark")
@@ -99,12 +99,12 @@ def check_spark(python: tuple[int, ...] = sys.version_info[:2]) -> Check:
 
 
 def spark_minor(version: str) -> str:
-    """Read "4.3" from "4.3.1": Python and Java side of Spark must agree on it."""
+    """Read "4.3" from "4.3.1": the Python and the Java side of Spark must agree on it."""
     return ".".join(map(str, _release(version)[:2]))
 
 
 def check_extra(extra: str, names: tuple[str, ...]) -> Check:
-    """Report an optional group; it is never a fault that one is not installed."""
+    """Report an optional group, which need not be installed."""
     absent = [name for name in names if _installed(name) is None]
     if absent:
         found = (
@@ -123,7 +123,7 @@ def _installed(name: str) -> str | None:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """The numbers a version starts with: "4.3.0.dev1" is (4, 3, 0)."""
+    """The leading numbers of a version: "4.3.0.dev1" is (4, 3, 0)."""
     numbers = []
     for part in version.split("."):
         if not part.isdigit():

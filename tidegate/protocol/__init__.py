@@ -1,1 +1,1 @@
-"""The protocol of driver and slots: events in, instructions out; no threads, no I/O, no Spark."""
+"""The protocol between driver and slots: events in, instructions out; no threads, I/O or Spark."""

@@ -1,7 +1,7 @@
 """Barrier alignment as a state machine over the channels of one subtask.
 
-For every checkpoint whose first barrier has come there is one small `Arriving`; without one the
-alignment is at rest. An event returns rulings, in the order in which they must be carried out:
+An `Arriving` exists for each checkpoint that has some, but not all, of its barriers. Each event
+returns rulings, to be carried out in order:
 
     barrier n, channels still owe it      ──▶ Block(channel)          (EXACTLY_ONCE only)
     barrier n, last channel that owed it  ──▶ Complete(n), Release(channels)
@@ -11,9 +11,9 @@ alignment is at rest. An event returns rulings, in the order in which they must 
       owes n, or abort(n) from outside
     barrier of a settled checkpoint       ──▶ nothing
 
-All channels that are blocked at a time are blocked on the same checkpoint: whoever would block on
-a higher one owes the lower one, and so aborts it. A channel that has ended owes no barrier and is
-never blocked; barriers that still come on it count all the same.
+All blocked channels wait for the same checkpoint: a channel that would block on a higher one still
+owes the lower one, and so aborts it. A channel that has ended owes no barrier and is never blocked,
+but barriers that still arrive on it count.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ class Block(Generic[C]):
 
 @dataclass(frozen=True, slots=True)
 class Release(Generic[C]):
-    """Let these channels flow again, with what was held back first."""
+    """Let these channels flow again, buffered elements first."""
 
     channels: tuple[C, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The barrier is here on all channels: take the snapshot, forward the barrier."""
+    """Take the snapshot and forward the barrier."""
 
     barrier: Barrier
     first_barrier_at: float
     owed: frozenset[Any] = frozenset()
-    """Channels on which an unaligned barrier has not come yet: log them until `Logged`."""
+    """Channels on which an unaligned barrier is still due: log them until `Logged`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """The barrier is here on all channels: what was logged is all that was in flight."""
+    """The barrier has arrived on all channels: the log holds everything that was in flight."""
 
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """The checkpoint cannot be taken here; the coordinator has to hear of it."""
+    """The checkpoint cannot be taken here; decline it to the coordinator."""
 
     checkpoint_id: CheckpointId
     reason: str
@@ -73,7 +73,7 @@ Ruling = Block[C] | Release[C] | Complete | Logged | Abort
 
 @dataclass(slots=True)
 class Arriving(Generic[C]):
-    """A checkpoint whose barrier has come on some channels, but not yet on all."""
+    """A checkpoint whose barrier has arrived on some channels, but not on all."""
 
     barrier: Barrier
     owed: set[C]
@@ -82,35 +82,35 @@ class Arriving(Generic[C]):
 
 
 class Alignment(Generic[C]):
-    """What the barriers on the channels of one subtask amount to."""
+    """Aligns the barriers on the channels of one subtask."""
 
     def __init__(self, channels: Iterable[C]) -> None:
         self._highest: dict[C, CheckpointId] = dict.fromkeys(channels, CheckpointId(0))
         """The highest barrier of each channel that has not ended."""
         self._newest = CheckpointId(0)
-        """The highest barrier that any channel has brought before its end."""
+        """The highest barrier of any channel before it ended."""
         self._arriving: dict[CheckpointId, Arriving[C]] = {}
         self._logging: dict[CheckpointId, set[C]] = {}
-        """Unaligned checkpoints that are taken, and the channels whose records they log."""
+        """Unaligned checkpoints already taken, and the channels whose records they log."""
         self._aborted: set[CheckpointId] = set()
         self._completed = CheckpointId(0)
 
     @property
     def in_flight(self) -> tuple[CheckpointId, ...]:
-        """Checkpoints of which some barriers are here, oldest first."""
+        """Checkpoints with some of their barriers, oldest first."""
         return tuple(sorted(self._arriving))
 
     def logged_by(self, channel: C) -> list[CheckpointId]:
-        """The checkpoints of which what comes on this channel now is in flight."""
+        """The checkpoints that log this channel."""
         return [number for number, owed in self._logging.items() if channel in owed]
 
     @property
     def remembered(self) -> int:
-        """How many aborted checkpoints some channel could still bring a barrier of."""
+        """How many aborted checkpoints may still get a barrier."""
         return len(self._aborted)
 
     def barrier(self, channel: C, barrier: Barrier, now: float) -> list[Ruling[C]]:
-        """A barrier has come on a channel that is not blocked."""
+        """Handle a barrier on a channel that is not blocked."""
         number = barrier.checkpoint_id
         rulings: list[Ruling[C]] = []
         if channel in self._highest:
@@ -120,14 +120,14 @@ class Alignment(Generic[C]):
             self._newest = max(self._newest, number)
             rulings += self._abort_skipped(channel, number)
         elif number <= self._newest:
-            # The channel has ended, and what became of the barrier is known from one that had not.
+            # The channel has ended, and a channel that had not has already settled this barrier.
             return rulings
         rulings += self._arrived(channel, barrier, now)
         self._forget_aborted()
         return rulings
 
     def ended(self, channel: C) -> list[Ruling[C]]:
-        """No record follows on the channel: it owes no barrier any more."""
+        """Handle the end of a channel: it owes no barriers from here on."""
         if self._highest.pop(channel, None) is None:
             return []
         rulings: list[Ruling[C]] = []
@@ -142,7 +142,7 @@ class Alignment(Generic[C]):
         return rulings
 
     def abort(self, number: CheckpointId) -> list[Ruling[C]]:
-        """The coordinator gave the checkpoint up: release its channels, ignore its barriers."""
+        """Abort a checkpoint for the coordinator: release its channels, ignore its barriers."""
         self._logging.pop(number, None)
         if number <= self._completed:
             return []
@@ -167,7 +167,7 @@ class Alignment(Generic[C]):
             arriving = Arriving(barrier, set(self._highest), now)
             self._arriving[number] = arriving
         arriving.owed.discard(channel)
-        # Snapshots keep the order of their barriers: behind an aligned one an unaligned one waits.
+        # Snapshots keep the order of their barriers: an unaligned one waits for an aligned one.
         is_next = all(number <= other for other in self._arriving)
         if not arriving.owed or (barrier.is_unaligned and is_next):
             return self._complete(arriving)
@@ -209,6 +209,6 @@ class Alignment(Generic[C]):
         return rulings
 
     def _forget_aborted(self) -> None:
-        """Barriers at or below what every channel has passed cannot come any more."""
+        """Forget checkpoints that every channel has passed: no barrier of theirs can follow."""
         passed = min(self._highest.values(), default=self._completed)
         self._aborted = {number for number in self._aborted if number > passed}

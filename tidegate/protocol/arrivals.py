@@ -1,4 +1,4 @@
-"""What one line brings for the units of a level, until a unit has all of its input. Pure."""
+"""Collects what one line delivers for the units of a level until a unit is complete. Pure."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ class Cargo:
     step: StepNumber
     source: SlotIndex
     is_last: bool
-    """Whether nothing of this step follows from that slot."""
+    """Whether this is the slot's last cargo of the step."""
     packets: tuple[Packet, ...] = ()
     marks: tuple[FailureMark, ...] = ()
 
 
 @dataclass(slots=True)
 class UnitInput:
-    """The input of a unit, as far as it has come."""
+    """The input of a unit so far."""
 
     attempt: Attempt
     step: StepNumber
     packets: list[Packet] = field(default_factory=list)
     marks: list[FailureMark] = field(default_factory=list)
     complete: set[SlotIndex] = field(default_factory=set)
-    """The slots of which everything is here."""
+    """The slots that have sent everything."""
 
 
 class Arrivals:
-    """The cargo of one line: only what one and the same job has carried makes up a unit.
+    """Assembles units from the cargo of one line, which belongs to one Spark job.
 
-    Steps follow each other, so cargo of a later step drops what an earlier one lacks, and cargo of
-    an earlier step is ignored.
+    Steps are sequential: cargo of a later step discards an incomplete earlier one, and cargo of an
+    earlier step is ignored.
     """
 
     def __init__(self, slots: int) -> None:
@@ -46,7 +46,7 @@ class Arrivals:
         self._input = UnitInput(Attempt(0), StepNumber(0))
 
     def take(self, cargo: Cargo) -> UnitInput | None:
-        """Returns the whole input of a unit when its last part has come."""
+        """Add a cargo; returns the input of a unit once it is complete."""
         place, current = (cargo.attempt, cargo.step), (self._input.attempt, self._input.step)
         if place < current:
             return None
@@ -64,7 +64,6 @@ class Arrivals:
 
 
 def shares(packets: Iterable[Packet], slots: int) -> list[list[Packet]]:
-    """The packets that go to each slot."""
     shares: list[list[Packet]] = [[] for _ in range(slots)]
     for packet in packets:
         shares[packet.header.target_subtask].append(packet)

@@ -1,4 +1,4 @@
-"""What subtasks acknowledged → the checkpoint as it is published, by operator."""
+"""Assembles acknowledged snapshots into a checkpoint, by operator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidegate.stream.elements import Barrier, BarrierKind
 
 @dataclass(frozen=True)
 class CheckpointedJob:
-    """The job that takes checkpoints, and where they go."""
+    """The job that takes checkpoints, and where it writes them."""
 
     job_id: JobId
     graph: JobGraph
@@ -39,12 +39,13 @@ def assemble(
     finished: Collection[SubtaskId],
     wall: float,
 ) -> Checkpoint:
-    """The checkpoint that everybody has acknowledged, complete but for its publication."""
+    """The acknowledged checkpoint, ready to be published."""
     metadata = CheckpointMetadata(
         job_id=job.job_id,
         job_name=job.graph.name,
         checkpoint_id=barrier.checkpoint_id,
-        # Where a job stops to continue under another plan is a checkpoint of its own.
+        # A stop without a savepoint, for a change of the plan, is an ordinary checkpoint of the
+        # job.
         kind=BarrierKind.CHECKPOINT if barrier.savepoint is None else barrier.kind,
         triggered_at=barrier.triggered_at,
         completed_at=wall,

@@ -1,4 +1,4 @@
-"""Who a slot process is."""
+"""The identity of a slot process."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tidegate.core.ids import SlotIndex
 class Incarnation:
     """One process that serves, or served, a slot.
 
-    Spark may start the task of a slot again by itself, and a process that was thought dead may
-    wake up, so the slot's number alone says nothing; every message carries its incarnation.
+    Spark may restart the task of a slot, and a process that was believed dead may wake up. The
+    index of the slot does not tell them apart, so every message carries the incarnation.
     """
 
     slot: SlotIndex
     launch: int
-    """Which Spark job for this slot: counts up in the driver."""
+    """The number of the Spark job for this slot, counted by the driver."""
     task_attempt: int
-    """Which try of Spark's at the task of that job."""
+    """Spark's attempt number of the task."""
     nonce: str
-    """Tells apart two processes of which Spark says the same."""
+    """Tells apart processes with the same launch and task attempt."""
 
     @classmethod
     def create(cls, slot: SlotIndex, launch: int, task_attempt: int) -> Incarnation:
@@ -30,7 +30,7 @@ class Incarnation:
 
     @property
     def age(self) -> tuple[int, int]:
-        """Grows with every start that Spark makes."""
+        """Grows with every start."""
         return (self.launch, self.task_attempt)
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
-"""The inputs of one subtask: merges its channels into one order that respects barriers.
+"""Merges the channels of one subtask into one order that respects barriers.
 
-Batches on an open channel need not pass through here at all:
+Batches on an open channel can bypass the gate:
 
     index = gate.open_input(channel)       # one look-up per packet: only control elements change it
     if index is not None and type(element) is Batch:
@@ -40,12 +40,12 @@ from tidegate.stream.elements import (
 )
 
 REQUESTS = Channel(EdgeId(-1), SubtaskIndex(0))
-"""The one channel of a source: on it the driver's step requests bring barriers, nothing else."""
+"""The only channel of a source: it carries the barriers of the driver's step requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Process this batch as one of the given input."""
+    """Process this batch as part of the given input."""
 
     input_index: int
     batch: Batch
@@ -53,22 +53,22 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
-    """Snapshot now, then forward the barrier; what was processed so far is before it."""
+    """Take a snapshot of everything processed so far, then forward the barrier."""
 
     barrier: Barrier
     alignment_seconds: float
     bytes_buffered: int
     ended_inputs: frozenset[int] = frozenset()
-    """Inputs that have ended before the barrier: part of the snapshot, for the gate restored."""
+    """Inputs that ended before the barrier, stored for the restored gate."""
     is_whole: bool = True
-    """Otherwise `InFlight` follows, with what belongs to the snapshot as well."""
+    """If False, `InFlight` follows with the rest of the snapshot."""
     time: TimeHandle | None = None
-    """How far event time has come on the channels: part of the snapshot."""
+    """The event time of the channels, stored in the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """What came before the barrier of an unaligned checkpoint on channels that were behind."""
+    """What arrived ahead of the barrier of an unaligned checkpoint on slower channels."""
 
     checkpoint_id: CheckpointId
     elements: tuple[tuple[Channel, StreamElement], ...]
@@ -76,7 +76,7 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAborted:
-    """The gate gave a checkpoint up by itself: decline it to the coordinator."""
+    """The gate aborted a checkpoint by itself: decline it to the coordinator."""
 
     checkpoint_id: CheckpointId
     reason: str
@@ -84,7 +84,7 @@ class SnapshotAborted:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceWatermark:
-    """Event time has come to here on all channels."""
+    """Event time has reached this watermark on all channels."""
 
     watermark: Watermark
 
@@ -98,11 +98,11 @@ class ChangeStatus:
 
 @dataclass(frozen=True, slots=True)
 class InputEnded:
-    """No record follows on any channel of this input."""
+    """No records follow on any channel of this input."""
 
     input_index: int
     is_last: bool = False
-    """All other inputs have ended before: no record follows at all, barriers still may."""
+    """All other inputs have ended, too: no records follow at all, but barriers may."""
 
 
 Delivery = (
@@ -117,10 +117,10 @@ Delivery = (
 
 
 class InputGate:
-    """One per subtask; `channels` maps every channel to the input it feeds.
+    """The input gate of a subtask; `channels` maps every channel to the input it feeds.
 
-    Inputs that had ended when the state being restored was taken (`ended_inputs`) have ended
-    again from the start: they deliver no second `InputEnded`.
+    Inputs that had ended in the restored snapshot (`ended_inputs`) are ended from the start and
+    deliver no second `InputEnded`.
     """
 
     def __init__(
@@ -146,51 +146,51 @@ class InputGate:
         self._deliveries: list[Delivery] = []
 
     def open_input(self, channel: Channel) -> int | None:
-        """The input that batches of this channel may be handed to at once; None: `feed` them."""
+        """The input that may process batches of this channel directly; None: `feed` them."""
         return self._open.get(channel)
 
     @property
     def watermark(self) -> int:
-        """How far event time has come on all channels."""
+        """The event time that all channels have reached."""
         return self._time.watermark
 
     @property
     def idle_channels(self) -> int:
-        """How many channels hold no watermark back."""
+        """How many channels do not hold back the watermark."""
         return self._time.idle_channels
 
     @property
     def is_idle(self) -> bool:
-        """Whether all channels are."""
+        """Whether all channels are idle."""
         return self._time.is_idle
 
     @property
     def bytes_waiting(self) -> int:
-        """The size of what blocked channels hold back now."""
+        """The size of what blocked channels currently hold back."""
         return sum(size for fifo in self._waiting.values() for _, size in fifo)
 
     def feed(
         self, channel: Channel, element: StreamElement, now: float, size: int = 0
     ) -> list[Delivery]:
-        """Take the next element of a channel; what is delivered must be carried out in order."""
+        """Take the next element of a channel; carry out the deliveries in order."""
         if channel in self._waiting:
             self._waiting[channel].append((element, size))
             self._bytes_buffered += size
             return []
         if channel not in self._inputs:
-            raise ProtocolViolation(f"{channel} is none of the channels {sorted(self._inputs)}")
+            raise ProtocolViolation(f"{channel} is not among the channels {sorted(self._inputs)}")
         self._handle(channel, element, now)
         return self._drain(now)
 
     def abort(self, checkpoint_id: CheckpointId, now: float) -> list[Delivery]:
-        """The coordinator gave the checkpoint up: release what waits for it."""
+        """Release what waits for a checkpoint that the coordinator aborted."""
         rulings = self._alignment.abort(checkpoint_id)
         self._forget_log(checkpoint_id)
         self._apply(rulings, now)
         return self._drain(now)
 
     def _drain(self, now: float) -> list[Delivery]:
-        """Empty what was released, each channel up to the barrier at which it blocks again."""
+        """Deliver from released channels, each up to the barrier that blocks it again."""
         while self._released:
             channel = self._released.popleft()
             fifo = self._waiting.pop(channel)
@@ -218,7 +218,7 @@ class InputGate:
         elif channel in self._live:
             self._deliveries.append(Records(self._inputs[channel], element))
         else:
-            raise ProtocolViolation(f"records came on {channel} after its end of input")
+            raise ProtocolViolation(f"records arrived on {channel} after its end of input")
 
     def _apply(self, rulings: list[Ruling[Channel]], now: float) -> None:
         for ruling in rulings:
@@ -260,7 +260,7 @@ class InputGate:
                 self._reopen(channel)
 
     def _reopen(self, channel: Channel) -> None:
-        """Batches need not be fed any more, unless they have to wait or to be logged."""
+        """Let batches bypass the gate unless they have to wait or be logged."""
         if channel not in self._waiting and not self._alignment.logged_by(channel):
             self._open[channel] = self._inputs[channel]
 

@@ -1,4 +1,4 @@
-"""The status of a whole job, in Flink's names, as it follows from its regions.
+"""The status of a job, under Flink's names, derived from its regions.
 
 CREATED ──▶ RUNNING ──▶ FINISHED
    │        ▲    │
@@ -40,12 +40,12 @@ class JobStatus(Enum):
         return self.is_terminal
 
     def is_terminal_state(self) -> bool:
-        """Whether the job has ended here; another driver may still take it up."""
+        """Whether the job has ended here; another driver may still take it over."""
         return self is JobStatus.SUSPENDED or self.is_terminal
 
 
 def status_of(regions: Iterable[RegionState]) -> JobStatus:
-    """The job's status; a job whose regions all have ended is what the worst of them is."""
+    """The job's status; when all regions have ended, the worst of theirs."""
     found = set(regions)
     ended = all(state.is_terminal for state in found)
     if RegionState.FAILED in found:

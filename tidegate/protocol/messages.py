@@ -1,4 +1,4 @@
-"""Everything that driver and slots say to each other: the only vocabulary both sides share."""
+"""The messages between driver and slots."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from tidegate.stream.elements import Barrier
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The first message of a slot: who it is, where its step server listens, what it runs on."""
+    """A slot's first message: its identity, the address of its step server, its environment."""
 
     incarnation: Incarnation
     address: Address
     versions: dict[str, str]
     process_id: int
     host: str = ""
-    """The name of its machine."""
+    """Its host name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ class Deployed:
     pipeline: PipelineId
     attempt: Attempt
     seeks: tuple[str, ...] = ()
-    """In words, from where its sources resume."""
+    """Where its sources resume, as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateRead:
-    """The subtasks that are being opened in this slot have read so much more of a checkpoint."""
+    """The opening subtasks of this slot have read this many more bytes of a checkpoint."""
 
     pipeline: PipelineId
     attempt: Attempt
@@ -75,16 +75,16 @@ class DeployFailed:
 
 @dataclass(frozen=True, slots=True)
 class Undeployed:
-    """The subtasks of the pipeline are closed: it was cancelled, has failed or is finished."""
+    """The subtasks of the pipeline are closed: cancelled, failed or finished."""
 
     pipeline: PipelineId
     failure: TidegateError | None = None
-    """What user code raised while it was closed."""
+    """What user code raised in `close()`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Something in an idle pipeline waits for a step: input, a timer or an aborted checkpoint."""
+    """Input, a timer or an aborted checkpoint in an idle pipeline needs a step."""
 
     pipeline: PipelineId
 
@@ -98,7 +98,7 @@ class ConsoleLines:
 
 @dataclass(frozen=True, slots=True)
 class FunctionLog:
-    """Something that was logged in a slot."""
+    """A log record of a slot."""
 
     logger: str
     level: int
@@ -110,19 +110,19 @@ class FunctionLog:
 
 @dataclass(frozen=True, slots=True)
 class UserCounts:
-    """What the functions of a pipeline in one slot have counted since they were deployed."""
+    """Metrics and accumulators of a pipeline's functions in one slot, since deployment."""
 
     pipeline: PipelineId
     attempt: Attempt
     metrics: dict[VertexId, dict[str, dict[str, float]]]
     """By vertex, operator and name."""
     accumulators: tuple[tuple[str, bytes], ...] = ()
-    """By name, pickled; a name appears once for every operator that has it."""
+    """By name, pickled; one entry per operator that has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsSkipped:
-    """How many records each vertex skipped since the last such message, and some of them."""
+    """How many records each vertex skipped since the previous message, with examples."""
 
     counts: dict[VertexId, int]
     letters: tuple[DeadLetter, ...]
@@ -140,16 +140,16 @@ class Profile:
     """Where the threads of a process spent their time."""
 
     stacks: dict[str, int]
-    """How often each was seen: functions from the outermost on, with ";" between."""
+    """Sample counts by stack: function names, outermost first, separated by ";"."""
     sampler: str
     seconds: float
     note: str | None
-    """What would have made it better."""
+    """How to get a better profile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What was found by an inspection: stacks by thread, a profile, or records."""
+    """The result of an inspection: stacks by thread, a profile, or records."""
 
     number: int
     found: dict[str, str] | Profile | tuple[SampledRecord, ...]
@@ -157,7 +157,7 @@ class Inspected:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Records for a collector in the driver, encoded like on a channel."""
+    """Records for a collector in the driver, encoded as on a channel."""
 
     collector: str
     subtask: SubtaskIndex
@@ -166,12 +166,12 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class SlotHeartbeat:
-    """The slot is alive, and asks for its lease to be renewed."""
+    """The slot is alive and asks to renew its lease."""
 
     number: int = 0
     """From `SlotMachine.beat`."""
     memory: int | None = None
-    """Bytes that the process has in memory; None where that is not known."""
+    """Resident bytes of the process; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,18 +195,18 @@ class CheckpointDeclined:
     attempt: Attempt
     error: TidegateError
     is_skipped: bool = False
-    """A newer barrier overtook this one's."""
+    """A newer barrier overtook the barrier of this checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointNotified:
-    """The subtasks of the pipeline in this slot know that a checkpoint is complete."""
+    """The subtasks of the pipeline in this slot were notified of a complete checkpoint."""
 
     pipeline: PipelineId
     attempt: Attempt
     checkpoint_id: CheckpointId
     failure: TidegateError | None = None
-    """What was to be done then could not be done."""
+    """Why the notification failed."""
 
 
 SlotMessage = (
@@ -233,7 +233,7 @@ SlotMessage = (
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The registration is not accepted; the slot exits."""
+    """The registration is rejected; the slot exits."""
 
     reason: str
 
@@ -253,15 +253,15 @@ class SnapshotSettings:
     directory: str | None
     """The URL of the job's directory; None: everything is sent to the driver."""
     ownership: Ownership | None = None
-    """Held by the driver that sends this; whoever opens subtasks asks whether it still is."""
+    """Held by the sending driver; checked again before subtasks open."""
     inline_threshold: int
-    """State of a subtask up to so many bytes is sent to the driver."""
+    """State of a subtask up to this many bytes is sent to the driver."""
     limit: int
-    """Bytes of a subtask's state that the driver takes where there is no directory."""
+    """The most bytes of state per subtask that the driver accepts without a directory."""
     transfer_threads: int = 1
-    """How many files of a database are copied at once."""
+    """How many files of a database are copied concurrently."""
     is_regular: bool = True
-    """Whether checkpoints are taken; otherwise at most savepoints are."""
+    """Whether checkpoints are enabled; otherwise only savepoints are taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,23 +270,23 @@ class RestoreOrder:
 
     checkpoint_id: CheckpointId
     location: CheckpointLocation | None
-    """Where its files are; None: it is in the driver's memory and has none."""
+    """Where its files are; None: it is in the driver's memory and has no files."""
     subtasks: dict[VertexId, SubtaskRestore]
     size: int = 0
-    """Bytes of its files that the slot will read."""
+    """Bytes of files that the slot will read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deploy:
-    """Open the subtasks of a pipeline under a new attempt; an older attempt is closed first."""
+    """Open the subtasks of a pipeline under a new attempt, after closing an older one."""
 
     pipeline: PipelineId
     attempt: Attempt
     snapshots: SnapshotSettings
     restore: RestoreOrder | None = None
-    """What to resume from; None: from nothing."""
+    """What to resume from; None: start fresh."""
     poison: PoisonOrders | None = None
-    """Which records to skip; None: poison records are not watched for."""
+    """Which records to skip; None: poison records are not tracked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +298,7 @@ class Undeploy:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCompleted:
-    """A checkpoint, and so each one before it, is durable. May be repeated."""
+    """A checkpoint, and every earlier one, is durable. May be repeated."""
 
     pipeline: PipelineId
     attempt: Attempt
@@ -316,7 +316,7 @@ class CheckpointAborted:
 
 @dataclass(frozen=True, slots=True)
 class DriverHeartbeat:
-    """The driver is alive: renews the lease from the time of the heartbeat that it answers."""
+    """The driver is alive: renews the lease from when the answered heartbeat was sent."""
 
     answers: int = 0
 
@@ -328,14 +328,14 @@ class DumpThreads:
 
 @dataclass(frozen=True, slots=True)
 class TakeProfile:
-    """Report where time goes for so long."""
+    """Profile the process for this long."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class SampleEdge:
-    """Report the next records that go along an edge, or those that have when the time is over."""
+    """Report the next records on an edge, or fewer when the time is up."""
 
     pipeline: PipelineId
     edge: EdgeId
@@ -348,7 +348,7 @@ Inspection = DumpThreads | TakeProfile | SampleEdge
 
 @dataclass(frozen=True, slots=True)
 class Inspect:
-    """Look into the slot while it works; it answers with `Inspected` under the same number."""
+    """Inspect the running slot; it answers with `Inspected` under the same number."""
 
     number: int
     what: Inspection
@@ -376,7 +376,7 @@ DriverMessage = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitAssignment:
-    """Splits that a source subtask should read from now on."""
+    """Splits for a source subtask to read."""
 
     splits: tuple[Any, ...] = ()
     no_more: bool = False
@@ -384,7 +384,7 @@ class SplitAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRequest:
-    """What stage 0 of a step asks of every slot; the same again when Spark retries it."""
+    """What stage 0 of a step requests from every slot; identical when Spark retries it."""
 
     pipeline: PipelineId
     attempt: Attempt
@@ -394,12 +394,12 @@ class StepRequest:
     barriers: tuple[Barrier, ...] = ()
     assignments: dict[tuple[VertexId, SubtaskIndex], SplitAssignment] = field(default_factory=dict)
     group_watermarks: dict[str, int] = field(default_factory=dict)
-    """The lowest watermark of each group of aligned sources, over all pipelines."""
+    """The lowest watermark of each alignment group, over all pipelines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitOrder:
-    """Which unit a step task wants to have run; sources run by the request at level 0."""
+    """Which unit a step task wants to run; level 0 carries the request for the sources."""
 
     pipeline: PipelineId
     attempt: Attempt
@@ -410,18 +410,18 @@ class UnitOrder:
 
 @dataclass(frozen=True, slots=True)
 class Attendance:
-    """The driver begins an endless job that carries the steps of a pipeline."""
+    """The driver starts an endless job that carries the steps of a pipeline."""
 
     pipeline: PipelineId
     epoch: int
-    """Grows with every job of the pipeline: slots let in only the pumps of the latest."""
+    """Grows with every such job; slots admit only the pumps of the latest."""
     slots: int
     levels: int
 
 
 @dataclass(frozen=True, slots=True)
 class SubtaskFailure:
-    """A subtask ended its slice early."""
+    """A subtask failed and ended its slice early."""
 
     vertex: VertexId
     subtask: SubtaskIndex
@@ -430,43 +430,48 @@ class SubtaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """How far a source subtask came in this step."""
+    """The progress of a source subtask in this step."""
 
     records: int
     status: InputStatus
     pending: int | None
     aligned: tuple[str, int] | None = None
-    """Its group and its watermark, if its strategy aligns it and it has a say."""
+    """Its alignment group and watermark, if it takes part in one and is not idle."""
 
 
 class Traffic(NamedTuple):
-    """What went along an edge."""
+    """What was sent along an edge."""
 
     records: int
     size: int
-    """Bytes: encoded where they leave a slot, else as they are in memory."""
+    """Encoded bytes between slots, bytes in memory within a slot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotReport:
-    """What one slot says of a finished step."""
+    """A slot's report on a finished step."""
 
     slot: SlotIndex
     failures: tuple[SubtaskFailure, ...] = ()
     marks: tuple[FailureMark, ...] = ()
-    """Slots whose part of this step is missing somewhere upstream."""
+    """Slots upstream whose part of this step is missing."""
     sources: dict[VertexId, SourceReport] = field(default_factory=dict)
     records_in: dict[VertexId, int] = field(default_factory=dict)
     records_out: dict[VertexId, int] = field(default_factory=dict)
+    records_taken: int = 0
+    """What its sinks have received."""
+    bytes_in: dict[VertexId, int] = field(default_factory=dict)
+    """Sizes as those of `Traffic`."""
+    bytes_out: dict[VertexId, int] = field(default_factory=dict)
     finished: frozenset[VertexId] = frozenset()
-    """Vertices whose subtask here has ended."""
+    """Vertices whose subtask in this slot has ended."""
     watermarks: dict[VertexId, int] = field(default_factory=dict)
-    """How far event time has come for subtasks that have it."""
+    """The event time of each subtask that has one."""
     idle_channels: dict[VertexId, int] = field(default_factory=dict)
-    """How many channels of a subtask, or all of a source, are idle; where some are."""
+    """Idle channels per subtask, where there are any; all of them for an idle source."""
     next_timer: float | None = None
     busy_seconds: float = 0.0
-    """How long the slot worked for this step."""
+    """How long the slot worked on this step."""
     worked: dict[VertexId, float] = field(default_factory=dict)
     """Seconds that each subtask has worked since it was deployed."""
     sent: dict[EdgeId, Traffic] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How much a step carries, when the next one is due and what waits for it. Pure."""
+"""How much a step carries, and when the next one is due. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LONGEST_STEP = 2.0
 
 
 class SliceSize:
-    """Records a source subtask may put into a step, such that a full step takes the target time.
+    """How many records a source subtask may read, so that a full step takes the target time.
 
-    A step costs something even when it carries nothing: what Spark needs to schedule it. Where that
-    eats up the target, on a slow or busy cluster, steps become longer instead of ever smaller.
+    Even an empty step has a cost: Spark's scheduling. Where that cost eats up the target, on a slow
+    or busy cluster, steps get longer rather than ever smaller.
     """
 
     def __init__(self, target_seconds: float, maximum: int) -> None:
@@ -33,12 +33,12 @@ class SliceSize:
         self.records = min(_FIRST_SLICE, maximum)
 
     def observe(self, seconds: float, busy_seconds: float, largest_slice: int) -> None:
-        """A step took this long, for `busy_seconds` of which its busiest slot worked.
+        """Adapt to a step that took `seconds`, of which its busiest slot worked `busy_seconds`.
 
-        `largest_slice` is what its busiest source subtask read. A step that was not full says
-        nothing about what a full one would take.
+        `largest_slice` is what its busiest source subtask read. A step that was not full does not
+        tell how long a full one would take.
         """
-        # The least of late: a cluster that was idle once may be busy now.
+        # The recent minimum: the load of a cluster changes.
         least = _FORGETTING * self._fixed_cost + 1e-3
         self._fixed_cost = fixed = min(least, max(0.0, seconds - busy_seconds))
         if largest_slice < 0.9 * self.records:
@@ -51,39 +51,39 @@ class SliceSize:
 
 
 class NextStep:
-    """What waits for the next step of a pipeline: when it is due, and the barriers it carries.
+    """When the next step of a pipeline is due, and which barriers it carries.
 
-    While sources trickle, steps begin `pace` seconds apart: each costs something however little it
-    carries. Barriers, timers and sources that fill their slices do not wait for that.
+    While little input arrives, steps start `pace` seconds apart, because each has a fixed cost.
+    Barriers, timers and sources that fill their slices do not wait for that.
     """
 
     def __init__(self, pace: float = 0.0) -> None:
         self.due: float | None = None
-        """Wall-clock seconds; None until something calls for it."""
+        """Wall-clock seconds; None until something needs a step."""
         self._pace = pace
         self._paced_until = 0.0
-        """By the monotonic clock: the other one may be set back."""
+        """On the monotonic clock, because the wall clock may be set back."""
         self._is_woken = False
         self._waiting: list[Barrier] = []
         self._carried: tuple[Barrier, ...] = ()
 
     def call(self) -> None:
-        """Something waits for it, so it is due now."""
+        """Make the step due now."""
         self.due = 0.0
 
     def wake(self) -> None:
-        """A source has something to read, or a timer is due."""
+        """Note that a source has input, or that a timer is due."""
         self._is_woken = True
 
     def seconds_left(self, wall: float, now: float) -> float | None:
-        """Until it is due, by the wall clock and the monotonic one; None: nothing calls for it."""
+        """Seconds until it is due, by the wall and the monotonic clock; None: nothing needs it."""
         left = [] if self.due is None else [self.due - wall]
         if self._is_woken:
             left.append(self._paced_until - now)
         return max(0.0, min(left)) if left else None
 
     def deployed(self) -> None:
-        """A new attempt runs: no barrier of an older one is meant for it."""
+        """Start a new attempt: barriers of the previous one are dropped."""
         self._waiting.clear()
         self.call()
 
@@ -93,11 +93,11 @@ class NextStep:
         self.call()
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
-        """A checkpoint is aborted: its barrier is not sent any more."""
+        """Drop the barrier of an aborted checkpoint."""
         self._waiting = [each for each in self._waiting if each.checkpoint_id != checkpoint_id]
 
     def begin(self, order: RunStep, now: float = 0.0) -> tuple[Barrier, ...]:
-        """A step begins, or is tried again; returns what it carries, the same in every try.
+        """Begin or retry a step; returns the barriers it carries, the same for every try.
 
         `now` is a reading of the monotonic clock.
         """
@@ -111,12 +111,12 @@ class NextStep:
     def through(
         self, reports: Iterable[SlotReport], *, now: float, discovery_seconds: float | None
     ) -> None:
-        """A step is through, and this is what the slots said of it.
+        """Schedule the next step from the reports of a finished one.
 
-        `discovery_seconds`: how often enumerators that may find more splits are asked; None if
-        all of them are exhausted and everything found is assigned.
+        `discovery_seconds`: how often to ask enumerators for new splits; None if all are exhausted
+        and everything found is assigned.
         """
-        due = [] if self.due is None else [self.due]  # something called during the step
+        due = [] if self.due is None else [self.due]  # something needed a step meanwhile
         if discovery_seconds is not None:
             due.append(now + discovery_seconds)
         reports = list(reports)
@@ -126,7 +126,7 @@ class NextStep:
                 if source.status is InputStatus.MORE_AVAILABLE:
                     due.append(0.0)
                 elif source.status is InputStatus.NOTHING_AVAILABLE and source.records:
-                    self.wake()  # what flows keeps flowing
+                    self.wake()  # more input is likely
             if report.next_timer is not None:
                 due.append(report.next_timer)
         self.due = min(due, default=None)
@@ -138,10 +138,10 @@ def room_of(reports: Iterable[SlotReport]) -> int | None:
 
 
 class StepCaller:
-    """What waits in one slot for the next step of a pipeline, and calls for it: once per step.
+    """Requests the next step of a pipeline on behalf of one slot, once per step.
 
-    Aborted checkpoints wait for it, so that what they release travels through the levels of a step
-    in their order. A new deployment is stepped without a call.
+    Aborted checkpoints wait for a step, so that the records they release travel through its levels
+    in order. A new deployment is stepped without a request.
     """
 
     def __init__(self) -> None:
@@ -149,20 +149,20 @@ class StepCaller:
         self._has_called = True
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
-        """A checkpoint is aborted; the next step carries it out."""
+        """Carry out the abort of a checkpoint in the next step."""
         self._aborted.append(checkpoint_id)
 
     def begin(self) -> list[CheckpointId]:
-        """A step begins; returns the aborted checkpoints to carry out before anything else."""
+        """Begin a step; returns the aborted checkpoints to carry out first."""
         aborted, self._aborted = self._aborted, []
         return aborted
 
     def ran(self) -> None:
-        """The slot has done its part of a level: what waits from now on needs another step."""
+        """Note that the slot ran its part of a level: anything new needs another step."""
         self._has_called = False
 
     def calls(self, is_available: Callable[[], bool]) -> bool:
-        """Whether to call the driver now; `is_available` says if operators have something to do."""
+        """Whether to call the driver; `is_available` tells whether operators have work."""
         if not self._has_called and (self._aborted or is_available()):
             self._has_called = True
             return True

@@ -1,4 +1,4 @@
-"""What travels between slots: elements of one channel, and failures on their way to the driver."""
+"""What travels between slots: packets of one channel, and marks of failures."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tidegate.core.ids import Attempt, EdgeId, SlotIndex, StepNumber, SubtaskInd
 
 
 class Channel(NamedTuple):
-    """One sender of one edge, as the receiving subtask tells its senders apart."""
+    """One sender on one edge, as the receiving subtask identifies it."""
 
     edge: EdgeId
     source: SubtaskIndex
 
 
 class PacketPosition(NamedTuple):
-    """Where a packet stands in its unit: two packets of one position are one, sent twice."""
+    """The position of a packet in its unit; packets with equal positions are duplicates."""
 
     target_vertex: VertexId
     target_subtask: SubtaskIndex
@@ -29,7 +29,7 @@ class PacketPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PacketHeader:
-    """Whose elements these are, who is to get them, and where they stand in their channel."""
+    """Sender, receiver and position of a packet."""
 
     attempt: Attempt
     step: StepNumber
@@ -46,7 +46,7 @@ class PacketHeader:
 
     @property
     def position(self) -> PacketPosition:
-        """The sort key of a unit: vertices in topological order, each channel in its own order."""
+        """The sort key within a unit: by vertex in topological order, then by channel."""
         return PacketPosition(
             self.target_vertex, self.target_subtask, self.edge, self.source, self.sequence
         )
@@ -58,16 +58,16 @@ class Packet:
 
     header: PacketHeader
     body: Sized
-    """The protocol never looks inside: bytes, or where they were spilled to."""
+    """Opaque to the protocol: bytes, or where they were spilled to."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailureMark:
-    """Says that a step went through without all of its work: the region fails after it.
+    """Marks a step that ran without all of its input: the region fails after it.
 
     A mark travels like a packet, but to *every* slot of the next level, and is part of the sealed
-    answer of each unit it reached: however often Spark repeats a task, a unit that ran without
-    some of its input cannot end in a step that looks whole.
+    answer of each unit it reached. However often Spark repeats a task, a unit that lacked input
+    cannot end in a step that looks complete.
     """
 
     slot: SlotIndex
@@ -76,7 +76,7 @@ class FailureMark:
 
 @dataclass(frozen=True, slots=True)
 class SlotOutOfReach:
-    """What a step task says instead of a report when its slot did not answer."""
+    """A step task's answer in place of a report when its slot did not respond."""
 
     slot: SlotIndex
     reason: str

@@ -1,4 +1,4 @@
-"""Who takes part in a checkpoint."""
+"""Which subtasks take part in a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from tidegate.protocol.region import Region, RegionState
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """The part that every subtask of the job has in one checkpoint."""
+    """The part of every subtask in one checkpoint."""
 
     triggered: frozenset[PipelineId]
-    """Pipelines whose sources put the barrier into their streams, those that have ended too."""
+    """Pipelines whose sources emit the barrier, including sources that have ended."""
     awaited: Mapping[SubtaskId, Attempt]
-    """Who must acknowledge, under which attempt of its pipeline."""
+    """The subtasks that must acknowledge, with the attempt of their pipeline."""
     finished: frozenset[SubtaskId]
-    """Subtasks of finished pipelines: they neither get the barrier nor run again on restore."""
+    """Subtasks of finished pipelines: they get no barrier and do not run again on restore."""
 
 
 def plan_checkpoint(
     vertices: Iterable[Vertex], regions: Mapping[PipelineId, Region]
 ) -> CheckpointPlan:
-    """Everybody takes part, except for pipelines that have finished; the others must be running.
+    """Include all subtasks, except those of finished pipelines; the others must be running.
 
-    A subtask that has ended inside of a running pipeline takes part like the others: it forwards
-    the barrier and acknowledges with a `finished` mark.
+    A subtask that has ended in a running pipeline takes part, too: it forwards the barrier and
+    acknowledges with a `finished` mark.
     """
     triggered: set[PipelineId] = set()
     awaited: dict[SubtaskId, Attempt] = {}

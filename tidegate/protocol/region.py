@@ -1,4 +1,4 @@
-"""A region: one pipeline of the job as the driver steps, fails and restarts it.
+"""A region: one pipeline of the job, which the driver steps, fails and restarts as a whole.
 
     CREATED ──deploy──▶ DEPLOYING ──all slots opened it──▶ RUNNING ──▶ FINISHED
                           ▲    │                              │            │
@@ -10,8 +10,8 @@
 
     all but the ends ──cancel──▶ CANCELLING ──▶ CANCELED
 
-An attempt number is given to every deployment. Whatever comes in for another attempt than the
-current is ignored. Step numbers go on over attempts, so a number names a step for good.
+Every deployment has an attempt number; events of other attempts are ignored. Step numbers continue
+across attempts, so that each identifies one step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidegate.core.ids import Attempt, PipelineId, SlotIndex, StepNumber
 
 
 class RegionState(Enum):
-    """The life of a region; the diagram is in the module's docstring."""
+    """The life of a region; see the diagram above."""
 
     CREATED = auto()
     DEPLOYING = auto()
@@ -76,14 +76,14 @@ class RunStep:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """The step is through and whole; the next may begin."""
+    """The step is complete; the next one may begin."""
 
     step: StepNumber
 
 
 @dataclass(frozen=True, slots=True)
 class RegionFails:
-    """The attempt is over: cancel `abandoned` if it still runs, then ask the restart strategy."""
+    """The attempt has failed: cancel `abandoned` if set, then ask the restart strategy."""
 
     attempt: Attempt
     cause: TidegateError
@@ -91,7 +91,7 @@ class RegionFails:
 
 
 class Region:
-    """One pipeline in the driver. `slots` are those that host any of its subtasks."""
+    """One pipeline in the driver; `slots` host its subtasks."""
 
     def __init__(
         self, pipeline: PipelineId, slots: Iterable[SlotIndex], *, max_step_tries: int = 3
@@ -100,16 +100,15 @@ class Region:
         self.slots = frozenset(slots)
         self.state = RegionState.CREATED
         self.attempt = Attempt(0)
-        """The attempt deployed last; 0 before the first."""
+        """The latest attempt; 0 before the first."""
         self.last_step = StepNumber(0)
-        """The step that began last; 0 before the first."""
+        """The latest step; 0 before the first."""
         self.step_in_flight: StepNumber | None = None
         self.some_ended = False
         """Whether some subtask of the attempt has processed its last record."""
         self.all_ended = False
         self.has_run = False
-        """Whether it has started: a step was whole, in this attempt or an earlier one, and the
-        sources had found out what there is to read."""
+        """Whether some attempt completed a step after all sources had listed their input."""
         self._max_step_tries = max_step_tries
         self._awaited: set[SlotIndex] = set()
         self._tries = 0
@@ -123,7 +122,7 @@ class Region:
         return attempt == self.attempt
 
     def is_opening(self, attempt: Attempt) -> bool:
-        """Whether some slots have not said yet that they opened this attempt."""
+        """Whether some slots have not opened this attempt yet."""
         return self.state is RegionState.DEPLOYING and attempt == self.attempt
 
     def runs(self, attempt: Attempt, step: StepNumber) -> bool:
@@ -135,7 +134,7 @@ class Region:
         return self.state is RegionState.RUNNING and self.step_in_flight is None
 
     def deploy(self) -> Attempt:
-        """Begin a new attempt, to be sent to all its slots, which are ready."""
+        """Begin a new attempt, to be deployed to all its slots; they must be ready."""
         self._move(RegionState.DEPLOYING)
         self.attempt = Attempt(self.attempt + 1)
         self.some_ended = self.all_ended = False
@@ -143,7 +142,7 @@ class Region:
         return self.attempt
 
     def deployed(self, slot: SlotIndex, attempt: Attempt) -> bool:
-        """A slot opened its subtasks; True when it was the last one and steps may begin."""
+        """A slot opened its subtasks; True if it was the last one, so that steps may begin."""
         if not self.is_opening(attempt):
             return False
         self._awaited.discard(slot)
@@ -153,10 +152,10 @@ class Region:
         return True
 
     def begin_step(self) -> RunStep:
-        """Start the next step; the one before it is through."""
+        """Start the next step; the previous one must be complete."""
         if not self.may_step:
             raise ProtocolViolation(
-                f"a step of pipeline {self.pipeline} was to begin while the region is "
+                f"pipeline {self.pipeline} cannot begin a step while the region is "
                 f"{self.state.name} and step {self.step_in_flight} is in flight"
             )
         self.last_step = self.step_in_flight = StepNumber(self.last_step + 1)
@@ -173,9 +172,9 @@ class Region:
         all_ended: bool = False,
         is_ready: bool = True,
     ) -> StepDone | RegionFails | None:
-        """The Spark job of a step succeeded; `failures` are the marks that came through it.
+        """The Spark job of a step succeeded; `failures` are the marks that it delivered.
 
-        `is_ready` says that all sources have found out what there is to read.
+        `is_ready`: all sources have listed their input.
         """
         if not self.runs(attempt, step):
             return None
@@ -189,7 +188,7 @@ class Region:
     def step_broke(
         self, attempt: Attempt, step: StepNumber, reason: str
     ) -> RunStep | RegionFails | None:
-        """The Spark job of a step failed for Spark's own reasons: again, under the same number."""
+        """Retry a step whose Spark job failed for Spark's own reasons, under the same number."""
         if not self.runs(attempt, step):
             return None
         if self._tries < self._max_step_tries:
@@ -205,7 +204,7 @@ class Region:
         return self.fail(self.attempt, SlotLost(slot, reason))
 
     def fail(self, attempt: Attempt, cause: TidegateError) -> RegionFails | None:
-        """Something of this attempt failed; None if that is over or failing already."""
+        """Fail an attempt; None if it is over or already failing."""
         is_live = self.state in (RegionState.DEPLOYING, RegionState.RUNNING)
         if attempt != self.attempt or not is_live:
             return None
@@ -214,25 +213,25 @@ class Region:
         return RegionFails(attempt, cause, abandoned)
 
     def restart(self) -> StepNumber | None:
-        """Go back to a checkpoint, failed or not; returns a step that must be cancelled."""
+        """Return to a checkpoint, after a failure or not; returns the step to cancel, if any."""
         abandoned = self.step_in_flight
         self._end_attempt(RegionState.RESTARTING)
         return abandoned
 
     def give_up(self) -> None:
-        """The restart strategy allows no further attempt."""
+        """Fail for good: the restart strategy allows no further attempt."""
         self._end_attempt(RegionState.FAILED)
 
     def finish(self) -> None:
-        """All subtasks have ended, and the final checkpoint, if there is one, is complete."""
+        """Finish: all subtasks have ended, and the final checkpoint, if any, is complete."""
         if self.step_in_flight is not None:
             raise ProtocolViolation(
-                f"pipeline {self.pipeline} was to finish while step {self.step_in_flight} runs"
+                f"pipeline {self.pipeline} cannot finish while step {self.step_in_flight} runs"
             )
         self._move(RegionState.FINISHED)
 
     def cancel(self) -> StepNumber | None:
-        """Stop for good; returns a step that must be cancelled. Nothing if the region has ended."""
+        """Stop for good unless the region has ended; returns the step to cancel, if any."""
         if self.state.is_terminal or self.state is RegionState.CANCELLING:
             return None
         abandoned = self.step_in_flight

@@ -1,7 +1,7 @@
-"""Whether, when and what of a failed job runs again: Flink's four strategies, and failover.
+"""Whether and when a failed job restarts, and which regions: Flink's four strategies.
 
-A strategy is asked about every failure of a region and counts for the whole job, except for
-mistakes that no restart can mend: they end the job. Times are readings of one clock, in seconds.
+A strategy is asked about every failure and counts failures for the whole job. Mistakes that no
+restart can fix end the job without asking it. Times are readings of one clock, in seconds.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _START_UP_MISTAKES = (
     LocalStateFailed,
     UnwritableOutput,
 )
-"""What is wrong before the first record: the program, its settings, or a system it connects to."""
+"""Errors before the first record: in the program, its settings, or a system it connects to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class Restart:
 
     at: float
     number: int
-    """Which restart it is, of those that count towards the limit."""
+    """The number of this restart among those that count towards the limit."""
     limit: int | None = None
-    """With more restarts than this the job fails."""
+    """The job fails after more restarts than this."""
     within: float | None = None
-    """Only restarts within so many seconds count; None: all of them."""
+    """Only restarts within this many seconds count; None: all of them."""
 
     def __str__(self) -> str:
         if self.limit is None:
@@ -72,14 +72,14 @@ class GiveUp:
 
 
 def ends_the_job(cause: TidegateError, *, is_opening: bool, has_run: bool) -> bool:
-    """Whether a failure is a mistake that restarts cannot mend, whatever the strategy.
+    """Whether a failure is a mistake that no restart can fix, whatever the strategy.
 
     Args:
         cause: what failed.
         is_opening: it failed before the attempt could process anything: while subtasks opened, or
             while a source listed its splits.
-        has_run: the pipeline has started once, in this attempt or an earlier one: systems that
-            were there then may come back, and so may what user code needs.
+        has_run: the pipeline has started once, in this attempt or an earlier one; systems and
+            resources that were available then may come back.
     """
     if isinstance(cause, DirectoryTaken):
         return True
@@ -91,7 +91,7 @@ def ends_the_job(cause: TidegateError, *, is_opening: bool, has_run: bool) -> bo
 
 
 class RestartStrategy(Protocol):
-    """What a job asks when one of its regions failed."""
+    """Decides what follows the failure of a region."""
 
     def failed(self, now: float) -> Restart | GiveUp: ...
 
@@ -99,7 +99,7 @@ class RestartStrategy(Protocol):
 def create_strategy(
     settings: RestartSettings, *, checkpointing: bool, randomness: random.Random
 ) -> RestartStrategy:
-    """A strategy that has seen no failure yet; `randomness` is where jitter comes from."""
+    """A strategy without failures so far; `randomness` supplies the jitter."""
     strategy = _type_of(settings, checkpointing=checkpointing)
     match strategy:
         case RestartStrategyType.NONE:
@@ -119,7 +119,7 @@ def create_strategy(
 
 
 def restarts_allowed(settings: RestartSettings, *, checkpointing: bool) -> int:
-    """How many failures in quick succession do not end the job."""
+    """How many failures in quick succession the job survives."""
     match _type_of(settings, checkpointing=checkpointing):
         case RestartStrategyType.NONE:
             return 0
@@ -154,12 +154,12 @@ class FixedDelay:
     def failed(self, now: float) -> Restart | GiveUp:
         self._failures += 1
         if self._failures > self._attempts:
-            return GiveUp(f"all {self._attempts} restart(s) of fixed-delay are used up")
+            return GiveUp(f"fixed-delay allows no more than {self._attempts} restart(s)")
         return Restart(now + self._delay, self._failures, self._attempts)
 
 
 class FailureRate:
-    """Restarts as long as no interval of this length has more failures than allowed."""
+    """Restarts unless an interval of this length has more failures than allowed."""
 
     def __init__(self, max_failures: int, interval: timedelta, delay: timedelta) -> None:
         self._max_failures = max_failures
@@ -190,14 +190,14 @@ class ExponentialDelay:
         self._restart_at: float | None = None
 
     def failed(self, now: float) -> Restart | GiveUp:
-        # A failure before the restart that is already due belongs to the one that caused it.
+        # A failure before the pending restart is part of the failure that caused it.
         if self._restart_at is None or now > self._restart_at:
             if self._restart_at is not None and now - self._restart_at >= self._reset_after:
                 self._restarts = 0
             self._restart_at = now + self._backoff()
             self._restarts += 1
         if self._restarts > self._attempts:
-            return GiveUp(f"all {self._attempts} restart(s) of exponential-delay are used up")
+            return GiveUp(f"exponential-delay allows no more than {self._attempts} restart(s)")
         limit = None if self._attempts == UNLIMITED else self._attempts
         return Restart(self._restart_at, self._restarts, limit)
 
@@ -213,10 +213,10 @@ class ExponentialDelay:
 def regions_to_reset(
     strategy: FailoverStrategy, failed: PipelineId, regions: Mapping[PipelineId, RegionState]
 ) -> frozenset[PipelineId]:
-    """The regions that go back to the last checkpoint; those that wait to do so are skipped.
+    """The regions that return to the last checkpoint, except those already waiting to do so.
 
-    `full` takes finished regions along: the checkpoint may be older than their end, and it says
-    which of their subtasks need not run again.
+    `full` includes finished regions: the checkpoint may precede their end, and it records which of
+    their subtasks need not run again.
     """
     if strategy is FailoverStrategy.REGION:
         return frozenset({failed})

@@ -1,4 +1,4 @@
-"""Which subtask takes over what of a checkpoint. Pure; the parallelism may be another one."""
+"""Which subtask takes over which part of a checkpoint, at any parallelism. Pure."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from tidegate.state.redistribution import Part, share_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorRestore:
-    """What one operator of one subtask takes over."""
+    """What one operator of a subtask takes over."""
 
     keyed: tuple[KeyedStateHandle, ...] = ()
-    """Each holds some of its key groups."""
+    """Handles that contain some of its key groups."""
     operator: Mapping[int, Segment] = field(default_factory=dict)
-    """The operator states of the old subtasks that it takes some of."""
+    """Operator state by old subtask, for those in `parts`."""
     parts: tuple[Part, ...] = ()
-    """What it takes of them."""
+    """The share of it that this subtask takes."""
     source_splits: tuple[bytes, ...] = ()
     owned: tuple[FileSegment, ...] = ()
-    """Its share of the files that the splits of all subtasks count on, to be verified."""
+    """Its share of the files that all splits depend on, to be verified."""
     time: TimeHandle = TimeHandle()
-    """How far event time had come."""
+    """The stored event time."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to commit and nothing to hand on."""
+        """Whether there is nothing to commit or to pass on."""
         return not (self.parts or self.source_splits or any(k.segments for k in self.keyed))
 
 
@@ -49,20 +49,20 @@ class SubtaskRestore:
     """What one subtask takes over."""
 
     operators: Mapping[OperatorId, OperatorRestore] = field(default_factory=dict)
-    """Of a subtask that had ended, those alone that have something left."""
+    """For a subtask that had ended, only those with something left."""
     ended_inputs: frozenset[int] = frozenset()
     in_flight: tuple[ChannelHandle, ...] = ()
-    """What it takes in before anything else."""
+    """Records to process before anything else."""
     is_finished: bool = False
-    """It had ended: it reads no more, but commits what it prepared and keeps its state."""
+    """It had ended: it reads nothing, but commits what it prepared and keeps its state."""
 
     def databases_to_share(
         self, key_groups: KeyGroupRange, *, is_at_home: bool
     ) -> dict[OperatorId, KeyedStateHandle]:
-        """The databases whose files later snapshots of these key groups may name again.
+        """The databases whose files later snapshots of these key groups may reference.
 
-        Those of other key groups go on as others, and only files that are where the job keeps its
-        checkpoints, `is_at_home`, stay as long as some checkpoint names them.
+        This requires the same key groups, and files in the job's own checkpoint directory
+        (`is_at_home`), which are kept as long as a checkpoint references them.
         """
         return {
             id: found.keyed[0]
@@ -72,15 +72,14 @@ class SubtaskRestore:
 
 
 class Feeding(Enum):
-    """Who sends to the subtasks of a vertex, compared with when the checkpoint was taken."""
+    """How the senders of a vertex compare with those at the checkpoint."""
 
     SAME = auto()
-    """What has ended for a subtask has ended."""
+    """Unchanged: ended inputs stay ended."""
     RESCALED = auto()
-    """The same operators, not all with as many subtasks: a subtask whose senders had ended may get
-    others. What has ended for all of them has ended."""
+    """The parallelism changed: an input stays ended only if it had ended for all subtasks."""
     OTHERS = auto()
-    """There are new operators: what had ended may go on."""
+    """There are new operators: ended inputs may continue."""
 
 
 def restore_subtask(
@@ -89,7 +88,7 @@ def restore_subtask(
     subtask: SubtaskIndex,
     feeding: Feeding = Feeding.SAME,
 ) -> SubtaskRestore:
-    """What the subtask of a vertex finds in a checkpoint; operators that are new find nothing."""
+    """What a subtask takes over from a checkpoint; nothing for new operators."""
     found = [metadata.operators.get(chained.operator_id) for chained in vertex.chain]
     records = [record for record in found if record is not None]
     if not records:
@@ -99,7 +98,7 @@ def restore_subtask(
         feeding = Feeding.RESCALED
     own = records[0].subtasks.get(subtask)
     is_finished = all(_is_finished(record, subtask, feeding) for record in records)
-    # The source of a subtask that had ended is not opened.
+    # A subtask that had ended does not open its source.
     unused = vertex.chain[0].operator_id if is_finished and vertex.source is not None else None
     operators = {
         record.operator_id: _restore_operator(
@@ -118,25 +117,25 @@ def restore_subtask(
 
 
 def check_in_flight(metadata: CheckpointMetadata, exchanges: str) -> None:
-    """Raise StateMisuse if records were on their way, and the ways are others now."""
-    targets = [record.name for record in metadata.operators.values() if _has_in_flight(record)]
+    """Raise StateMisuse if records were in flight on exchanges that have changed."""
+    targets = [
+        record.name
+        for record in metadata.operators.values()
+        if any(handle.in_flight for handle in record.subtasks.values())
+    ]
     if targets and metadata.exchanges != exchanges:
         raise StateMisuse(
-            f"the unaligned checkpoint holds records on their way to {targets[0]!r}, and the "
-            "operators of the job, their order, their chains or their parallelism have changed: "
-            "continue the job as it was, or from a savepoint, or from a checkpoint that was "
+            f"the unaligned checkpoint holds records in flight to {targets[0]!r}, but the "
+            "operators of the job, their order, chaining or parallelism have changed: "
+            "resume the unchanged job, or use a savepoint or a checkpoint that was "
             "taken without execution.checkpointing.unaligned.enabled"
         )
-
-
-def _has_in_flight(record: OperatorRecord) -> bool:
-    return any(handle.in_flight for handle in record.subtasks.values())
 
 
 def check_all_claimed(
     metadata: CheckpointMetadata, operators: Iterable[OperatorId], where: str
 ) -> None:
-    """Raise StateNotClaimed if the checkpoint has state of operators that there are none of."""
+    """Raise StateNotClaimed if the checkpoint has state of operators that do not exist."""
     known = set(operators)
     lost = [
         f"{record.name!r} (uid {record.uid or record.operator_id})"
@@ -166,7 +165,7 @@ def _restore_operator(
     handles = [record.subtasks.get(i) for i in range(record.parallelism)]
     found = [handle for handle in handles if handle is not None]
     if any(handle.operator is not None and not handle.operator_states for handle in found):
-        raise InternalError(f"it is unknown which operator states {record.name!r} has stored")
+        raise InternalError(f"the stored operator state of {record.name!r} lists no states")
     stored = [handle.keyed for handle in found if handle.keyed is not None]
     for keyed in stored:
         check_max_parallelism_unchanged(keyed.max_parallelism, vertex.max_parallelism)
@@ -196,11 +195,10 @@ def _restore_operator(
 def _time_of(
     record: OperatorRecord, parallelism: int, subtask: SubtaskIndex, feeding: Feeding
 ) -> TimeHandle:
-    """Its own time, with that of its channels if these are the same.
+    """The stored event time, including that of the channels if the senders are the same.
 
-    With another parallelism, the lowest one of all subtasks. Those behind a hash exchange have the
-    same one: every sender sends its watermarks to all, and aligned barriers stand at the same place
-    between them.
+    At another parallelism, the lowest of all subtasks. After a hash exchange all are equal: senders
+    broadcast watermarks, and aligned barriers have the same position among them.
     """
     nothing = TimeHandle()
     if record.parallelism == parallelism:

@@ -1,13 +1,13 @@
-"""What a slot may do: a lease from the driver, one attempt of each pipeline, each unit once.
+"""Rules for what a slot may do: hold a lease, run one attempt per pipeline, run each unit once.
 
     STARTED ──accepted──▶ REGISTERED ──▶ EXITING    line ended · superseded · lease ran out
 
     deploy ──▶ open ──▶ run · complete · abort ──▶ closed      of each attempt of each pipeline
-    (message)  (mailbox: asked when it gets round to it)
+    (message)  (mailbox: checked when it is handled)
 
-The lease is counted from the moment at which the slot *sent* the beat that the driver answered.
-The driver answers no earlier than that, so it knows, without comparing clocks, that the lease has
-ended once its own last answer is older than the lease (`tidegate.protocol.slot_pool`).
+The lease starts when the slot *sends* the heartbeat that the driver answers. The driver answers
+later than that, so it knows, without comparing clocks, that the lease has expired once its own
+last answer is older than the lease (`tidegate.protocol.slot_pool`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidegate.protocol.units import Pending, RunNow, Sealed, Stale, UnitKey, Wor
 
 A = TypeVar("A")
 ACCEPTANCE_SECONDS = 60.0
-"""How long a process waits for the driver to accept it: its line may be cut without a word."""
+"""How long a process waits to be accepted: its line may be cut silently."""
 
 
 class SlotPhase(Enum):
@@ -43,9 +43,9 @@ LEGAL_MOVES = {
 
 
 class SlotMachine(Generic[A]):
-    """The slot's own view of itself; `A` is the type of a unit's answer.
+    """A slot's view of itself; `A` is the type of a unit's answer.
 
-    Times are readings of the slot's monotonic clock, in seconds. Calls come one at a time.
+    Times are readings of the slot's monotonic clock, in seconds. Calls are serialized.
     """
 
     def __init__(self, incarnation: Incarnation, now: float) -> None:
@@ -64,7 +64,7 @@ class SlotMachine(Generic[A]):
     # --- the lease --------------------------------------------------------------------------
 
     def accepted(self, lease: float) -> None:
-        """The driver took the registration, which was sent after this machine was made."""
+        """The driver accepted the registration, which was sent after this machine was created."""
         if self.is_exiting:
             return
         self._move(SlotPhase.REGISTERED)
@@ -72,15 +72,15 @@ class SlotMachine(Generic[A]):
         self._leased_until = self._asked_at + lease
 
     def beat(self, now: float) -> int:
-        """Return the number of a heartbeat that is sent now."""
+        """The number of a heartbeat to be sent now."""
         self._last_beat += 1
         self._beats[self._last_beat] = now
         return self._last_beat
 
     def answered(self, number: int, now: float) -> None:
-        """The driver answered a beat: the lease runs from when that was sent.
+        """Renew the lease from the time at which the answered heartbeat was sent.
 
-        A lease that has run out stays so: the driver may have given the slot to another.
+        An expired lease stays expired: another process may already serve the slot.
         """
         sent = self._beats.get(number)
         self._beats = {beat: at for beat, at in self._beats.items() if beat > number}
@@ -88,11 +88,11 @@ class SlotMachine(Generic[A]):
             self._leased_until = max(self._leased_until, sent + self._lease)
 
     def has_lease(self, now: float) -> bool:
-        """Whether nobody else can act for the slot: asked right before anything irreversible."""
+        """Whether nobody else can act for the slot; check it before anything irreversible."""
         if self._phase is SlotPhase.STARTED and now >= self._asked_at + ACCEPTANCE_SECONDS:
             self.exit(f"the driver has not accepted it for {ACCEPTANCE_SECONDS:g} s")
         if self._phase is SlotPhase.REGISTERED and now >= self._leased_until:
-            self.exit(f"the driver was not heard of for {self._lease:g} s")
+            self.exit(f"the driver has not been heard from for {self._lease:g} s")
         return self._phase is SlotPhase.REGISTERED
 
     @property
@@ -101,15 +101,15 @@ class SlotMachine(Generic[A]):
         return self._phase is SlotPhase.EXITING
 
     def exit(self, reason: str) -> None:
-        """The line or the lease ended, or a newer incarnation took over: nothing runs any more."""
+        """Stop for good: the line or the lease ended, or a newer incarnation took over."""
         if self._phase is not SlotPhase.EXITING:
             self._reason = reason
             self._move(SlotPhase.EXITING)
 
-    # --- messages of the driver -------------------------------------------------------------
+    # --- messages from the driver -----------------------------------------------------------
 
     def deploy(self, pipeline: PipelineId, attempt: Attempt) -> bool:
-        """The driver wants this attempt, and nothing older, here; False: that is old itself."""
+        """Deploy this attempt and nothing older; False if the attempt itself is outdated."""
         units = self._units.setdefault(pipeline, WorkUnits(Attempt(0)))
         if attempt <= units.attempt:
             return False
@@ -117,21 +117,20 @@ class SlotMachine(Generic[A]):
         return True
 
     def undeploy(self, pipeline: PipelineId) -> None:
-        """The driver wants nothing of this pipeline here any more."""
         if pipeline in self._units:
             self._units[pipeline].close()
 
-    # --- when the mailbox gets round to it --------------------------------------------------
+    # --- calls from the mailbox -------------------------------------------------------------
 
     def open(self, pipeline: PipelineId, attempt: Attempt, now: float) -> bool:
-        """Whether to open this attempt now; it then counts as open until `closed`."""
+        """Whether to open this attempt now; if so, it counts as open until `closed`."""
         if not self.has_lease(now) or self._units[pipeline].deployed != attempt:
             return False
         self._open[pipeline] = attempt
         return True
 
     def may_act(self, pipeline: PipelineId, attempt: Attempt, now: float) -> bool:
-        """Whether the subtasks of this attempt are open, and may do something now."""
+        """Whether the subtasks of this attempt are open and may act now."""
         is_open = self._open.get(pipeline) == attempt == self._units[pipeline].attempt
         return is_open and self.has_lease(now)
 
@@ -141,7 +140,7 @@ class SlotMachine(Generic[A]):
         return may_act and isinstance(self.ask(pipeline, key), Pending)
 
     def closed(self, pipeline: PipelineId) -> None:
-        """The subtasks of the pipeline are closed, or could not be opened."""
+        """Note that the subtasks of the pipeline are closed, or could not be opened."""
         if self._open.pop(pipeline, None) == self._units[pipeline].attempt:
             self._units[pipeline].close()
 
@@ -150,15 +149,15 @@ class SlotMachine(Generic[A]):
     def deliver(
         self, pipeline: PipelineId, key: UnitKey, packets: Iterable[Packet]
     ) -> RunNow | Pending | Sealed[A] | Stale:
-        """A connection has delivered all packets of a unit."""
+        """Take a complete set of packets of a unit, delivered by one connection."""
         return self._refusal(pipeline, key) or self._units[pipeline].complete(key, packets)
 
     def ask(self, pipeline: PipelineId, key: UnitKey) -> Pending | Sealed[A] | Stale:
-        """What has become of a unit that was delivered."""
+        """The state of a delivered unit."""
         return self._refusal(pipeline, key) or self._units[pipeline].ask(key)
 
     def seal(self, pipeline: PipelineId, key: UnitKey, answer: A) -> None:
-        """A unit has run: its answer is the same for everybody."""
+        """Fix the answer of a unit that has run."""
         self._units[pipeline].seal(key, answer)
 
     def _refusal(self, pipeline: PipelineId, key: UnitKey) -> Stale | None:

@@ -1,4 +1,4 @@
-"""The slots of a job as the driver knows them, and which process serves each.
+"""The slots of a job as the driver sees them, and which process serves each.
 
                  ┌───────────────── its Spark job ended ─────────────────────┐
                  ▼                                                           │
@@ -6,9 +6,9 @@
                           ▲                        │       it may act        │
                           └── line ended · silent for its lease ─────────────┘
 
-A newer registration supersedes the process before it: that one gets no more answers to its beats,
-so that its lease ends by itself where no message reaches it. Nothing is deployed to the newer one
-while the older may still act. Times are readings of the driver's monotonic clock, in seconds.
+A newer registration supersedes the previous process: its heartbeats get no more answers, so its
+lease expires even if no message reaches it. Nothing is deployed to the newer process while the
+older one may still act. Times are readings of the driver's monotonic clock, in seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidegate.core.ids import SlotIndex
 from tidegate.protocol.incarnation import Incarnation
 
 LEASE_SLACK = 1.05
-"""How much longer the driver waits than the lease says: clocks may run at slightly other speeds."""
+"""How much longer than the lease the driver waits: clock speeds differ slightly."""
 FIRST_RELAUNCH_DELAY = 0.1
 LONGEST_RELAUNCH_DELAY = 10.0
 
@@ -42,7 +42,7 @@ class CancelLaunch:
 
 @dataclass(frozen=True, slots=True)
 class Dismiss:
-    """Tell this incarnation to exit, and say why; it gets nothing else any more."""
+    """Tell this incarnation to exit, and why; it gets no further messages."""
 
     incarnation: Incarnation
     reason: str
@@ -50,14 +50,14 @@ class Dismiss:
 
 @dataclass(frozen=True, slots=True)
 class SlotReady:
-    """Everything may be deployed to this incarnation now: nobody else can act for the slot."""
+    """The incarnation is ready for deployment: nobody else can act for the slot."""
 
     incarnation: Incarnation
 
 
 @dataclass(frozen=True, slots=True)
 class SlotGone:
-    """Everything that was deployed to this incarnation is lost: its regions fail."""
+    """Everything deployed to this incarnation is lost: its regions fail."""
 
     incarnation: Incarnation
     reason: str
@@ -67,22 +67,22 @@ PoolInstruction = Launch | CancelLaunch | Dismiss | SlotReady | SlotGone
 
 
 class WaitReason(Enum):
-    """Why a slot cannot be used yet."""
+    """Why a slot is not ready yet."""
 
     SPARK = "Spark has not started its task: no core is free, or its executor is not up yet"
     RELAUNCH = "its last process ended too soon; the next start is delayed"
-    OLD_LEASE = "the process that served it before may still act until its lease runs out"
+    OLD_LEASE = "its previous process may still act until its lease expires"
 
 
 @dataclass(frozen=True, slots=True)
 class MissingSlot:
-    """A slot that the job waits for."""
+    """A slot that is not ready."""
 
     slot: SlotIndex
     since: float
     reason: WaitReason
     failed_starts: int
-    """Spark jobs in a row that ended before the slot was ready."""
+    """Consecutive Spark jobs that ended before the slot was ready."""
 
 
 class _Phase(Enum):
@@ -107,20 +107,20 @@ class _PooledSlot:
     launch: int = 0
     launch_at: float = 0.0
     was_ready: bool = False
-    """Whether the current launch came to something."""
+    """Whether the slot was ready under the current launch."""
     failed_starts: int = 0
     current: Incarnation | None = None
     leased_until: float = 0.0
     newest: tuple[int, int] = (0, 0)
-    """The age below which registrations are of the past."""
+    """Registrations with a lower age are outdated."""
     given_up: set[Incarnation] = field(default_factory=set)
-    """Those of the current launch that were abandoned: they cannot come back."""
+    """Abandoned processes of the current launch: they cannot come back."""
     old_leases: dict[Incarnation, float] = field(default_factory=dict)
-    """Until when those that were abandoned, but not seen to end, may still act."""
+    """Until when abandoned processes that were not seen to end may still act."""
 
 
 class SlotPool:
-    """Which process serves each slot. Every event returns what has to be done, in order."""
+    """Tracks which process serves each slot. Every event returns what to do, in order."""
 
     def __init__(self, slots: int, *, lease: float, now: float) -> None:
         self._lease = lease
@@ -128,18 +128,17 @@ class SlotPool:
         self._shut_down = False
 
     def start(self, now: float) -> list[PoolInstruction]:
-        """Begin: every slot is wanted."""
         return [self._launch(slot, now) for slot in self._slots.values()]
 
     def registered(self, incarnation: Incarnation, now: float) -> list[PoolInstruction]:
-        """A process says that it serves a slot: accept it, unless it is dismissed here."""
+        """Accept a process that registers for a slot, unless it is dismissed here."""
         slot = self._slots.get(incarnation.slot)
         if slot is None or self._shut_down:
             return [Dismiss(incarnation, "the job does not need this slot")]
         if incarnation == slot.current:
             return []
         if incarnation.age < slot.newest or incarnation in slot.given_up:
-            return [Dismiss(incarnation, "a newer process serves the slot, or will")]
+            return [Dismiss(incarnation, "a newer process serves, or will serve, the slot")]
         instructions: list[PoolInstruction] = []
         if slot.current is not None:
             reason = f"superseded by {incarnation}"
@@ -151,7 +150,7 @@ class SlotPool:
         return instructions + self._ready_if_alone(slot, now)
 
     def beat(self, incarnation: Incarnation, now: float) -> bool:
-        """A heartbeat has come; True: answer it now. Nobody but the current one is answered."""
+        """Renew a lease on a heartbeat; True: answer it now. Only current processes get answers."""
         slot = self._slots.get(incarnation.slot)
         if slot is None or incarnation != slot.current or now >= slot.leased_until:
             return False
@@ -161,10 +160,10 @@ class SlotPool:
     def line_ended(
         self, incarnation: Incarnation, now: float, *, is_certain: bool = True
     ) -> list[PoolInstruction]:
-        """The death notice: a slot closes its line last, and the kernel closes a dead one's.
+        """A line ended, which means that its process is dead or about to exit.
 
-        If that is not certain, because something on the way may have cut the line, the process
-        may act until its lease runs out.
+        Unless `is_certain`, something in between may have cut the line, and the process may act
+        until its lease expires.
         """
         slot = self._slots.get(incarnation.slot)
         if slot is None:
@@ -176,9 +175,9 @@ class SlotPool:
         return self._ready_if_alone(slot, now)
 
     def job_ended(self, index: SlotIndex, now: float) -> list[PoolInstruction]:
-        """The Spark job of a slot has ended: Spark will not start its process again.
+        """The Spark job of a slot ended, so Spark will not restart its process.
 
-        The process may outlive the job where Spark lost sight of it, so its lease still counts.
+        The process may outlive the job if Spark lost track of it, so its lease still counts.
         """
         slot = self._slots[index]
         if slot.phase is _Phase.ABSENT:
@@ -190,13 +189,13 @@ class SlotPool:
             instructions.append(Dismiss(slot.current, "its Spark job ended"))
             instructions += self._give_up(slot, "its Spark job ended", now, may_act=True)
         slot.phase = _Phase.ABSENT
-        # Whoever is left of this job and registers late is of the past already.
+        # Processes of this job that register late are outdated.
         slot.newest = (slot.launch + 1, 0)
         slot.launch_at = now + _relaunch_delay(slot.failed_starts)
         return instructions + self._launch_if_due(slot, now)
 
     def tick(self, now: float) -> list[PoolInstruction]:
-        """Time has passed: who is silent for too long, whose old lease is over, what is due?"""
+        """Handle leases that expired and launches that are due."""
         instructions: list[PoolInstruction] = []
         for slot in self._slots.values():
             if slot.current is not None and now >= slot.leased_until:
@@ -211,7 +210,7 @@ class SlotPool:
         return instructions
 
     def next_tick(self) -> float | None:
-        """When `tick` would do something, if nothing else happens before."""
+        """When to call `tick` next if nothing else happens."""
         times: list[float] = []
         for slot in self._slots.values():
             if slot.phase is _Phase.WAITING:
@@ -232,7 +231,7 @@ class SlotPool:
         ]
 
     def ready(self) -> dict[SlotIndex, Incarnation]:
-        """The incarnation of every slot to which things may be deployed."""
+        """The incarnation of every slot that is ready."""
         return {
             slot.index: slot.current
             for slot in self._slots.values()
@@ -245,7 +244,6 @@ class SlotPool:
         return slot is not None and slot.current == incarnation
 
     def missing(self) -> list[MissingSlot]:
-        """What "waiting for resources" is made of."""
         return [
             MissingSlot(slot.index, slot.since, _WAIT_REASONS[slot.phase], slot.failed_starts)
             for slot in self._slots.values()
@@ -289,7 +287,7 @@ class SlotPool:
 
 
 def _relaunch_delay(failed_starts: int) -> float:
-    """Nothing after a slot that was ready; a growing pause after starts that came to nothing."""
+    """No delay after a slot that was ready; a growing delay after failed starts."""
     if failed_starts == 0:
         return 0.0
     return float(

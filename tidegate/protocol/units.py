@@ -6,9 +6,9 @@
                     (per connection)           (one set, in order)    (answer)   (a higher step
                                                                                   has begun)
 
-Spark may repeat the tasks of a step, in another order and at the same time. Each task collects its
-packets on its own connection, and only complete sets come here. The first one runs; everybody
-else waits for its answer and gets the same. Nothing here blocks or locks.
+Spark may repeat the tasks of a step, in any order and concurrently. Each task collects its packets
+on its own connection, and only complete sets arrive here. The first one runs; all others wait for
+its answer. Nothing here blocks or locks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class UnitKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunNow:
-    """Run these packets now, in this order, then `seal`: nobody else has or will."""
+    """Run these packets in this order, then `seal`; nobody else runs them."""
 
     key: UnitKey
     packets: tuple[Packet, ...]
@@ -42,14 +42,14 @@ class RunNow:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The unit runs already: wait until something is sealed, then `ask` again."""
+    """The unit is running: wait until something is sealed, then `ask` again."""
 
     key: UnitKey
 
 
 @dataclass(frozen=True, slots=True)
 class Sealed(Generic[A]):
-    """The unit has run; this is its answer for everybody."""
+    """The unit has run; everybody gets this answer."""
 
     key: UnitKey
     answer: A
@@ -57,7 +57,7 @@ class Sealed(Generic[A]):
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """The unit is of an earlier step or deployment; its answer is not used."""
+    """The unit belongs to an earlier step or deployment; its answer is not used."""
 
     key: UnitKey
     reason: str
@@ -75,14 +75,14 @@ class WorkUnits(Generic[A]):
 
     @property
     def deployed(self) -> Attempt | None:
-        """The attempt whose units may run; None when the pipeline was undeployed."""
+        """The attempt whose units may run; None if the pipeline is undeployed."""
         return None if self._is_closed else self.attempt
 
     def reset(self, attempt: Attempt) -> None:
-        """Begin a newer attempt: everything of older ones is stale, also what is still running."""
+        """Begin a newer attempt: all units of older ones are stale, even running ones."""
         if attempt <= self.attempt:
             raise ProtocolViolation(
-                f"attempt {attempt} was to follow attempt {self.attempt}; attempts only grow"
+                f"attempt {attempt} cannot follow attempt {self.attempt}: attempts only grow"
             )
         self._forget()
         self.attempt = attempt
@@ -90,14 +90,14 @@ class WorkUnits(Generic[A]):
         self._is_closed = False
 
     def close(self) -> None:
-        """The pipeline is undeployed: everything is stale until the next `reset`."""
+        """Undeploy the pipeline: all units are stale until the next `reset`."""
         self._forget()
         self._is_closed = True
 
     def complete(
         self, key: UnitKey, packets: Iterable[Packet]
     ) -> RunNow | Pending | Sealed[A] | Stale:
-        """Hand over everything that one connection delivered before its end mark."""
+        """Submit everything that one connection delivered before its end mark."""
         stale = self._staleness(key)
         if stale is not None:
             return stale
@@ -113,7 +113,7 @@ class WorkUnits(Generic[A]):
         return RunNow(key, ordered)
 
     def ask(self, key: UnitKey) -> Pending | Sealed[A] | Stale:
-        """The outcome of a unit that is being run."""
+        """The outcome of a submitted unit."""
         stale = self._staleness(key)
         if stale is not None:
             return stale
@@ -121,7 +121,7 @@ class WorkUnits(Generic[A]):
             return Sealed(key, self._answers[key.level])
         if key.step == self._step and key.level in self._running:
             return Pending(key)
-        raise ProtocolViolation(f"{key} was asked for before anybody completed it")
+        raise ProtocolViolation(f"{key} was requested before it was submitted")
 
     def seal(self, key: UnitKey, answer: A) -> bool:
         """Fix the answer of a unit that has run; False if it is stale and nobody will ask."""
@@ -158,7 +158,7 @@ class WorkUnits(Generic[A]):
 
 
 def in_order(key: UnitKey, packets: Iterable[Packet]) -> tuple[Packet, ...]:
-    """Sort by channel and sequence, each packet once; refuse packets of another step."""
+    """Sort by channel and sequence and drop duplicates; refuse packets of another step."""
     by_position: dict[PacketPosition, Packet] = {}
     for packet in packets:
         header = packet.header

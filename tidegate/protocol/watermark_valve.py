@@ -1,4 +1,4 @@
-"""How far event time has come for a subtask, from what its channels say. Pure.
+"""Combines the watermarks of channels into the event time of a subtask. Pure.
 
     channel  watermark  status
     A              40   active   ┐
@@ -6,8 +6,8 @@
     C              10   idle     ┘               ├── subtask: 25
     D              90   active   ─── input 1: 90 ┘
 
-Idle channels hold nothing back. A channel that becomes active again holds event time back once it
-has caught up with it. Neither an input nor the subtask goes back.
+Idle channels hold nothing back. A channel that becomes active again counts once it has caught up.
+Event time never goes back.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class _ChannelTime:
     watermark: int = NO_WATERMARK
     is_idle: bool = False
     is_aligned: bool = True
-    """Whether it has a say: it is active, and not behind what has been emitted."""
+    """Whether it counts: it is active, and not behind what has been emitted."""
 
 
 class WatermarkValve:
-    """Combines the channels of one input, as Flink's StatusWatermarkValve does.
+    """Combines the channels of one input, like Flink's StatusWatermarkValve.
 
-    A channel that ends leaves the valve, and so does one that emits the final watermark: where
-    others are idle, they may still bring records, which must not become late by this.
+    A channel leaves the valve when it ends or emits the final watermark. Otherwise, if the other
+    channels are idle, the final watermark would make their later records late.
     """
 
     def __init__(self, channels: Iterable[Channel]) -> None:
@@ -49,18 +49,18 @@ class WatermarkValve:
         return sum(time.is_idle for time in self._channels.values())
 
     def times(self) -> list[ChannelTime]:
-        """What is known of each channel."""
+        """The state of each channel."""
         return [
             ChannelTime(channel.edge, channel.source, time.watermark, time.is_idle)
             for channel, time in self._channels.items()
         ]
 
     def resume(self, watermark: int, channels: Iterable[ChannelTime]) -> None:
-        """Continue from what was known; channels of which nothing is are as far as the input."""
+        """Resume from stored times; channels without one start at the watermark of the input."""
         self.watermark = watermark
         found = {Channel(EdgeId(each.edge), SubtaskIndex(each.source)): each for each in channels}
         if not found.keys().isdisjoint(self._channels):
-            # The others had ended, and will say so again.
+            # The others had ended, and will report their end again.
             self._channels = {c: time for c, time in self._channels.items() if c in found}
         for channel, time in self._channels.items():
             if channel in found:
@@ -71,7 +71,7 @@ class WatermarkValve:
         self.is_idle = bool(self._channels) and all(t.is_idle for t in self._channels.values())
 
     def advance(self, channel: Channel, timestamp: int) -> list[TimeElement]:
-        """A channel brings a watermark; returns what the input emits then, in order."""
+        """Handle a channel's watermark; returns what the input emits, in order."""
         time = self._channels.get(channel)
         if time is None:
             return []
@@ -87,7 +87,6 @@ class WatermarkValve:
         return self._lowest()
 
     def change(self, channel: Channel, status: WatermarkStatus) -> list[TimeElement]:
-        """A channel becomes idle or active."""
         time = self._channels.get(channel)
         is_idle = status is WatermarkStatus.IDLE
         if time is None or time.is_idle == is_idle:
@@ -103,7 +102,6 @@ class WatermarkValve:
         return [WatermarkStatus.ACTIVE]
 
     def end(self, channel: Channel) -> list[TimeElement]:
-        """No record follows on a channel."""
         time = self._channels.pop(channel, None)
         if time is None:
             return []
@@ -113,7 +111,7 @@ class WatermarkValve:
         return [] if time.is_idle else self._without(time.watermark)
 
     def _without(self, watermark: int) -> list[TimeElement]:
-        """A channel with this watermark has no say any more."""
+        """Continue without a channel that had this watermark."""
         if not all(time.is_idle for time in self._channels.values()):
             return self._lowest() if watermark <= self.watermark else []
         known = [watermark, *(time.watermark for time in self._channels.values())]
@@ -151,9 +149,9 @@ class SubtaskTime:
         return sum(valve.idle_channels for valve in self._valves.values())
 
     def handle(self) -> TimeHandle | None:
-        """What a checkpoint holds of it; None: no watermark has come yet, or the last one has.
+        """Event time for a checkpoint; None before the first watermark and after the final one.
 
-        The final watermark is not kept: a changed program may feed again what had ended.
+        The final watermark is not stored: a changed program may resume ended inputs.
         """
         if self.watermark >= FINAL_WATERMARK:
             return None
@@ -172,7 +170,6 @@ class SubtaskTime:
         )
 
     def resume(self, handle: TimeHandle) -> None:
-        """Continue from what a checkpoint holds; never from before it."""
         self.watermark = handle.received
         watermarks = dict(handle.inputs)
         for index, valve in self._valves.items():
@@ -180,17 +177,15 @@ class SubtaskTime:
         self.is_idle = bool(self._valves) and all(v.is_idle for v in self._valves.values())
 
     def advance(self, channel: Channel, watermark: Watermark) -> list[TimeElement]:
-        """A channel brings a watermark; returns what happens to the subtask, in order."""
+        """Handle a channel's watermark; returns what the subtask emits, in order."""
         valve = self._valves[self._inputs[channel]]
         return self._combined(valve, valve.advance(channel, watermark.timestamp))
 
     def change(self, channel: Channel, status: WatermarkStatus) -> list[TimeElement]:
-        """A channel becomes idle or active."""
         valve = self._valves[self._inputs[channel]]
         return self._combined(valve, valve.change(channel, status))
 
     def end(self, channel: Channel) -> list[TimeElement]:
-        """No record follows on a channel."""
         valve = self._valves[self._inputs[channel]]
         return self._combined(valve, valve.end(channel))
 
@@ -202,7 +197,7 @@ class SubtaskTime:
         found: list[TimeElement] = []
         lasting = [v for v in self._valves.values() if v.watermark < FINAL_WATERMARK]
         for element in emitted:
-            # What an input says right before it becomes idle counts.
+            # A watermark right before an input becomes idle counts.
             speaks = isinstance(element, Watermark)
             active = [v.watermark for v in lasting if not v.is_idle or (speaks and v is valve)]
             lowest = min(active, default=self.watermark if lasting else FINAL_WATERMARK)

@@ -1,4 +1,4 @@
-"""State as data: the state of savepoints and checkpoints read, changed, and made from tables."""
+"""State as data: read, edit and create the state of savepoints and checkpoints."""
 
 from tidegate.checkpoint.savepoints import dispose as dispose_savepoint
 from tidegate.savepoint.reader import StateReader, state_reader

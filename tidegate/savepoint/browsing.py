@@ -1,7 +1,7 @@
 """Answers questions about savepoints, one JSON document per line: a process for the dashboard.
 
-State is read in a process of its own. The driver's memory and interpreter stay the job's, and what
-a savepoint of others may do while it is loaded is forbidden for this process alone.
+State is read in a separate process, so that it costs the driver neither memory nor interpreter
+time, and restrictions on loading foreign savepoints apply to this process only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Browser:
         self._page: tuple[object, int, Iterator[list[str]]] | None = None
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        """The answer, or the status and the sentence of a refusal."""
+        """The answer, or the status and message of a refusal."""
         try:
             return {"answer": as_document(self._answer(question["what"], question["asked"]))}
         except UntrustedState as error:
@@ -56,7 +56,7 @@ class Browser:
         except (TidegateError, OSError, ValueError) as error:
             return {"status": 400, "sentence": str(error) or type(error).__name__}
         except Exception as error:
-            # Forged state can make any reader stumble.
+            # Forged state can make any reader fail.
             return {
                 "status": 400,
                 "sentence": f"it cannot be read: {type(error).__name__}: {error}",

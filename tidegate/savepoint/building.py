@@ -1,8 +1,8 @@
-"""What Spark's tasks do to make a keyed state out of rows: find key groups, write tables.
+"""The Spark tasks that build a keyed state from rows: assign key groups, write tables.
 
     rows of a DataFrame → `assigned` → shuffle by key group → `written` → handles of tables
 
-Errors travel with the rows, so that the user sees ours and not those of Spark.
+Errors are returned as rows, so that the user sees them rather than Spark's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidegate.state.keys.selection import KeyColumns
 from tidegate.state.keys.window_keys import hash_keys, window_key
 
 Entry = tuple[Any, Any]
-"""Key and value; of a columnar state the parts of the key and the other columns."""
+"""Key and value; for columnar state, the parts of the key and the other columns."""
 OWNER: Final = "owner"
 ENTRY: Final = "entry"
 _ASSIGNED: dict[str, pa.DataType] = {
@@ -51,26 +51,26 @@ class BuildPlan:
     kind: str
     max_parallelism: int
     parts: int
-    """How many tasks write."""
+    """The number of writing tasks."""
     key_columns: tuple[str, ...]
     is_tuple: bool
-    """Whether the key is a tuple of the columns, which may be one alone."""
+    """Whether the key is a tuple of the columns, possibly of only one."""
     keys: tuple[Reading, ...] = ()
     """By column."""
     window_columns: tuple[str, ...] = ()
-    """Those of the window, in states of windows."""
+    """The columns of the window, for window state."""
     value_column: str = ""
     values: Reading = Reading()
     pickled_column: str | None = None
-    """Where it is not null it holds (key, value), which then counts."""
+    """If not null, it contains (key, value), which takes precedence."""
     is_timed: bool = False
-    """Whether values expire, and so are kept with a time."""
+    """Whether values expire, and so have a time."""
     columnar: pa.Schema | None = None
-    """That of the tables of a columnar state."""
+    """The schema of the tables of columnar state."""
 
 
 def assigned(plan: BuildPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each row as an entry with its key group and the task that writes it."""
+    """Each row as an entry, with its key group and the task that writes it."""
     read = _pairs if plan.columnar is None else _rows
     for batch in batches:
         if not batch.num_rows:
@@ -127,7 +127,7 @@ def _timed(value: Any, kind: str, now: int) -> Any:
 
 
 def _rows(plan: BuildPlan, batch: pa.RecordBatch) -> tuple[Hashes, list[Entry]]:
-    """The parts of keys, and the rest of the rows, as the tables hold them."""
+    """The parts of keys, and the rest of the rows, as stored in the tables."""
     assert plan.columnar is not None
     form = TableForm.of(plan.columnar)
     names = [name for name in plan.columnar.names if name not in (KEY, KEY_GROUP)]
@@ -152,7 +152,7 @@ def _in_python(columns: Sequence[pa.Array[Any]]) -> list[tuple[Any, ...]]:
 
 
 def written(plan: BuildPlan, batches: Iterable[pa.RecordBatch], writer: TableWriter) -> None:
-    """Write the entries of batches, which come in the order of their key groups."""
+    """Write the entries of batches, which are ordered by key group."""
     seen: set[Any] = set()
     last = -1
     for batch in batches:
@@ -167,8 +167,8 @@ def written(plan: BuildPlan, batches: Iterable[pa.RecordBatch], writer: TableWri
             unique = entry if plan.kind == TIMERS else entry[0]
             if unique in seen:
                 raise StateMisuse(
-                    f"the key {shorten(entry[0])} stands in several rows for the state "
-                    f"{plan.metadata.name!r}: give one row for each key"
+                    f"the key {shorten(entry[0])} occurs in several rows for the state "
+                    f"{plan.metadata.name!r}: provide one row for each key"
                 )
             seen.add(unique)
         for start in range(0, len(entries), KEYS_PER_PART):

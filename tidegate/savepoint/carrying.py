@@ -1,4 +1,4 @@
-"""Copies what a checkpoint has stored into another one, and skips what is not wanted."""
+"""Copies the contents of a checkpoint to another one, except for unwanted state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate.state.snapshot.writer import SnapshotWriter, TableDirectory
 
 
 class Carrier:
-    """Copies handles with all that they point to; every byte is verified on the way."""
+    """Copies handles with everything they point to; every byte is verified."""
 
     def __init__(self, resolve: FileResolver, writer: SnapshotWriter) -> None:
         self._resolve = resolve
@@ -27,7 +27,7 @@ class Carrier:
     def operator(
         self, handle: OperatorHandle, directory: TableDirectory, without: Collection[str] = ()
     ) -> OperatorHandle:
-        """A handle of the copy, without the keyed states of these names."""
+        """Copy a handle, without the keyed states of these names."""
         channels = tuple(
             replace(each, content=self._segment(each.content)) for each in handle.in_flight
         )
@@ -50,7 +50,7 @@ class Carrier:
     ) -> KeyedStateHandle:
         kept = tuple(state for state in handle.metadata if state.name not in without)
         if handle.native_form is not None and without:
-            # The files of a database hold all states, and nothing can stand beside them.
+            # The files of a database contain all states, and cannot be combined with others.
             image = StoredImage(handle, self._resolve)
             tables = self._writer.write_tables(image, directory, {state.name for state in kept})
             return replace(handle, metadata=kept, native_form=None, native_files=(), tables=tables)

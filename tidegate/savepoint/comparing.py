@@ -28,7 +28,7 @@ class StateChange:
     """Keys with another value."""
     same: int = 0
     type_before: str | None = None
-    """Where it is of another kind or type in the second."""
+    """Set if its kind or type differs in the second."""
     type_after: str | None = None
     examples: list[str] = field(default_factory=list)
 
@@ -39,13 +39,13 @@ class StateChange:
 
 @dataclass(slots=True)
 class OperatorChange:
-    """How an operator differs that both have."""
+    """How an operator that both have differs."""
 
     label: str
     states_added: list[str] = field(default_factory=list)
     states_removed: list[str] = field(default_factory=list)
     states: list[StateChange] = field(default_factory=list)
-    """Those that both have and that are not the same."""
+    """States that both have and that differ."""
 
     @property
     def is_same(self) -> bool:
@@ -54,12 +54,12 @@ class OperatorChange:
 
 @dataclass(slots=True)
 class SavepointDifference:
-    """Operators by uid, or by id where they have none."""
+    """Operators by uid, or by id if they have none."""
 
     operators_added: list[str]
     operators_removed: list[str]
     operators: list[OperatorChange]
-    """Those that both have and that are not the same."""
+    """Operators that both have and that differ."""
 
     @property
     def is_empty(self) -> bool:
@@ -67,7 +67,7 @@ class SavepointDifference:
 
 
 def difference(before: StateReader, after: StateReader) -> SavepointDifference:
-    """What must happen to the first to become the second."""
+    """The changes from the first to the second."""
     old = {each.operator_id: each for each in before.operators()}
     new = {each.operator_id: each for each in after.operators()}
     changes = [_operator_change(before, after, old[id], new[id]) for id in old if id in new]
@@ -130,7 +130,7 @@ def _are_equal(one: Any, other: Any) -> bool:
 
 
 Entry = tuple[Any, Any, Any]
-"""What tells it from others, its key, its value."""
+"""Its identity, key and value."""
 
 
 def _entries(

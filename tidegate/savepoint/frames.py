@@ -41,7 +41,7 @@ _BYTES_PER_TASK: Final = 32 << 20
 
 
 def session_for(given: SparkSession | None) -> SparkSession:
-    """The session that is given, or the active one, or a new one."""
+    """The given session, the active one, or a new one."""
     spark = given or active_session() or make_session(Settings.of({}), 1)
     prefer_this_python(spark)
     return spark
@@ -54,7 +54,7 @@ def table_frame(
     metadata: StateMetadata,
     form: TableForm,
 ) -> DataFrame:
-    """A keyed state; each task reads a part of it."""
+    """A keyed state as a DataFrame; each task reads a part of it."""
     location = found.location
     assert location is not None, "only what has files can be read"
     parts = [part for handle in handles for part in _parts(handle, metadata.name)]
@@ -72,7 +72,7 @@ def table_frame(
 
 
 def _parts(handle: KeyedStateHandle, state: str) -> list[KeyedStateHandle]:
-    """Handles of a part of the state each, for tasks of their own."""
+    """Handles for parts of the state, one per task."""
     if handle.native_form is not None:
         return [handle]
     bare = replace(handle, chunks=(), tables=())
@@ -108,7 +108,7 @@ def _rows(
 
 
 def _plain(entries: Entries, form: TableForm) -> Entries:
-    """With keys as the form wants them."""
+    """The entries with keys in the form's representation."""
     if isinstance(form.key, Shape) and isinstance(entries.keys, KeyColumns):
         return replace(entries, keys=entries.keys.values())
     return entries
@@ -117,7 +117,7 @@ def _plain(entries: Entries, form: TableForm) -> Entries:
 def elements_frame(
     spark: SparkSession, elements: Sequence[tuple[int, Any]], *, is_map: bool
 ) -> DataFrame:
-    """The elements of an operator state: texts where they have no type in common."""
+    """The elements of an operator state; text if they have no common type."""
     columns: dict[str, pa.Array[Any]] = {
         "subtask": pa.array([subtask for subtask, _ in elements], pa.int32())
     }
@@ -141,7 +141,7 @@ def build_tables(
     max_parallelism: int,
     target: FileTarget,
 ) -> list[TableHandle]:
-    """Write a keyed state that a DataFrame holds; each task writes some key groups of it."""
+    """Write a keyed state from a DataFrame; each task writes some key groups of it."""
     frame: DataFrame = state.dataframe
     parts = min(max_parallelism, max(spark.sparkContext.defaultParallelism, 1))
     plan = plan_of(state, form, arrow_schema_of(frame.schema), max_parallelism, parts)
@@ -169,7 +169,7 @@ def build_tables(
 def _by_owner(
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-    """The rows of one owner after the other, as they are sorted."""
+    """Group sorted rows by owner."""
 
     def pieces() -> Iterator[tuple[int, pa.RecordBatch]]:
         for batch in batches:
@@ -211,7 +211,7 @@ def _write_part(
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema in types that Spark takes from Python."""
+    """The schema in types that Spark accepts from Python."""
     return pa.schema([pa.field(field.name, _spark_type(field.type)) for field in schema])
 
 

@@ -1,4 +1,4 @@
-"""What a keyed state that is made of a DataFrame should be, and which of its columns mean what."""
+"""Plans how a DataFrame becomes a keyed state, and what its columns mean."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _KINDS: Final = ("value", "list", "map", "reducing")
 
 @dataclass(frozen=True, slots=True)
 class NewState:
-    """A keyed state to be made of a DataFrame."""
+    """A keyed state to build from a DataFrame."""
 
     uid: str
     metadata: StateMetadata
     descriptor: StateDescriptor | None
-    """None: it is what the state of this name was."""
+    """None: the declaration of the existing state of this name."""
     dataframe: Any
     key: str | tuple[str, ...]
     value: str | None
@@ -78,8 +78,8 @@ def plan_of(
     """How the rows of a DataFrame with this schema become the state.
 
     Raises:
-        MissingField: a column is not there.
-        TypeMismatch: a column is of another type than the state.
+        MissingField: a column is missing.
+        TypeMismatch: a column has another type than the state.
     """
     columns = (state.key,) if isinstance(state.key, str) else state.key
     kind, _ = kind_and_type(state.metadata)
@@ -121,7 +121,7 @@ def plan_of(
 
 
 def _window_columns(form: TableForm | None, schema: pa.Schema) -> tuple[str, ...]:
-    """The columns of windows: those that the state had, or both of time windows."""
+    """The window columns of the existing state, or those of time windows."""
     known = TIME_WINDOW if form is None or form.window is None else form.window_names
     return known if set(known) <= set(schema.names) else ()
 

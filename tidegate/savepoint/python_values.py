@@ -1,4 +1,4 @@
-"""Columns of a DataFrame → the keys and values of a state, as a job would have them."""
+"""Converts columns of a DataFrame to keys and values of a state, as a job would have them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tidegate.types.typeinfo import CompositeTypeInfo, TypeInformation, Types
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the values of a column are read. Travels to Spark's tasks."""
+    """How the values of a column are read. Sent to Spark's tasks."""
 
     shape: Any = None
-    """The document of the shape that the state has in a savepoint."""
+    """The document of the shape of the state in a savepoint."""
     type_info: TypeInformation | None = None
-    """The declared type, which counts where there is no shape."""
+    """The declared type, used if there is no shape."""
     is_key: bool = False
 
     def values(self, column: pa.Array[Any]) -> list[Any]:
-        """What a column stands for in Python.
+        """The Python values of a column.
 
         Raises:
-            TypeMismatch: the column is of another type than was declared.
+            TypeMismatch: the column has another type than declared.
             MissingField: it lacks a field.
         """
         if self.shape is not None:
@@ -48,7 +48,7 @@ class Reading:
             return column.to_pylist()
         if isinstance(type_info, CompositeTypeInfo):
             if not isinstance(column, pa.StructArray):
-                raise TypeMismatch(str(type_info), f"<a column of {kind}>", "give a struct")
+                raise TypeMismatch(str(type_info), f"<a column of {kind}>", "use a struct")
             rows = pa.RecordBatch.from_arrays(column.flatten(), schema=pa.schema(list(kind)))
         else:
             rows = pa.RecordBatch.from_arrays([column], names=[VALUE_COLUMN])
@@ -60,5 +60,5 @@ class Reading:
         return type_info_of_arrow(kind)
 
     def check(self, kind: pa.DataType) -> None:
-        """Raise what `values` would raise for every column of this type."""
+        """Raise what `values` would raise for a column of this type."""
         self.values(pa.array([], kind))

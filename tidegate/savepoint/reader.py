@@ -1,4 +1,4 @@
-"""Opens a savepoint or checkpoint and reads the state in it."""
+"""Opens savepoints and checkpoints and reads their state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class KeyAndWindow(NamedTuple):
-    """Whose state it is, where a window has state of its own."""
+    """The owner of window state."""
 
     key: Any
     window: Window
@@ -51,21 +51,22 @@ def state_reader(path: str | os.PathLike[str], spark: SparkSession | None = None
     """Open the savepoint or checkpoint at a path or URL.
 
     Args:
-        path: of a savepoint, of a `chk-<n>`, or of a job's directory: then the latest checkpoint.
-        spark: the session that reads; by default the active one, or one of our own.
+        path: of a savepoint, of a `chk-<n>`, or of a job's directory, which stands for its latest
+            checkpoint.
+        spark: the session that reads; by default the active one, or a new one.
 
     Raises:
         NoCheckpoint: there is none.
-        CorruptCheckpoint: there is one, but it has changed.
+        CorruptCheckpoint: it is damaged.
         UnsupportedFormat: a newer Tidegate wrote it.
     """
     return StateReader(open_checkpoint(os.fspath(path)), spark)
 
 
 class StateReader:
-    """The state in a savepoint or checkpoint, of whatever backend and format.
+    """The state in a savepoint or checkpoint, of any backend and format.
 
-    Operators are named by their uid, or by their id where they have none.
+    Operators are identified by their uid, or by their id if they have none.
     """
 
     def __init__(self, found: Checkpoint, spark: SparkSession | None = None) -> None:
@@ -75,12 +76,12 @@ class StateReader:
 
     @property
     def path(self) -> str:
-        """Where the savepoint or checkpoint is."""
+        """The location of the savepoint or checkpoint."""
         return self.found.path
 
     @property
     def metadata(self) -> CheckpointMetadata:
-        """Of which job, when, and what is where."""
+        """The metadata: job, times, and pointers to state."""
         return self.found.metadata
 
     def operators(self) -> list[OperatorSummary]:
@@ -93,9 +94,9 @@ class StateReader:
     def keyed_state(self, uid: str, name: str) -> DataFrame:
         """A keyed state, or timers, as a DataFrame; Spark's tasks read it.
 
-        Its columns are those of a table of the canonical format: `key_group`, `key`, `value` and
-        `pickled`, or those of an aggregation. States of windows have `window_start` and
-        `window_end` too, in milliseconds since 1970.
+        Its columns are those of a table in the canonical format: `key_group`, `key`, `value` and
+        `pickled`, or those of an aggregation. Window state also has `window_start` and
+        `window_end`, in milliseconds since the epoch.
         """
         from tidegate.savepoint.frames import session_for, table_frame
 
@@ -104,22 +105,22 @@ class StateReader:
         return table_frame(session_for(self._spark), self.found, handles, metadata, form)
 
     def entries(self, uid: str, name: str) -> Iterator[tuple[Any, Any]]:
-        """The same as (key, value) in Python, read here; of an aggregation the value is a dict.
+        """The entries as (key, value), read in this process; values of aggregations are dicts.
 
-        The key of a window's state is (key, window).
+        For window state, the key is (key, window).
         """
         for key, value in self.stored_entries(uid, name):
             yield (KeyAndWindow.of(key) if is_window_key(key) else key), value
 
     def stored_entries(self, uid: str, name: str) -> Iterator[tuple[Any, Any]]:
-        """The same with keys as state has them."""
+        """Like `entries`, with keys in their stored form."""
         handles, metadata = self._keyed(uid, name)
         for handle in handles:
             for part in read_entries(handle, metadata, self.resolve):
                 yield from pairs_of(part)
 
     def operator_state(self, uid: str, name: str) -> DataFrame:
-        """An operator state as a DataFrame: `subtask` and `value`, of a broadcast `key` too."""
+        """An operator state as a DataFrame: `subtask`, `value`, and `key` for broadcast state."""
         from tidegate.savepoint.frames import elements_frame, session_for
 
         found = self.elements(uid, name)
@@ -127,7 +128,7 @@ class StateReader:
         return elements_frame(session_for(self._spark), found, is_map=is_map)
 
     def elements(self, uid: str, name: str) -> list[tuple[int, Any]]:
-        """The same in Python: (subtask, element), of a broadcast (subtask, (key, value))."""
+        """The elements as (subtask, element); for broadcast state, (subtask, (key, value))."""
         self._operator_state(uid, name)
         return [
             (subtask, pickle.loads(element))
@@ -137,7 +138,7 @@ class StateReader:
         ]
 
     def source_positions(self) -> list[SourcePosition]:
-        """How far the readers of all sources had come."""
+        """The positions of all source readers."""
         return [
             SourcePosition(record.uid or record.operator_id, record.name, subtask, _loaded(split))
             for record in self.metadata.operators.values()
@@ -146,13 +147,13 @@ class StateReader:
         ]
 
     def edit(self) -> StateWriter:
-        """A writer of a new savepoint that begins as a copy of this one."""
+        """A writer for a new savepoint that starts as a copy of this one."""
         from tidegate.savepoint.writer import StateWriter
 
         return StateWriter(base=self, spark=self._spark)
 
     def operator(self, uid: str) -> OperatorRecord:
-        """What the metadata says of an operator; raises UnknownState."""
+        """The metadata of an operator; raises UnknownState."""
         records = self.metadata.operators.values()
         for record in records:
             if uid in (record.uid, record.operator_id):
@@ -161,17 +162,17 @@ class StateReader:
         raise UnknownState(self.path, "operator with the uid", uid, known)
 
     def state(self, uid: str, name: str) -> StateMetadata:
-        """What the metadata says of a keyed state; raises UnknownState."""
+        """The metadata of a keyed state; raises UnknownState."""
         return self._keyed(uid, name)[1]
 
     def form(self, uid: str, name: str) -> TableForm:
-        """How a keyed state is columns; texts where parts of it are of different types."""
+        """The columns of a keyed state; text where parts of it have different types."""
         handles, metadata = self._keyed(uid, name)
         forms: list[TableForm] = []
         for handle in handles:
             tables = list(StoredImage(handle, self.resolve).tables(name))
             forms += [table.form for table in tables]
-            # To look into a database it must be fetched: one of them is asked.
+            # A database must be fetched to inspect it, so only one of them is.
             if not tables and not (forms and handle.native_form):
                 first = next(read_entries(handle, metadata, self.resolve), None)
                 if first is not None:
@@ -211,7 +212,7 @@ class StateReader:
 def read_entries(
     handle: KeyedStateHandle, metadata: StateMetadata, resolve: FileResolver
 ) -> Iterator[Entries]:
-    """The entries of one state of one subtask, part by part."""
+    """The entries of one state of a subtask, part by part."""
     for table in StoredImage(handle, resolve).tables(metadata.name):
         for number, row_group in enumerate(table.handle.row_groups):
             yield entries_of_table(table.rows(number), table.form, row_group.groups)
@@ -229,11 +230,11 @@ def pairs_of(entries: Entries) -> Iterator[tuple[Any, Any]]:
 
 
 def _general(forms: list[TableForm]) -> TableForm:
-    """A form for all entries of several forms, with texts where these differ."""
+    """A form for the entries of several forms, with text where they differ."""
     first = forms[0]
     if not isinstance(first.value, Shape):
         expected = f"state {first.metadata.name!r} with the columns {first.value.names}"
-        raise CorruptCheckpoint(first.metadata.name, expected, "other columns too")
+        raise CorruptCheckpoint(first.metadata.name, expected, "other columns, too")
     same_keys = all(form.key == first.key and form.is_tuple == first.is_tuple for form in forms)
     same_values = all(form.value == first.value for form in forms)
     same_windows = all(form.window == first.window for form in forms)

@@ -1,4 +1,4 @@
-"""What a checkpoint holds, known from its metadata without reading state."""
+"""The contents of a checkpoint, from its metadata alone."""
 
 from __future__ import annotations
 
@@ -15,26 +15,22 @@ from tidegate.state.pointers import KeyedStateHandle
 
 @dataclass(frozen=True, slots=True)
 class StateSummary:
-    """One state of an operator."""
-
     name: str
     kind: str
-    """value, list, map, reducing, aggregating, aggregation (columns), timers; of operator state
+    """value, list, map, reducing, aggregating, aggregation (columns) or timers; for operator state,
     split list, union list or broadcast map."""
     type: str
-    """What it holds, in words."""
+    """Its type, as text."""
     is_keyed: bool
     entries: int | None
-    """Keys with something stored, timers, or elements; None where the files of a database would
-    have to be read."""
+    """Keys with state, timers, or elements; None if the files of a database would have to be
+    read."""
     size: int | None
-    """Bytes; None where the files hold several states."""
+    """Bytes; None if the files contain several states."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorSummary:
-    """One operator."""
-
     uid: str | None
     operator_id: str
     name: str
@@ -42,25 +38,25 @@ class OperatorSummary:
     max_parallelism: int
     states: tuple[StateSummary, ...]
     source_splits: int
-    """How many splits its readers had."""
+    """The number of splits of its readers."""
     size: int
     """Bytes of all its state."""
 
     @property
     def label(self) -> str:
-        """How it is asked for: its uid, or its id where it has none."""
+        """How to refer to it: by its uid, or by its id if it has none."""
         return self.uid or self.operator_id
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """How far a reader of a source has come in a split."""
+    """The position of a source reader in a split."""
 
     uid: str
     name: str
     subtask: int
     split: Any
-    """As the source keeps it; a text where its class cannot be loaded here."""
+    """The source's own split; text if its class cannot be loaded here."""
 
 
 def summary_of(

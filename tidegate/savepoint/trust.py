@@ -1,7 +1,7 @@
-"""Reads savepoints of others without running what is in them.
+"""Reads foreign savepoints without running code in them.
 
-Pickled objects can run anything while they are loaded. Python announces every name that a pickle
-refers to, before it is looked up; where nothing is trusted, only plain values are let through.
+Pickled objects can run any code while they are loaded. Python audits every name that a pickle
+refers to before it is looked up; without trust, only plain values are let through.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PLAIN = {
 _OURS = "tidegate."
 _is_hooked = False
 _readers = 0
-"""How many read what they do not trust."""
+"""The number of readers without trust."""
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def _look(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _is_plain_of_ours(module: str, name: str) -> bool:
-    """Whether it is a class of values: what is only looked up, built and compared."""
+    """Whether it is a class of plain values, which are only looked up, built and compared."""
     if not module.startswith(_OURS) or "." in name:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Makes savepoints: of an old one with changed state, or of tables alone."""
+"""Creates savepoints: from an existing one with changed state, or from tables alone."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _INLINE: Final = 20 << 10
 def state_writer(
     max_parallelism: int = 128, *, job_name: str = "", spark: SparkSession | None = None
 ) -> StateWriter:
-    """A writer of a new, empty savepoint.
+    """A writer for a new, empty savepoint.
 
     Args:
-        max_parallelism: that of the job that should start from it; it can never change.
+        max_parallelism: that of the job that will start from it; it can never change.
         job_name: shown by commands.
         spark: the session that writes; by default the active one.
     """
@@ -50,10 +50,10 @@ def state_writer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateWriter:
-    """What should be in a savepoint. Every method returns another writer; `write` writes it."""
+    """The contents of a new savepoint. Methods return a changed copy; `write` writes it."""
 
     max_parallelism: int = 128
-    """Of operators that the savepoint which is edited does not have."""
+    """For operators that the edited savepoint lacks."""
     job_name: str = ""
     spark: Any = None
     base: StateReader | None = None
@@ -72,20 +72,20 @@ class StateWriter:
         type_info: Any = None,
         key_type_info: Any = None,
     ) -> StateWriter:
-        """Put a keyed state in, in place of the one of this name if there is one.
+        """Add a keyed state, or replace the one with this name.
 
         Args:
-            uid: of the operator.
-            state: its descriptor, as the job declares it; or its name, if the savepoint that is
-                edited has it, or `kind` and `type_info` say what it is.
-            dataframe: a row for each key. A column `pickled`, as `keyed_state` gives it, counts
-                where it is not null.
-            key: the column of the key; several make a tuple.
-            value: the column of the value, "value" by default: an array for a list, a map for a
-                map. Null is no state, nor is what is empty.
+            uid: that of the operator.
+            state: its descriptor, as the job declares it; or its name, if the edited savepoint has
+                it, or `kind` and `type_info` define it.
+            dataframe: one row for each key. A column `pickled`, as returned by `keyed_state`, takes
+                precedence where it is not null.
+            key: the column of the key; several columns form a tuple.
+            value: the column of the value, by default "value": an array for a list, a map for a
+                map. Null and empty values are no state.
             kind: value, list, map or reducing.
-            type_info: of the value, of the elements, or of the values of a map.
-            key_type_info: of the keys of a map.
+            type_info: that of the value, of the elements, or of the values of a map.
+            key_type_info: that of the keys of a map.
         """
         descriptor = state if isinstance(state, StateDescriptor) else None
         name = state if isinstance(state, str) else state.name
@@ -96,7 +96,7 @@ class StateWriter:
         elif self.base is not None:
             metadata = self.base.state(uid, name)
         else:
-            raise ConfigError("state", name, "give its descriptor, or say its kind and type")
+            raise ConfigError("state", name, "pass its descriptor, or its kind and type")
         columns = key if isinstance(key, str) else tuple(key)
         added = NewState(uid, metadata, descriptor, dataframe, columns, value)
         kept = tuple(old for old in self.new if (old.uid, old.name) != (uid, name))
@@ -111,25 +111,25 @@ class StateWriter:
 
     def _look_up(self, uid: str, state: str | None) -> None:
         if self.base is None:
-            raise UnknownState("what is to be written", "operator with the uid", uid, ())
+            raise UnknownState("the new savepoint", "operator with the uid", uid, ())
         if state is None:
             self.base.operator(uid)
         else:
             self.base.state(uid, state)
 
     def write(self, path: str | os.PathLike[str]) -> str:
-        """Write the savepoint into a directory that does not exist yet; returns its path or URL.
+        """Write the savepoint to a directory that does not exist yet; returns its path or URL.
 
         Raises:
-            StorageError: the directory exists, or it cannot be written.
-            TypeMismatch, MissingField: a DataFrame does not have what a state holds.
+            StorageError: the directory exists, or cannot be written.
+            TypeMismatch, MissingField: a DataFrame does not fit its state.
             StateMisuse: several rows have the same key.
         """
         where = os.fspath(path)
         directory, name = parent_and_name(where)
         store = open_store(directory)
         if store.exists(name) or next(iter(store.list(name)), None) is not None:
-            raise StorageError(shown(where), "there is something already", "give a new path")
+            raise StorageError(shown(where), "it already exists", "specify a new path")
         target = FileTarget(store, name, _INLINE, shares=False, format=SavepointFormat.CANONICAL)
         try:
             metadata = self._written(target)
@@ -169,7 +169,7 @@ class StateWriter:
         return operator_id_of(uid)
 
     def _carried(self, writer: SnapshotWriter) -> Iterator[OperatorRecord]:
-        """What stays of the savepoint that is edited."""
+        """What remains of the edited savepoint."""
         if self.base is None:
             return
         carrier = Carrier(self.base.resolve, writer)
@@ -199,7 +199,7 @@ class StateWriter:
     def _with_states(
         self, record: OperatorRecord, states: Sequence[NewState], target: FileTarget
     ) -> OperatorRecord:
-        """The record with new states, which its first subtask has stored for all."""
+        """The record with new states, all stored by its first subtask."""
         from tidegate.savepoint.frames import build_tables, session_for
 
         spark = session_for(self.spark)
@@ -226,7 +226,7 @@ class StateWriter:
 
     @staticmethod
     def _remove_strays(target: FileTarget, metadata: CheckpointMetadata) -> None:
-        """Files of tasks that Spark has run twice: a reader of all files would find them."""
+        """Remove files of tasks that Spark ran twice: a reader of all files would find them."""
         known = {path_of(file, target.directory) for file in metadata.files}
         for path in list(target.store.list(target.directory)):
             if path not in known:

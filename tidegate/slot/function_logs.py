@@ -1,4 +1,4 @@
-"""Sends the logs of functions to the driver; threads are named after their subtask."""
+"""Sends the log records of functions to the driver; threads are named after subtasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.protocol.messages import FunctionLog, SlotMessage
 
 @contextmanager
 def thread_named(task: str) -> Iterator[None]:
-    """Name the current thread for what it does, as Flink does: log records carry the name."""
+    """Name the current thread after its subtask, as Flink does, for its log records."""
     thread = threading.current_thread()
     before, thread.name = thread.name, task
     try:
@@ -31,7 +31,7 @@ class LogForwarder(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(self._sending, "is_on", False):
-            return  # what sending itself logs would never end
+            return  # sending must not log recursively
         self._sending.is_on = True
         try:
             task = record.threadName or ""
@@ -45,7 +45,7 @@ class LogForwarder(logging.Handler):
 
 
 def forward_logs(send: Callable[[SlotMessage], None], level: int) -> None:
-    """From now on, send log records of this process at this level and above."""
+    """Send log records of this process from this level on."""
     root = logging.getLogger()
     root.handlers[:] = [LogForwarder(send)]
     root.setLevel(level)

@@ -1,4 +1,4 @@
-"""Looks into a slot while it works, when somebody asks: stacks, where time goes, a few records."""
+"""Inspects a running slot on request: stacks, profile, sampled records."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from types import FrameType
 
 from tidegate.core.errors import shorten
 from tidegate.protocol.messages import Profile, SampledRecord
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 
 _SAMPLES_PER_SECOND = 100
 _GRACE_SECONDS = 15.0
 _MOST_STACKS = 5000
 _SET_PTRACER = 0x59616D61
-"""From prctl.h: who else may look into this process."""
+"""From prctl.h: which process may trace this one."""
 _WAITING = frozenset(
     ("accept", "acquire", "get", "join", "poll", "read", "readinto", "recv_into", "select", "wait")
 )
-_INSTALL = "py-spy is not installed beside the slot, so only Python's own frames were sampled: "
+_INSTALL = "py-spy is not installed next to the slot, so only Python frames were sampled: "
 
 
 def thread_dump() -> dict[str, str]:
@@ -42,7 +42,7 @@ def thread_dump() -> dict[str, str]:
 
 
 def profile(seconds: float) -> Profile:
-    """Where the threads of this process spend their time: by py-spy, or else from inside."""
+    """Profile the threads of this process, with py-spy if installed."""
     tool = shutil.which("py-spy") or shutil.which("py-spy", path=str(Path(sys.executable).parent))
     if tool is None:
         note = f"{_INSTALL}pip install py-spy"
@@ -50,7 +50,7 @@ def profile(seconds: float) -> Profile:
     try:
         return Profile(_spied(tool, seconds), "py-spy", seconds, None)
     except (OSError, subprocess.SubprocessError) as error:
-        note = f"py-spy could not look into the slot: {error}"
+        note = f"py-spy could not inspect the slot: {error}"
         return Profile(_sampled(seconds), "in-process", seconds, note)
 
 
@@ -82,7 +82,7 @@ def _spied(tool: str, seconds: float) -> dict[str, int]:
 
 
 def _allow(pid: int) -> None:
-    """Linux may forbid a child to look into its parent, unless that one agrees."""
+    """Allow a child to trace this process: Linux may forbid it by default."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_PTRACER, pid, 0, 0, 0)
 
@@ -100,7 +100,7 @@ def _sampled(seconds: float) -> dict[str, int]:
 
 
 def _stack(frame: FrameType | None) -> str:
-    """The functions from the outermost on, as py-spy writes them."""
+    """The stack, outermost function first, in py-spy's format."""
     found: list[str] = []
     while frame is not None:
         code = frame.f_code
@@ -110,7 +110,7 @@ def _stack(frame: FrameType | None) -> str:
 
 
 class EdgeTap:
-    """Shows the next records that a subtask sends along an edge. Called by the mailbox alone."""
+    """Samples the next records that a subtask sends along an edge. Used by the mailbox only."""
 
     def __init__(self, records: int, done: Callable[[tuple[SampledRecord, ...]], None]) -> None:
         self._wanted = records
@@ -122,13 +122,15 @@ class EdgeTap:
         some = batch.slice(0, min(len(batch), self._wanted - len(self._found)))
         stamps = some.timestamps
         for number, record in enumerate(some.records):
-            at = None if stamps is None else int(stamps[number])
-            self._found.append(SampledRecord(shorten(record, 1000), at))
+            at = NO_TIMESTAMP if stamps is None else int(stamps[number])
+            self._found.append(
+                SampledRecord(shorten(record, 1000), None if at == NO_TIMESTAMP else at)
+            )
         if len(self._found) >= self._wanted:
             self.finish()
 
     def finish(self) -> None:
-        """Report what was found, once."""
+        """Report the samples, once."""
         if not self.is_over:
             self.is_over = True
             self._done(tuple(self._found))

@@ -1,6 +1,6 @@
 """What the subtasks of a slot emit during a unit, by channel and target.
 
-Batches for subtasks in the same slot are handed over as they are; others are encoded.
+Batches for subtasks in the same slot are passed on as they are; others are encoded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PACKET_BYTES = 4 << 20
 
 
 class Outbox:
-    """Gathers the elements that leave the subtasks of one pipeline in one slot."""
+    """Collects the elements that the subtasks of one pipeline emit in one slot."""
 
     def __init__(self, slot: SlotIndex, attempt: Attempt, spill: SpillStore) -> None:
         self._spill = spill
@@ -61,11 +61,11 @@ class Outbox:
         self.sizes[edge] = self.sizes.get(edge, 0) + size
 
     def take_local(self, vertex: VertexId) -> dict[Channel, list[StreamElement]]:
-        """The elements for the subtask of `vertex` in this slot that did not leave the slot."""
+        """The elements for the subtask of `vertex` in this slot."""
         return self._local.pop(vertex, {})
 
     def take_packets(self) -> list[Packet]:
-        """Everything that was emitted for other slots since the last call."""
+        """All packets for other slots since the last call."""
         for lane in list(self._growing):
             self._close(lane)
         packets, self._packets = self._packets, []
@@ -90,16 +90,16 @@ class Outbox:
 
 
 class ChannelWriter:
-    """All channels of one edge that begin in one subtask."""
+    """All channels of one edge that start in one subtask."""
 
     def __init__(
         self, edge: Edge, subtask: SubtaskIndex, source: Vertex, target: Vertex, outbox: Outbox
     ) -> None:
         self.edge = edge.id
         self.records = 0
-        """Those that were written."""
+        """How many records were written."""
         self.tap: EdgeTap | None = None
-        """Who looks at what is written, if anybody does."""
+        """Samples what is written, if set."""
         self._is_open = False
         self._channel = Channel(edge.id, subtask)
         self._vertex = target.id
@@ -123,7 +123,7 @@ class ChannelWriter:
 
     def write(self, batch: Batch, input_index: int = 0) -> None:
         if batch.format is not self._format and batch.format != self._format:
-            # The edge's type is what the other end decodes by.
+            # The receiver decodes by the type of the edge.
             stamps = batch.timestamps
             batch = Batch(records=batch.records, format=self._format, timestamps=stamps)
         try:
@@ -145,7 +145,7 @@ class ChannelWriter:
 
     def _split(self, batch: Batch) -> Iterable[Share]:
         if self._is_watched and self._format is not None:
-            _ = batch.columns  # a record that is not of the type is found before any has travelled
+            _ = batch.columns  # find records of the wrong type before any is sent
         return self._partitioner.split(batch)
 
     def _write_until_failure(self, batch: Batch) -> None:
@@ -160,7 +160,7 @@ class ChannelWriter:
             self._outbox.put(self._channel, self._vertex, target, share)
 
     def broadcast(self, element: StreamElement) -> None:
-        """Send a watermark, a barrier or the end of input down every channel."""
+        """Send a watermark, a barrier or the end of input on every channel."""
         for target in self._targets:
             self._outbox.put(self._channel, self._vertex, target, element)
 
@@ -192,7 +192,7 @@ def targets_of(edge: Edge, subtask: int, senders: int, targets: int) -> Sequence
 
 
 def channels_into(edge: Edge, subtask: int, senders: int, targets: int) -> list[Channel]:
-    """The channels of an edge that end in a subtask: `targets_of`, read backwards."""
+    """The channels of an edge that end in a subtask: the inverse of `targets_of`."""
     return [
         Channel(edge.id, SubtaskIndex(sender))
         for sender in range(senders)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -53,7 +54,7 @@ from tidegate.protocol.packet import Channel, FailureMark, Packet
 from tidegate.protocol.restore import SubtaskRestore
 from tidegate.slot.function_logs import thread_named
 from tidegate.slot.inspection import EdgeTap
-from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into
+from tidegate.slot.outbox import ChannelWriter, Outbox, channels_into, size_of
 from tidegate.slot.restored_state import RestoredState
 from tidegate.slot.snapshotter import Snapshotter
 from tidegate.slot.subtask import Subtask
@@ -67,9 +68,9 @@ from tidegate.transport.shipping import JobPackage
 
 _log = logging.getLogger("tidegate.job")
 _COUNTING_SECONDS = 1.0
-"""How often the driver learns what functions have counted."""
+"""How often the metrics of functions are sent to the driver."""
 _LETTERS_AT_ONCE = 10
-"""More records than this that are skipped in a second are only counted."""
+"""Beyond this number per second, skipped records are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class UnitAnswer:
     packets: tuple[Packet, ...]
     marks: tuple[FailureMark, ...]
     report: SlotReport
-    """Of the whole step so far, so that the answer of the last level says everything."""
+    """About the whole step so far, so that the last level reports everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ class PipelineHost:
         self._has_uncounted = False
         self._skipped: dict[VertexId, int] = {}
         self._letters: list[DeadLetter] = []
-        """Of those that were skipped since the driver was last told."""
+        """Skipped records since the last report to the driver."""
         self._poison = poison
         self._slot = slot
         self._clock = services.clock
@@ -142,11 +143,13 @@ class PipelineHost:
             location is not None and location.job_directory == snapshots.directory
         )
         self._origin = None if location is None else home_of(location.job_directory, location.name)
-        """Beside what the files of operators are that are restored."""
+        """The directory with the restored files of operators."""
         self.caller = StepCaller()
         self._spill = SpillStore(services.directory, services.spill_threshold)
         self._outbox = Outbox(slot, attempt, self._spill)
         self._parked: dict[Level, list[Packet]] = {}
+        self._received: Counter[VertexId] = Counter()
+        """Bytes."""
         self._marks: dict[SlotIndex, FailureMark] = {}
         self._sources: dict[VertexId, SourceReport] = {}
         self._step = StepNumber(0)
@@ -221,7 +224,7 @@ class PipelineHost:
         )
 
     def _poison_orders(self, vertex: Vertex, chained: ChainedOperator) -> PoisonOrders | None:
-        """Those of the operator; a sink for dead letters has none, because none may be lost."""
+        """The orders for the operator; none for a dead-letter sink, which must not lose records."""
         tags = {edge.side_tag for edge in self._graph.edges_into(vertex.id)}
         if chained.parent is not None:
             tags = {chained.parent.side_tag}
@@ -236,10 +239,10 @@ class PipelineHost:
         return store
 
     def open(self) -> None:
-        """Open all subtasks, the last first; each takes over its part of the checkpoint.
+        """Open all subtasks, the last first; each restores its part of the checkpoint.
 
         Raises:
-            DirectoryTaken: another driver takes over the job.
+            DirectoryTaken: another driver took over the job.
             TidegateError: user code failed; everything is closed again.
         """
         self._is_opening = True
@@ -256,12 +259,12 @@ class PipelineHost:
         except Exception as error:
             self.close()
             if isinstance(error, CorruptCheckpoint):
-                self._check_owned()  # perhaps the other driver no longer needs it
+                self._check_owned()  # the other driver may have deleted it
             raise
         self._is_opening = False
 
     def _check_owned(self) -> None:
-        """Sinks that open commit and abort what they find: perhaps what another driver prepares.
+        """Check ownership while opening: sinks may commit or abort transactions of another driver.
 
         What they commit later belongs to a checkpoint from which that driver resumes.
         """
@@ -312,7 +315,7 @@ class PipelineHost:
         marks: Iterable[FailureMark] = (),
         request: StepRequest | None = None,
     ) -> UnitAnswer:
-        """Run every vertex of this level on what was delivered, parked or handed over for it.
+        """Run every vertex of this level on the input for it.
 
         `request` comes with level 0, where the sources are.
         """
@@ -363,7 +366,7 @@ class PipelineHost:
         subtask.end_slice(now)
 
     def tap(self, edge: EdgeId, tap: EdgeTap) -> None:
-        """Let somebody look at what goes along an edge."""
+        """Sample the records on an edge."""
         if not any(subtask.tap(edge, tap) for subtask in self._subtasks.values()):
             tap.finish()
 
@@ -409,7 +412,7 @@ class PipelineHost:
     def _sort(
         self, level: Level, packets: Iterable[Packet]
     ) -> dict[VertexId, dict[Channel, list[Packet]]]:
-        """The packets of this level by vertex and channel; those of later levels are parked."""
+        """The packets of this level by vertex and channel; packets for later levels are parked."""
         arrived: dict[VertexId, dict[Channel, list[Packet]]] = {}
         for packet in (*self._parked.pop(level, ()), *packets):
             target = self._graph.vertices[packet.header.target_vertex]
@@ -431,12 +434,12 @@ class PipelineHost:
         return False
 
     def abort_checkpoint(self, checkpoint_id: CheckpointId) -> None:
-        """The checkpoint is aborted: records that waited for it travel with the next step."""
+        """Abort a checkpoint: records that waited for it are released in the next step."""
         self._snapshotter.abort(checkpoint_id)
         self.caller.abort(checkpoint_id)
 
     def complete_checkpoint(self, checkpoint_id: CheckpointId) -> TidegateError | None:
-        """The checkpoint is durable; returns the failures of the notified operators."""
+        """Notify operators of a durable checkpoint; returns the first failure."""
         self._snapshotter.complete(checkpoint_id)
         for subtask in self._subtasks.values():
             subtask.complete(checkpoint_id)
@@ -446,7 +449,7 @@ class PipelineHost:
     def close(self) -> TidegateError | None:
         """Close all subtasks; returns the first failure of user code.
 
-        Without a lease they are not closed: user code may write or roll back when it closes.
+        Without a lease they are not closed: user code may write or roll back in `close()`.
         """
         self._snapshotter.close()
         if not self._permit.is_valid():
@@ -461,17 +464,22 @@ class PipelineHost:
     def _inputs_of(
         self, vertex: VertexId, packets: Mapping[Channel, list[Packet]]
     ) -> Iterable[tuple[Channel, Iterable[StreamElement]]]:
-        """Channel by channel, in a fixed order; what came from this slot itself is one of them."""
+        """The input by channel in a fixed order, including channels within this slot."""
         local = self._outbox.take_local(vertex)
         for channel in sorted({*packets, *local}):
-            yield channel, local.get(channel, ())
+            handed_over = local.get(channel, ())
+            self._received[vertex] += sum(map(size_of, handed_over))
+            yield channel, handed_over
             for packet in packets.get(channel, ()):
-                yield channel, decode(loaded(packet.body), self._edges[channel.edge].format)
+                body = loaded(packet.body)
+                self._received[vertex] += len(body)
+                yield channel, decode(body, self._edges[channel.edge].format)
 
     def _report(self) -> SlotReport:
         subtasks = self._subtasks
         timers = [t for s in subtasks.values() if (t := s.next_timer()) is not None]
         rooms = [room for s in subtasks.values() if (room := s.room()) is not None]
+        sent = {id: s.sent(self._outbox.sizes) for id, s in subtasks.items()}
         return SlotReport(
             slot=self._slot,
             failures=tuple(
@@ -483,23 +491,22 @@ class PipelineHost:
             sources=dict(self._sources),
             records_in={id: s.records_in for id, s in subtasks.items()},
             records_out={id: s.records_out for id, s in subtasks.items()},
+            records_taken=sum(s.records_taken for s in subtasks.values()),
+            bytes_in=dict(self._received),
+            bytes_out={id: sum(size for _, size in each.values()) for id, each in sent.items()},
             finished=frozenset(id for id, s in subtasks.items() if s.is_finished),
             watermarks={id: w for id, s in subtasks.items() if (w := s.watermark) != NO_WATERMARK},
             idle_channels={id: idle for id, s in subtasks.items() if (idle := s.idle_channels)},
             next_timer=min(timers, default=None),
             busy_seconds=self._busy_seconds,
             worked={id: s.worked for id, s in subtasks.items()},
-            sent={
-                edge: traffic
-                for s in subtasks.values()
-                for edge, traffic in s.sent(self._outbox.sizes).items()
-            },
+            sent={edge: traffic for each in sent.values() for edge, traffic in each.items()},
             room=min(rooms, default=None),
         )
 
 
 def _owned_by(operator_id: OperatorId, job_directory: str | None) -> str | None:
-    """Where the files of one operator are, beside the checkpoints of a job."""
+    """The directory for the files of one operator, next to the job's checkpoints."""
     return None if job_directory is None else below(job_directory, f"{TASK_OWNED}/{operator_id}")
 
 
@@ -521,7 +528,7 @@ def _time_of(chained: ChainedOperator, restored: SubtaskRestore) -> TimeHandle:
 
 
 def _received(vertex: Vertex, chained: ChainedOperator, restored: SubtaskRestore) -> int:
-    """The last watermark that an operator got before the checkpoint."""
+    """The last watermark that an operator received before the checkpoint."""
     if chained.parent is None:
         return _time_of(chained, restored).received
     return _time_of(vertex.chain[chained.parent.operator_index], restored).emitted

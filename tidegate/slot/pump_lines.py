@@ -1,7 +1,7 @@
 """The lines of a slot to the endless Spark jobs of its pipelines, and to the driver.
 
-The driver attends first and says which *epoch* it begins: a number that grows with every job of a
-pipeline. Only pumps of that job are admitted, so packets of earlier jobs cannot get in.
+The driver connects first and announces an *epoch*, which grows with every job of a pipeline. Only
+pumps of that job are admitted, so that packets of earlier jobs cannot get in.
 """
 
 from __future__ import annotations
@@ -69,8 +69,6 @@ class PumpLines:
 
 
 class _LinesOfJob:
-    """The lines of one endless job."""
-
     def __init__(
         self, slot: SlotIndex, attendance: Attendance, driver: Connection, run_unit: RunUnit
     ) -> None:
@@ -87,7 +85,7 @@ class _LinesOfJob:
         self._lock = threading.Lock()
 
     def serve_driver(self) -> None:
-        self._driver.send(Frame.READY)  # for pumps; when these are here, it is ready for steps
+        self._driver.send(Frame.READY)  # for pumps; once all are here, for steps
         while True:
             kind, payload = self._driver.receive()
             if kind != Frame.STEP:
@@ -164,7 +162,7 @@ class _LinesOfJob:
                     self._send(key, out, marks)
             if is_last:
                 return
-            # What stays in the slot does not travel, so this is all that is missing of its own.
+            # Local packets do not travel, so only this mark is missing from the slot itself.
             own = Cargo(key.attempt, key.step, self._slot, True, marks=tuple(marks))
             found = self._arrived(level := Level(key.level + 1), own)
             if found is None:
@@ -176,7 +174,7 @@ class _LinesOfJob:
         pump = self._pumps.get(key.level)
         for target, share in enumerate(shares(packets, self._slots)):
             if target != self._slot:
-                assert pump is not None, "a slot without pumps has nobody to send to"
+                assert pump is not None, "a slot without pumps has nowhere to send packets"
                 for cargo in encode_cargo(key, self._slot, share, marks):
                     pump.send(Frame.CARGO, _TARGET.pack(target), *cargo)
 

@@ -112,7 +112,7 @@ class RestoredState:
 
 
 def _no_files(file: StoredFile) -> NoReturn:
-    raise InternalError(f"a checkpoint in the driver's memory names the file {file}")
+    raise InternalError(f"a checkpoint in the driver's memory references the file {file}")
 
 
 def _generator(time: TimeHandle) -> Any:

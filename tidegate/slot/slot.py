@@ -136,7 +136,7 @@ class _SlotProcess:
             for message in self._line.messages():
                 self._host.handle(message)  # type: ignore[arg-type]
         finally:
-            # For the driver that is the end of the process: it may use another one at once.
+            # The driver takes this for the end of the process and may use another one at once.
             self._host.leave(_LINE_ENDED)
 
 
@@ -149,7 +149,7 @@ def _collect_garbage_rarely() -> None:
 
 def _give_memory_back() -> None:
     """Make allocators return memory: by default, each thread keeps its peak."""
-    with suppress(OSError, AttributeError):  # only the C library of GNU knows it
+    with suppress(OSError, AttributeError):  # only glibc has it
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
     if "jemalloc" in pa.supported_memory_backends():
         pa.set_memory_pool(pa.jemalloc_memory_pool())

@@ -65,9 +65,9 @@ T = TypeVar("T")
 
 
 class SlotHost:
-    """Everything of one job in one slot process: does what the machine allows.
+    """Everything of one job in one slot process, as far as the slot machine allows it.
 
-    `now` reads the clock of the lease, which is never that of user code.
+    `now` reads the clock of the lease, never that of user code.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class SlotHost:
         self._waiting: list[tuple[PipelineId, UnitKey, Answer]] = []
 
     def handle(self, message: DriverMessage) -> None:
-        """Handle a message of the driver; called only by the control thread."""
+        """Handle a message from the driver; called only by the control thread."""
         match message:
             case Accepted(package, lease):
                 self._shipped = package
@@ -142,7 +142,7 @@ class SlotHost:
                 assert_never(what)
 
     def beat(self) -> None:
-        """Ask for the lease to be renewed; a slot whose lease has run out is over."""
+        """Request a renewal of the lease; a slot with an expired lease is over."""
         self._has_lease()
         if self._machine.is_exiting:
             self.is_over.set()
@@ -225,7 +225,7 @@ class SlotHost:
             self.send(Undeployed(pipeline))
 
     def _answer_who_can_be(self) -> None:
-        """Those whose unit is sealed, or will never be."""
+        """Answer requests whose unit is sealed or stale."""
         waiting, self._waiting = self._waiting, []
         for pipeline, key, answer in waiting:
             match self._machine.ask(pipeline, key):

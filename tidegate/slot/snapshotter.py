@@ -247,7 +247,7 @@ class Snapshotter:
         operator_id: OperatorId,
         handle: KeyedStateHandle,
     ) -> None:
-        """The files of the operator's database as they are stored in this checkpoint."""
+        """Remember the stored files of an operator's database, for incremental snapshots."""
         if handle.native_form is not None:
             self._stored.setdefault(number, {})[(subtask, operator_id)] = _shared_files(handle)
 
@@ -307,7 +307,7 @@ _BLOCK: Final = 4 << 20
 def copy_owned(
     writer: SnapshotWriter, directory: str, files: Mapping[str, str]
 ) -> tuple[FileSegment, ...]:
-    """Copy files, given as paths or URLs, to these paths in a directory beside the metadata."""
+    """Copy files, given as paths or URLs, to these paths in a directory next to the metadata."""
     return tuple(_copy(writer, url, f"{directory}/{path}") for path, url in files.items())
 
 

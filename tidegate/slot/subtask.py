@@ -76,7 +76,8 @@ class ChainOutput:
         self._main: list[Callable[[Batch], None]] = []
         self._side: dict[str, list[Callable[[Batch], None]]] = {}
         self._times: list[TimeConsumer] = []
-        self.records = 0
+        self.records: dict[str | None, int] = {}
+        """Emitted, by the tag of the side output; None: the main one."""
 
     def add(
         self,
@@ -89,17 +90,17 @@ class ChainOutput:
         self._times.append(times)
 
     def emit(self, batch: Batch) -> None:
-        if len(batch) == 0:
-            return
-        self.records += len(batch)
-        self._hand_out(batch, self._main)
+        self._hand_out(batch, None, self._main)
 
     def emit_side(self, tag: str, batch: Batch) -> None:
+        self._hand_out(batch, tag, self._side.get(tag, ()))
+
+    def _hand_out(
+        self, batch: Batch, tag: str | None, consumers: Sequence[Callable[[Batch], None]]
+    ) -> None:
         if len(batch) == 0:
             return
-        self._hand_out(batch, self._side.get(tag, ()))
-
-    def _hand_out(self, batch: Batch, consumers: Sequence[Callable[[Batch], None]]) -> None:
+        self.records[tag] = self.records.get(tag, 0) + len(batch)
         for take in consumers[:-1]:
             take(batch if self._reuses_objects else batch.branched())
         for take in consumers[-1:]:
@@ -117,7 +118,7 @@ class ChainOutput:
 
 
 class Subtask:
-    """Drives the operators of one vertex in one slot. Every method is called by the mailbox."""
+    """Runs the operators of one vertex in one slot. Used by the mailbox only."""
 
     def __init__(
         self,
@@ -146,11 +147,15 @@ class Subtask:
         self._halted_by: CheckpointId | None = None
         """The checkpoint that the job stops with: nothing is emitted after it."""
         self._ending_input: int | None = None
-        """The last input that ended, while the head still has something to emit."""
+        """The last input that ended, while the first operator still has something to emit."""
         self._unfinished: dict[CheckpointId, FrozenSubtask] = {}
-        """Unaligned snapshots that wait for what is in flight."""
+        """Unaligned snapshots that wait for records in flight."""
         self._outputs = self._wire()
-        self._is_sink = any(operator.delivery() is not None for operator in operators)
+        self._sinks = [
+            chained
+            for chained, operator in zip(vertex.chain, operators, strict=True)
+            if operator.delivery() is not None
+        ]
 
     def _wire(self) -> list[ChainOutput]:
         outputs = [
@@ -175,16 +180,26 @@ class Subtask:
         return outputs
 
     def _position(self) -> str | None:
-        """How far the source of this chain has read, if it has one."""
+        """The position of the source of this chain, if it has one."""
         return None if self.source is None else self.source.position()
 
     @property
+    def records_taken(self) -> int:
+        """What its sinks have received."""
+        return sum(
+            self.records_in
+            if sink.parent is None
+            else self._outputs[sink.parent.operator_index].records.get(sink.parent.side_tag, 0)
+            for sink in self._sinks
+        )
+
+    @property
     def records_out(self) -> int:
-        """What the last operators of the chain emitted, to channels or external systems."""
-        return self._outputs[-1].records
+        """What it has sent to other vertices, and what its sinks have received."""
+        return sum(writer.records for _, _, writer in self._writers) + self.records_taken
 
     def tap(self, edge: EdgeId, tap: EdgeTap) -> bool:
-        """Let somebody look at what it sends along an edge; False if the edge is not its own."""
+        """Sample the records on an edge; False if the subtask does not send to it."""
         for _, _, writer in self._writers:
             if writer.edge == edge:
                 writer.tap = tap
@@ -192,7 +207,7 @@ class Subtask:
         return False
 
     def sent(self, sizes: Mapping[EdgeId, int]) -> dict[EdgeId, Traffic]:
-        """What it has written to each edge; their sizes are those of the slot."""
+        """What it has sent on each edge; `sizes` are those of the slot."""
         return {
             writer.edge: Traffic(writer.records, sizes.get(writer.edge, 0))
             for _, _, writer in self._writers
@@ -211,13 +226,13 @@ class Subtask:
         return int(self._outputs[0].is_idle)
 
     def open(self, restored: Mapping[OperatorId, list[OperatorSnapshot]] | None = None) -> None:
-        """Open the operators, the last first, as in Flink; each takes over its state at once.
+        """Open the operators, the last first, as in Flink; each restores its state at once.
 
-        Of a subtask that had ended those are opened that still have something: to commit, or to
-        hand on to later checkpoints.
+        Of a subtask that had ended, only operators with state are opened: to commit, or to pass it
+        on to later checkpoints.
 
         Raises:
-            TidegateError: user code failed; what was opened is left to `close`.
+            TidegateError: user code failed; `close` closes what was opened.
         """
         try:
             for index, _, writer in self._writers:
@@ -244,9 +259,9 @@ class Subtask:
         assignment: SplitAssignment | None,
         group_watermarks: Mapping[str, int] | None = None,
     ) -> SourceReport:
-        """Send the barriers that were asked for, then read and emit one slice of the source.
+        """Emit the requested barriers, then read and emit one slice of the source.
 
-        The barriers come first, so that a checkpoint need not wait for a whole slice.
+        The barriers come first, so that a checkpoint need not wait for a slice.
         """
         source = self.source
         assert source is not None
@@ -277,7 +292,7 @@ class Subtask:
         return SourceReport(records, status, pending, aligned)
 
     def feed(self, channel: Channel, elements: Iterable[StreamElement]) -> None:
-        """Take elements of one channel in order; nothing is taken any more after a failure."""
+        """Process elements of one channel in order; after a failure, ignore them."""
         gate, process = self._gate, self._process
         try:
             for element in elements:
@@ -294,7 +309,6 @@ class Subtask:
             self.failure = self._as_failure(error)
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
-        """The coordinator has aborted a checkpoint."""
         self._drop_snapshot(checkpoint_id)
         if checkpoint_id == self._halted_by:
             self._halted_by = None
@@ -306,18 +320,17 @@ class Subtask:
             self.failure = self._as_failure(error)
 
     def complete(self, checkpoint_id: CheckpointId) -> None:
-        """A checkpoint is durable."""
-        if self._is_sink:
+        if self._sinks:
             passing(FaultPoint.PRE_COMMITTED, Victim.SLOT)
         try:
-            with during(FaultPoint.COMMIT, Victim.SLOT) if self._is_sink else nullcontext():
+            with during(FaultPoint.COMMIT, Victim.SLOT) if self._sinks else nullcontext():
                 for operator, _ in reversed(self._opened):
                     operator.notify_complete(checkpoint_id)
         except USER_FAILURES as error:
             self.failure = self._as_failure(error)
 
     def end_slice(self, now: float) -> None:
-        """Fire due timers and emit what is held back: the unit is about to be sealed."""
+        """Fire due timers and flush: the unit is about to be sealed."""
         self._end_again()
         if self.failure is not None or self._rests:
             return
@@ -351,20 +364,19 @@ class Subtask:
         return f"{self.vertex.name} ({context.subtask + 1}/{context.parallelism})"
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """What functions have counted, by operator and name."""
+        """Metrics of functions, by operator and name."""
         found = {context.name: dict(context.metrics.readings()) for context in self._contexts}
         return {operator: readings for operator, readings in found.items() if readings}
 
     def accumulators(self) -> list[tuple[str, FunctionAccumulator]]:
-        """What functions have added up, by name."""
         return [pair for context in self._contexts for pair in context.accumulators.items()]
 
     def room(self) -> int | None:
-        """How many records the next step should bring; None: no limit."""
+        """How many records the next step should deliver; None: no limit."""
         return None if self.is_finished else self._operators[0].room()
 
     def is_available(self) -> bool:
-        """Whether a step would find input in this source, or has to report its failure."""
+        """Whether a step would find input in this source, or must report its failure."""
         source = self.source
         if source is None or self._rests or self.failure is not None:
             return False
@@ -448,7 +460,7 @@ class Subtask:
                 self._operators[0].on_watermark_status(WatermarkStatus.IDLE)
 
     def _end_again(self) -> None:
-        """Announce ended inputs of the restored checkpoint again, to receivers that missed it."""
+        """Announce the end of input again after a restore, to receivers that missed it."""
         if self._owes_end:
             self._owes_end = False
             for _, _, writer in self._writers:
@@ -486,8 +498,7 @@ class Subtask:
             key_groups=self._contexts[0].key_groups,
             barrier=barrier,
             operators=tuple(frozen),
-            # A subtask restored from this is notified of the end of input again, and ends when it
-            # is drained.
+            # A subtask restored from this gets the end of input again, and ends when it is drained.
             ended_inputs=order.ended_inputs - {self._ending_input},
             is_finished=self.is_finished,
             start_delay=max(0.0, start_delay),
@@ -503,7 +514,7 @@ class Subtask:
     def _complete_snapshot(
         self, checkpoint_id: CheckpointId, elements: Sequence[tuple[Channel, StreamElement]]
     ) -> None:
-        """The last barrier of an unaligned checkpoint is here."""
+        """Complete a snapshot: the last barrier of an unaligned checkpoint has arrived."""
         taken = self._unfinished.pop(checkpoint_id, None)
         if taken is not None:
             in_flight = tuple((channel, encode(element)) for channel, element in elements)
@@ -515,7 +526,7 @@ class Subtask:
             taken.release()
 
     def _as_failure(self, error: BaseException) -> TidegateError:
-        """User code is wrapped where it is called; what arrives here bare came from between."""
+        """Wrap an error that was not wrapped where user code is called."""
         if isinstance(error, UserFunctionError | ExternalError | InternalError):
             return error
         context = self._contexts[0]
@@ -526,7 +537,7 @@ class Subtask:
 
 def _time(emitted: int, received: TimeHandle | None) -> TimeHandle | None:
     if emitted >= FINAL_WATERMARK:
-        emitted = NO_WATERMARK  # a changed program may feed again what had ended
+        emitted = NO_WATERMARK  # a changed program may resume ended inputs
     if emitted == NO_WATERMARK and received is None:
         return None
     return replace(received or TimeHandle(), emitted=emitted)

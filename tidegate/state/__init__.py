@@ -1,1 +1,1 @@
-"""What an operator remembers: by key, by key group, by subtask."""
+"""Operator state: by key, by key group, by subtask."""

@@ -1,4 +1,4 @@
-"""The contract of a state backend and of its snapshots.
+"""The contracts of state backends and their snapshots.
 
     a batch   places = backend.places_of(keys)
     a record  backend.place, backend.current_key = …   then the user: state.value(), …
@@ -6,7 +6,7 @@
               frozen.chunks() … release()              on another thread, while records flow
     restore   backend.restore(images)
 
-A restored subtask takes of each image what belongs to its own key groups.
+A restored subtask takes the entries of its own key groups from each image.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from tidegate.types.evolution import TypeStructure
 
 
 class PayloadForm(Enum):
-    """How the entries of a chunk became bytes."""
+    """How the entries of a chunk are encoded."""
 
     PICKLE = auto()
     """(keys, values), pickled: the keys as bytes, of a pickled list or of columns as an Arrow IPC
-    stream; the values a list, or the bytes of one column."""
+    stream; the values as a list, or as the bytes of one column."""
     ARROW = auto()
     """An Arrow IPC stream whose first column is the key."""
 
@@ -51,18 +51,17 @@ class StateMetadata:
 
     name: str
     declaration: str
-    """Kind and type in words, as `StateDescriptor.declaration` gives them."""
+    """Kind and type as text, from `StateDescriptor.declaration`."""
     form: PayloadForm = PayloadForm.PICKLE
     structure: TypeStructure | None = field(default=None, compare=False)
     """`StateDescriptor.structure`; None: it was not stored, or the state has no descriptor."""
 
     @classmethod
     def of(cls, descriptor: StateDescriptor) -> StateMetadata:
-        """Of a state that a program declares."""
         return cls(descriptor.name, descriptor.declaration, structure=descriptor.structure)
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The metadata as JSON."""
         return {
             "name": self.name,
             "declaration": self.declaration,
@@ -72,7 +71,7 @@ class StateMetadata:
 
     @classmethod
     def of_document(cls, document: Any) -> StateMetadata:
-        """The state that has this document, in which the structure may be missing."""
+        """The metadata from JSON, in which the structure may be missing."""
         structure = document.get("structure")
         return cls(
             document["name"],
@@ -84,7 +83,7 @@ class StateMetadata:
 
 @dataclass(frozen=True, slots=True)
 class StateChunk:
-    """Entries of one state, in the order of their key groups."""
+    """Entries of one state, ordered by key group."""
 
     state: str
     groups: tuple[tuple[int, int], ...]
@@ -104,7 +103,7 @@ class StateChunk:
 
 @dataclass(frozen=True, slots=True)
 class NativeFile:
-    """A file of the database of a backend, on the local disk."""
+    """A file of a backend's database, on the local disk."""
 
     name: str
     path: Path
@@ -113,16 +112,16 @@ class NativeFile:
 
 
 class KeyedStateImage(ABC):
-    """The keyed state of one operator of one subtask at one moment, to be read in chunks."""
+    """The keyed state of one operator of a subtask at one moment, read in chunks."""
 
     metadata: tuple[StateMetadata, ...]
     max_parallelism: int
     key_groups: KeyGroupRange
-    """Those of the subtask."""
+    """The key groups of the subtask."""
     native_form: str | None = None
-    """Which backend can take the image over as files, see `fetch`; None: chunks alone."""
+    """The backend that can restore the image from files, see `fetch`; None: only chunks."""
     descriptors: Mapping[str, StateDescriptor] = MappingProxyType({})
-    """How states are declared, as far as it is known."""
+    """The declarations of the states, as far as known."""
 
     def fetch(self, directory: Path) -> None:
         """Put the native files into a directory that does not exist yet."""
@@ -130,29 +129,29 @@ class KeyedStateImage(ABC):
 
     @abstractmethod
     def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
-        """The chunks that hold entries of these key groups, perhaps among others; all by default.
+        """The chunks with entries of these key groups, perhaps among others; all by default.
 
         May be called on any thread, and more than once.
         """
 
 
 class FrozenState(KeyedStateImage):
-    """State that was just frozen. Until it is released, changing the live state costs more."""
+    """Newly frozen state. Until it is released, changes of the live state cost more."""
 
     def native_files(self) -> Sequence[NativeFile]:
-        """The files to store where `native_form` is set, in place of chunks.
+        """The files to store instead of chunks if `native_form` is set.
 
-        Called once, on another thread; what is slow about a snapshot happens here.
+        Called once, on another thread; the slow part of a snapshot happens here.
         """
         return ()
 
     @abstractmethod
     def release(self) -> None:
-        """The image is no longer needed. May be called on any thread, and more than once."""
+        """Release the image. May be called on any thread, and more than once."""
 
 
 class NoKey:
-    """Replaces the state of a key where there is none: using it raises an error."""
+    """Stands in for the state of a key where there is none: using it raises an error."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -164,13 +163,13 @@ class NoKey:
 
 
 NO_KEY: Final = NoKey(
-    "there is no key here, so there is no state of it: use keyed state and timers where a record "
-    "or a timer is processed, not in open(), close() or what is called at checkpoints"
+    "there is no current key: use keyed state and timers while a record "
+    "or a timer is processed, not in open(), close() or checkpoint methods"
 )
 
 
 class PlaceHolder(Protocol):
-    """Holds the place that its handles refer to, and makes objects private."""
+    """Holds the place that its handles refer to, and copies objects to make them private."""
 
     @property
     def place(self) -> Any: ...
@@ -180,7 +179,7 @@ class PlaceHolder(Protocol):
 
 
 class KeyedStateBackend(ABC):
-    """The state of all keys of one operator of one subtask. Used by one thread.
+    """The state of all keys of one operator in one subtask. Used by one thread.
 
     Handles refer to the place of the current key, unless created with another holder.
     """
@@ -238,7 +237,7 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def keys(self, state: str) -> Iterable[Any]:
-        """The keys that have a value in the state of this name."""
+        """The keys that have a value in this state."""
 
     @abstractmethod
     def freeze(self) -> FrozenState:
@@ -246,19 +245,19 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def restore(self, images: Iterable[KeyedStateImage]) -> None:
-        """Take over the entries of this subtask's key groups; before the first record."""
+        """Restore the entries of this subtask's key groups; before the first record."""
 
     def clean_up(self, records: int) -> None:
         """Free memory; called between batches, with the number of records since the last call."""
 
     def close(self) -> None:
-        """Release everything."""
+        """Release all resources."""
 
 
 def check_max_parallelism_unchanged(stored: int, current: int) -> None:
-    """With another max parallelism, the same key group holds other keys."""
+    """Check the max parallelism: with another one, key groups contain other keys."""
     if stored != current:
         raise StateMisuse(
-            f"the state was written with a max parallelism of {stored}, the job has {current}: "
-            f"set the max parallelism to {stored}, which can never change in the life of a state"
+            f"the state was written with a max parallelism of {stored}, but the job has {current}: "
+            f"set the max parallelism to {stored}; it cannot change for existing state"
         )

@@ -1,4 +1,4 @@
-"""Which keyed state backend a job's settings ask for."""
+"""Creates the keyed state backend that a job's settings select."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def create_keyed_backend(
     clock: Clock | None = None,
     directory: Path | None = None,
 ) -> TableBackend:
-    """A backend for one operator of one subtask.
+    """Create a backend for one operator of a subtask.
 
     Args:
-        settings: the job's, with parsed values; what is missing has its default.
-        key_groups: of the subtask.
-        max_parallelism: how many key groups there are.
-        clock: by which values expire.
-        directory: for local files, unless the settings name one; None: among temporary files.
+        settings: the parsed settings of the job; missing ones have their defaults.
+        key_groups: those of the subtask.
+        max_parallelism: the number of key groups.
+        clock: decides when values expire.
+        directory: for local files, unless the settings name one; None: a temporary directory.
     """
     backend: TableBackend
     if settings.get(_TYPE, StateBackendType.HASHMAP) is StateBackendType.HASHMAP:
@@ -62,7 +62,7 @@ def create_columnar_state(
     max_parallelism: int,
     directory: Path | None = None,
 ) -> ColumnarState:
-    """The columnar state of one operator of one subtask, empty; settings as for backends."""
+    """Create empty columnar state for one operator of a subtask, with the same settings."""
     state = name, declaration, keys, columns, key_groups, max_parallelism
     if settings.get(_TYPE, StateBackendType.HASHMAP) is StateBackendType.HASHMAP:
         return ColumnarState(*state)
@@ -74,12 +74,12 @@ def create_columnar_state(
 def local_directory(
     settings: Mapping[str, Any], key_groups: KeyGroupRange, directory: Path | None
 ) -> Path | None:
-    """Where a database goes; of several directories the subtasks use one each, in turn."""
+    """The directory for a database; subtasks use several directories in turn."""
     directories = settings.get(_DIRECTORIES, ())
     return Path(directories[key_groups.start % len(directories)]) if directories else directory
 
 
 def database_memory(settings: Mapping[str, Any]) -> int:
-    """How many bytes a database and the keys in use may take."""
+    """The memory in bytes for a database and the keys in use."""
     memory = settings.get(_MEMORY)
     return DEFAULT_MEMORY if memory is None else int(memory.get_bytes())

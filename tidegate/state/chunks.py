@@ -1,4 +1,4 @@
-"""Entries of a state → chunks by key group → entries again."""
+"""Converts entries of a state to chunks by key group, and back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COLUMN_TYPES: Final = {
     str: pa.large_string(),
     bytes: pa.large_binary(),
 }
-"""Python types of which a column returns the very values it was made of."""
+"""Python types that a column returns unchanged."""
 
 
 def table_chunks(
@@ -42,9 +42,9 @@ def table_chunks(
     Args:
         state: the name of the state.
         keys: the keys of all places.
-        values: what is stored, by place.
-        max_parallelism: how many key groups there are.
-        key_groups: the only ones that are wanted.
+        values: the stored values, by place.
+        max_parallelism: the number of key groups.
+        key_groups: the wanted key groups; all by default.
     """
     for part in keys.ordered(max_parallelism):
         if part.are_none_of(key_groups):
@@ -70,7 +70,7 @@ def timer_chunks(
     max_parallelism: int,
     key_groups: KeyGroupRange | None = None,
 ) -> Iterator[StateChunk]:
-    """The times of timers at the places of their keys, which may have several."""
+    """The times of timers at the places of their keys; a key may have several."""
     groups = np.empty(len(keys), np.uint16)
     for part in keys.ordered(max_parallelism):
         groups[part.places] = part.groups
@@ -86,7 +86,7 @@ def timer_chunks(
 
 
 def chunk_of(state: str, groups: Runs, keys: bytes, values: Values) -> StateChunk:
-    """A chunk of entries that are in the order of their key groups already."""
+    """A chunk of entries that are already ordered by key group."""
     stored = values if isinstance(values, list) else to_bytes([values], ["value"])
     return StateChunk(state, groups, _pickled(state, keys, stored))
 
@@ -98,19 +98,19 @@ def contents_of(chunk: StateChunk) -> tuple[list[Any] | KeyColumns, Values]:
 
 
 def unpickled(chunk: StateChunk) -> tuple[list[Any] | KeyColumns, list[Any]]:
-    """The same with the values as Python has them."""
+    """The keys and values of a chunk as Python objects."""
     keys, values = contents_of(chunk)
     return keys, values if isinstance(values, list) else values.to_pylist()
 
 
 def as_column(values: list[Any]) -> Values:
-    """The values as a column if they are all numbers, all texts or all bytes; else as they are.
+    """The values as a column if all are numbers, text or bytes; otherwise unchanged.
 
-    Columns are put in order and written without holding the interpreter. None becomes null.
+    Columns are sorted and written without holding the interpreter lock. None becomes null.
     """
     kind: Any = None
     pieces: list[pa.Array[Any] | int] = []
-    # Piece by piece, so that the data is still in the processor's cache the second time.
+    # Piece by piece, so that the data is still in the CPU cache the second time.
     for start in range(0, len(values), KEYS_PER_PART):
         piece = values[start : start + KEYS_PER_PART]
         found = set(map(type, piece))
@@ -141,7 +141,7 @@ def _taken(values: Values, positions: npt.NDArray[Any]) -> Values:
 
 
 def _present(values: Values) -> npt.NDArray[np.bool_] | None:
-    """Where there is a value; None where there is one everywhere."""
+    """Where there is a value; None if everywhere."""
     if not isinstance(values, list):
         if not values.null_count:
             return None

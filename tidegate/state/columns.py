@@ -1,4 +1,4 @@
-"""Columns as bytes, and columns that only grow, so that a snapshot of them is free."""
+"""Columns as bytes, and append-only columns, whose snapshots are free."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 _LARGEST_CHUNK: Final = 1 << 29
-"""Bytes beyond which chunks are not joined: text of one chunk must stay below 2 GiB."""
+"""The size in bytes up to which chunks are joined: text in a chunk must stay below 2 GiB."""
 
 
 def to_bytes(columns: Sequence[pa.Array[Any]], names: Sequence[str]) -> bytes:
-    """Columns of equal length, with their names and types."""
+    """Encode columns of equal length, with their names and types."""
     rows = pa.RecordBatch.from_arrays(list(columns), names=list(names))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
@@ -23,12 +23,12 @@ def to_bytes(columns: Sequence[pa.Array[Any]], names: Sequence[str]) -> bytes:
 
 
 def from_bytes(raw: bytes) -> pa.RecordBatch:
-    """What `to_bytes` wrote."""
+    """Decode what `to_bytes` wrote."""
     return pa.ipc.open_stream(raw).read_next_batch()
 
 
 class ColumnStore:
-    """Values in the order in which they were added, as a few immutable Arrow arrays."""
+    """Values in insertion order, as a few immutable Arrow arrays."""
 
     def __init__(self) -> None:
         self._chunks: list[pa.Array[Any]] = []
@@ -49,20 +49,21 @@ class ColumnStore:
         self._size += len(values)
         chunks = self._chunks
         chunks.append(values)
-        # Each chunk is at least twice the next, so there are few, and a value moves seldom.
+        # Each chunk is at least twice as large as the next, so there are few, and values rarely
+        # move.
         while len(chunks) > 1 and len(chunks[-2]) < 2 * len(chunks[-1]):
             if chunks[-2].nbytes + chunks[-1].nbytes > _LARGEST_CHUNK:
                 break
             chunks[-2:] = [pa.concat_arrays(chunks[-2:])]
 
     def chunks(self) -> tuple[pa.Array[Any], ...]:
-        """All values now: what is added later does not show."""
+        """All values now; later ones do not appear."""
         return tuple(self._chunks)
 
     def take(self, positions: npt.NDArray[np.intp]) -> pa.Array[Any]:
         """The values at `positions`, in that order; there is at least one value."""
         self._taken += len(positions)
-        # Taking from one chunk is cheaper. When as many were taken as there are, joining pays.
+        # Taking from one chunk is cheaper. Once as many were taken as exist, joining pays off.
         if self._taken > self._size and len(self._chunks) > 1 and self.nbytes <= _LARGEST_CHUNK:
             self._chunks = [pa.concat_arrays(self._chunks)]
             self._taken = 0
@@ -72,7 +73,7 @@ class ColumnStore:
 def take_from(
     chunks: list[pa.Array[Any]] | tuple[pa.Array[Any], ...], positions: npt.NDArray[np.intp]
 ) -> pa.Array[Any]:
-    """The values at `positions` of the chunks laid end to end."""
+    """The values at `positions` of the concatenated chunks."""
     if len(chunks) == 1:
         return chunks[0].take(positions)
     starts = np.cumsum([0, *(len(chunk) for chunk in chunks[:-1])])

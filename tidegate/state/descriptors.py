@@ -1,4 +1,4 @@
-"""State as the user declares it: a name, a type, perhaps a time to live."""
+"""Declarations of state: a name, a type, and optionally a time to live."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 TIME_TO_LIVE = ", with a time to live"
-"""How the declaration of a state ends whose values expire."""
+"""The end of the declaration of a state whose values expire."""
 
 
 class StateDescriptor(ABC):
@@ -38,7 +38,7 @@ class StateDescriptor(ABC):
 
     def __init__(self, name: str, type_info: TypeInformation | None) -> None:
         if not name or type(name) is not str:
-            raise ConfigError("state name", name, "give a text that names the state")
+            raise ConfigError("state name", name, "give a non-empty text")
         self.name = name
         self.type_info = None if type_info is None else as_type_info(type_info)
         self.ttl_config: StateTtlConfig | None = None
@@ -55,14 +55,14 @@ class StateDescriptor(ABC):
 
     @property
     def declaration(self) -> str:
-        """Kind and type in words: what must stay the same for the state to be found again."""
+        """Kind and type as text, which must stay the same for stored state to be found."""
         held = "any value" if self.type_info is None else str(self.type_info)
         lasting = "" if self.ttl_config is None else TIME_TO_LIVE
         return f"{self.kind} state of {held}{lasting}"
 
     @property
     def structure(self) -> TypeStructure:
-        """The declaration with all its parts: by them a stored state is found to be convertible."""
+        """The declaration with all its parts, to check whether stored state can be converted."""
         kind = self.kind if self.ttl_config is None else f"{self.kind}{TIME_TO_LIVE}"
         return TypeStructure(kind, (("value", structure_of(self.type_info)),))
 
@@ -83,7 +83,7 @@ class ValueStateDescriptor(StateDescriptor):
     ) -> None:
         super().__init__(name, value_type_info)
         self.default_value = default_value
-        """What `value()` returns for a key without a value; a copy of it if it can change."""
+        """What `value()` returns for a key without a value; a copy if it is mutable."""
 
 
 class ListStateDescriptor(StateDescriptor):
@@ -140,12 +140,12 @@ class ReducingStateDescriptor(StateDescriptor):
         self._reduce_function = reduce_function
 
     def get_reduce_function(self) -> Any:
-        """The function that reduces."""
+        """The reduce function."""
         return self._reduce_function
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """One accumulator per key; `get` returns the result that is read from it."""
+    """One accumulator per key; `get` returns its result."""
 
     kind = "aggregating"
 
@@ -163,5 +163,5 @@ class AggregatingStateDescriptor(StateDescriptor):
         self._agg_function = agg_function
 
     def get_agg_function(self) -> Any:
-        """The function that aggregates."""
+        """The aggregate function."""
         return self._agg_function

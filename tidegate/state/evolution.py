@@ -1,4 +1,4 @@
-"""A state as it is stored → as the program declares it now, if that is the same with new fields."""
+"""Converts stored state to its current declaration if only fields were added."""
 
 from __future__ import annotations
 
@@ -25,43 +25,41 @@ from tidegate.types.evolution import (
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """Applied once to all values of a state whose type has gained fields."""
+    """Converts all values of a state whose type has gained fields."""
 
     state: str
     added: tuple[str, ...]
-    """The new fields with their defaults, for people."""
+    """The new fields with their defaults, as text."""
     _convert: Callable[[Any], Any]
 
     def __call__(self, value: Any) -> Any:
-        """What takes the place of a stored value.
+        """Convert a stored value.
 
         Raises:
-            StateMisuse: the value was none of the declared type.
+            StateMisuse: the value is not of the declared type.
         """
         try:
             return self._convert(value)
         except Inconvertible as reason:
             raise StateMisuse(
-                f"state {self.state!r} cannot get {', '.join(self.added) or 'another order'}: it "
-                f"holds what it was not declared to hold: {reason}; declare it as it was, or under "
+                f"state {self.state!r} cannot get {', '.join(self.added) or 'another order'}: its "
+                f"values do not match its stored declaration: {reason}; restore it, or use "
                 "another name"
             ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredState:
-    """A state as a program declares it."""
-
     declaration: str
     conversion_of: Callable[[StateMetadata], Conversion | None]
-    """How what is stored under its name becomes what is declared; raises StateTypeChanged."""
+    """Returns the conversion of what is stored under its name; raises StateTypeChanged."""
 
 
 def conversion_of(declared: StateDescriptor, stored: StateMetadata) -> Conversion | None:
-    """How the values of keys become what is declared; None: they are that.
+    """The conversion of stored values to the declared type; None: they already match.
 
     Raises:
-        StateTypeChanged: the type has changed in another way than by new fields.
+        StateTypeChanged: the type has changed in other ways than by new fields.
     """
     found = _evolution(declared, stored)
     if found is None:
@@ -79,7 +77,7 @@ def conversion_of(declared: StateDescriptor, stored: StateMetadata) -> Conversio
 def element_conversion_of(
     declared: StateDescriptor, redistribution: str, stored: StateMetadata
 ) -> Conversion | None:
-    """The same for the elements of an operator state, whose declaration begins with one word more.
+    """Like `conversion_of`, for elements of operator state, whose declaration has a prefix.
 
     The elements of a map are pairs.
     """
@@ -113,12 +111,12 @@ def _compared(stored: TypeStructure, declared: StateDescriptor) -> Evolution | N
     was = dict(stored.parts)
     if stored.kind != declared.structure.kind:
         if stored.kind.partition(TIME_TO_LIVE)[0] == declared.kind:
-            raise Inconvertible("with and without a time to live are different states")
+            raise Inconvertible("a time to live cannot be added or removed")
         return None
     if isinstance(declared, MapStateDescriptor) and was["key"] != structure_of(
         declared.key_type_info
     ):
-        raise Inconvertible("the keys of the map are of another type")
+        raise Inconvertible("the keys of the map have another type")
     return evolution(was["value"], declared.type_info)
 
 

@@ -1,4 +1,4 @@
-"""State as user functions see it. Every call applies to the key of the current record."""
+"""State handles for user functions. Every call applies to the key of the current record."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ OUT = TypeVar("OUT")
 
 
 class State(ABC):
-    """What all kinds of state share."""
+    """The common base of all kinds of state."""
 
     __slots__ = ()
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget what is stored."""
+        """Delete what is stored."""
 
 
 class ValueState(State, Generic[T]):
@@ -49,11 +49,11 @@ class ValueState(State, Generic[T]):
 
     @abstractmethod
     def update(self, value: T | None) -> None:
-        """Replace the value; None forgets it."""
+        """Replace the value; None deletes it."""
 
 
 class ValueStateWithDefault(ValueState[T]):
-    """One value, and another one where there is none."""
+    """One value, with a default."""
 
     __slots__ = ("_default", "_state")
 
@@ -102,7 +102,7 @@ class ReducingState(MergingState[T, T]):
 
 
 class AggregatingState(MergingState[IN, OUT]):
-    """An accumulator, from which the result is read."""
+    """An accumulator with a result."""
 
     __slots__ = ()
 
@@ -132,7 +132,7 @@ class _MapView(State, Generic[K, V]):
 
     @abstractmethod
     def get(self, key: K) -> V | None:
-        """The value of a key of the map; None if it has none."""
+        """The value of a key in the map; None if it has none."""
 
     @abstractmethod
     def contains(self, key: K) -> bool:
@@ -169,7 +169,7 @@ class _ChangeableMap(_MapView[K, V]):
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
-        """Set the value of a key of the map."""
+        """Set the value of a key in the map."""
 
     @abstractmethod
     def put_all(self, dict_value: Mapping[K, V]) -> None:
@@ -199,6 +199,6 @@ class ReadOnlyBroadcastState(_MapView[K, V]):
 
 
 class BroadcastState(ReadOnlyBroadcastState[K, V], _ChangeableMap[K, V]):
-    """The same map for broadcast records, which must change it equally in every subtask."""
+    """The writable view for broadcast records, which must change it equally in every subtask."""
 
     __slots__ = ()

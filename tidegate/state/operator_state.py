@@ -1,7 +1,7 @@
-"""State of an operator as a whole, not of keys: lists that are split or joined, and maps for all.
+"""State of an operator rather than of keys: lists that are split or joined, and broadcast maps.
 
-It is small, so a snapshot pickles it at once. Elements are pickled one by one: a list can then be
-dealt out to other subtasks without loading what it holds.
+It is small, so a snapshot pickles it at once. Elements are pickled one by one, so that a list can
+be redistributed without loading its elements.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ class Redistribution(Enum):
     """What happens to an operator state when the parallelism changes."""
 
     SPLIT = auto()
-    """The elements of all subtasks are dealt out evenly."""
+    """The elements of all subtasks are distributed evenly."""
     UNION = auto()
     """Every subtask gets the elements of all."""
     BROADCAST = auto()
-    """Every subtask has the same, and a new one gets it from another."""
+    """Every subtask has the same state, and a new one copies it from another."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorStateFacts:
-    """What one operator state of one subtask is, known without loading it."""
+    """The description of a subtask's operator state, available without loading it."""
 
     metadata: StateMetadata
     redistribution: Redistribution
     elements: int
-    """How many there are."""
+    """The number of elements."""
 
     @property
     def name(self) -> str:
         return self.metadata.name
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The description as JSON."""
         return {
             **self.metadata.document(),
             "redistribution": self.redistribution.name.lower(),
@@ -66,7 +66,7 @@ class OperatorStateFacts:
 
 @dataclass(frozen=True, slots=True)
 class FrozenOperatorState:
-    """One operator state of one subtask at one moment."""
+    """One operator state of a subtask at one moment."""
 
     name: str
     declaration: str
@@ -74,7 +74,7 @@ class FrozenOperatorState:
     elements: tuple[bytes, ...]
     """Pickled: elements of a list, or (key, value) pairs of a map."""
     structure: TypeStructure | None = None
-    """Of its descriptor; None: it was not stored."""
+    """That of its descriptor; None: it was not stored."""
 
     @property
     def metadata(self) -> StateMetadata:
@@ -85,7 +85,7 @@ class FrozenOperatorState:
         return OperatorStateFacts(self.metadata, self.redistribution, len(self.elements))
 
     def __setstate__(self, values: Sequence[Any]) -> None:
-        # What was pickled before there was a structure has none.
+        # Older pickles have no structure.
         for field, value in zip_longest(fields(self), values):
             object.__setattr__(self, field.name, value)
 
@@ -105,7 +105,7 @@ class OperatorStateStore:
         return self._list(state_descriptor, Redistribution.SPLIT)
 
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list that after a restore holds the elements of all subtasks, in each of them."""
+        """A list that, after a restore, has the elements of all subtasks in each of them."""
         return self._list(state_descriptor, Redistribution.UNION)
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
@@ -116,18 +116,18 @@ class OperatorStateStore:
         return state
 
     def freeze(self) -> tuple[FrozenOperatorState, ...]:
-        """All states as they are now, the unclaimed ones too."""
+        """All current states, including unclaimed ones."""
         return (*(state.freeze() for state in self._states.values()), *self._unclaimed.values())
 
     def declared(self) -> dict[str, DeclaredState]:
-        """What the program has asked for, by name."""
+        """The states that the program has declared, by name."""
         return {
             name: DeclaredState(state.declaration, state.conversion_of)
             for name, state in self._states.items()
         }
 
     def restore(self, states: Iterable[FrozenOperatorState]) -> None:
-        """Take over states, redistributed to this subtask."""
+        """Restore states, already redistributed to this subtask."""
         self.is_restored = True
         for frozen in states:
             state = self._states.get(frozen.name)
@@ -155,7 +155,7 @@ class OperatorStateStore:
 
 
 class _OperatorState(ABC):
-    """What both kinds share: who they are, and how they are stored."""
+    """The common base of both kinds: identity and storage."""
 
     def __init__(self, descriptor: StateDescriptor, redistribution: Redistribution) -> None:
         self.name = descriptor.name

@@ -1,4 +1,4 @@
-"""Pointers to stored state, never live state: what an acknowledgement and a checkpoint hold."""
+"""Pointers to stored state, as used in acknowledgements and checkpoints."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class FileScope(Enum):
     """The owner of a file, which decides the directory that holds it."""
 
     EXCLUSIVE = "exclusive"
-    """One checkpoint: the file is beside the checkpoint's metadata and is deleted with it."""
+    """One checkpoint: the file is next to its metadata and is deleted with it."""
     SHARED = "shared"
     """Every checkpoint that references it: it is deleted with the last of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of a checkpoint, found by scope and name: checkpoints can be moved."""
+    """A file of a checkpoint, identified by scope and name: checkpoints can be moved."""
 
     scope: FileScope
     name: str
-    """Of an exclusive file it may be a path, such as "state/counts/total/part-0-5f0c.parquet"."""
+    """For exclusive files possibly a path, such as "state/counts/total/part-0-5f0c.parquet"."""
 
 
 def path_of(file: StoredFile, checkpoint: str) -> str:
@@ -37,7 +37,7 @@ def path_of(file: StoredFile, checkpoint: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InlineBytes:
-    """State that is small enough to travel with its pointer."""
+    """State that is small enough to be stored in its pointer."""
 
     data: bytes = field(repr=False)
 
@@ -79,7 +79,7 @@ class NativeFileHandle:
 
 @dataclass(frozen=True, slots=True)
 class RowGroupHandle:
-    """A part of a table, to be read by itself: the entries of a `StateChunk`."""
+    """A part of a table that can be read separately: the entries of a `StateChunk`."""
 
     groups: tuple[tuple[int, int], ...]
     """(key group, number of entries), ascending."""
@@ -88,7 +88,7 @@ class RowGroupHandle:
 
 @dataclass(frozen=True, slots=True)
 class TableHandle:
-    """A Parquet file with entries of one state. Its segments follow each other without a gap."""
+    """A Parquet file with entries of one state. Its segments are contiguous."""
 
     state: str
     row_groups: tuple[RowGroupHandle, ...]
@@ -106,18 +106,18 @@ class TableHandle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedStateHandle:
-    """The keyed state of one operator of one subtask.
+    """The keyed state of one operator of a subtask.
 
-    As chunks, as the files of a database, or in the canonical form as tables.
+    As chunks, as files of a database, or as tables in the canonical form.
     """
 
     metadata: tuple[StateMetadata, ...]
     max_parallelism: int
     key_groups: KeyGroupRange
-    """Of the subtask that wrote it."""
+    """The key groups of the subtask that wrote it."""
     chunks: tuple[ChunkHandle, ...] = ()
     native_form: str | None = None
-    """Which backend the files are of, such as "rocksdb"; None: chunks."""
+    """The backend of the files, such as "rocksdb"; None: chunks."""
     native_files: tuple[NativeFileHandle, ...] = ()
     tables: tuple[TableHandle, ...] = ()
 
@@ -140,8 +140,6 @@ class ChannelHandle:
 
 @dataclass(frozen=True, slots=True)
 class ChannelTime:
-    """How far event time had come on a channel."""
-
     edge: int
     source: int
     """The subtask that sends on it."""
@@ -151,38 +149,38 @@ class ChannelTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeHandle:
-    """How far event time had come for an operator of one subtask."""
+    """The event time of an operator of a subtask."""
 
     emitted: int = NO_WATERMARK
-    """The last watermark that it emitted."""
+    """The last emitted watermark."""
     received: int = NO_WATERMARK
-    """Of the head of a chain: the last one that it got."""
+    """For the head of a chain: the last received watermark."""
     inputs: tuple[tuple[int, int], ...] = ()
-    """(input, its watermark), of a head."""
+    """For the head: (input, its watermark)."""
     channels: tuple[ChannelTime, ...] = ()
-    """Of a head."""
+    """For the head."""
     generator: bytes | None = None
-    """What its watermark generator knew, pickled."""
+    """The pickled state of its watermark generator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorHandle:
-    """Everything that one operator of one subtask has stored in a checkpoint."""
+    """Everything that one operator of a subtask has stored in a checkpoint."""
 
     operator_id: OperatorId
     keyed: KeyedStateHandle | None = None
     operator: Segment | None = None
     """Its operator states: a pickled tuple of `FrozenOperatorState`."""
     operator_states: tuple[OperatorStateFacts, ...] = ()
-    """What those are, known without loading them."""
+    """Their descriptions, available without loading them."""
     source_splits: tuple[bytes, ...] = ()
-    """Pickled one by one, so that they can be dealt out without loading them."""
+    """Pickled one by one, so that they can be redistributed without loading them."""
     in_flight: tuple[ChannelHandle, ...] = ()
-    """What the subtask whose head this operator is has still to take in, channel by channel."""
+    """For the head: elements that the subtask must still process, by channel."""
     owned: tuple[FileSegment, ...] = ()
-    """Of a savepoint: copies of the files that the splits count on, whole."""
+    """In a savepoint: complete copies of the files that the splits reference."""
     time: TimeHandle | None = None
-    """None: no watermark has come yet."""
+    """None: no watermark yet."""
 
     @property
     def segments(self) -> list[Segment]:
@@ -194,7 +192,7 @@ class OperatorHandle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtaskSnapshot:
-    """What one subtask has stored in a checkpoint: its chain, the head first."""
+    """What one subtask has stored in a checkpoint: the operators of its chain, head first."""
 
     operators: tuple[OperatorHandle, ...]
     ended_inputs: frozenset[int] = frozenset()

@@ -1,4 +1,4 @@
-"""Operator states of old subtasks → those of new ones, whatever the parallelism. Pure."""
+"""Redistributes operator state of old subtasks to new ones, at any parallelism. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.state.operator_state import FrozenOperatorState, OperatorStateFact
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some elements of an operator state, as an old subtask has stored them."""
+    """Some elements of an operator state, as an old subtask stored them."""
 
     state: str
     owner: int
@@ -26,10 +26,10 @@ def share_of(
     *,
     is_used: bool = True,
 ) -> tuple[Part, ...]:
-    """What one of the new subtasks takes over; `old` has the states of every old one.
+    """The share of one new subtask; `old` has the states of every old one.
 
-    A subtask that only keeps its states for later checkpoints gets no more of a union list than
-    of others: all of them together must hand on each element once.
+    A subtask that only keeps its state for later checkpoints gets its share of a union list, not
+    all of it, so that each element is kept once.
     """
     states: dict[str, dict[int, OperatorStateFacts]] = {}
     for owner, found in enumerate(old):
@@ -50,11 +50,10 @@ def _share(
     parallelism: int,
     is_used: bool,
 ) -> Iterator[Part]:
-    """Of one state."""
     whole = [Part(facts.name, owner, 0, facts.elements) for owner, facts in owners.items()]
     match next(iter(owners.values())).redistribution:
         case Redistribution.BROADCAST:
-            # Subtasks that stay keep their own: they are the same, but it need not travel.
+            # Subtasks that stay keep their own copy: it is the same, and need not be moved.
             yield next((part for part in whole if part.owner == subtask % old), whole[0])
         case Redistribution.UNION if is_used:
             yield from whole
@@ -73,7 +72,7 @@ def _share(
 def put_together(
     parts: Iterable[Part], states_of: Callable[[int], Iterable[FrozenOperatorState]]
 ) -> list[FrozenOperatorState]:
-    """The states of a subtask from its share of those of old ones."""
+    """Combine the share of a subtask into its states."""
     stored: dict[int, dict[str, FrozenOperatorState]] = {}
     taken: dict[str, list[bytes]] = {}
     for part in parts:

@@ -11,8 +11,6 @@ from tidegate.state.keys.key_bytes import with_one_nan
 
 
 class Timer(NamedTuple):
-    """A timer of a key."""
-
     timestamp: int
     """Milliseconds since the epoch."""
     key: Any
@@ -21,22 +19,22 @@ class Timer(NamedTuple):
 
 
 class TimerQueue:
-    """The timers of one clock, in the order of their times, then of registration.
+    """The timers of one clock, ordered by time, then by registration.
 
-    A deleted timer stays in the heap until its time comes or too many have gathered.
+    A deleted timer stays in the heap until its time comes or too many have accumulated.
     """
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Any]] = []
         self._registered: dict[tuple[int, Any], tuple[int, Any]] = {}
-        """By time and key: the number of the registration, and the place of the key."""
+        """Registration number and place of the key, by time and key."""
         self._numbers = count()
 
     def __len__(self) -> int:
         return len(self._registered)
 
     def register(self, timestamp: int, key: Any, place: Any) -> None:
-        """Add a timer; nothing happens where the key has one for this time already."""
+        """Add a timer, unless the key already has one for this time."""
         if (timestamp, key) in self._registered:
             return
         number = next(self._numbers)
@@ -51,7 +49,7 @@ class TimerQueue:
             self._rebuild()
 
     def next_due(self) -> int | None:
-        """The time of the next timer; None where there is none."""
+        """The time of the next timer; None if there is none."""
         heap = self._heap
         while heap:
             timestamp, number, key = heap[0]
@@ -62,11 +60,11 @@ class TimerQueue:
         return None
 
     def last_due(self) -> int | None:
-        """The time of the last timer; None where there is none."""
+        """The time of the last timer; None if there is none."""
         return max((timestamp for timestamp, _ in self._registered), default=None)
 
     def pop_due(self, now: int) -> Timer | None:
-        """Take the first timer at or before `now`; ask again, for it may register another."""
+        """Take the first timer at or before `now`; call it again, as it may register another."""
         due = self.next_due()
         if due is None or due > now:
             return None
@@ -79,7 +77,7 @@ class TimerQueue:
         return [Timer(*timer, place) for timer, (_, place) in self._registered.items()]
 
     def add_all(self, timers: Iterable[Timer]) -> None:
-        """Register many at once, as after a restore."""
+        """Register many timers at once, as after a restore."""
         for timestamp, restored, place in timers:
             key = with_one_nan(restored)
             if (timestamp, key) not in self._registered:
@@ -87,7 +85,7 @@ class TimerQueue:
         self._rebuild()
 
     def move(self, place_of: Callable[[Any], Any]) -> None:
-        """The state of the keys has moved: old place -> new place."""
+        """Update the places of keys: old place -> new place."""
         for timer, (number, place) in self._registered.items():
             self._registered[timer] = number, place_of(place)
 

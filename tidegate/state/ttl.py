@@ -28,16 +28,16 @@ class StateVisibility(Enum):
 
 
 class TtlTimeCharacteristic(Enum):
-    """Whose clock counts."""
+    """Which clock counts."""
 
     ProcessingTime = 0
 
 
 class CleanupStrategies:
-    """When expired values are removed, apart from when they are accessed."""
+    """When expired values are removed, besides on access."""
 
     class Strategies(Enum):
-        """The ways Flink knows."""
+        """Flink's strategies."""
 
         FULL_STATE_SCAN_SNAPSHOT = auto()
         INCREMENTAL_CLEANUP = auto()
@@ -94,7 +94,7 @@ class CleanupStrategies:
 
 @dataclass(frozen=True, slots=True)
 class StateTtlConfig:
-    """Time to live of a state: of its value, or of each element of a list and entry of a map.
+    """Time to live of a state: of its value, of each element of a list, or of each map entry.
 
     >>> StateTtlConfig(timedelta(hours=1)).get_ttl()
     datetime.timedelta(seconds=3600)
@@ -112,7 +112,7 @@ class StateTtlConfig:
 
     @staticmethod
     def new_builder(ttl: DurationLike) -> Builder:
-        """Begin a configuration with this time to live."""
+        """Create a builder with this time to live."""
         return Builder(ttl)
 
     def get_ttl(self) -> timedelta:
@@ -120,11 +120,11 @@ class StateTtlConfig:
         return self.ttl
 
     def get_update_type(self) -> UpdateType:
-        """What prolongs the life of state."""
+        """Which accesses extend the life of state."""
         return self.update_type
 
     def get_state_visibility(self) -> StateVisibility:
-        """Whether expired state that is not yet removed can be read."""
+        """Whether expired state that is not removed yet can be read."""
         return self.state_visibility
 
     def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
@@ -176,7 +176,7 @@ class Builder(FluentBuilder):
         return self.set_ttl_time_characteristic(TtlTimeCharacteristic.ProcessingTime)
 
     def cleanup_full_snapshot(self) -> Self:
-        """Expired values are left out of snapshots, always."""
+        """Omit expired values from snapshots, which always happens."""
         self._strategies[CleanupStrategies.Strategies.FULL_STATE_SCAN_SNAPSHOT] = None
         return self
 
@@ -210,7 +210,7 @@ class Builder(FluentBuilder):
         return StateTtlConfig(**self._chosen, cleanup_strategies=cleanup)
 
 
-# PyFlink reaches these through the configuration's class; slots leave the class open for that.
+# PyFlink accesses these through the configuration's class.
 StateTtlConfig.UpdateType = UpdateType  # type: ignore[attr-defined]
 StateTtlConfig.StateVisibility = StateVisibility  # type: ignore[attr-defined]
 StateTtlConfig.TtlTimeCharacteristic = TtlTimeCharacteristic  # type: ignore[attr-defined]

@@ -1,1 +1,1 @@
-"""Bytes by path."""
+"""Byte storage by path."""

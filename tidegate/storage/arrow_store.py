@@ -1,4 +1,4 @@
-"""Blobs in any file system that Arrow reaches: S3, Google, Azure, and fsspec's."""
+"""Blobs in any file system that Arrow supports: S3, Google, Azure, and those of fsspec."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ArrowStore(BlobStore):
         self._root = root.rstrip("/")
         self._create = create
         self._is_object_store = is_object_store
-        """It has no directories, and a file appears only when it is complete."""
+        """Object stores have no directories, and a file appears only when it is complete."""
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
         with self._at(path) as location, self._file_system.open_input_file(location) as file:

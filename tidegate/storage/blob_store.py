@@ -1,4 +1,4 @@
-"""Where checkpoints put their bytes: a tree of blobs under relative paths."""
+"""Storage of checkpoints: a tree of blobs under relative paths."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ class BlobWriter(Protocol):
 
 
 class BlobStore(ABC):
-    """A directory of a file system or a bucket. Paths are relative, with `/` between their parts.
+    """A directory of a file system or a bucket. Paths are relative and separated by `/`.
 
-    May be used by several threads and processes at once. Failures of the storage raise StorageError
-    with the location.
+    Safe for concurrent use by threads and processes. Storage failures raise StorageError with the
+    location.
     """
 
     url: str
-    """Where it is, for messages and for `open_store` in another process."""
+    """Its location, for messages and for `open_store` in another process."""
 
     @abstractmethod
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
         """The bytes of a blob, or a part of them.
 
         Raises:
-            BlobNotFound: there is none.
+            BlobNotFound: it does not exist.
         """
 
     @abstractmethod
@@ -53,16 +53,19 @@ class BlobStore(ABC):
 
     @abstractmethod
     def size(self, path: str) -> int:
-        """How many bytes a blob has.
+        """The size of a blob in bytes.
 
         Raises:
-            BlobNotFound: there is none.
+            BlobNotFound: it does not exist.
         """
 
     @abstractmethod
     def list(self, path: str = "") -> Iterator[str]:
-        """The paths of all blobs below a path, in any order; none if there is nothing."""
+        """The paths of all blobs below a path, in any order; none if there is nothing.
+
+        Every blob that was there before the call, and is not deleted during it, is listed.
+        """
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Remove a blob, or everything below a path; does nothing if there is nothing."""
+        """Remove a blob, or everything below a path, if it exists."""

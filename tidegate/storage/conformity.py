@@ -1,4 +1,4 @@
-"""Checks that what was decoded from a file has the types that its dataclasses declare."""
+"""Checks that decoded dataclasses have the declared types."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
+
+_LEAVES: Final = frozenset({bool, bytes, float, int, str, types.NoneType})
 
 
 def check_types(value: Any, declared: Any = None) -> None:
     """Check a dataclass and everything in it.
 
     Raises:
-        TypeError: something in it has another type than its field declares.
+        TypeError: a value has another type than its field declares.
     """
-    declared = _plain(type(value) if declared is None else declared)
-    origin, parts = typing.get_origin(declared), typing.get_args(declared)
+    if declared is None:
+        declared = type(value)
+    declared, origin, parts = _shape(declared)
+    if declared in _LEAVES and type(value) is declared:
+        return
     if origin in (types.UnionType, typing.Union):
         _check_any(value, parts)
     elif origin is tuple and parts[-1] is not Ellipsis:
@@ -34,7 +39,7 @@ def check_types(value: Any, declared: Any = None) -> None:
         for each in value:
             check_types(each, parts[0])
     elif declared is not Any:
-        # A truth value is an int for Python, and an int will do for a float.
+        # In Python, a bool is an int, and an int is acceptable as a float.
         is_number = declared in (int, float) and type(value) in (int, declared)
         _check(is_number or (declared is not int and isinstance(value, declared)), value, declared)
         if isinstance(declared, type) and is_dataclass(declared):
@@ -43,6 +48,9 @@ def check_types(value: Any, declared: Any = None) -> None:
 
 
 def _check_any(value: Any, choices: tuple[Any, ...]) -> None:
+    if type(value) in choices:
+        check_types(value, type(value))
+        return
     for choice in choices[:-1]:
         try:
             check_types(value, choice)
@@ -58,9 +66,11 @@ def _check(is_met: bool, value: Any, declared: Any) -> None:
         raise TypeError(f"{type(value).__name__} where {name} is expected")
 
 
-def _plain(declared: Any) -> Any:
-    declared = types.NoneType if declared is None else declared
-    return getattr(declared, "__supertype__", declared)
+@cache
+def _shape(declared: Any) -> tuple[Any, Any, tuple[Any, ...]]:
+    """The type itself, what it is a kind of, and the types of its parts."""
+    plain = getattr(declared, "__supertype__", declared)
+    return plain, typing.get_origin(plain), typing.get_args(plain)
 
 
 @cache

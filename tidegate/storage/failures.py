@@ -13,7 +13,7 @@ _NO_SPACE = "free space there, or choose another directory"
 _NO_RIGHT = (
     "let the user who runs the driver and the slots write there, or choose another directory"
 )
-_NO_DIRECTORY = "a file stands where a directory is needed: choose another directory"
+_NO_DIRECTORY = "there is a file in place of a directory: choose another directory"
 _ADVICE = {
     errno.ENOSPC: _NO_SPACE,
     errno.EDQUOT: _NO_SPACE,
@@ -23,7 +23,7 @@ _ADVICE = {
     errno.EROFS: _NO_RIGHT,
     errno.ENOTDIR: _NO_DIRECTORY,
     errno.EEXIST: _NO_DIRECTORY,
-    errno.EISDIR: "a directory stands where a file is needed: choose another directory",
+    errno.EISDIR: "there is a directory in place of a file: choose another directory",
 }
 _IN_WORDS = {"access_denied": _NO_RIGHT, "accessdenied": _NO_RIGHT, "accesscontrol": _NO_RIGHT}
 _BUCKET = "create the bucket, or correct its name"
@@ -31,7 +31,7 @@ _BUCKET = "create the bucket, or correct its name"
 
 @contextmanager
 def storage_errors(location: str) -> Iterator[None]:
-    """Turn the errors of file systems into StorageError, a missing file into BlobNotFound."""
+    """Translate errors of file systems to StorageError, and a missing file to BlobNotFound."""
     try:
         yield
     except FileNotFoundError:
@@ -66,4 +66,4 @@ def _advice_by_words(text: str) -> str:
     if "bucket" in words and ("no_such" in words or "nosuch" in words or "not exist" in words):
         return _BUCKET
     found = (advice for word, advice in _IN_WORDS.items() if word in words)
-    return next(found, "look whether the storage can be reached from this machine")
+    return next(found, "check whether the storage can be reached from this machine")

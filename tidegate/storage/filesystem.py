@@ -1,4 +1,4 @@
-"""A store of blobs for any path or URL."""
+"""Opens a blob store for any path or URL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def open_store(url: str) -> BlobStore:
 
 
 def s3_creation(url: str) -> AtomicCreation:
-    """A conditional put, with the client that knows it; the URL's settings are those of Arrow."""
+    """Creates blobs with a conditional put, which Arrow lacks, from Arrow's URL settings."""
     try:
         import boto3
         from botocore.config import Config
@@ -36,7 +36,7 @@ def s3_creation(url: str) -> AtomicCreation:
     except ImportError:
         raise StorageError(
             shown(url),
-            "Arrow alone cannot publish a checkpoint on S3",
+            "Arrow alone cannot publish checkpoints on S3",
             "pip install 'tidegate[s3]'",
         ) from None
     parts = urlsplit(url)
@@ -69,7 +69,7 @@ def s3_creation(url: str) -> AtomicCreation:
 
 
 def fsspec_creation(url: str) -> AtomicCreation:
-    """As atomic as the exclusive creation of the fsspec file system of this scheme."""
+    """As atomic as the exclusive creation of this fsspec file system."""
     file_system, _ = fsspec_file_system(url)
 
     def create(path: str, data: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Blobs in HDFS, by a client that needs neither Java nor libhdfs."""
+"""Blobs in HDFS, with a client that needs neither Java nor libhdfs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.storage.failures import GuardedWriter, storage_error, storage_erro
 from tidegate.storage.locations import below, checked, shown
 
 _PATIENCE: Final = {"dfs.client.failover.max.attempts": "5"}
-"""The client's own default lets a checkpoint wait for minutes when nobody answers."""
+"""By default, the client makes a checkpoint wait for minutes if nobody answers."""
 
 
 class HdfsStore(BlobStore):
@@ -112,7 +112,7 @@ class HdfsStore(BlobStore):
 
     @contextmanager
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:
-        """The data in a hidden file beside the location where it belongs."""
+        """The data in a hidden file next to its final location."""
         directory, slash, name = checked(path, self.url).rpartition("/")
         temporary = f"{directory}{slash}.{name}.{secrets.token_hex(8)}.tmp"
         with self.writer(temporary) as blob:
@@ -129,7 +129,7 @@ class HdfsStore(BlobStore):
         try:
             with storage_errors(self._shown(path)):
                 yield location
-        except RuntimeError as error:  # what the name node refuses, in the words of Java
+        except RuntimeError as error:  # refusals of the name node, in Java's words
             raise storage_error(self._shown(path), error) from error
 
     def _shown(self, path: str) -> str:
@@ -137,5 +137,5 @@ class HdfsStore(BlobStore):
 
 
 def _means_nothing_there(error: Exception) -> bool:
-    """There is nothing at a path, or a parent of it is a file."""
+    """Whether a path does not exist, or one of its parents is a file."""
     return isinstance(error, FileNotFoundError) or "is not a directory" in str(error)

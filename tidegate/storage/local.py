@@ -1,4 +1,4 @@
-"""Blobs as files on a disk of this machine, or on one that is mounted here."""
+"""Blobs as files on a local or mounted disk."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LocalStore(BlobStore):
                 file.close()
                 sync_directory(location.parent)
         except BaseException:
-            with suppress(OSError):  # closing writes what is in the buffer, and may fail again
+            with suppress(OSError):  # closing flushes the buffer, and may fail again
                 file.close()
             location.unlink(missing_ok=True)
             raise
@@ -72,8 +72,8 @@ class LocalStore(BlobStore):
                     raise
                 raise StorageError(
                     str(location),
-                    f"the file system has no hard links ({error.strerror})",
-                    "choose a directory on a file system that has them",
+                    f"the file system does not support hard links ({error.strerror})",
+                    "choose a directory on a file system that does",
                 ) from None
             sync_directory(location.parent)
             return True
@@ -114,13 +114,13 @@ class LocalStore(BlobStore):
 
 
 def _remove_tree(location: Path) -> None:
-    """Works even while somebody still writes there, who then finds no directory."""
+    """Works even while another process writes there, which then finds no directory."""
     for tries_left in reversed(range(_TRIES)):
         try:
             shutil.rmtree(location)
             return
         except FileNotFoundError:
-            if not location.exists():  # else it was something below, which another has deleted
+            if not location.exists():  # otherwise, another process deleted something below it
                 return
         except OSError as error:
             if error.errno != errno.ENOTEMPTY or not tries_left:
@@ -136,7 +136,7 @@ def _is_file(location: Path) -> bool:
 
 @contextmanager
 def _temporary(location: Path, data: bytes) -> Iterator[Path]:
-    """The data, durable, in a hidden file beside the location where it belongs."""
+    """The data, durable, in a hidden file next to its final location."""
     _make_directory(location.parent)
     temporary = location.with_name(f".{location.name}.{secrets.token_hex(8)}.tmp")
     try:
@@ -157,7 +157,7 @@ def _make_directory(directory: Path) -> None:
     try:
         directory.mkdir(exist_ok=True)
     except FileNotFoundError:
-        if not directory.parent.is_dir():  # another has deleted it
+        if not directory.parent.is_dir():  # another process deleted it
             raise
         raise StorageError(
             str(directory),
@@ -173,7 +173,7 @@ def sync_directory(directory: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not every file system has this
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # unsupported by some file systems
             raise
     finally:
         os.close(descriptor)

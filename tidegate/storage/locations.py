@@ -18,7 +18,7 @@ def is_url(path: str) -> bool:
 
 
 def local_path(path: str) -> Path | None:
-    """The location on this machine's disk that a path or `file://` URL means; None: elsewhere."""
+    """The local location of a path or `file://` URL; None: it is elsewhere."""
     if not is_url(path):
         return Path(path).absolute()
     if urlsplit(path).scheme == "file":
@@ -27,9 +27,9 @@ def local_path(path: str) -> Path | None:
 
 
 def resolve(path: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a path or URL, and the path there.
+    """The file system of a path or URL, and the path in it.
 
-    Arrow's own file systems come first; fsspec, if it is installed, brings the others.
+    Arrow's own file systems come first; fsspec, if installed, provides others.
     """
     if not is_url(path):
         return fs.LocalFileSystem(), str(Path(path).absolute())
@@ -57,7 +57,7 @@ def below(root: str, inner: str) -> str:
 
 
 def parent_and_name(path: str) -> tuple[str, str]:
-    """The parent directory of a path or URL, and the name in it: the reverse of `below`."""
+    """The parent directory of a path or URL, and the name in it: the inverse of `below`."""
     if not is_url(path):
         location = Path(path).absolute()
         return str(location.parent), location.name
@@ -67,18 +67,18 @@ def parent_and_name(path: str) -> tuple[str, str]:
 
 
 def shown(url: str) -> str:
-    """A URL as messages show it: without the credentials that it may contain."""
+    """A URL for messages, without credentials."""
     return redacted(url) if is_url(url) else url
 
 
 def fsspec_file_system(url: str) -> tuple[Any, str]:
-    """The file system of fsspec for a URL, and the path there."""
+    """The fsspec file system for a URL, and the path in it."""
     try:
         from fsspec.core import url_to_fs
     except ImportError:
         raise StorageError(
             shown(url),
-            f"no file system for it: {urlsplit(url).scheme}:// needs one of fsspec",
+            f"no file system for it: {urlsplit(url).scheme}:// requires fsspec",
             "install fsspec and its package for this scheme, such as `pip install fsspec adlfs`",
         ) from None
     try:
@@ -95,11 +95,11 @@ def _advice(url: str) -> str:
         return (
             "set JAVA_HOME, HADOOP_HOME and CLASSPATH so that libhdfs and Hadoop's jars are found"
         )
-    return "correct the URL, or look whether the storage can be reached from this machine"
+    return "correct the URL, or check whether the storage can be reached from this machine"
 
 
 def checked(path: str, where: str) -> str:
-    """The path, if it stays below the directory that it is relative to."""
+    """Check that a path stays below the directory that it is relative to."""
     if path.startswith("/") or "\0" in path or ".." in path.split("/"):
         raise StorageError(where, f"{path!r} leads out of this directory", "use a relative path")
     return path.strip("/")

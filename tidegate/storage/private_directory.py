@@ -1,4 +1,4 @@
-"""Temporary directories that only their user can enter, and that do not outlive their process."""
+"""Temporary directories that only their user can access, and that end with their process."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class PrivateDirectory:
 
 def _remove(path: Path, lock: int | None, owner: int) -> None:
     if os.getpid() != owner:
-        return  # a fork of its process
+        return  # in a fork of its process
     shutil.rmtree(path, ignore_errors=True)
     if lock is not None:
         os.close(lock)
 
 
 def _locked(path: Path) -> int | None:
-    """What keeps the directory locked; None: another process does, or it is gone."""
+    """The file descriptor that locks the directory; None: another process does, or it is gone."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

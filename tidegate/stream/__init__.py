@@ -1,1 +1,1 @@
-"""What flows between operators: batches of records, watermarks, barriers, end of input."""
+"""Stream elements: batches of records, watermarks, barriers, end of input."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,16 +12,28 @@ import pyarrow as pa
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.privacy import never_change, private_copy
 
+NO_TIMESTAMP: Final = -(2**63)
+"""The timestamp of a record without one in a batch with timestamps, as in Flink."""
 _MOST_BYTES: Final = 1 << 30
 _PIECE: Final = 1 << 14
-"""So many records as Python objects stay in the cache of a processor."""
+"""How many records fit into a CPU cache as Python objects."""
+
+
+def timestamps_of(times: Sequence[int | None]) -> npt.NDArray[np.int64] | None:
+    """The timestamps of a batch whose records may have some; None if none of them has."""
+    missing = times.count(None)
+    if missing == len(times):
+        return None
+    if missing:
+        times = [NO_TIMESTAMP if time is None else time for time in times]
+    return np.array(times, np.int64)
 
 
 class Batch:
     """Consecutive records, converted to the other form at most once, and only on demand.
 
     `format` is None for records without a columnar type, which exist only as Python objects.
-    Batches are never changed in place, but their records may be: by one consumer, who owns them.
+    Batches are immutable, but their records may be changed by the one consumer that owns them.
     """
 
     __slots__ = ("_columns", "_fields", "_records", "format", "is_inert", "timestamps")
@@ -40,10 +52,11 @@ class Batch:
         self._fields: dict[int, list[Any]] = {}
         self.format = format
         self.timestamps = timestamps
-        """Milliseconds since the epoch of every record, where the stream has event time."""
+        """Milliseconds since the epoch of every record, or NO_TIMESTAMP; None: no record has any.
+        """
         self.is_inert = is_inert
-        """Whether using `records` is known to run no user code: they and everything in them are of
-        Python's built-in types."""
+        """Whether `records` and everything in them are of Python's built-in types, so that using
+        them runs no user code."""
 
     @classmethod
     def of_records(cls, records: list[Any], format: ArrowFormat | None = None) -> Batch:
@@ -61,7 +74,7 @@ class Batch:
 
     @property
     def records(self) -> list[Any]:
-        """The records as the user's functions see them."""
+        """The records as Python objects."""
         if self._records is None:
             assert self._columns is not None and self.format is not None
             self._records = self.format.decode(self._columns, self._fields)
@@ -77,7 +90,7 @@ class Batch:
 
     @property
     def columns(self) -> pa.RecordBatch:
-        """The records as columns; raises TypeMismatch where a record is not of the type."""
+        """The records as columns; raises TypeMismatch if a record is not of the type."""
         if self._columns is None:
             assert self._records is not None and self.format is not None
             self._columns = self.format.encode(self._records)
@@ -85,14 +98,14 @@ class Batch:
 
     @property
     def never_changes(self) -> bool:
-        """Whether none of the records, which are Python objects already, can be changed."""
+        """Whether none of the records, which are Python objects already, is mutable."""
         assert self._records is not None
         plain_class = None if self.format is None else self.format.plain_class
         is_known = plain_class is not None and self.is_columnar
         return is_known or never_change(self._records, plain_class)
 
     def branched(self) -> Batch:
-        """The same records for another consumer: neither sees what the other changes in them."""
+        """The same records for another consumer: neither sees changes of the other."""
         if self._records is None:
             # Records decoded from columns are cached for one consumer only.
             return Batch(columns=self._columns, format=self.format, timestamps=self.timestamps)
@@ -118,7 +131,7 @@ class Batch:
 
     @property
     def is_columnar(self) -> bool:
-        """Whether the columns are there already, so that using them costs nothing."""
+        """Whether the columns exist already, so that using them costs nothing."""
         return self._columns is not None
 
     def stamped(self, timestamps: npt.NDArray[np.int64]) -> Batch:
@@ -164,9 +177,9 @@ class Batch:
 
     @classmethod
     def joined(cls, batches: Iterable[Batch], most_bytes: int = _MOST_BYTES) -> list[Batch]:
-        """The same records in few batches, all of one format.
+        """The same records in few batches of one format.
 
-        Columns beyond `most_bytes` stay apart: a column of text holds less than 2 GiB.
+        Columns beyond `most_bytes` stay separate: a text column must be smaller than 2 GiB.
         """
         groups: list[list[Batch]] = []
         size = 0
@@ -180,12 +193,23 @@ class Batch:
                 size = own
         return [cls._joined(group) for group in groups]
 
+    @staticmethod
+    def joined_timestamps(batches: Sequence[Batch]) -> npt.NDArray[np.int64] | None:
+        """The timestamps of consecutive batches."""
+        if all(batch.timestamps is None for batch in batches):
+            return None
+        return np.concatenate(
+            [
+                np.full(len(batch), NO_TIMESTAMP) if batch.timestamps is None else batch.timestamps
+                for batch in batches
+            ]
+        )
+
     @classmethod
     def _joined(cls, batches: list[Batch]) -> Batch:
         if len(batches) == 1:
             return batches[0]
-        stamps = [b.timestamps for b in batches if b.timestamps is not None]
-        timestamps = np.concatenate(stamps) if len(stamps) == len(batches) else None
+        timestamps = cls.joined_timestamps(batches)
         format = batches[0].format
         if format is not None and all(b.is_columnar for b in batches):
             table = pa.Table.from_batches([b.columns for b in batches])

@@ -1,4 +1,4 @@
-"""The closed set of things a channel can carry, in the order in which they were emitted."""
+"""The elements of a channel, in the order in which they were emitted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BarrierKind(Enum):
     CHECKPOINT = auto()
     SAVEPOINT = auto()
     STOP = auto()
-    """A savepoint that nothing is emitted after."""
+    """A savepoint after which nothing is emitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class SavepointTarget:
     """Where a savepoint is written, and how."""
 
     directory: str
-    """A path or URL, in which the savepoint is a directory of its own."""
+    """A path or URL, in which the savepoint has its own directory."""
     name: str
     format: SavepointFormat
 
@@ -36,13 +36,13 @@ class SnapshotRequest:
 
     kind: BarrierKind = BarrierKind.CHECKPOINT
     savepoint: SavepointTarget | None = None
-    """Where the state goes instead of where checkpoints go."""
+    """Where to write the state instead of the checkpoint directory."""
     drains: bool = False
     """Whether a stop ends all inputs first, so that operators emit what they hold back."""
     name: str = ""
     """Identifies the requester; empty: a periodic checkpoint."""
     awaits_next: bool = False
-    """Whether it is published only when a later checkpoint is complete: until then a failure
+    """Whether it is published only after a later checkpoint is complete: until then, a failure
     would roll back what sinks have prepared for it."""
 
 
@@ -76,7 +76,7 @@ class Barrier:
 NO_WATERMARK: Final = -(2**63)
 """The watermark before the first one, as in Flink: the smallest 64-bit integer."""
 FINAL_WATERMARK: Final = 2**63 - 1
-"""The watermark at the end of the input: everything that waits for event time happens now."""
+"""The watermark at the end of the input: everything that waits for event time is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Watermark:
 
     @property
     def is_final(self) -> bool:
-        """Whether no record follows at all: the input has ended."""
+        """Whether the input has ended: no records follow."""
         return self.timestamp >= FINAL_WATERMARK
 
 
@@ -96,12 +96,12 @@ class WatermarkStatus(Enum):
 
     ACTIVE = auto()
     IDLE = auto()
-    """It holds no watermark back until it becomes active again."""
+    """It does not hold back the watermark until it becomes active again."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfInput:
-    """No record follows on this channel; barriers still may."""
+    """No records follow on this channel, but barriers may."""
 
 
 StreamElement = Batch | Barrier | Watermark | WatermarkStatus | EndOfInput

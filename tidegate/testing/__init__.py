@@ -1,1 +1,1 @@
-"""Tools to test programs with; shipped to users, imported by nothing else of Tidegate."""
+"""Tools to test programs; shipped to users, used by no other package."""

@@ -1,4 +1,4 @@
-"""Programs without Spark: the real engine in this process, for tests of a user's own functions.
+"""Environments without Spark: the real engine in this process, to test a user's functions.
 
 with mini_environment(parallelism=2) as env:
     assert env.from_collection([1, 2]).map(lambda n: n + 1).execute_and_collect(limit=9) == [2, 3]
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class MiniExecutor:
-    """Runs every job on a mini cluster of its own."""
+    """Runs every job on its own mini cluster."""
 
     def __init__(self, parallelism: int, clock: Clock | None = None) -> None:
         self._parallelism = parallelism
@@ -56,6 +56,6 @@ def mini_environment(
 ) -> StreamExecutionEnvironment:
     """An environment whose jobs run in this process, quickly, with the real engine.
 
-    Processing-time timers follow `clock`: a `ManualClock` fires them when the test says so.
+    Processing-time timers follow `clock`: with a `ManualClock`, the test decides when they fire.
     """
     return StreamExecutionEnvironment(configuration, MiniExecutor(parallelism, clock))

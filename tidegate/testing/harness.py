@@ -1,4 +1,4 @@
-"""Drives one operator by hand: no Spark, no threads, a clock that moves when told."""
+"""Drives one operator by hand: no Spark, no threads, a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from tidegate.operators.stateless import (
 from tidegate.protocol.packet import Channel
 from tidegate.protocol.watermark_valve import SubtaskTime
 from tidegate.state.keys.key_groups import default_max_parallelism, range_of
+from tidegate.state.keys.selection import select_key
 from tidegate.state.operator_state import FrozenOperatorState, OperatorStateStore
 from tidegate.state.pointers import TimeHandle
 from tidegate.state.redistribution import put_together, share_of
@@ -48,46 +49,48 @@ __all__ = [
     "FlatMapOperator",
     "HarnessSnapshot",
     "KeyedProcessOperator",
+    "ManualClock",
     "MapOperator",
     "OperatorHarness",
     "ProcessOperator",
     "SinkOperator",
     "SourceOperator",
+    "select_key",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class HarnessSnapshot(OperatorSnapshot):
-    """All that a checkpoint holds of one subtask of one operator."""
+    """The state of one subtask of an operator in a checkpoint."""
 
     operator_states: tuple[FrozenOperatorState, ...] = ()
     received: int = NO_WATERMARK
-    """The last watermark that the operator got."""
+    """The last watermark that the operator received."""
     emitted: int = NO_WATERMARK
-    """The last one that it emitted."""
+    """The last watermark that it emitted."""
 
 
 class OperatorHarness:
-    """One subtask of one operator, and what it emitted.
+    """One subtask of an operator, and what it emitted.
 
         with OperatorHarness(MapOperator(lambda x: x + 1)) as harness:
             harness.process([1, 2])
             assert harness.output == [2, 3]
 
-    A function with state is checked over a checkpoint by resuming from a snapshot:
+    Test a function with state by resuming from a snapshot:
 
         snapshot = harness.snapshot()
         with harness.restore(snapshot) as restored:
             restored.process([3])
 
-    Event time moves by `watermark`, and the clock by `advance`; nobody waits. An operator on two
-    streams has two `inputs`, and its event time is the lower one of both.
+    `watermark` advances event time, and `advance` the clock; nothing waits. An operator on two
+    streams has two `inputs`; its event time is the lower of both.
 
-    Without `has_lease`, which may change at any time, another process may act for the subtask: then
-    nothing outside may be committed, aborted or deleted (`OperatorContext.permit`).
+    `has_lease` may change at any time. Without a lease, another process may act for the subtask:
+    nothing external may then be committed, aborted or deleted (`OperatorContext.permit`).
 
-    The operator is copied by pickling, as it is on its way to a slot, unless `copy` is false.
-    Not simulated: channels, alignment, the conversion of records that travel.
+    The operator is copied by pickling, as if sent to a slot, unless `copy` is false. Not simulated:
+    channels, alignment, the conversion of shipped records.
     """
 
     def __init__(
@@ -123,7 +126,7 @@ class OperatorHarness:
         self.operator: Operator = pickle.loads(cloudpickle.dumps(operator)) if copy else operator
         self.clock = clock or ManualClock()
         self.batches: list[Batch] = []
-        """What was emitted, as it was emitted."""
+        """The emitted batches."""
         self.side_batches: dict[str, list[Batch]] = {}
         self.watermarks: list[Watermark] = []
         self.statuses: list[WatermarkStatus] = []
@@ -216,7 +219,7 @@ class OperatorHarness:
         type_info: TypeInformation | None = None,
         timestamps: Sequence[int] | None = None,
     ) -> None:
-        """Give the operator records, with their timestamps; with a type they arrive as columns."""
+        """Process records with their timestamps; with a type they arrive as columns."""
         format = None if type_info is None else arrow_format(type_info)
         batch = as_batch(records, format)
         if timestamps is not None:
@@ -227,12 +230,12 @@ class OperatorHarness:
         guarded(self.operator.process, self.context, self)(batch, input_index)
 
     def watermark(self, timestamp: int, input_index: int = 0) -> None:
-        """Let event time come to `timestamp` on an input; the operator gets the lowest of all."""
+        """Advance event time on an input; the operator gets the lowest of all inputs."""
         channel = self._channels[input_index]
         self._tell_time(self._time.advance(channel, Watermark(timestamp)))
 
     def watermark_status(self, status: WatermarkStatus, input_index: int = 0) -> None:
-        """Let an input become idle, or active again."""
+        """Make an input idle, or active again."""
         self._tell_time(self._time.change(self._channels[input_index], status))
 
     def _tell_time(self, elements: Sequence[Watermark | WatermarkStatus]) -> None:
@@ -243,7 +246,7 @@ class OperatorHarness:
                 self.operator.on_watermark_status(element)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock, stopping at every timer that becomes due on the way."""
+        """Advance the clock, stopping at every due timer."""
         target = self.clock.time() + seconds
         while (due := self.operator.next_timer()) is not None and due <= target:
             self.clock.advance(max(due - self.clock.time(), 0.0))
@@ -256,7 +259,7 @@ class OperatorHarness:
         return self.operator.run_slice(max_records, max_bytes)
 
     def assign_all_splits(self) -> None:
-        """Give a source the splits of this subtask, and tell it that there are no more."""
+        """Give a source the splits of this subtask, and signal that there are no more."""
         assert isinstance(self.operator, SourceOperator), "only sources have splits"
         enumerator = self.operator.source.create_enumerator()
         enumerator.open()
@@ -267,7 +270,7 @@ class OperatorHarness:
         enumerator.close()
 
     def snapshot(self, kind: BarrierKind = BarrierKind.CHECKPOINT) -> HarnessSnapshot:
-        """What a checkpoint here would hold: see `restore`."""
+        """A snapshot of the current state, for `restore`."""
         self._checkpoints += 1
         self.operator.flush()
         barrier = Barrier(CheckpointId(self._checkpoints), self.clock.time(), SnapshotRequest(kind))
@@ -282,11 +285,11 @@ class OperatorHarness:
         )
 
     def complete_checkpoint(self) -> None:
-        """Tell the operator that its last snapshot is durable."""
+        """Notify the operator that its last snapshot is durable."""
         self.operator.notify_complete(CheckpointId(self._checkpoints))
 
     def abort_checkpoint(self) -> None:
-        """Tell the operator that its last snapshot will never be durable."""
+        """Notify the operator that its last snapshot will never be durable."""
         self.operator.notify_aborted(CheckpointId(self._checkpoints))
 
     def restore(
@@ -294,9 +297,9 @@ class OperatorHarness:
     ) -> OperatorHarness:
         """A new copy of the operator that resumes from snapshots of all its subtasks.
 
-        With another parallelism, it takes the share of its subtask.
+        At another parallelism, it takes the share of its subtask.
         """
-        assert self._given is not self.operator, "an operator that was not copied starts once only"
+        assert self._given is not self.operator, "an operator that is not copied starts only once"
         context = self.context
         return OperatorHarness(
             self._given,
@@ -318,7 +321,7 @@ class OperatorHarness:
         self.operator.flush()
 
     def finish(self, input_index: int = 0) -> None:
-        """End an input; with the last one comes the final watermark."""
+        """End an input; after the last one comes the final watermark."""
         self._tell_time(self._time.end(self._channels[input_index]))
         self.operator.finish(input_index)
 
@@ -344,7 +347,7 @@ class OperatorHarness:
 
 
 def as_batch(records: Sequence[Any], format: ArrowFormat | None = None) -> Batch:
-    """A batch as it comes off a channel: columns where the records have a format."""
+    """A batch as received from a channel: columnar if the records have a format."""
     if format is None:
         return Batch.of_records(list(records))
     return Batch.of_columns(format.encode(list(records)), format)

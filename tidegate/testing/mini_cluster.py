@@ -1,4 +1,4 @@
-"""A whole cluster in one process: the real driver and the real slots, joined without Spark.
+"""A whole cluster in one process: the real driver and the real slots, without Spark.
 
 Not simulated: processes (user classes are shared), Spark's scheduling and retries, sockets.
 Messages and packets are encoded exactly as between processes.
@@ -45,13 +45,13 @@ _CLOSE_SECONDS = 5.0
 
 
 class MiniCluster:
-    """Slots as threads; `kill`, `pause` and `cut` do to them what happens to processes.
+    """Slots as threads; `kill`, `pause` and `cut` simulate failures of processes.
 
     Args:
-        clock: what user code takes for the time; by default the machine's.
-        closing_seconds: how long user code may go on that is to end.
-        heartbeat_seconds: how often slots ask the driver to renew their leases, which last for
-            the job's `heartbeat.timeout`.
+        clock: the clock of user code; by default the machine's.
+        closing_seconds: how long user code may continue after it should end.
+        heartbeat_seconds: how often slots ask the driver to renew their leases, which last for the
+            job's `heartbeat.timeout`.
     """
 
     def __init__(
@@ -66,18 +66,18 @@ class MiniCluster:
         self.heartbeat_seconds = heartbeat_seconds
         self._slots: dict[SlotIndex, _MiniSlot] = {}
         self._lines: dict[Incarnation, _MiniSlot] = {}
-        """Of all processes that have not ended, those too that Spark has lost sight of."""
+        """All processes that have not ended, including those that Spark has lost track of."""
         self.post: Callable[[ClusterEvent], None] = lambda event: None
         self._directory = tempfile.TemporaryDirectory(prefix="tidegate-mini-")
         self._answers: dict[PipelineId, queue.SimpleQueue[UnitAnswer | Stale | None]] = {}
-        """What the last step of a pipeline waits for; None when it waits no longer."""
+        """What the last step of a pipeline waits for; None when it stops waiting."""
         self._lock = threading.Lock()
 
     def start(self, post: Callable[[ClusterEvent], None]) -> None:
         self.post = post
 
     def shortage(self) -> None:
-        """Threads always find room."""
+        """None: threads always have room."""
 
     def launch(self, slot: SlotIndex, number: int) -> None:
         incarnation = Incarnation.create(slot, number, 0)
@@ -90,7 +90,7 @@ class MiniCluster:
             self._lines[incarnation].receive(message)
 
     def kill(self, slot: SlotIndex) -> None:
-        """End a process at once; if it is out of reach, only Spark's job for it ends."""
+        """End a process at once; if it is unreachable, only its Spark job ends."""
         with self._lock:
             killed = self._slots.pop(slot, None)
         if killed is None:
@@ -103,11 +103,11 @@ class MiniCluster:
         self.post(SlotJobEnded(slot, "killed"))
 
     def pause(self, slot: SlotIndex) -> Callable[[], None]:
-        """Stop a process before it next looks at its lease or sends; returns what resumes it."""
+        """Pause a process before it next checks its lease or sends; returns how to resume it."""
         return self._slots[slot].pause()
 
     def cut(self, slot: SlotIndex) -> None:
-        """Let no message pass any more between driver and slot; neither of them notices."""
+        """Drop all messages between driver and slot; neither of them notices."""
         self._slots[slot].is_cut = True
 
     def close(self) -> None:
@@ -226,7 +226,7 @@ class _MiniSlot:
         return self._runs.set
 
     def die(self) -> None:
-        """As a process that is killed: say nothing more, close nothing."""
+        """Die like a killed process: send nothing more, close nothing."""
         self._is_dead = True
         self._runs.set()
         self.host.leave("killed")
@@ -239,7 +239,7 @@ class _MiniSlot:
         self._thread.join(_CLOSE_SECONDS)
 
     def _now(self) -> float:
-        """Every check of permissions reads the clock first, so a pause takes effect here."""
+        """Every permission check reads the clock first, so a pause takes effect here."""
         self._runs.wait()
         return time.monotonic()
 
@@ -274,13 +274,13 @@ def run(
     replan: Replan | None = None,
     slot_clock: Clock | None = None,
 ) -> JobHandle:
-    """Start a job on a cluster of its own and return it running.
+    """Start a job on its own cluster.
 
     Args:
         graph: the job.
-        settings: of the job.
-        replan: how it is planned for another parallelism.
-        slot_clock: what user code takes for the time; by default the machine's.
+        settings: those of the job.
+        replan: plans it for another parallelism.
+        slot_clock: the clock of user code; by default the machine's.
     """
     settings = settings or Settings()
     collectors = Collectors()

@@ -1,4 +1,4 @@
-"""A source that does what a list says, failures and pauses included, and a sink that remembers."""
+"""A source that follows a script, with failures and pauses, and a sink that collects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidegate.types.typeinfo import TypeInformation
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The reader raises here, in attempts up to `until_attempt`; later ones pass."""
+    """The reader raises here, in attempts up to `until_attempt`."""
 
     message: str = "scripted failure"
     until_attempt: int = 1
@@ -30,7 +30,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """No records for this many seconds after the reader gets here."""
+    """No records for this many seconds after the reader reaches this mark."""
 
     seconds: float
 
@@ -53,7 +53,7 @@ class ScriptSplit:
 
 
 class ScriptedSource(Source):
-    """Every script is a split: its records, with `Fail`, `Pause` and `End` marks among them."""
+    """Every script is a split: its records, interspersed with `Fail`, `Pause` and `End` marks."""
 
     def __init__(self, *scripts: Sequence[Any], type_info: TypeInformation | None = None) -> None:
         self._scripts = [list(script) for script in scripts]
@@ -126,7 +126,7 @@ _collected: dict[str, list[Any]] = {}
 
 
 class CollectingSink(Sink):
-    """Remembers every record; for jobs whose slots run in the process of the test."""
+    """Collects all records; for jobs whose slots run in the process of the test."""
 
     def __init__(self) -> None:
         self._name = uuid.uuid4().hex
@@ -134,7 +134,7 @@ class CollectingSink(Sink):
 
     @property
     def records(self) -> list[Any]:
-        """What all subtasks wrote, in the order of arrival."""
+        """The records of all subtasks, in order of arrival."""
         return _collected[self._name]
 
     def create_writer(self, context: WriterContext) -> SinkWriter:

@@ -13,9 +13,9 @@ from tidegate.transport.wire import Connection
 
 _MESSAGE = 1
 _MOST_WAITING = 10_000
-"""An end that has left this many messages unread no longer reads."""
+"""With this many unread messages, the other end is considered dead."""
 _ROOM = 4 << 20
-"""Waiting bytes beyond which senders that can wait do so."""
+"""Beyond this many waiting bytes, senders wait if they can."""
 
 
 class ControlLine:
@@ -55,7 +55,7 @@ class ControlLine:
             raise LineClosed(f"the other end has left {_MOST_WAITING} messages unread")
 
     def messages(self) -> Iterator[SlotMessage | DriverMessage]:
-        """The messages of the other end, until the line ends."""
+        """The messages from the other end, until the line ends."""
         while True:
             try:
                 _, payload = self._connection.receive()
@@ -66,7 +66,7 @@ class ControlLine:
             yield pickle.loads(payload)
 
     def close(self, patience: float = 0.0) -> None:
-        """Close the line after sending what waits, within `patience` seconds."""
+        """Close the line after sending waiting messages, within `patience` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting or self._is_closed, patience)
         self._end()
@@ -87,7 +87,7 @@ class ControlLine:
             try:
                 self._connection.send(_MESSAGE, data)
             except LineClosed:
-                self._end()  # the reader of the line learns the reason
+                self._end()  # the reader of the line sees the reason
                 return
             with self._changed:
                 self._waiting.popleft()

@@ -1,8 +1,8 @@
-"""How a program reaches the slots: operators, classes of the main module, modules beside it.
+"""Ships a program to the slots: operators, classes of the main module, local modules.
 
-Functions and classes that no slot could import (those of `__main__`, of a notebook, of another
-function) travel by value, once, with the job. In every process these classes are then found in the
-module `MAIN_MODULE`, so that records, and later state, refer to them by name and hold no code.
+Functions and classes that a slot cannot import (of `__main__`, of a notebook, of another function)
+are shipped by value, once, with the job. In every process, these classes are then found in the
+module `MAIN_MODULE`, so that records and state refer to them by name and contain no code.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tidegate.transport.wire import this_machine
 
 MAIN_MODULE = "__tidegate_main__"
 _HEAP_TYPE = 1 << 9
-"""The flag of classes that were made by Python code; others come with an extension module."""
+"""The flag of classes defined in Python; others come from an extension module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPackage:
-    """A job as a slot gets it."""
+    """A job as a slot receives it."""
 
     job_id: JobId
     graph: JobGraph
@@ -50,10 +50,10 @@ class JobPackage:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles a class that no slot could import by the name that `name_of` gives it.
+    """Pickles a class that a slot cannot import by the name that `name_of` returns.
 
-    Classes without a name go by value. Loading such a pickle defines them again, down to the
-    module they say they are from, so those of records are defined once, in one pickle for all.
+    Classes without such a name are pickled by value. Loading such a pickle defines them anew, so
+    the classes of records are defined once, in one pickle for all.
     """
 
     def __init__(self, file: io.BytesIO, name_of: Callable[[type], str | None]) -> None:
@@ -69,15 +69,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def shipped_class(name: str) -> Any:
-    """The class of this name that came with the job."""
     return attrgetter(name)(_main_module())
 
 
 def pack(job_id: JobId, graph: JobGraph, settings: Mapping[str, Any]) -> bytes:
-    """Everything a slot needs to run its share of the job.
+    """Everything that a slot needs to run its share of the job.
 
     Raises:
-        NotSerializable: an operator holds something that cannot be pickled.
+        NotSerializable: an operator contains something that cannot be pickled.
     """
     classes = _Classes()
     operators: dict[OperatorId, bytes] = {}
@@ -100,7 +99,7 @@ def pack(job_id: JobId, graph: JobGraph, settings: Mapping[str, Any]) -> bytes:
 
 
 def unpack(package: bytes, work_directory: Path) -> JobPackage:
-    """Make the job's modules and classes importable in this process and return the job."""
+    """Make the job's modules and classes importable in this process, and return the job."""
     definitions, modules, body = pickle.loads(package)
     modules.install(work_directory)
     _adopt(cloudpickle.loads(definitions))
@@ -110,18 +109,18 @@ def unpack(package: bytes, work_directory: Path) -> JobPackage:
 
 
 class _Classes:
-    """The classes that no slot could import, as they are met while the job is pickled."""
+    """Collects the classes that a slot cannot import while the job is pickled."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, type] = {}
 
     def note(self, cls: type) -> str | None:
-        """The name of a class in `MAIN_MODULE`; None if another one of the job has it already."""
+        """The name of a class in `MAIN_MODULE`; None if another class of the job has it."""
         name = _public_name(cls)
         return name if self.by_name.setdefault(name, cls) is cls else None
 
     def define(self) -> bytes:
-        """All of them by value, with those that they need themselves."""
+        """Pickle all of them by value, with those that they need."""
 
         def note_and_define(cls: type) -> None:
             self.note(cls)
@@ -168,7 +167,7 @@ def _main_module() -> types.ModuleType:
 
 
 def _make_findable(classes: dict[str, type]) -> None:
-    """Let this process read what was pickled by reference to `MAIN_MODULE`."""
+    """Let this process load what was pickled by reference to `MAIN_MODULE`."""
     for name, cls in sorted(classes.items()):
         *outer, last = name.split(".")
         owner: Any = _main_module()
@@ -182,7 +181,7 @@ def _make_findable(classes: dict[str, type]) -> None:
 def _adopt(classes: dict[str, type]) -> None:
     """Let this process pickle these classes by reference to `MAIN_MODULE`.
 
-    Done in slots alone: in the driver they stay what the user knows them as.
+    Only in slots: in the driver, they keep their own module.
     """
     _make_findable(classes)
     for name, cls in classes.items():
@@ -191,7 +190,7 @@ def _adopt(classes: dict[str, type]) -> None:
 
 
 def to_slot(message: object) -> bytes:
-    """Pickle something that the driver sends and that may hold records of the user's classes."""
+    """Pickle something for a slot that may contain records of the user's classes."""
 
     def name_of(cls: type) -> str | None:
         name = _public_name(cls)
@@ -205,7 +204,7 @@ def to_slot(message: object) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Modules:
-    """The modules beside the user's script, and where the driver looks for others."""
+    """The modules next to the user's script, and the driver's search path."""
 
     directory: str
     search_path: tuple[str, ...]
@@ -245,7 +244,7 @@ def _local_modules() -> _Modules:
 
 
 def _program_directory() -> Path:
-    """Where the main module's own imports begin: its directory, or that of its package."""
+    """Where imports of the main module start: its directory, or that of its package."""
     main = sys.modules["__main__"]
     file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
     if not file:

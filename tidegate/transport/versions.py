@@ -1,4 +1,4 @@
-"""Versions that driver and slots must share, because they read each other's bytes."""
+"""Versions that driver and slots must share, because they exchange binary data."""
 
 from __future__ import annotations
 

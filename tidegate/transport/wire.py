@@ -2,10 +2,10 @@
 
     frame = length (8 bytes, big endian) · kind (1 byte) · payload · tag (TCP only: 16 bytes)
 
-Both ends prove the secret before the first frame of any other kind is read: until then frames are
-limited to a few bytes and nothing is unpickled. The proof also gives each direction a key. Under it
-every frame that travels by TCP is authenticated with its number, so a frame that is changed,
-inserted, repeated, dropped or moved ends the line before its payload is used. Nothing is encrypted.
+Both ends prove the secret before any other frame is read: until then, frames are limited to a few
+bytes and nothing is unpickled. The proof also yields a key for each direction, which authenticates
+every TCP frame together with its number: a frame that was changed, inserted, repeated, dropped or
+moved ends the line before its payload is used. Nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _BUFFER_BYTES = 1 << 20
 _log = logging.getLogger("tidegate.transport")
 
 ConnectionHandler = Callable[["Connection"], None]
-"""Called with each authorized connection; when it returns the connection is closed."""
+"""Called with each authenticated connection, which is closed when it returns."""
 
 
 def this_machine() -> str:
-    """An identity of the running kernel: two containers of one host differ by their host name."""
+    """An identity of the running kernel; containers on one host differ by host name."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
@@ -51,7 +51,7 @@ def this_machine() -> str:
 
 
 def address_towards(host: str) -> str:
-    """The address of this machine on the way to `host`; no packet is sent."""
+    """The local address that reaches `host`; sends no packet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))
@@ -59,7 +59,7 @@ def address_towards(host: str) -> str:
 
 
 class _Seal:
-    """Authenticates the frames of one direction, in their order."""
+    """Authenticates the frames of one direction, in order."""
 
     def __init__(self, key: bytes) -> None:
         self._keyed = hmac.new(key, digestmod="sha256")
@@ -77,7 +77,7 @@ class _Seal:
 
 
 class Connection:
-    """An authenticated line. `send` may be called by several threads, `receive` by one."""
+    """An authenticated line. `send` is thread-safe, `receive` is for one thread."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -86,7 +86,7 @@ class Connection:
         self._sends: _Seal | None = None
         self._receives: _Seal | None = None
         self._deadline: float | None = None
-        """The deadline for the proof of the other end; None: it has been given."""
+        """The deadline for the other end's proof; None: it has been received."""
         self._is_closed_here = False
         self.is_other_end_gone = False
         """Whether the line ended because the other process ended.
@@ -119,7 +119,7 @@ class Connection:
         header = self._read(_HEADER.size)
         length, kind = _HEADER.unpack(header)
         if length > limit:
-            raise LineClosed(f"a frame of {length} bytes where at most {limit} are allowed")
+            raise LineClosed(f"a frame has {length} bytes, but at most {limit} are allowed")
         payload = self._read(length)
         if self._receives is not None:
             tag = self._read(_TAG_BYTES)
@@ -148,15 +148,15 @@ class Connection:
         return buffer
 
     def close(self) -> None:
-        """Close both directions; a thread that waits in `receive` gets LineClosed."""
+        """Close both directions; a thread waiting in `receive` gets LineClosed."""
         self.hang_up()
         self._socket.close()
 
     def hang_up(self) -> None:
-        """End both directions, and leave the socket to the thread that reads it.
+        """Shut down both directions, but leave the socket to the thread that reads it.
 
-        Were it closed while that thread is about to wait, the thread could wait for the connection
-        that gets the same number next.
+        If it were closed while that thread is about to wait, the thread could wait for another
+        connection that gets the same file descriptor.
         """
         self._is_closed_here = True
         try:
@@ -180,7 +180,7 @@ class Connection:
             self._socket.settimeout(None)
         except OSError as failure:
             raise LineClosed(str(failure)) from failure
-        if not self._is_unix:  # the kernel carries a Unix socket, and nobody else
+        if not self._is_unix:  # the kernel protects Unix sockets
             self._sends = _Seal(_proof(secret, me + b" sends", theirs, ours))
             self._receives = _Seal(_proof(secret, them + b" sends", ours, theirs))
 
@@ -259,7 +259,7 @@ class Listener:
             except (OSError, RuntimeError) as failure:
                 if self._is_closed or sock.fileno() < 0:
                     return
-                # A connection may be gone before it is accepted; there is no need to wait then.
+                # A connection may be gone before it is accepted; then there is no need to wait.
                 if getattr(failure, "errno", errno.EMFILE) not in _OUT_OF_RESOURCES:
                     continue
                 if not is_short:
@@ -296,7 +296,7 @@ class Listener:
             self._is_known(connection)
             handler(connection)
         except (LineClosed, NotAuthorized):
-            pass  # the handler learns of a lost line by its own receive; strangers get no answer
+            pass  # the handler notices a lost line in its own receive; strangers get no answer
         finally:
             self._is_known(connection)
             connection.close()
@@ -311,7 +311,7 @@ class Listener:
             try:
                 sock.shutdown(socket.SHUT_RDWR)
             except OSError:
-                pass  # a listening socket that nobody waits on
+                pass  # a listening socket that nobody waits for
             sock.close()
         if self.address.unix_path is not None:
             Path(self.address.unix_path).unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""What a stream's records are: type information, rows, and their form as Arrow columns."""
+"""The types of records: type information, rows, and their representation as Arrow columns."""

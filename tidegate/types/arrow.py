@@ -1,4 +1,4 @@
-"""Records ↔ Arrow record batches."""
+"""Converts records to Arrow record batches and back."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ from tidegate.types.typeinfo import (
 )
 
 VALUE_COLUMN = "value"
-"""The name of the one column of a stream of single values."""
+"""The name of the only column of a stream of single values."""
 
 
 class ArrowFormat:
     """How the records of a typed stream become columns.
 
-    Two formats are equal when each reads the other's batches and returns the same records; so,
-    unlike in `RowTypeInfo`, the names of fields count.
+    Two formats are equal if each reads the other's batches and returns the same records. Unlike in
+    `RowTypeInfo`, the names of fields therefore count.
     """
 
     __slots__ = (
@@ -82,7 +82,7 @@ class ArrowFormat:
         self.type_info = type_info
         self._codec = codec
         self.is_scalar = not isinstance(codec, StructCodec)
-        """Whether a record is a single value: a number, a text, also a list or a map."""
+        """Whether a record is a single value: a number, text, a list or a map."""
         if isinstance(codec, StructCodec):
             self.field_names = codec.shape.names
             self.schema = pa.schema(codec.arrow_fields)
@@ -108,7 +108,7 @@ class ArrowFormat:
         else:
             columns = [codec.encode(records)]
             if columns[0].null_count and not codec.none_is_a_record:
-                raise Unfit("a stream of this type holds no None: return a value, or filter first")
+                raise Unfit("a stream of this type has no None: return a value, or filter first")
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _first_unfit(self, records: Sequence[Any], reason: str) -> tuple[Any, str]:
@@ -150,8 +150,8 @@ class ArrowFormat:
         """Convert foreign columns to the order and the types of `schema`, without loss.
 
         Raises:
-            MissingField: A field has no column. TypeMismatch: A column holds values outside the
-            declared type.
+            MissingField: A field has no column.
+            TypeMismatch: A column has values outside the declared type.
         """
         if batch.schema.equals(self.schema):
             return batch
@@ -177,7 +177,7 @@ class ArrowFormat:
             raise TypeMismatch(str(self.type_info), found, str(failure)) from None
 
     def column_of(self, field: int | str) -> int:
-        """The position of the column of a field; raises MissingField where there is none."""
+        """The position of the column of a field; raises MissingField if there is none."""
         if isinstance(field, str):
             if field in self.field_names:
                 return self.field_names.index(field)
@@ -236,7 +236,7 @@ def _holds_text(arrow_type: Any) -> bool:
 
 
 def arrow_format(type_info: TypeInformation | None) -> ArrowFormat | None:
-    """The columns for a type; None where there is none, or its records are pickled, or parts."""
+    """The columns for a type; None if there is no type, or (parts of) its records are pickled."""
     codec = None if type_info is None else _codec_of(type_info)
     return None if type_info is None or codec is None else ArrowFormat(type_info, codec)
 
@@ -277,7 +277,7 @@ def _codec_of(type_info: TypeInformation) -> ColumnCodec | None:
 def _struct_codec(type_info: CompositeTypeInfo) -> StructCodec | None:
     fields = [_codec_of(field_type) for field_type in type_info.get_field_types()]
     known = [codec for codec in fields if codec is not None]
-    # A batch without columns would not know how many records it has.
+    # A batch without columns would not know its number of records.
     if not fields or len(known) < len(fields):
         return None
     names = tuple(type_info.get_field_names())

@@ -1,8 +1,8 @@
-"""Python values ↔ one Arrow column, for single values: numbers, texts, times.
+"""Converts single Python values (numbers, text, times) to an Arrow column and back.
 
-A codec first tries to convert the whole column at once, in a way that rejects wrong values. Only if
-that fails does it check the values one by one: it converts what is allowed (numpy scalars, None,
-whole floats for integers) and says why other values are not.
+A codec first tries to convert the whole column at once, in a way that rejects wrong values. If that
+fails, it checks the values one by one: it converts those allowed (numpy scalars, None, whole floats
+for integers) and explains why others are not.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class ColumnCodec(ABC):
     layout: tuple[Any, ...]
     """Equal for codecs that read each other's columns and return the same values."""
     none_is_a_record = True
-    """Whether a stream of such values may hold None (a field always may)."""
+    """Whether a stream of such values may contain None (a field always may)."""
     is_immutable = True
     """Whether the values may be shared by several records."""
 
     @abstractmethod
     def encode(self, values: Sequence[Any]) -> pa.Array[Any]:
-        """Return the column; raises Unfit where a value is not of the type."""
+        """Return the column; raises Unfit if a value is not of the type."""
 
     def decode(self, column: pa.Array[Any]) -> list[Any]:
         """Return the values of a column of `arrow_type`."""
@@ -134,11 +134,11 @@ class FloatCodec(NumberCodec):
         try:
             return float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):
-            raise Unfit(f"{_described(value)}, which no float stands for") from None
+            raise Unfit(f"{_described(value)}, which no float represents") from None
 
 
 class BooleanCodec(ColumnCodec):
-    """True and False; the numbers 1 and 0 stand for them."""
+    """True and False; the numbers 1 and 0 are accepted."""
 
     none_is_a_record = False
     arrow_type = pa.bool_()
@@ -165,8 +165,6 @@ class BooleanCodec(ColumnCodec):
 
 
 class TextCodec(ColumnCodec):
-    """Text."""
-
     arrow_type = pa.string()
 
     def __init__(self, name: str, *, none_is_a_record: bool) -> None:
@@ -215,7 +213,7 @@ class BigIntegerCodec(ColumnCodec):
     def _convert(self, value: Any) -> int:
         number = _whole_number(value)
         if not -self._LIMIT < number < self._LIMIT:
-            raise Unfit("it has more than 76 digits: leave the type out to keep it")
+            raise Unfit("it has more than 76 digits: omit the type to keep it")
         return number
 
     def decode(self, column: pa.Array[Any]) -> list[Any]:
@@ -226,7 +224,7 @@ class BigIntegerCodec(ColumnCodec):
 
 
 class BigDecimalCodec(ColumnCodec):
-    """Decimals of any precision, kept digit by digit.
+    """Decimals of any precision, stored digit by digit.
 
     The digits are wrapped in a struct so that nothing mistakes the column for text, which compares
     and hashes differently.
@@ -272,7 +270,7 @@ class DateCodec(ColumnCodec):
 
 
 class ZonelessTimeCodec(ColumnCodec):
-    """Times of day, and dates with one, without a zone; to the microsecond."""
+    """Times of day, and dates with time, without a zone; to the microsecond."""
 
     def __init__(
         self,
@@ -297,7 +295,7 @@ class ZonelessTimeCodec(ColumnCodec):
 
 
 class InstantCodec(ColumnCodec):
-    """Instants, in two parts as in Flink: Arrow's nanoseconds reach from 1677 to 2262 only."""
+    """Instants, in two parts as in Flink: Arrow's nanoseconds only cover 1677 to 2262."""
 
     _FIELDS: ClassVar[list[pa.Field[Any]]] = [
         pa.field("seconds", pa.int64()),
@@ -326,7 +324,7 @@ class InstantCodec(ColumnCodec):
 
 
 class ArrowValueCodec(ColumnCodec):
-    """Values of any Arrow type, converted as pyarrow does."""
+    """Values of any Arrow type, converted by pyarrow."""
 
     def __init__(self, arrow_type: pa.DataType) -> None:
         self.arrow_type = arrow_type
@@ -337,18 +335,18 @@ class ArrowValueCodec(ColumnCodec):
         try:
             return pa.array(values, self.arrow_type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as failure:
-            raise Unfit(f"Arrow cannot make it {self.arrow_type}: {failure}") from None
+            raise Unfit(f"Arrow cannot convert it to {self.arrow_type}: {failure}") from None
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a column holds text, in any of the forms that Arrow has for it."""
+    """Whether a column contains text, in any of Arrow's forms."""
     return (
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Whether a column holds bytes, in any form."""
+    """Whether a column contains bytes, in any form."""
     return (
         pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
@@ -358,7 +356,7 @@ def is_binary(kind: pa.DataType) -> bool:
 
 
 def is_list(kind: pa.DataType) -> TypeGuard[pa.ListType[Any]]:
-    """Whether a column holds lists, in any form."""
+    """Whether a column contains lists, in any form."""
     return (
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )

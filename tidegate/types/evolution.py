@@ -1,6 +1,6 @@
-"""Converts values of a stored type to the type that is declared now, which may have more fields.
+"""Converts values of a stored type to the declared type, which may have more fields.
 
-Named rows, dataclasses and named tuples may gain fields, also inside lists, maps and each other.
+Named rows, dataclasses and named tuples may gain fields, even inside lists, maps and each other.
 Any other change makes it a different type.
 """
 
@@ -36,15 +36,15 @@ class Inconvertible(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TypeStructure:
-    """The parts of a type, as stored beside state."""
+    """The parts of a type, as stored with state."""
 
     kind: str
-    """Of a single value the whole type, such as "Long"."""
+    """For a single value, the whole type, such as "Long"."""
     parts: tuple[tuple[str, TypeStructure], ...] = ()
     """The fields of a record, by name."""
 
     def document(self) -> Any:
-        """As JSON, such as {"row": {"user": "String", "total": "Long"}}."""
+        """The structure as JSON, such as {"row": {"user": "String", "total": "Long"}}."""
         if not self.parts:
             return self.kind
         return {self.kind: {name: part.document() for name, part in self.parts}}
@@ -59,12 +59,12 @@ class TypeStructure:
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """How values of the old type become values of a type with more fields."""
+    """The conversion of values to a type with more fields."""
 
     convert: Convert
     """Raises Inconvertible for a value that is not of the old type."""
     added: tuple[str, ...]
-    """The new fields with their defaults, for people: "currency = 'EUR'"."""
+    """The new fields with their defaults, as text: "currency = 'EUR'"."""
 
 
 def structure_of(type_info: TypeInformation | None) -> TypeStructure:
@@ -101,7 +101,7 @@ def _kind_of_record(type_info: CompositeTypeInfo) -> str:
 def evolution(
     stored: TypeStructure, declared: TypeInformation | None, path: tuple[str, ...] = ()
 ) -> Evolution | None:
-    """How values of the stored type become values of the declared one; None: they already are.
+    """The conversion of the stored type to the declared one; None: they are the same.
 
     Raises:
         Inconvertible: it changed by more than new fields.
@@ -119,14 +119,14 @@ def evolution(
             return _record_evolution(was, declared, path)
         case MapTypeInfo():
             if was["key"] != structure_of(declared.key_type):
-                raise Inconvertible(f"the keys of {_shown(path)} are of another type")
+                raise Inconvertible(f"the keys of {_shown(path)} have another type")
             return _inside(evolution(was["value"], declared.value_type, path), _map_values)
         case ExternalTypeInfo():
             return evolution(was["type"], declared.type_info, path)
         case CompositeTypeInfo():
             raise Inconvertible(
                 f"the fields of {_shown(path)} have no names, so it is unknown which are new: "
-                "use Types.ROW_NAMED, a dataclass or a NamedTuple for what may get fields"
+                "use Types.ROW_NAMED, a dataclass or a NamedTuple for types that may gain fields"
             )
     element = None if declared is None else elements_of(declared)
     assert element is not None, "of one kind and with parts, but not the same"
@@ -165,12 +165,12 @@ def _map_values(convert: Convert) -> Convert:
 
 @dataclass(frozen=True, slots=True)
 class _FieldChanges:
-    """How the fields of a record changed, if its kind is still the same."""
+    """How the fields of a record changed, if its kind is the same."""
 
     was: tuple[str, ...]
     now: tuple[str, ...]
     inner: Mapping[str, Evolution]
-    """For fields that gained fields themselves."""
+    """The conversions of fields that gained fields themselves."""
 
     @property
     def new(self) -> list[str]:
@@ -193,7 +193,7 @@ def _field_changes(
     for name in was:
         if name not in types:
             new = ", ".join(repr(each) for each in types if each not in was)
-            renamed = f", and {new} is new (under another name it is another field)" if new else ""
+            renamed = f", and {new} is new (a renamed field is another field)" if new else ""
             raise Inconvertible(f"{_shown((*path, name))} is gone{renamed}")
     inner = {name: evolution(part, types[name], (*path, name)) for name, part in was.items()}
     return _FieldChanges(
@@ -248,12 +248,12 @@ def _record_evolution(
 ) -> Evolution:
     changes = _field_changes(was, declared, path)
     record_class = declared.record_class
-    # Named tuples, and dataclasses with slots, are pickled by the position of their fields.
+    # Named tuples, and dataclasses with slots, are pickled by field position.
     for name, old in zip(changes.now, changes.was, strict=False):
         if name != old:
             raise Inconvertible(
-                f"{_shown((*path, name))} stands where {old!r} stood: new fields of a class go "
-                "after the old ones, which stay in their order"
+                f"{_shown((*path, name))} is in the position of {old!r}: new fields of a class "
+                "must follow the old ones, which keep their order"
             )
     defaults = _defaults_of(declared)
     for name in changes.new:
@@ -272,7 +272,7 @@ def _record_evolution(
                 f"{shorten(value)} is not an instance of {record_class.__qualname__}"
             )
         if is_tuple:
-            # Loading called the class, which filled in the defaults.
+            # Unpickling called the class, which filled in the defaults.
             held = dict(zip(changes.now, value, strict=True))
             changes.convert_inner(held)
             return tuple.__new__(type(value), held.values())
@@ -288,7 +288,7 @@ def _record_evolution(
 
 
 def _defaults_of(declared: RecordClassTypeInfo) -> dict[str, tuple[Callable[[], Any], str]]:
-    """For each field with a default: the function that creates it, and how to show it."""
+    """For each field with a default: the function that creates it, and its text."""
     defaults: dict[str, tuple[Callable[[], Any], str]] = {}
     if isinstance(declared, NamedTupleTypeInfo):
         for name, value in declared.record_class._field_defaults.items():

@@ -1,4 +1,4 @@
-"""Declarations (classes, Python types, schemas) as type information."""
+"""Derives type information from declarations: classes, Python types, schemas."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PYTHON_TYPES: dict[type, TypeInformation] = {
 
 
 def as_type_info(declared: Any) -> TypeInformation:
-    """The type information that a declaration stands for.
+    """The type information for a declaration.
 
     It may be type information, a dataclass or named tuple, a Python type such as `int` or
     `list[str]`, an Arrow schema or type, or a Spark schema or type.
@@ -56,14 +56,14 @@ def as_type_info(declared: Any) -> TypeInformation:
     if callable(declared) and getattr(Types, name, None) is declared:
         raise TypeError(f"Types.{name} is a function: write Types.{name}()")
     if declared in (list, dict, tuple):
-        raise TypeError(f"say what a {name} holds, such as list[int] or dict[str, float]")
+        raise TypeError(f"declare the contents of a {name}, such as list[int] or dict[str, float]")
     if isinstance(declared, type):
         raise TypeError(
             f"{declared.__qualname__} declares no fields: make it a dataclass or a NamedTuple, or "
-            "leave the type out, then its instances are pickled"
+            "omit the type, then its instances are pickled"
         )
     raise TypeError(
-        f"{declared!r} is not a type of records: give Types.STRING() and the like, a dataclass, a "
+        f"{declared!r} is not a type of records: use Types.STRING() and the like, a dataclass, a "
         "NamedTuple, a Python type, an Arrow schema or a Spark schema"
     )
 
@@ -77,9 +77,8 @@ def typed_schema_from_arrow(fields: Iterable[pa.Field[Any]]) -> RowTypeInfo:
 def type_info_of_arrow(arrow_type: pa.DataType) -> TypeInformation:
     """The type of the values of an Arrow column.
 
-    Arrow has several forms for the same values (`string`, `large_string`, `string_view`, all of
-    them dictionary-encoded): they are one type here, and `ArrowFormat.conform` brings them into
-    its form.
+    Arrow has several forms for the same values (`string`, `large_string`, `string_view`, each
+    possibly dictionary-encoded). Here they are one type, and `ArrowFormat.conform` converts them.
     """
     is_ = pa.types
     match arrow_type:
@@ -167,7 +166,7 @@ def _known_generic(declared: Any, inside: tuple[Any, ...]) -> TypeInformation | 
             found = next((kind for kind in explicit if kind is not None), None)
             return found or _known(arguments[0], inside)
         case origin if origin in (Union, types.UnionType):
-            # None is a value of every field, so that an optional type is the type itself.
+            # Every field may be None, so an optional type is the type itself.
             chosen = [argument for argument in arguments if argument is not type(None)]
             return _known(chosen[0], inside) if len(chosen) == 1 else Types.PICKLED_BYTE_ARRAY()
         case origin if origin is list:

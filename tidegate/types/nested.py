@@ -1,4 +1,4 @@
-"""Python values ↔ one Arrow column, for values with values inside: records, lists, maps."""
+"""Converts nested Python values (records, lists, maps) to an Arrow column and back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class StructCodec(ColumnCodec):
         )
 
     def encode_fields(self, values: Sequence[Any]) -> list[pa.Array[Any]]:
-        """Return one column for each field; None is no record here."""
+        """Return one column for each field; None is not a record here."""
         return self._encode_columns(self.shape.split(values))
 
     def _encode_columns(self, columns: list[list[Any]]) -> list[pa.Array[Any]]:
@@ -100,7 +100,7 @@ class ListCodec(ColumnCodec):
 
 
 class MapCodec(ColumnCodec):
-    """A dict; its order is kept."""
+    """A dict, in its order."""
 
     is_immutable = False
 
@@ -165,7 +165,7 @@ def decoded_maps(column: pa.Array[Any], decode_key: Decode, decode_value: Decode
 
 
 def absent_in(values: Sequence[Any]) -> Absent:
-    """Marks each None; None if there is none."""
+    """Marks each None; None if there are none."""
     if type(None) not in set(map(type, values)):
         return None
     return np.fromiter((value is None for value in values), np.bool_, len(values))
@@ -182,7 +182,7 @@ def mask_of(absent: Absent) -> pa.BooleanArray | None:
 
 
 def _offsets_of(values: Sequence[Any]) -> pa.Int32Array:
-    """Where each list begins when all of them are concatenated."""
+    """The start of each list in their concatenation."""
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=offsets[1:])
     return pa.array(offsets, pa.int32())

@@ -32,15 +32,15 @@ ATOMIC: Final[frozenset[type]] = frozenset(
         *(dt.date, dt.datetime, dt.time, dt.timedelta),
     }
 )
-"""Types whose values never change and can be shared."""
+"""Types whose values are immutable and can be shared."""
 
 
 def private(value: Any, given: Any = None, held: int = 0) -> Any:
     """The value as it is now, even if somebody changes the object later.
 
-    It is the object itself if nobody else can reach it: the caller holds it in one variable, and
-    if it is the record `given` to a function, in a list and in a second variable as well. `held`
-    are other references of the caller's to that record.
+    It is the object itself if nobody else can reach it: the caller has it in one variable, and if
+    it is the record `given` to a function, also in a list and in a second variable. `held` counts
+    other references of the caller to that record.
     """
     kind = type(value)
     if kind in ATOMIC:
@@ -52,7 +52,7 @@ def private(value: Any, given: Any = None, held: int = 0) -> Any:
         for part in parts_of(value):
             if type(part) not in ATOMIC and _is_exposed(part, _INSIDE):
                 return _copied(value)
-    except (AttributeError, RecursionError):  # an attribute without a value; a ring of objects
+    except (AttributeError, RecursionError):  # an attribute without a value; a reference cycle
         return _copied(value)
     return value
 
@@ -68,7 +68,7 @@ def private_copy(value: Any) -> Any:
 
 
 def never_change(values: Collection[Any], plain_class: type | None = None) -> bool:
-    """Whether no value can change: all are of such a type, of `plain_class`, or tuples of such."""
+    """Whether all values are immutable: of such a type, of `plain_class`, or tuples of such."""
     found = set(map(type, values)) - {plain_class}
     if found == {tuple}:
         values = values if plain_class is None else [v for v in values if type(v) is tuple]
@@ -77,9 +77,9 @@ def never_change(values: Collection[Any], plain_class: type | None = None) -> bo
 
 
 def _is_exposed(value: Any, references: int) -> bool:
-    """Whether something in it can change and has more references than it has if it is private.
+    """Whether a mutable part of it has more references than it would have if it were private.
 
-    `references` are those of the value itself; 0: whatever can change counts as exposed.
+    `references` are those of the value itself; 0: every mutable part counts as exposed.
     """
     kind = type(value)
     if kind in ATOMIC:
@@ -92,20 +92,20 @@ def _is_exposed(value: Any, references: int) -> bool:
         for part in parts_of(value):
             if type(part) not in ATOMIC and _is_exposed(part, inside):
                 return True
-    except (AttributeError, RecursionError):  # an attribute without a value; a ring of objects
+    except (AttributeError, RecursionError):  # an attribute without a value; a reference cycle
         return True
     return False
 
 
 def _copied(value: Any) -> Any:
     kind = type(value)
-    # One level of the usual containers is copied at the speed of C.
+    # Copy one level of the usual containers at the speed of C.
     if (kind is list and never_change(value)) or (kind is dict and never_change(value.values())):
         return value.copy()
-    for copied in (_pickled_copy, copy.deepcopy):  # which pickle cannot find by name, deepcopy can
+    for copied in (_pickled_copy, copy.deepcopy):  # deepcopy works for classes unknown to pickle
         with suppress(Exception):
             return copied(value)
-    return value  # a lock or a connection: it can be neither stored nor sent anywhere
+    return value  # a lock or a connection: it can neither be stored nor sent
 
 
 def _pickled_copy(value: Any) -> Any:
@@ -113,7 +113,7 @@ def _pickled_copy(value: Any) -> Any:
 
 
 Shape = tuple[bool, Callable[[Any], Iterable[Any]]]
-"""Whether values of a type can change, and what such a value refers to."""
+"""Whether values of a type are mutable, and what such a value refers to."""
 
 
 def _no_parts(value: Any) -> tuple[()]:
@@ -121,7 +121,7 @@ def _no_parts(value: Any) -> tuple[()]:
 
 
 def _unknown_parts(value: Any) -> Iterable[Any]:
-    raise AttributeError(f"nobody knows what a {type(value).__name__} refers to")
+    raise AttributeError(f"it is unknown what a {type(value).__name__} refers to")
 
 
 class _Shapes(dict[type, Shape]):
@@ -164,7 +164,7 @@ def _names(slots: str | Iterable[str]) -> list[str]:
 
 
 _IS_HEAP_TYPE: Final = 1 << 9
-"""The flag of types that a class statement made."""
+"""The flag of types created by a class statement."""
 _NEVER_CHANGE: Final = (Enum, np.generic, type, FunctionType, BuiltinFunctionType)
 _shapes: Final = _Shapes(
     {
@@ -179,12 +179,12 @@ _shapes: Final = _Shapes(
 
 
 def declare_immutable(kind: type) -> None:
-    """Values of this type never change, whatever it looks like."""
+    """Declare values of this type immutable, whatever it looks like."""
     _shapes[kind] = False, _no_parts
 
 
-# How many references an object has that nobody else refers to depends on the interpreter: it is
-# counted, where the functions above are called as they are for records.
+# The reference count of a private object depends on the interpreter: measure it by calling the
+# functions above as they are called for records.
 
 
 def _references(value: Any, _: int) -> int:
@@ -220,5 +220,5 @@ _GIVEN: Final = _references_of_given(iter)
 HELD_BY_TURN: Final = (
     _references_of_given(lambda records: (r for _, r in zip([0], records, strict=True))) - _GIVEN
 )
-"""References to a record that its turn holds: a generator that takes the record out of a `zip`."""
+"""References held by the generator that takes the record out of a `zip`."""
 _INSIDE: Final = _references_of_part()

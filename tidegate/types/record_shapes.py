@@ -1,4 +1,4 @@
-"""Shapes of values with parts: tuples, rows, records of the user; and shapes out of documents."""
+"""Shapes of values with parts: tuples, rows, user records; and shapes from documents."""
 
 from __future__ import annotations
 
@@ -65,8 +65,6 @@ class NamelessRowStruct(RowStruct):
 
 
 class InstantShape(StructShape):
-    """Instants."""
-
     kind = "instant"
 
     def split(self, values: list[Any]) -> Sequence[Sequence[Any]]:
@@ -80,7 +78,7 @@ class InstantShape(StructShape):
 
 
 class ObjectStruct(StructShape):
-    """Instances of a class of the user, to be read: only pickle makes them again."""
+    """Instances of a user class, for reading only: only pickle can restore them."""
 
     kind = "record"
 
@@ -118,7 +116,6 @@ def names_of(record_class: type[Any]) -> tuple[str, ...] | None:
 
 
 def shape_of_document(document: Any) -> Shape:
-    """The shape that has this document."""
     if isinstance(document, str):
         return ANY if document == ANY.document() else Single(document)
     [(kind, inner)] = document.items()
@@ -131,7 +128,7 @@ def shape_of_document(document: Any) -> Shape:
 
 
 def numbered(count: int) -> list[str]:
-    """Names of parts that have none."""
+    """Names for parts without names."""
     return [f"f{position}" for position in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Records ↔ the lists of their fields: tuples, rows, instances of the user's classes."""
+"""Converts records (tuples, rows, user objects) to lists of their fields and back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RecordShape(ABC):
 
     @abstractmethod
     def split(self, records: Sequence[Any]) -> list[list[Any]]:
-        """Return one list for each field; raises Unfit where a record has another shape."""
+        """Return one list for each field; raises Unfit if a record has another shape."""
 
     @abstractmethod
     def join(self, columns: list[list[Any]]) -> list[Any]:
@@ -43,7 +43,7 @@ class RecordShape(ABC):
 
 
 class TupleShape(RecordShape):
-    """Tuples; lists and rows are taken by position."""
+    """Tuples; lists and rows are accepted by position."""
 
     @property
     def layout(self) -> tuple[Any, ...]:
@@ -60,7 +60,7 @@ class TupleShape(RecordShape):
 
 
 class RowShape(RecordShape):
-    """Rows; dicts and objects are taken by name, tuples and lists by position."""
+    """Rows; dicts and objects are accepted by name, tuples and lists by position."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__(names)
@@ -80,8 +80,8 @@ class RowShape(RecordShape):
             case Row():
                 if record._row_kind is not RowKind.INSERT:
                     raise Unfit(
-                        f"its kind is {record._row_kind}, and typed streams hold {RowKind.INSERT} "
-                        "rows alone: leave the type of the stream out to keep the kind"
+                        f"its kind is {record._row_kind}, but typed streams only have "
+                        f"{RowKind.INSERT} rows: omit the type of the stream to keep the kind"
                     )
                 try:
                     return record.get_fields_by_names(self.names)
@@ -92,9 +92,7 @@ class RowShape(RecordShape):
             case dict():
                 unknown = sorted(str(key) for key in record if key not in self.names)
                 if unknown:
-                    raise Unfit(
-                        f"it has the field(s) {', '.join(unknown)} that the type does not have"
-                    )
+                    raise Unfit(f"it has the field(s) {', '.join(unknown)}, which the type lacks")
                 return list(map(record.get, self.names))
             case _ if hasattr(record, "__dict__") or dataclasses.is_dataclass(record):
                 missing = [name for name in self.names if not hasattr(record, name)]
@@ -109,7 +107,7 @@ class RowShape(RecordShape):
 
 
 class ClassShape(RecordShape):
-    """Instances of one class of the user."""
+    """Instances of a user class."""
 
     def __init__(self, record_class: type[Any], names: tuple[str, ...]) -> None:
         super().__init__(names)
@@ -120,7 +118,7 @@ class ClassShape(RecordShape):
         return ("class", self.record_class, self.names)
 
     def _check_class(self, records: Sequence[Any]) -> None:
-        # A subclass may have more fields, and they would be lost.
+        # A subclass may have more fields, which would be lost.
         for found in set(map(type, records)):
             if found is not self.record_class:
                 raise Unfit(
@@ -129,8 +127,6 @@ class ClassShape(RecordShape):
 
 
 class NamedTupleShape(ClassShape):
-    """Named tuples."""
-
     def split(self, records: Sequence[Any]) -> list[list[Any]]:
         self._check_class(records)
         return self._split_tuples(records)
@@ -162,9 +158,9 @@ def _assembler(
     record_class: type[Any], names: tuple[str, ...]
 ) -> Callable[[list[list[Any]]], list[Any]]:
     own_setter: object = record_class.__setattr__
-    if own_setter is not object.__setattr__:  # frozen, or the user's own
+    if own_setter is not object.__setattr__:  # frozen, or user-defined
         return partial(_assemble_frozen, record_class, names)
-    # Written out for these names: twice as fast as any loop over names.
+    # Generated for these names: twice as fast as any loop over names.
     variables = [f"value_{position}" for position in range(len(names))]
     assignments = [
         f"        record.{name} = {variable}\n"

@@ -10,7 +10,7 @@ __all__ = ["Row", "RowKind"]
 
 
 class RowKind(Enum):
-    """What a row says about the table it belongs to."""
+    """The change that a row represents."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -23,11 +23,11 @@ class RowKind(Enum):
         ]
 
 
-_INSERT = RowKind.INSERT  # a global name is read faster than a member of an enum
+_INSERT = RowKind.INSERT  # a global is faster than an enum member
 
 
 class Row:
-    """A record whose fields are reached by position and, where it has names, by name.
+    """A record whose fields are accessed by position and, if it has names, by name.
 
     >>> row = Row(name="Ada", age=36)
     >>> row.name, row["age"], row[1]
@@ -35,16 +35,16 @@ class Row:
     >>> Row(1, "a")
     <Row(1, 'a')>
 
-    A row of names makes rows with these names:
+    A row of names creates rows with these names:
 
     >>> Person = Row("name", "age")
     >>> Person("Ada", 36)
     Row(name='Ada', age=36)
     """
 
-    # Names and kind are those of a class that all rows with them share (`row_class`): a row is
-    # made by one assignment, and `row.name` is a property, six times faster than __getattr__.
-    # The values are a tuple until a field is assigned.
+    # Names and kind belong to a class that rows with the same names share (`row_class`): creating a
+    # row is one assignment, and `row.name` is a property, six times faster than __getattr__. The
+    # values are a tuple until a field is assigned.
     __slots__ = ("_values",)
 
     _fields: ClassVar[tuple[str, ...] | None] = None
@@ -68,11 +68,11 @@ class Row:
         return row
 
     def get_row_kind(self) -> RowKind:
-        """The kind of change that the row stands for."""
+        """The kind of change that the row represents."""
         return self._row_kind
 
     def set_row_kind(self, row_kind: RowKind) -> None:
-        """Set the kind of change that the row stands for."""
+        """Set the kind of change that the row represents."""
         self.__class__ = row_class(self._fields, row_kind, self._base())
 
     def set_field_names(self, field_names: Sequence[str]) -> None:
@@ -82,7 +82,7 @@ class Row:
         self.__class__ = row_class(tuple(field_names), self._row_kind, self._base())
 
     def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
-        """The values in the order of `names`; all values of a row that has no names."""
+        """The values in the order of `names`; all values of a row without names."""
         fields = self._fields
         if fields is None or tuple(names) == fields:
             return list(self._values)
@@ -92,7 +92,7 @@ class Row:
         return [self._values[fields.index(name)] for name in names]
 
     def as_dict(self, recursive: bool = False) -> dict[str, Any]:
-        """The values by name; with `recursive` also of rows inside, in lists and dicts too."""
+        """The values by name; with `recursive`, also of nested rows, even in lists and dicts."""
         if self._fields is None:
             raise TypeError(f"a Row without field names cannot become a dict: {self!r}")
         values = map(_without_rows, self._values) if recursive else self._values
@@ -122,7 +122,7 @@ class Row:
 
     def _position(self, name: str) -> int:
         if self._fields is None:
-            raise ValueError(f"no field {name!r}: this Row has no field names, give a position")
+            raise ValueError(f"no field {name!r}: this Row has no field names, use a position")
         try:
             return self._fields.index(name)
         except ValueError:
@@ -177,7 +177,7 @@ def row_class(
     fields: tuple[str, ...] | None, kind: RowKind = _INSERT, base: type[Row] = Row
 ) -> type[Row]:
     """The class of rows with these names and this kind."""
-    # The usual key is the names alone: to hash an enum or a longer tuple costs as much as a row.
+    # Usually, the key is the names alone: hashing an enum or a longer tuple costs as much as a row.
     usual = kind is _INSERT and base is Row
     key = fields if usual else (fields, kind, base)
     found = _row_classes.get(key)
@@ -224,7 +224,7 @@ def _create_row(
 
 
 def make_rows(kind_of_row: type[Row], records: Iterable[tuple[Any, ...]]) -> list[Row]:
-    """Rows of one `row_class` from tuples of their values: the path for whole batches."""
+    """Create rows of one `row_class` from tuples of values, for whole batches."""
     new = object.__new__
     rows: list[Row] = []
     for values in records:

@@ -1,7 +1,7 @@
-"""Python values ↔ readable Arrow columns, without loss.
+"""Converts Python values to readable Arrow columns and back, without loss.
 
-A codec of a typed stream converts similar values; a shape refuses every value that would not be
-restored exactly: an integer is not a float, True is not 1, a named tuple is not a tuple.
+A codec of a typed stream converts similar values. A shape refuses every value that it could not
+restore exactly: an integer is not a float, True is not 1, a named tuple is not a tuple.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Misfit(Exception):
 
 
 class Shape(ABC):
-    """How values become one column. None is a value of every shape, stored as null."""
+    """How values become a column. None is a value of every shape, stored as null."""
 
     arrow_type: pa.DataType
     is_exact = True
@@ -50,11 +50,11 @@ class Shape(ABC):
 
     @abstractmethod
     def decode(self, column: pa.Array[Any]) -> list[Any]:
-        """The values of a column that `encode` made."""
+        """Decode a column from `encode`."""
 
     @abstractmethod
     def document(self) -> Any:
-        """What JSON can hold, for `shape_of_document`."""
+        """The shape as JSON, for `shape_of_document`."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (self.document(),)
@@ -75,22 +75,18 @@ def _rebuilt(document: Any) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A Python type whose values a column holds."""
+    """A Python type of single values, and its column."""
 
     python_type: type
     arrow_type: pa.DataType
     encode: Callable[[Any], Any] | None = None
     decode: Callable[[Any], Any] | None = None
     fits: Callable[[Any], bool] | None = None
-    """A condition beyond the type."""
+    """A condition besides the type."""
 
 
 def _is_naive(value: dt.datetime | dt.time) -> bool:
     return value.tzinfo is None and not value.fold
-
-
-def _is_in_utc(value: dt.datetime) -> bool:
-    return value.tzinfo is dt.UTC
 
 
 _KINDS: Final = {
@@ -113,7 +109,7 @@ _KINDS: Final = {
         dt.datetime,
         pa.timestamp("us", "UTC"),
         decode=lambda value: value.replace(tzinfo=dt.UTC),
-        fits=_is_in_utc,
+        fits=lambda value: value.tzinfo is dt.UTC,
     ),
     "decimal": _Kind(Decimal, pa.large_string(), encode=str, decode=Decimal),
     "uuid": _Kind(UUID, pa.large_string(), encode=str, decode=UUID),
@@ -121,7 +117,7 @@ _KINDS: Final = {
 
 
 class Single(Shape):
-    """Numbers, texts, times."""
+    """Numbers, text, times."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -170,8 +166,6 @@ class Text(Shape):
 
 
 class ListShape(Shape):
-    """Lists."""
-
     def __init__(self, element: Shape) -> None:
         self.element = element
         self.arrow_type = pa.list_(element.arrow_type)
@@ -217,7 +211,7 @@ class MapShape(Shape):
 
 
 class StructShape(Shape):
-    """Values of a fixed number of parts, each of which is a column."""
+    """Values with a fixed number of parts, each of which is a column."""
 
     kind: str
 
@@ -233,11 +227,11 @@ class StructShape(Shape):
 
     @abstractmethod
     def split(self, values: list[Any]) -> Sequence[Sequence[Any]]:
-        """The parts of values, none of which is None, column by column; raises Misfit."""
+        """The parts of values, none of which is None, by column; raises Misfit."""
 
     @abstractmethod
     def join(self, columns: list[list[Any]]) -> list[Any]:
-        """The values that have these parts."""
+        """The values with these parts."""
 
     def encode(self, values: Sequence[Any]) -> pa.Array[Any]:
         absent = absent_in(values)
@@ -275,7 +269,7 @@ def readable(value: Any) -> str | None:
 
 
 def _absent(values: Sequence[Any], kind: type) -> Absent:
-    """Where there is None, if anywhere; raises Misfit for what is of another type."""
+    """Where values are None, if anywhere; raises Misfit for values of another type."""
     if not {kind, _NONE}.issuperset(map(type, values)):
         raise Misfit
     return absent_in(values)

@@ -1,6 +1,6 @@
-"""Spark's schemas ↔ type information, and batches as Spark reads them.
+"""Converts Spark schemas to type information and back, and batches for Spark.
 
-The only module of this package that imports pyspark; it is imported where a Spark type is seen.
+The only module of this package that imports pyspark; it is imported when a Spark type occurs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FROM_SPARK: dict[type[spark.DataType], TypeInformation] = {
     spark.BinaryType: Types.PRIMITIVE_ARRAY(Types.BYTE()),
     spark.DateType: Types.SQL_DATE(),
     spark.TimestampNTZType: Types.SQL_TIMESTAMP(),
-    # Spark's timestamp is a point in time, so that its datetimes carry a zone here.
+    # A Spark timestamp is a point in time, so its datetimes have a zone here.
     spark.TimestampType: ArrowTypeInfo(pa.timestamp("us", tz="UTC")),
     spark.DayTimeIntervalType: ArrowTypeInfo(pa.duration("us")),
     spark.NullType: ArrowTypeInfo(pa.null()),
@@ -101,7 +101,7 @@ def type_info_of_spark(data_type: spark.DataType | type[spark.DataType]) -> Type
 
 
 def to_spark_schema(type_info: TypeInformation) -> spark.StructType:
-    """The Spark schema for records of a type; single values are the one column "value"."""
+    """The Spark schema for records of a type; single values form one column, "value"."""
     found = _spark_type(type_info)
     if isinstance(found, spark.StructType) and isinstance(_unwrapped(type_info), CompositeTypeInfo):
         return found
@@ -109,7 +109,7 @@ def to_spark_schema(type_info: TypeInformation) -> spark.StructType:
 
 
 def to_spark_batch(format: ArrowFormat, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with columns that Spark reads as `to_spark_schema` says.
+    """The batch with columns that Spark reads according to `to_spark_schema`.
 
     Raises:
         TypeMismatch: A BIG_INT or BIG_DEC has more digits than a Spark decimal.
@@ -158,8 +158,8 @@ def _spark_type(type_info: TypeInformation) -> spark.DataType:
             return _spark_type_of_arrow(arrow.arrow_type)
         case other:
             raise TypeError(
-                f"records of type {other} have no columns that Spark knows: declare the type of "
-                "the stream, for example as the output_type of the last map"
+                f"records of type {other} have no columns in Spark: declare the type of "
+                "the stream, for example with output_type of the last map"
             )
 
 
@@ -183,14 +183,14 @@ def _spark_type_of_arrow(arrow_type: Any) -> spark.DataType:
 def _time_of_day() -> spark.DataType:
     if TIME_TYPE is None:
         raise TypeError(
-            "Spark has a type for times of day since version 4.1: convert the field first, for "
+            "Spark has no type for times of day before version 4.1: convert the field first, for "
             "example to a string"
         )
     return TIME_TYPE()
 
 
 def _spark_column(type_info: TypeInformation, column: Any) -> Any:
-    """The column in a form that Spark reads; most are in it already."""
+    """The column in a form that Spark reads; most need no conversion."""
     match _unwrapped(type_info):
         case BasicTypeInfo(basic_type=BasicType.BIG_INT):
             return _cast(type_info, column, pa.decimal128(38, 0))

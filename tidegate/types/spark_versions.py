@@ -1,12 +1,12 @@
-"""What the versions of Spark that Tidegate runs on do differently.
+"""Differences between the supported versions of Spark.
 
 | since | what is used where it exists | before |
 |---|---|---|
-| 4.0 | a DataFrame made of an Arrow table | a task reads the table from its closure |
+| 4.0 | a DataFrame created from an Arrow table | a task reads the table from its closure |
 | 4.0 | a description of a table as JSON | the rows of the description are read |
 | 4.1 | `TimeType` | a time of day has no column in Spark |
 | 4.1 | `DataFrame.repartitionById` | a partition may get the rows of several ids, or none |
-| 4.3 | the streaming shuffle, of which `exchange/choice.py` asks | steps are Spark jobs |
+| 4.3 | the streaming shuffle, checked by `exchange/choice.py` | steps are Spark jobs |
 
 `to_arrow_schema` takes the time zone of its timestamps since 4.2; before, it is UTC.
 """
@@ -28,7 +28,7 @@ _HAS_ARROW_TABLES: Final = int(pyspark.__version__.partition(".")[0]) >= 4
 
 
 def arrow_schema_of(schema: types.StructType) -> pa.Schema:
-    """How rows of this schema reach Python; timestamps are in UTC."""
+    """The Arrow schema in which rows of this schema reach Python; timestamps are in UTC."""
     zone = {"timezone": "UTC"} if _takes("timezone") else {}
     return to_arrow_schema(schema, **zone)  # type: ignore[arg-type]
 
@@ -38,7 +38,7 @@ def _takes(argument: str) -> bool:
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """A small table as a DataFrame; its types are such that Spark takes them from Python."""
+    """A small table as a DataFrame; its types must be those that Spark accepts from Python."""
     if _HAS_ARROW_TABLES:
         return spark.createDataFrame(table)
 
@@ -49,14 +49,14 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def partitioned_by_id(frame: DataFrame, number: int, column: str) -> DataFrame:
-    """All rows of an id, from 0 to `number - 1`, in the same partition."""
+    """Put all rows of an id, from 0 to `number - 1`, into the same partition."""
     if hasattr(frame, "repartitionById"):
         return frame.repartitionById(number, column)
     return frame.repartition(number, column)
 
 
 def described_table(spark: SparkSession, quoted_name: str) -> dict[str, Any]:
-    """What the catalog says of a table: type, provider, location, partition columns, buckets."""
+    """The catalog's description of a table: type, provider, location, partitions, buckets."""
     description = f"DESCRIBE TABLE EXTENDED {quoted_name}"
     if int(spark.version.partition(".")[0]) >= 4:
         (row,) = spark.sql(f"{description} AS JSON").collect()
@@ -66,7 +66,7 @@ def described_table(spark: SparkSession, quoted_name: str) -> dict[str, Any]:
 
 
 def _facts_of(rows: list[tuple[str, str]]) -> dict[str, Any]:
-    """The facts in the rows of a description: columns, then sections that begin with a `# name`."""
+    """Parse the rows of a description: columns, then sections that begin with a `# name`."""
     sections: dict[str, list[tuple[str, str]]] = {"": []}
     section = sections[""]
     for name, value in rows:

@@ -1,7 +1,7 @@
 """The types of records: `Types` and the type information that it creates, as in PyFlink.
 
-Two declarations are equal when values of the one are values of the other. Like in PyFlink, the
-names of a row's fields do not count: `Types.ROW([t])` equals `Types.ROW_NAMED(["a"], [t])`.
+Two declarations are equal if values of the one are values of the other. As in PyFlink, the names of
+a row's fields do not count: `Types.ROW([t])` equals `Types.ROW_NAMED(["a"], [t])`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TypeInformation:
 
 
 class BasicType(Enum):
-    """The types of single values; the value is the name of Java's class, which Flink shows."""
+    """The types of single values; the enum value is the Java class name, which Flink shows."""
 
     STRING = "String"
     BYTE = "Byte"
@@ -77,7 +77,7 @@ def _maker(basic_type: BasicType) -> staticmethod[[], BasicTypeInfo]:
 
 
 class BasicTypeInfo(TypeInformation):
-    """A single value: a number, a text, a truth value."""
+    """A single value: a number, text or a boolean."""
 
     def __init__(self, basic_type: BasicType) -> None:
         self.basic_type = basic_type
@@ -139,7 +139,7 @@ class TimestampTypeInfo(SqlTimeTypeInfo):
 
 
 class LocalTimeTypeInfo(TypeInformation):
-    """Java's local dates and times; in Python the same values as the SQL types hold."""
+    """Java's local dates and times; in Python, the same values as for SQL types."""
 
     class TimeType(Enum):
         """Which of the three."""
@@ -177,7 +177,7 @@ class ArrowTypeInfo(TypeInformation):
 
 
 class ExternalTypeInfo(TypeInformation):
-    """A type that Flink's tables know under another class; its values are those of `type_info`."""
+    """A type with another class in Flink's tables; its values are those of `type_info`."""
 
     def __init__(self, type_info: TypeInformation) -> None:
         self.type_info = _checked(type_info)
@@ -188,7 +188,7 @@ class ExternalTypeInfo(TypeInformation):
 
 
 class _ElementsTypeInfo(TypeInformation):
-    """Values in order, all of one type; lists in Python."""
+    """A sequence of values of one type; a list in Python."""
 
     def __init__(self, element_type: TypeInformation) -> None:
         self.element_type = _checked(element_type)
@@ -199,7 +199,7 @@ class _ElementsTypeInfo(TypeInformation):
 
 
 class PrimitiveArrayTypeInfo(_ElementsTypeInfo):
-    """A list of numbers, truth values or characters without None; of BYTE it is `bytes`."""
+    """A list of numbers, booleans or characters without None; `bytes` for BYTE."""
 
     _ELEMENTS: ClassVar = frozenset(
         {
@@ -220,7 +220,7 @@ class PrimitiveArrayTypeInfo(_ElementsTypeInfo):
 
 
 class BasicArrayTypeInfo(_ElementsTypeInfo):
-    """A list of numbers, truth values, characters or strings, which may hold None."""
+    """A list of numbers, booleans, characters or strings, which may contain None."""
 
     _ELEMENTS: ClassVar = PrimitiveArrayTypeInfo._ELEMENTS | {BasicType.STRING}
 
@@ -230,11 +230,11 @@ class BasicArrayTypeInfo(_ElementsTypeInfo):
 
 
 class ObjectArrayTypeInfo(_ElementsTypeInfo):
-    """A list of values of any type, which may hold None."""
+    """A list of values of any type, which may contain None."""
 
 
 class ListTypeInfo(_ElementsTypeInfo):
-    """A list of values of any type, which may hold None."""
+    """A list of values of any type, which may contain None."""
 
     @property
     def elem_type(self) -> TypeInformation:
@@ -267,14 +267,14 @@ class CompositeTypeInfo(TypeInformation):
         self._identity = (kind, *(field_type._identity for field_type in self._field_types))
 
     def get_field_names(self) -> list[str]:
-        """The names of the fields; f0, f1, ... where none were given."""
+        """The names of the fields; f0, f1, ... by default."""
         return list(self._field_names)
 
     def get_field_types(self) -> list[TypeInformation]:
         return list(self._field_types)
 
     def get_field_index(self, field_name: str) -> int:
-        """The position of a field; ValueError where there is none of this name."""
+        """The position of a field; raises ValueError if there is none of this name."""
         if field_name not in self._field_names:
             known = ", ".join(self._field_names) or "none"
             raise ValueError(f"no field {field_name!r}; the fields are: {known}")
@@ -329,7 +329,7 @@ class TupleTypeInfo(CompositeTypeInfo):
 
 
 class RecordClassTypeInfo(CompositeTypeInfo):
-    """Instances of a class of the user that declares its fields."""
+    """Instances of a user class that declares its fields."""
 
     def __init__(
         self,
@@ -354,10 +354,10 @@ class NamedTupleTypeInfo(RecordClassTypeInfo):
 
 
 class Types:
-    """Makes the type information of common types.
+    """Creates the type information of common types.
 
-    None is a value of every field of a row or tuple, and of a stream of STRING, BIG_INT, BIG_DEC,
-    INSTANT or SQL times; a stream of the other basic types has no None.
+    Every field of a row or tuple may be None, and so may records of a stream of STRING, BIG_INT,
+    BIG_DEC, INSTANT or SQL times; a stream of the other basic types has no None.
     """
 
     @staticmethod
@@ -367,7 +367,7 @@ class Types:
 
     @staticmethod
     def BYTE() -> TypeInformation:
-        """An integer of 8 bits with a sign."""
+        """A signed 8-bit integer."""
         return BasicTypeInfo.BYTE_TYPE_INFO()
 
     @staticmethod
@@ -377,27 +377,27 @@ class Types:
 
     @staticmethod
     def SHORT() -> TypeInformation:
-        """An integer of 16 bits with a sign."""
+        """A signed 16-bit integer."""
         return BasicTypeInfo.SHORT_TYPE_INFO()
 
     @staticmethod
     def INT() -> TypeInformation:
-        """An integer of 32 bits with a sign."""
+        """A signed 32-bit integer."""
         return BasicTypeInfo.INT_TYPE_INFO()
 
     @staticmethod
     def LONG() -> TypeInformation:
-        """An integer of 64 bits with a sign."""
+        """A signed 64-bit integer."""
         return BasicTypeInfo.LONG_TYPE_INFO()
 
     @staticmethod
     def FLOAT() -> TypeInformation:
-        """A floating-point number of 32 bits."""
+        """A 32-bit floating-point number."""
         return BasicTypeInfo.FLOAT_TYPE_INFO()
 
     @staticmethod
     def DOUBLE() -> TypeInformation:
-        """A floating-point number of 64 bits: Python's float."""
+        """A 64-bit floating-point number: Python's float."""
         return BasicTypeInfo.DOUBLE_TYPE_INFO()
 
     @staticmethod
@@ -412,7 +412,7 @@ class Types:
 
     @staticmethod
     def BIG_DEC() -> TypeInformation:
-        """A `decimal.Decimal`, kept digit by digit."""
+        """A `decimal.Decimal`, stored digit by digit."""
         return BasicTypeInfo.BIG_DEC_TYPE_INFO()
 
     @staticmethod
@@ -442,7 +442,7 @@ class Types:
 
     @staticmethod
     def ROW(field_types: Sequence[TypeInformation]) -> RowTypeInfo:
-        """A `Row` whose fields are called f0, f1, ..."""
+        """A `Row` with fields named f0, f1, ..."""
         return RowTypeInfo(field_types)
 
     @staticmethod
@@ -465,7 +465,7 @@ class Types:
 
     @staticmethod
     def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation:
-        """A list without None of a basic type; of BYTE it is `bytes`."""
+        """A list of a basic type without None; `bytes` for BYTE."""
         return PrimitiveArrayTypeInfo(element_type)
 
     @staticmethod
@@ -521,5 +521,5 @@ def _check_element(
         return
     names = ", ".join(basic_type.name for basic_type in BasicType if basic_type in allowed)
     raise TypeError(
-        f"{factory} holds one of {names}, not {element_type}: use Types.OBJECT_ARRAY for others"
+        f"{factory} contains one of {names}, not {element_type}: use Types.OBJECT_ARRAY for others"
     )

@@ -1,1 +1,1 @@
-"""Proves exactly-once by killing things: runs a job undisturbed and killed, compares its sink."""
+"""Proves exactly-once by killing processes: compares the sink of killed and undisturbed runs."""

@@ -1,4 +1,4 @@
-"""The whole proof: one undisturbed run, then runs that are killed at one point of the protocol."""
+"""The whole proof: one undisturbed run, then runs that are killed at points of the protocol."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_RESTARTS = (("restart-strategy.type", "none"),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """What is asked for; see `tidegate verify --help`."""
+    """The options; see `tidegate verify --help`."""
 
     job: Path
     arguments: Sequence[str]
@@ -41,7 +41,7 @@ class Campaign:
     points: Sequence[FaultPoint] = tuple(FaultPoint)
     settings: Sequence[tuple[str, str]] = ()
     prepare: str | None = None
-    """A command of the shell that is run before every run."""
+    """A shell command to run before every run."""
     at_least_once: bool = False
     patience_seconds: float = 300.0
     seed: int = 0
@@ -50,14 +50,14 @@ class Campaign:
         """Run the campaign; `told` is called with each activity and the number of kills.
 
         Raises:
-            ExternalError: the program fails by itself, never ends, or cannot be killed there.
+            ExternalError: the program fails by itself, never ends, or cannot be killed at a point.
         """
         told("running undisturbed", 0)
         expected = self._run(UNDISTURBED, iter(()), lambda order: None)
         if not expected:
             raise ExternalError(
-                f"the undisturbed run left nothing in {self.sink.replace(RUN, UNDISTURBED)}: there "
-                "is nothing to compare; does the sink's address fit the program's arguments?"
+                f"the undisturbed run left nothing in {self.sink.replace(RUN, UNDISTURBED)}, so "
+                "there is nothing to compare: does the sink's address fit the program's arguments?"
             )
         chance = random.Random(self.seed)
         done = 0
@@ -77,7 +77,7 @@ class Campaign:
         told: Callable[[str, int], None],
         done: int,
     ) -> PointVerdict:
-        """As many runs as it takes: a job may come to its end before all kills are made."""
+        """As many runs as necessary: a job may end before all kills are made."""
         difference: SinkDifference = NO_DIFFERENCE
         made, runs = 0, 0
 
@@ -90,14 +90,14 @@ class Campaign:
             runs += 1
             before = made
             told(f"killing {point.value}", done + made)
-            first = self.points.index(point)  # so that few kills too are of both kinds
+            first = self.points.index(point)  # so that even few kills include both kinds
             orders = _orders(point, range(first + made, first + kills), chance)
             found = self._run(f"{point.name.lower()}_{runs}", orders, killed)
             difference += SinkDifference.between(expected, found)
             if made == before:
                 raise ExternalError(
-                    f"the job ended without being {point.value} once: does it take "
-                    "checkpoints? Give it more input, or more of them with --interval"
+                    f"the job ended without being killed {point.value}: does it take "
+                    "checkpoints? Give it more input, or a shorter --interval"
                 )
         return PointVerdict(point, made, difference, self.at_least_once)
 
@@ -116,7 +116,7 @@ class Campaign:
 
 
 def _orders(point: FaultPoint, kills: range, chance: random.Random) -> Iterator[Order]:
-    """Slots and drivers in turn; a restore needs something to be restored from first."""
+    """Slots and drivers in turn; killing during a restore needs another kill first."""
     number = 0
     for index in kills:
         victim = Victim.SLOT if index % 2 == 0 else Victim.DRIVER

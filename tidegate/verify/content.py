@@ -1,9 +1,9 @@
-"""What a sink holds, as a multiset of records: files, a topic, a table, or what a function reads.
+"""The contents of a sink as a multiset of records: files, a topic, a table, or a function.
 
 results-{run}                                       files: lines of text, rows of Parquet
 kafka://localhost:9092/results-{run}                what a read_committed consumer sees
 postgresql://user@localhost/shop#results_{run}      the rows of a table
-check.py:read_results                               a function that is given the run's name
+check.py:read_results                               a function that gets the run's name
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from tidegate.core.errors import ConfigError, ExternalError
 from tidegate.storage.locations import resolve, shown
 
 RUN = "{run}"
-"""In the address of a sink and in the arguments of the program: the name of the run."""
+"""Stands for the name of the run, in the address of a sink and in the program's arguments."""
 
 Content = Counter[Hashable]
 _SECONDS = 30.0
 _WAIT_FOR_MORE_SECONDS = 0.5
-"""A consumer waits so long for a batch that is not full."""
+"""How long a consumer waits for a batch that is not full."""
 
 
 def read_content(address: str, run: str) -> Content:
-    """Read all that the sink holds after a run.
+    """Read everything in the sink after a run.
 
     Raises:
-        ConfigError: the address makes no sense.
-        ExternalError: what it names cannot be read.
+        ConfigError: the address is invalid.
+        ExternalError: its target cannot be read.
     """
     return _reader_of(address)(address.replace(RUN, run), run)
 
 
 def check_address(address: str) -> None:
-    """Refuse an address under which every run would write to the same target."""
+    """Refuse an address with the same target for every run."""
     reader = _reader_of(address)
     if RUN not in address and reader is not _by_function:
         raise ConfigError("--sink", address, f"put {RUN} into it: each run needs its own target")
@@ -75,7 +75,7 @@ def _of_files(address: str, run: str) -> Content:
         if path.endswith(".csv") and lines:
             headers[lines[0]] += 1
     if len(headers) == 1:
-        # A line that every file begins with is a header: how many files there are is no matter.
+        # A line at the start of every file is a header: the number of files does not matter.
         header, files = headers.popitem()
         content[header] -= files - 1
     return content

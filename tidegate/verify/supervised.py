@@ -1,4 +1,4 @@
-"""A run of the user's program that is killed by orders and started again when its driver died."""
+"""A run of the user's program that is killed on order, and restarted when its driver died."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tidegate.core.fault_points import DIRECTORY_VARIABLE, Order, Victim
 _POLL_SECONDS = 0.05
 _TAIL_LINES = 30
 _SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that is killed after seconds never earns back what it spends on optimising itself."""
+"""A JVM that is killed after seconds does not benefit from optimizing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """How the program is started, once and again."""
+    """How the program is started and restarted."""
 
     job: Path
     arguments: tuple[str, ...]
@@ -36,7 +36,7 @@ class ProgramCommand:
 
 
 class SupervisedRun:
-    """One run from its beginning to its end, over all its drivers."""
+    """One run from start to end, across all its drivers."""
 
     def __init__(self, command: ProgramCommand, directory: Path, patience_seconds: float) -> None:
         self._command = command
@@ -48,10 +48,10 @@ class SupervisedRun:
         self._process = self._start()
 
     def to_its_end(self, orders: Iterator[Order], killed: Callable[[Order], None]) -> None:
-        """Give one order after the other until there is none, and wait for the program's end.
+        """Give all orders in sequence, then wait for the end of the program.
 
         Raises:
-            ExternalError: the program failed by itself, or nothing happens any more.
+            ExternalError: the program failed by itself, or hangs.
         """
         try:
             self._supervise(orders, killed)
@@ -79,9 +79,9 @@ class SupervisedRun:
             if code is not None:
                 raise ExternalError(f"{self._end(code)}; the end of {self._log}:\n{self._tail()}")
             if time.monotonic() > moved_at + self._patience:
-                waits = "" if order is None else f", to be killed {order.point.value}"
+                waits = "" if order is None else f" (to be killed {order.point.value})"
                 raise ExternalError(
-                    f"the program neither ended nor came to where it was awaited{waits} within "
+                    f"the program neither ended nor reached the expected point{waits} within "
                     f"{self._patience:.0f} s; the end of {self._log}:\n{self._tail()}"
                 )
             time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""What a campaign of kills has shown."""
+"""The results of a campaign."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ NO_DIFFERENCE = SinkDifference(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class PointVerdict:
-    """What came of the kills at one point of the protocol."""
+    """The result of the kills at one point of the protocol."""
 
     point: FaultPoint
     kills: int
     difference: SinkDifference
     may_repeat: bool
-    """At least once is all that is asked for."""
+    """Whether only at-least-once is required."""
 
     @property
     def holds(self) -> bool:

@@ -1,1 +1,1 @@
-"""What a driver tells about its jobs, and takes orders by: the REST API and the job registry."""
+"""The REST API and dashboard of a driver, and the job registry."""

@@ -1,4 +1,4 @@
-"""In which directories requests may write and delete savepoints."""
+"""The directories in which requests may write and delete savepoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.storage.locations import is_url, local_path, shown
 
 
 def is_storage_path(text: str) -> bool:
-    """Whether it could be a path or URL at all."""
+    """Whether it can be a path or URL at all."""
     try:
         address = urlsplit(text) if is_url(text) else None
         _ = None if address is None else address.port
@@ -28,10 +28,10 @@ def savepoint_directories(settings: Settings) -> tuple[str, ...]:
 
 
 def allowed_path(wanted: str, directories: Iterable[str]) -> str | None:
-    """The path to use for one that a request names; None: it is in none of these directories.
+    """The path to use for a requested one; None: it is outside these directories.
 
-    Links and ".." are resolved first. A URL gets the settings after the "?" of the directory: a
-    request may not choose the server it leads to.
+    Links and ".." are resolved first. A URL gets the directory's settings after the "?": a request
+    must not choose the server.
     """
     for directory in directories:
         try:
@@ -40,14 +40,14 @@ def allowed_path(wanted: str, directories: Iterable[str]) -> str | None:
             else:
                 found = _below_directory(wanted, directory)
         except ValueError:
-            continue  # it is no URL
+            continue  # it is not a URL
         if found is not None:
             return found
     return None
 
 
 def refused_path(wanted: str, directories: Iterable[str]) -> str:
-    """Why not, as a sentence."""
+    """Why a path is refused, as a sentence."""
     names = ", ".join(shown(directory) for directory in directories)
     if not names:
         return (

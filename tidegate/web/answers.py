@@ -1,4 +1,4 @@
-"""Answers: documents, and sentences for what is refused."""
+"""Answers: documents, and messages for refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("tidegate.rest")
 
 
 class Document(Response):
-    """A form as JSON without secrets; whatever text is in it can be sent."""
+    """A form as JSON, without secrets; any text in it can be encoded."""
 
     media_type = "application/json"
 
@@ -38,18 +38,18 @@ async def on_refusal(request: Request, error: Exception) -> Response:
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """A path or a method that does not exist."""
+    """Answer for a path or method that does not exist."""
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == 405:
         allowed = headers.get("Allow", "")
-        sentence = f"{request.method} is not possible here, but {allowed}"
+        sentence = f"{request.method} is not allowed here, only {allowed}"
     else:
-        sentence = f"there is no {request.url.path}; /openapi.json tells what there is"
+        sentence = f"there is no {request.url.path}; see /openapi.json"
     return refused(Refusal(error.status_code, sentence, headers))
 
 
 async def on_fault(request: Request, error: Exception) -> Response:
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    sentence = f"a fault of Tidegate, please report it: {type(error).__name__}: {error}"
+    sentence = f"internal error, please report it: {type(error).__name__}: {error}"
     return refused(Refusal(500, sentence))

@@ -39,11 +39,11 @@ from tidegate.web.serving.shared_answers import Handler, SharedAnswers
 from tidegate.web.state_browser import StateBrowser
 
 _VERSION = "/v1"
-"""All paths exist below it as well, as in Flink."""
+"""All paths exist below it, too, as in Flink."""
 
 
 class Application:
-    """What a server serves, and what it is made of."""
+    """The application of a server, and its parts."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ def _routes(found: list[Endpoint], settings: RestSettings, archive: Archive) -> 
     by_path: dict[str, list[Endpoint]] = {}
     for endpoint in found:
         by_path.setdefault(endpoint.said.path, []).append(endpoint)
-    # Fixed words before parameters: /checkpoints/config is no trigger id.
+    # Fixed parts before parameters: /checkpoints/config is not a trigger id.
     ordered = sorted(by_path.items(), key=lambda item: re.sub(r"{\w+}", "~", item[0]))
     routes: list[BaseRoute] = []
     for prefix in ("", _VERSION):

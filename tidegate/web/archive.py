@@ -1,4 +1,4 @@
-"""What was known of a job when it ended: answers by their paths, in a file beside the registry."""
+"""The last answers about an ended job, by path, in a file next to the registry."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tidegate.web.registry import directories
 
 _FOLDER = "archive"
 _DETAILED = 10
-"""So many checkpoints are kept with all their subtasks."""
+"""How many checkpoints are kept with all their subtasks."""
 
 
 def answers_of(job: JobHandle, watched: Watched) -> dict[str, Any]:
-    """What the paths of a job answer, by path."""
+    """The answers for the paths of a job, by path."""
     path, rates = f"/jobs/{job.job_id}", watched.meter.rates()
     found: dict[str, Any] = {
         path: jobs.job_details(job),
@@ -55,7 +55,7 @@ def answers_of(job: JobHandle, watched: Watched) -> dict[str, Any]:
 
 
 class Archive:
-    """Reads and writes such files."""
+    """Reads and writes archive files."""
 
     def __init__(self) -> None:
         self._read: dict[Path, dict[str, Any]] = {}
@@ -77,7 +77,7 @@ class Archive:
         return any(_file(job_id, directory).exists() for directory in directories())
 
     def answer(self, path: str) -> Any:
-        """What the path of a job answered when the job ended; None if that is not known."""
+        """The last answer for a path of an ended job; None if unknown."""
         parts = path.removeprefix("/tidegate").split("/")
         if len(parts) < 3 or parts[1] != "jobs" or not parts[2].isalnum():
             return None

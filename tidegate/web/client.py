@@ -1,4 +1,4 @@
-"""Talks to the driver of a job, for commands. Only the standard library is imported."""
+"""A client for the driver of a job, used by commands. Imports only the standard library."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tidegate.web.registry import JobRecord, known_jobs
 _TIMEOUT_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
 _FAREWELL_SECONDS = 10.0
-"""How long a driver may take to write the end of its job down."""
+"""How long a driver may take to record the end of its job."""
 
 Watch = Callable[[int, int], None]
-"""Told how many subtasks have acknowledged, and of how many."""
+"""Called with the number of acknowledged subtasks, and of all."""
 
 
 class JobConnection:
-    """Asks the driver of one job, as its owner."""
+    """Sends requests to the driver of one job, as its owner."""
 
     def __init__(self, record: JobRecord, timeout: float = _TIMEOUT_SECONDS) -> None:
         self.record = record
@@ -33,35 +33,35 @@ class JobConnection:
         return self._ask("GET", path)
 
     def dashboard(self, route: str) -> str:
-        """Where the dashboard of the driver is, with a code for one login.
+        """The URL of the driver's dashboard, with a code for one login.
 
         Raises:
-            JobOutOfReach: the driver does not answer.
+            JobOutOfReach: the driver does not respond.
         """
         code = self._ask_driver("POST", "/tidegate/login")["code"]
         return f"{self.record.url}/#{route}?login={code}"
 
     def cancel(self) -> None:
-        """Ask for the end of the job."""
+        """Request the cancellation of the job."""
         self._ask("PATCH", "?mode=cancel")
 
     def order(self, path: str, body: dict[str, Any], watch: Watch = lambda done, all: None) -> Any:
-        """Order something, wait until it has come, and return its outcome.
+        """Request an operation, wait until it is done, and return its outcome.
 
         Raises:
-            OrderRefused: it will not come.
-            JobOutOfReach: the driver does not answer, and it is not known what became of it.
+            OrderRefused: it failed.
+            JobOutOfReach: the driver does not respond, and the outcome is unknown.
         """
         asked = {key: value for key, value in body.items() if value is not None}
         trigger = self._ask("POST", path, asked)["request-id"]
         return self._outcome("/savepoints" if path == "/stop" else path, trigger, watch)
 
     def rescale(self, parallelism: int, watch: Watch = lambda done, all: None) -> None:
-        """Order another parallelism; returns when the job has stopped to continue with it.
+        """Request another parallelism; returns when the job has stopped to resume with it.
 
         Raises:
-            OrderRefused: it continues unchanged.
-            JobOutOfReach: the driver does not answer.
+            OrderRefused: the job continues unchanged.
+            JobOutOfReach: the driver does not respond.
         """
         trigger = self._ask("PATCH", f"/rescaling?parallelism={parallelism}")["request-id"]
         self._outcome("/rescaling", trigger, watch)
@@ -85,8 +85,7 @@ class JobConnection:
         try:
             return self._ask("GET", path)
         except JobOutOfReach:
-            # A job that was stopped takes its driver with it; what became of the order is in the
-            # registry then.
+            # The driver of a stopped job ends with it; the outcome is then in the registry.
             ended = self.wait_for_record(lambda record: not record.is_running)
             if ended is None or trigger not in ended.operations:
                 raise
@@ -95,7 +94,7 @@ class JobConnection:
     def wait_for_record(
         self, condition: Callable[[JobRecord], bool], seconds: float = _FAREWELL_SECONDS
     ) -> JobRecord | None:
-        """What is written down of the job once it is so; None if it does not become so."""
+        """The record of the job once it meets a condition; None if it does not in time."""
         deadline = time.monotonic() + seconds
         while True:
             for record in known_jobs():

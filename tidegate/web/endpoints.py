@@ -1,7 +1,7 @@
-"""The paths of the REST API: each is declared at the method that answers it.
+"""The endpoints of the REST API, each declared at its method.
 
-The annotations of the method say the rest: what it returns is the answer, `body` and `query` are
-what it takes.
+The annotations of the method define the rest: its return type is the answer, `body` and `query` are
+the input.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Awaitable[Any]])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What is said of a path where its method is written."""
+    """The declaration of an endpoint."""
 
     path: str
     method: str = "GET"
@@ -38,14 +38,14 @@ class Declaration:
     refusals: tuple[int, ...] = OF_JOB
     content_type: str = "application/json"
     is_private: bool = False
-    """Whether it shows what only those with a token may see: records, state, logs, stacks."""
+    """Whether it shows what requires a token: records, state, logs, stacks."""
     is_shared: bool = True
-    """Whether those who ask at the same time get one answer."""
+    """Whether concurrent requests share one answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One method of one path, and who answers it."""
+    """One method of one path, and its handler."""
 
     said: Declaration
     summary: str
@@ -55,7 +55,7 @@ class Endpoint:
     act: Callable[..., Awaitable[Any]]
 
     def handler(self, settings: RestSettings) -> Handler:
-        """Reads what the method takes, and sends what it returns."""
+        """A handler that parses the input and sends the result."""
 
         async def handle(request: Request) -> Response:
             if self.said.is_private and not request.scope[KNOWN]:
@@ -77,7 +77,7 @@ class Endpoint:
 
 
 def endpoint(path: str, **more: Any) -> Callable[[_Method], _Method]:
-    """Declare what a method answers; its docstring is the summary.
+    """Declare an endpoint; the docstring of the method is its summary.
 
     Args:
         path: below the address of the server.
@@ -92,13 +92,13 @@ def endpoint(path: str, **more: Any) -> Callable[[_Method], _Method]:
 
 
 def order(path: str, *, method: str = "POST", **more: Any) -> Callable[[_Method], _Method]:
-    """Declare a method that changes something, or begins what takes longer than a request."""
+    """Declare an endpoint that changes something, or starts what takes longer than a request."""
     more = {"refusals": _OF_ORDER, "status": 202, "is_shared": False, **more}
     return endpoint(path, method=method, **more)
 
 
 def endpoints(*apis: object) -> list[Endpoint]:
-    """All that are declared, in the order in which a reader wants to know them."""
+    """All declared endpoints, in reading order."""
     return [
         _endpoint(getattr(function, _DECLARED), function, getattr(api, name))
         for api in apis

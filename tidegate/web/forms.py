@@ -1,7 +1,7 @@
-"""Documents as dataclasses: one declaration gives the JSON, its schema, and the validation.
+"""Documents as dataclasses: one declaration defines the JSON, its schema, and the validation.
 
-A field is named in JSON as the class says (`records-in`, `recordsIn`, `records_in`), or as `named`
-says. Text beside a type, `Annotated[int, "In bytes."]`, is the description of a field.
+The class determines the JSON names of fields (`records-in`, `recordsIn`, `records_in`), unless
+`named` sets one. Text next to a type, `Annotated[int, "In bytes."]`, describes a field.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ F = TypeVar("F", bound="Form")
 
 
 class Absent(Enum):
-    """In place of a field that is left out of the document."""
+    """Stands for a field that is missing from the document."""
 
     ABSENT = auto()
 
@@ -30,7 +30,7 @@ ABSENT = Absent.ABSENT
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Between:
-    """The least and the greatest number allowed."""
+    """The allowed range of a number."""
 
     least: int
     greatest: int
@@ -38,14 +38,14 @@ class Between:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pattern:
-    """What a text must look like, as a regular expression for all of it."""
+    """A regular expression that a text must match completely."""
 
     expression: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OneOf:
-    """The texts that are possible, where a `Literal` cannot list them."""
+    """The allowed texts, where a `Literal` cannot list them."""
 
     choices: tuple[str, ...]
 
@@ -67,7 +67,7 @@ def snake(name: str) -> str:
 
 
 def named(name: str, *, default: Any = dataclasses.MISSING) -> Any:
-    """A field with a name of its own in JSON."""
+    """A field with another name in JSON."""
     return dataclasses.field(default=default, metadata={"name": name})
 
 
@@ -76,7 +76,7 @@ class Form:
     """A JSON object. Subclasses are frozen dataclasses; inherited fields keep their names."""
 
     _names: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Attributes and their names in JSON."""
+    """Attributes and their JSON names."""
 
     def __init_subclass__(cls, naming: Callable[[str], str] = kebab) -> None:
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
@@ -91,11 +91,11 @@ class Form:
 
 
 class NotOfForm(Exception):
-    """A document is not as its form says; the sentence tells why."""
+    """A document does not match its form; the message says why."""
 
 
 def as_document(value: Any) -> Any:
-    """What `json.dumps` takes."""
+    """Convert a form to what `json.dumps` accepts."""
     if isinstance(value, Form):
         found = ((name, getattr(value, attribute)) for attribute, name in value._names)
         return {name: as_document(each) for name, each in found if each is not ABSENT}
@@ -124,7 +124,7 @@ def schema_of(kind: Any) -> Schema:
 
 
 def schema_of_body(form: type[Form]) -> Schema:
-    """The same for what is sent to us: fields with a default may be absent or null."""
+    """The JSON schema of a request: fields with a default may be absent or null."""
     return _schema_of(form, is_answer=False)
 
 
@@ -151,14 +151,14 @@ def _schema_of(kind: Any, *, is_answer: bool) -> Schema:
     if origin in (dict, Mapping):
         values = _schema_of(arguments[1], is_answer=is_answer)
         return {"type": "object", "additionalProperties": values}
-    raise TypeError(f"{kind} has no form in JSON")
+    raise TypeError(f"{kind} has no JSON representation")
 
 
 def _schema_of_form(form: type[Form], *, is_answer: bool) -> Schema:
     properties, required = {}, []
     for field, name, kind in fields_of(form):
         properties[name] = _schema_of(kind, is_answer=is_answer)
-        if (is_answer and Absent not in typing.get_args(kind)) or not _has_default(field):
+        if (is_answer and field.default is not ABSENT) or not _has_default(field):
             required.append(name)
     schema: Schema = {"type": "object", "properties": properties, "required": required}
     return schema if is_answer else {**schema, "additionalProperties": False}
@@ -174,7 +174,7 @@ def _marked(mark: object) -> Schema:
             return {"pattern": f"^{expression}$"}
         case OneOf(choices):
             return {"enum": list(choices)}
-    raise TypeError(f"{mark!r} has no form in JSON")
+    raise TypeError(f"{mark!r} has no JSON representation")
 
 
 Fields = tuple[tuple[dataclasses.Field[Any], str, Any], ...]
@@ -182,7 +182,7 @@ _known: dict[type[Form], Fields] = {}
 
 
 def fields_of(form: type[Form]) -> Fields:
-    """The fields of a form with their names in JSON and their types."""
+    """The fields of a form with their JSON names and types."""
     if form not in _known:
         _known[form] = _fields_of(form)
     return _known[form]
@@ -203,25 +203,27 @@ def _has_default(field: dataclasses.Field[Any]) -> bool:
 
 
 def parsed(form: type[F], document: Any) -> F:
-    """The form of a document; fields that are null count as absent.
+    """Parse a document; null fields count as absent.
 
     Raises:
-        NotOfForm: it is not as the form says.
+        NotOfForm: it does not match the form.
     """
     if not isinstance(document, dict):
-        raise NotOfForm("the body has to be a JSON object")
+        raise NotOfForm("the body must be a JSON object")
+    if typing.get_origin(form) is dict:
+        return _checked("the body", document, form)  # type: ignore[no-any-return]
     names = [name for _, name, _ in fields_of(form)]
     for key in document:
         if key not in names:
-            raise NotOfForm(f"there is no field {key!r}; there are: {', '.join(names)}")
+            raise NotOfForm(f"there is no field {key!r}; expected: {', '.join(names)}")
     return _filled(form, {key: each for key, each in document.items() if each is not None})
 
 
 def parsed_query(form: type[F], given: Mapping[str, str]) -> F:
-    """The same for texts, of which some stand for numbers or truth; others are ignored.
+    """Parse query parameters, which are text; unknown ones are ignored.
 
     Raises:
-        NotOfForm: one is not as the form says.
+        NotOfForm: one does not match the form.
     """
     read = {
         name: _read(given[name], without_none(kind))
@@ -242,7 +244,7 @@ def _filled(form: type[F], found: Mapping[str, Any]) -> F:
 
 
 def without_none(kind: Any) -> Any:
-    """The type of a field that is given."""
+    """The type of a field without None."""
     if typing.get_origin(kind) is Annotated:
         base, *marks = typing.get_args(kind)
         return Annotated[without_none(base), *marks]
@@ -276,8 +278,12 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         if not isinstance(value, list):
             raise NotOfForm(f"{name} = {_shown(value)}: give a list")
         return [_checked(name, each, typing.get_args(kind)[0]) for each in value]
+    if origin is dict and isinstance(value, dict):
+        return {key: _checked(key, each, typing.get_args(kind)[1]) for key, each in value.items()}
+    if isinstance(kind, type) and issubclass(kind, Form) and isinstance(value, dict):
+        return parsed(kind, value)
     if type(value) is not kind:
-        raise NotOfForm(f"{name} = {_shown(value)}: give {_WANTED[kind]}")
+        raise NotOfForm(f"{name} = {_shown(value)}: give {_WANTED.get(kind, 'an object')}")
     if kind is str and not value.isprintable():
         raise NotOfForm(f"{name} = {value!r}: give text that can be printed")
     for mark in marks:

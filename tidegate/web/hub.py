@@ -1,7 +1,7 @@
-"""Looks at all jobs about once a second, and sends what it sees to the pages that watch.
+"""Samples all jobs about once a second, and sends updates to the pages that watch.
 
-Everything happens in the event loop of the server. Each update is built once, whoever watches.
-A page that is slow gets the latest update and none of those before it.
+Everything runs in the server's event loop. Each update is built once for all pages. A slow page
+gets only the latest update.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tidegate.web.served_jobs import ServedJobs
 
 _SECONDS = 1.0
 _LEAST_REST = 20.0
-"""How many times longer than a look the pause after it is, so that large jobs lose little."""
+"""The pause is this many times longer than sampling, so that large jobs lose little time."""
 _JOBS_SECONDS = 3.0
-"""How often the list of jobs of this machine is read again."""
+"""How often the list of jobs of this machine is read."""
 _STREAM_SECONDS = 90.0
-"""Less than a connection may take to be answered; a page then asks again."""
+"""Less than the time limit of an answer; the page then reconnects."""
 _BEAT_SECONDS = 2.0
 _MOST_PAGES = 200
 
@@ -40,7 +40,7 @@ Frame = bytes
 
 @dataclass(slots=True)
 class Watched:
-    """One job and what was seen of it."""
+    """One job and its samples."""
 
     job: JobHandle
     meter: RateMeter = field(default_factory=RateMeter)
@@ -74,14 +74,14 @@ class Watched:
 
 
 class Page:
-    """Who watches, and what waits for it: at most one frame of a kind."""
+    """A watching page, and its pending frames: at most one of a kind."""
 
     def __init__(self, job_id: str | None, sent_until: float) -> None:
         self.job_id = job_id
         self.sent_until = sent_until
-        """Up to when it has points."""
+        """The time up to which it has points."""
         self.told_at = 0.0
-        """When what it was told last was seen."""
+        """The time of the last update that it got."""
         self.waiting: dict[str, Frame] = {}
         self.wake = asyncio.Event()
 
@@ -91,7 +91,7 @@ class Page:
 
 
 class Hub:
-    """Of one server; used by the thread of its requests."""
+    """The hub of one server; used by the thread of its requests."""
 
     def __init__(
         self, jobs: ServedJobs, operations: Operations, known_jobs: Callable[[], Form]
@@ -107,7 +107,7 @@ class Hub:
         self._is_closed = False
 
     async def run(self) -> None:
-        """Look until the server ends."""
+        """Sample until the server ends."""
         while not self._is_closed:
             began = time.monotonic()
             self.look()
@@ -121,7 +121,7 @@ class Hub:
             page.wake.set()
 
     def watched(self, job_id: str) -> Watched:
-        """What is known of a job; it is looked at if it was not yet.
+        """The samples of a job, which is sampled now if it was not yet.
 
         Raises:
             Refusal: there is no such job.
@@ -135,13 +135,13 @@ class Hub:
         return found
 
     def look(self) -> None:
-        """Look at all jobs that run, and tell the pages."""
+        """Sample all running jobs, and update the pages."""
         ids = [str(job.job_id) for job in self._jobs.all()]
         for gone in self._watched.keys() - set(ids):
             del self._watched[gone]
         for id in ids:
             watched = self.watched(id)
-            # Once more after the end, and then nothing changes.
+            # Once more after the end; then nothing changes.
             if watched.live is None or watched.live.end_time < 0:
                 watched.look(self._operations)
         if self._pages:
@@ -177,14 +177,14 @@ class Hub:
         for page in pages:
             page.told_at = watched.seen_at
             page.put("job", frame)
-            # Pages that are up to date need the same points.
+            # Pages that are up to date share the same points.
             if page.sent_until not in shared:
                 points = watched.history.rings[FINE].since(page.sent_until)
                 shared[page.sent_until] = _frame("points", charts(points), watched.seen_at)
             page.put("points", shared[page.sent_until])
 
     async def stream(self, job_id: str | None, last_id: str | None) -> AsyncIterator[Frame]:
-        """What a page is sent from now on, until it has to ask again.
+        """The frames for a page, until it has to reconnect.
 
         Raises:
             Refusal: there are too many pages, or there is no such job.

@@ -1,7 +1,7 @@
-"""The jobs of a driver as metrics for Prometheus.
+"""The jobs of a driver as Prometheus metrics.
 
-They have Flink's names where it has them, so that dashboards made for it work; what only exists
-here begins with `tidegate_`.
+Metrics that Flink has, too, use its names, so that dashboards for Flink work; Tidegate's own begin
+with `tidegate_`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tidegate.web.documents.common import milliseconds, vertex_id
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _JOB = ("job_id", "job_name")
 _TASK = (*_JOB, "task_id", "task_name", "subtask_index")
+_OF_FLINKS_JOB = "flink_jobmanager_job_"
 _NANOSECONDS = 1e9
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_:]")
 Value = Callable[[JobHandle], float | None]
@@ -43,7 +44,7 @@ class _Jobs(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         running = [job for job in self._jobs if not job.status().is_terminal]
         yield GaugeMetricFamily(
-            "flink_jobmanager_numRunningJobs", "Jobs that run.", value=len(running)
+            "flink_jobmanager_numRunningJobs", "Running jobs.", value=len(running)
         )
         yield from self._of_jobs()
         yield from self._of_subtasks()
@@ -95,7 +96,7 @@ class _Jobs(Collector):
         yield from (read, sent, waiting, aligned, delayed, time_, lag, idle)
 
     def _of_functions(self) -> Iterator[GaugeMetricFamily]:
-        """What functions count, under Flink's names for it."""
+        """Metrics of functions, under Flink's names."""
         families: dict[str, GaugeMetricFamily] = {}
         for job in self._jobs:
             for progress in job.vertices():
@@ -120,13 +121,22 @@ class _Jobs(Collector):
 _OF_SUBTASK = {
     "numRecordsIn": "Records received.",
     "numRecordsOut": "Records sent.",
-    "operator_pendingRecords": "Records that wait to be read.",
-    "checkpointAlignmentTime": "Nanoseconds, for the last one.",
-    "checkpointStartDelayNanos": "For the last one.",
-    "currentInputWatermark": "Milliseconds since the epoch; those of a source are its own.",
+    "operator_pendingRecords": "Records waiting to be read.",
+    "checkpointAlignmentTime": "Nanoseconds, in the last checkpoint.",
+    "checkpointStartDelayNanos": "In the last checkpoint.",
+    "currentInputWatermark": "Milliseconds since the epoch; for a source, its own.",
     "operator_watermarkLag": "Milliseconds that the watermark is behind the clock.",
-    "idleChannels": "Channels that hold no watermark back.",
+    "idleChannels": "Channels that do not hold back the watermark.",
 }
+
+
+def job_metrics(job: JobHandle) -> dict[str, float]:
+    """Those of a job that Flink has, by its names."""
+    return {
+        name.removeprefix(_OF_FLINKS_JOB): found
+        for name, _, value in _OF_JOB
+        if name.startswith(_OF_FLINKS_JOB) and (found := value(job)) is not None
+    }
 
 
 def _names(job: JobHandle) -> list[str]:
@@ -154,14 +164,14 @@ def _of_last(value: Callable[[CheckpointRecord], float]) -> Value:
 
 
 _OF_JOB: tuple[tuple[str, str, Value], ...] = (
-    ("flink_jobmanager_job_uptime", "Milliseconds since it last came up.", _uptime),
+    ("flink_jobmanager_job_uptime", "Milliseconds since it last started running.", _uptime),
     ("flink_jobmanager_job_numRestarts", "Restarts.", lambda job: job.chronicle.restarts),
     ("tidegate_job_records_in", "Read by sources.", lambda job: job.progress().records_in),
-    ("tidegate_job_records_out", "Taken by sinks.", lambda job: job.progress().records_out),
-    ("tidegate_job_lag", "Records that wait to be read.", lambda job: job.progress().lag),
+    ("tidegate_job_records_out", "Received by sinks.", lambda job: job.progress().records_out),
+    ("tidegate_job_lag", "Records waiting to be read.", lambda job: job.progress().lag),
     (
         "tidegate_job_records_to_repeat",
-        "Read again until sources are where they had been.",
+        "Read again after a failure until sources have caught up.",
         lambda job: job.progress().records_to_repeat,
     ),
     ("tidegate_job_steps", "Steps begun.", lambda job: job.progress().steps),
@@ -192,7 +202,7 @@ _OF_JOB: tuple[tuple[str, str, Value], ...] = (
     ),
     (
         "flink_jobmanager_job_lastCheckpointDuration",
-        "Milliseconds from end to end.",
+        "Milliseconds from trigger to completion.",
         _of_last(lambda record: milliseconds(record.duration)),
     ),
     (

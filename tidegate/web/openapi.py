@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the endpoints themselves."""
+"""The OpenAPI document, generated from the endpoints."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ from tidegate.web.forms import (
 )
 
 _SENTENCES = {
-    400: "An id, a parameter or the body makes no sense.",
+    400: "An id, a parameter or the body is invalid.",
     401: "The token is missing or wrong.",
     403: "The path, the host or the origin is not allowed.",
-    404: "There is no such thing.",
-    409: "The job is not in a state for it.",
+    404: "It does not exist.",
+    409: "The state of the job does not allow it.",
     413: "The body is too long.",
-    429: "Too many operations are under way.",
+    429: "Too many operations are in progress.",
 }
 _EVERYWHERE = (401, 403)
 _PARAMETERS = {
     "jobid": Annotated[Id, "The id of a job."],
     "vertexid": Annotated[Id, "The id of a vertex."],
-    "triggerid": Annotated[Id, "What the order was answered with as request-id."],
+    "triggerid": Annotated[Id, "The request-id that answered the order."],
+    "rescaleuuid": Annotated[Id, "The rescaleUuid of a change of the parallelism."],
     "checkpointid": Annotated[int, Between(0, 10**17), "Its number."],
+    "subtaskindex": Annotated[int, Between(0, 1 << 15), "Its number."],
     "edgeid": Annotated[int, Between(0, 10**9), "Its number."],
-    "filename": Annotated[str, "Of a log file."],
+    "filename": Annotated[str, "The name of a log file."],
     "taskmanagerid": Annotated[str, "The id of a job, -slot-, and a number."],
 }
 
@@ -67,7 +69,7 @@ def _operation(endpoint: Endpoint) -> Schema:
         "parameters": [*_in_path(said.path), *_in_query(endpoint.query)],
         "responses": {
             str(said.status): {
-                "description": "As asked for.",
+                "description": "As requested.",
                 "content": {said.content_type: {"schema": _answer(endpoint)}},
             },
             **{
@@ -82,7 +84,7 @@ def _operation(endpoint: Endpoint) -> Schema:
     if endpoint.body is not None:
         schema = schema_of_body(endpoint.body)
         found["requestBody"] = {
-            "required": bool(schema["required"]),
+            "required": bool(schema.get("required")),
             "content": {"application/json": {"schema": schema}},
         }
     return found

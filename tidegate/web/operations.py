@@ -1,4 +1,4 @@
-"""What takes longer than a request: asked for under a trigger id, and looked up by it later."""
+"""Operations that take longer than a request, queried later by their trigger id."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from tidegate.web.requests import Refusal
 _MOST = 1000
 _MOST_UNDER_WAY = 100
 _KEPT_SECONDS = 300.0
-"""How long a result can be looked up, as in Flink."""
+"""How long an outcome can be queried, as in Flink."""
 
 
 class OperationKind(Enum):
-    """Which path tells of it."""
+    """The kind of an operation, which has its own path."""
 
     SAVEPOINT = "savepoint"
     CHECKPOINT = "checkpoint"
@@ -48,20 +48,20 @@ class OperationKind(Enum):
 
 @dataclass(slots=True)
 class Operation:
-    """One of them, with the future that tells how it ended."""
+    """An operation, with the future of its outcome."""
 
     kind: OperationKind
     result: Future[Any]
     order: SnapshotOrder | None = None
     history: CheckpointHistory | None = None
-    """Where its progress is written down."""
+    """Where its progress is recorded."""
     begun: float = field(default_factory=time.monotonic)
     begun_at: float = field(default_factory=time.time)
     is_told: bool = False
     """Whether its outcome was reported."""
 
     def status(self) -> Form:
-        """As it stands now, in the form that belongs to its kind."""
+        """The current status, in the form of its kind."""
         form, outcome = _FORMS[self.kind]
         if not self.result.done():
             state = OperationState(id="IN_PROGRESS")
@@ -119,7 +119,7 @@ _FORMS: dict[OperationKind, tuple[Callable[..., Form], Callable[..., Form]]] = {
 
 
 class Operations:
-    """Of one server; used by the thread of its requests."""
+    """The operations of one server; used by the thread of its requests."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, OperationKind, str], Operation] = {}
@@ -131,10 +131,10 @@ class Operations:
         trigger_id: str | None,
         start: Callable[[], Operation],
     ) -> str:
-        """Begin what was not yet asked for under this id; returns the id.
+        """Begin an operation unless it was requested under this id; returns the id.
 
         Raises:
-            Refusal: too many are under way.
+            Refusal: too many are in progress.
         """
         chosen = trigger_id or secrets.token_hex(16)
         if (scope, kind, chosen) in self._known:
@@ -144,16 +144,16 @@ class Operations:
         return chosen
 
     def get(self, scope: str, kind: OperationKind, trigger_id: str) -> Operation:
-        """Look one up.
+        """Look up an operation.
 
         Raises:
-            Refusal: there is none.
+            Refusal: it does not exist.
         """
         found = self._known.get((scope, kind, trigger_id))
         if found is None:
             raise Refusal(
                 404,
-                f"no {kind.value} was asked for under the trigger id {trigger_id}, or it was more "
+                f"no {kind.value} was requested under the trigger id {trigger_id}, or it was more "
                 f"than {_KEPT_SECONDS:.0f} s ago",
             )
         if found.result.done():
@@ -161,7 +161,7 @@ class Operations:
         return found
 
     def under_way(self, scope: str) -> dict[str, Operation]:
-        """Those that have not ended, by trigger id."""
+        """Operations in progress, by trigger id."""
         return {
             trigger_id: each
             for (of, _, trigger_id), each in self._known.items()
@@ -169,7 +169,7 @@ class Operations:
         }
 
     def outcomes(self, scope: str) -> dict[str, Any]:
-        """Of all that have ended, by trigger id."""
+        """The outcomes of ended operations, by trigger id."""
         return {
             trigger_id: as_document(each.status())
             for (of, _, trigger_id), each in self._known.copy().items()
@@ -188,7 +188,7 @@ class Operations:
         under_way = sum(not each.result.done() for each in self._known.values())
         if under_way >= _MOST_UNDER_WAY:
             raise Refusal(
-                429, f"{under_way} operations are under way; wait for them", {"retry-after": "5"}
+                429, f"{under_way} operations are in progress; wait for them", {"retry-after": "5"}
             )
         while len(self._known) >= _MOST:
             oldest = next(key for key, each in self._known.items() if each.result.done())

@@ -1,4 +1,4 @@
-"""The last lines that the driver and its slots have logged."""
+"""The last log lines of the driver and its slots."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LogLine:
 
 
 class RecentLogs:
-    """Keeps lines, and otherwise leaves logging as it is."""
+    """Keeps log lines, without affecting other logging."""
 
     def __init__(self) -> None:
         self._lines: deque[LogLine] = deque(maxlen=_MOST)
@@ -45,7 +45,7 @@ class RecentLogs:
 
     def remove(self) -> None:
         _OURS.removeHandler(self._handler)
-        with suppress(ValueError):  # twice is as good as once
+        with suppress(ValueError):  # it may be called twice
             LISTENERS.remove(self._keep)
 
     def _keep(self, record: logging.LogRecord) -> None:
@@ -68,7 +68,7 @@ class RecentLogs:
     def find(
         self, level: int, search: str, task: str, before: int | None, limit: int
     ) -> tuple[list[LogLine], bool]:
-        """The last of those asked for, newest first, and whether there are more."""
+        """The last matching lines, newest first, and whether there are more."""
         found: list[LogLine] = []
         for line in reversed(self._lines.copy()):
             if before is not None and line.id >= before:
@@ -84,7 +84,7 @@ class RecentLogs:
 
 
 class _Keeper(logging.Handler):
-    """Python prints warnings that no handler takes. This one takes them, so it prints them."""
+    """Prints warnings that no other handler takes, as Python would without this one."""
 
     def __init__(self, keep: Callable[[logging.LogRecord], None]) -> None:
         super().__init__()

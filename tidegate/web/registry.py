@@ -1,8 +1,8 @@
 """The jobs of this user on this machine: a file each, which its driver writes and locks.
 
-The kernel takes the lock from a driver that dies, so a file that says "running" and is not locked
-is that of a lost driver, even if its process number is in use again. Little is imported besides the
-standard library: commands that only look here start quickly.
+The kernel releases the lock of a dead driver, so a file that says "running" but is not locked
+belongs to a lost driver, even if its process id is in use again. Imports little besides the
+standard library, so that commands start quickly.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from tidegate.storage.conformity import check_types
 _log = logging.getLogger("tidegate.registry")
 HOME_VARIABLE = "TIDEGATE_HOME"
 LAUNCH_VARIABLE = "TIDEGATE_LAUNCH"
-"""Set by a process that starts a driver and has to recognise its job."""
+"""Set by a process that starts a driver, to recognize its job."""
 COMMAND_VARIABLE = "TIDEGATE_COMMAND"
-"""Set by `tidegate run` to how it was called, as JSON."""
+"""Set by `tidegate run` to its command line, as JSON."""
 LOG_VARIABLE = "TIDEGATE_LOG"
-"""Set to the file that the driver's output goes to."""
+"""Set to the file with the driver's output."""
 LOST = "LOST"
-"""The state of a job whose driver is gone without having said how the job ended."""
+"""The state of a job whose driver died without recording how the job ended."""
 _UNREADABLE = (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What reading a file raises that no driver has written."""
+"""Errors when reading a file that no driver has written."""
 _KEPT = 20
-"""Jobs that have ended and are still known."""
+"""How many ended jobs are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job as its driver has written it down."""
+    """A job, as recorded by its driver."""
 
     job_id: str
     name: str
     pid: int
     started_at: float
     application_id: str | None = None
-    """Spark's."""
+    """The id of the Spark application."""
     url: str | None = None
-    """Of the REST API; None: it is not served."""
+    """The URL of the REST API; None: it is not served."""
     token: str | None = None
-    """The token of the owner of the job."""
+    """The token of the job's owner."""
     log: str | None = None
     launch: str | None = None
     checkpoint_directory: str | None = None
-    """That of this job; None: it writes no checkpoints to files."""
+    """The job's own directory; None: it writes no checkpoints to files."""
     savepoint_directory: str | None = None
-    """Where savepoints go that are not told where."""
+    """The default directory for savepoints."""
     command: Mapping[str, Any] | None = None
     """How `tidegate run` was called: program, arguments, settings, directory; without secrets."""
     host: str = field(default_factory=socket.gethostname)
@@ -65,7 +65,7 @@ class JobRecord:
     ended_at: float | None = None
     failure: str | None = None
     operations: Mapping[str, Any] = field(default_factory=dict)
-    """What became of savepoints that were asked for, by their trigger id."""
+    """The outcomes of requested savepoints, by trigger id."""
 
     @property
     def is_running(self) -> bool:
@@ -73,15 +73,15 @@ class JobRecord:
 
 
 def home() -> Path:
-    """Where files of the user are that outlast a session, such as logs."""
+    """The user's directory for files that outlive a session, such as logs."""
     chosen = os.environ.get(HOME_VARIABLE)
     return Path(chosen) if chosen else Path.home() / ".tidegate"
 
 
 def directories() -> list[Path]:
-    """Where jobs are written down; the first is for new ones.
+    """Where jobs are recorded; the first is for new ones.
 
-    Sessions differ in whether they have a runtime directory, so the others are looked at as well.
+    Some sessions have a runtime directory and others do not, so the others are read as well.
     """
     if os.environ.get(HOME_VARIABLE):
         return [home() / "jobs"]
@@ -93,15 +93,15 @@ def directories() -> list[Path]:
 
 
 def token_file() -> Path:
-    """Where the token is that makes a request one of this user."""
+    """The file with the token that authenticates this user."""
     return directories()[0] / "token"
 
 
 def owner_token() -> str:
-    """The token of this user, made when it is first needed.
+    """The token of this user, created on first use.
 
     Raises:
-        OSError: it cannot be kept where nobody else reads it.
+        OSError: it cannot be stored privately.
     """
     path = token_file()
     _make_private(path.parent)
@@ -123,7 +123,7 @@ def _make_private(directory: Path) -> None:
 
 
 def _is_private(path: Path) -> bool:
-    """Whether the file is there, and has been ours alone."""
+    """Whether the file exists and only we could access it."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -133,7 +133,7 @@ def _is_private(path: Path) -> bool:
 
 
 class Registration:
-    """The file of a job that this process runs."""
+    """The file of a job of this process."""
 
     def __init__(self, record: JobRecord) -> None:
         self.record = record
@@ -144,14 +144,14 @@ class Registration:
         _forget_old_ones(directory)
 
     def end(self, record: JobRecord) -> None:
-        """The job has ended: what is written now stays for a while."""
+        """Record the end of the job; the file is kept for a while."""
         before, self._file = self._file, self._write(record)
         self.record = record
         os.close(before)
         os.close(self._file)
 
     def _write(self, record: JobRecord) -> int:
-        """Replace the file by one that is complete and locked; returns what keeps it locked."""
+        """Replace the file with a complete and locked one; returns the descriptor that locks it."""
         draft = self._path.with_name(f".{self._path.stem}-{secrets.token_hex(4)}")
         file = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         try:
@@ -166,13 +166,13 @@ class Registration:
 
 
 def known_jobs() -> list[JobRecord]:
-    """All jobs of this machine that run or have ended lately, the latest first."""
+    """All running and recently ended jobs of this machine, latest first."""
     found = [record for directory in directories() for _, record in _records(directory)]
     return sorted(found, key=lambda record: -record.started_at)
 
 
 def running_jobs() -> list[JobRecord]:
-    """Those whose driver runs."""
+    """The jobs whose driver is running."""
     return [record for record in known_jobs() if record.is_running]
 
 
@@ -193,7 +193,7 @@ def _records(directory: Path) -> Iterator[tuple[Path, JobRecord]]:
 
 
 def _decoded(document: dict[str, Any]) -> JobRecord:
-    """Fields that a newer version has added are ignored."""
+    """Decode a record; fields of newer versions are ignored."""
     known = {each.name for each in fields(JobRecord)}
     record = JobRecord(**{key: value for key, value in document.items() if key in known})
     check_types(record)
@@ -204,11 +204,11 @@ def _lock(file: int) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        _log.debug("this file system has no locks: %s", error)
+        _log.debug("this file system does not support locks: %s", error)
 
 
 def _is_owned(file: int, pid: int) -> bool:
-    """Whether the driver that wrote the file lives."""
+    """Whether the driver that wrote the file is alive."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""What a request may contain, and what it is told when it does not."""
+"""Parses requests, and refuses invalid ones."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from starlette.requests import ClientDisconnect, Request
 from tidegate.web.forms import F, NotOfForm, parsed
 
 OWNER = "tidegate.owner"
-"""In the scope of a request: whether it comes from who started the job."""
+"""In the scope of a request: whether it comes from the owner of the job."""
 KNOWN = "tidegate.known"
-"""The same: whether it comes with a token that is right."""
+"""In the scope of a request: whether it has a valid token."""
 MOST_BYTES = 64 * 1024
-"""Of a body; no request needs more."""
+"""The maximum size of a body."""
 _MOST_DISCARDED = 16 << 20
-"""A longer body is not even read to its end to be refused politely."""
+"""Longer bodies are not even read to the end before they are refused."""
 _ID = re.compile(r"[0-9a-f]{32}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 class Refusal(Exception):
-    """An answer other than the one asked for: its status and a sentence."""
+    """An answer other than the requested one: a status and a message."""
 
     def __init__(
         self, status: int, sentence: str, headers: Mapping[str, str] | None = None
@@ -35,32 +35,32 @@ class Refusal(Exception):
 
 
 def identity(text: str, what: str) -> str:
-    """An id in the form that all have.
+    """Check the form of an id.
 
     Raises:
-        Refusal: it has another one.
+        Refusal: it is invalid.
     """
     if _ID.fullmatch(text) is None:
-        raise Refusal(400, f"{text!r} is no id of a {what}: these have 32 hexadecimal digits")
+        raise Refusal(400, f"{text!r} is not the id of a {what}: ids have 32 hexadecimal digits")
     return text
 
 
 def whole_number(text: str, what: str) -> int:
-    """A number that is not negative.
+    """Parse a non-negative number.
 
     Raises:
-        Refusal: it is none.
+        Refusal: it is invalid.
     """
     if _NUMBER.fullmatch(text) is None:
-        raise Refusal(400, f"{text!r} is no {what}: give a whole number")
+        raise Refusal(400, f"{text!r} is not a {what}: give a whole number")
     return int(text)
 
 
 async def body_of(request: Request, form: type[F]) -> F:
-    """The object in the body of a request; an empty body is an empty object.
+    """Parse the body of a request; an empty body is an empty object.
 
     Raises:
-        Refusal: it is too long, or not as the form says.
+        Refusal: it is too long, or does not match the form.
     """
     content = await _content(request)
     try:

@@ -1,4 +1,4 @@
-"""The jobs that one server tells of."""
+"""The jobs of one server."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _MOST = 20
 
 
 class ServedJobs:
-    """Those that run, and the last ones that have ended."""
+    """Running jobs, and the last ones that have ended."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobHandle] = {}
 
     def add(self, job: JobHandle) -> None:
-        """May be called by any thread."""
+        """Add a job; thread-safe."""
         jobs = {id: each for id, each in self._jobs.items() if id != job.job_id}
         ended = [id for id, each in jobs.items() if each.status().is_terminal]
         for id in ended[: max(0, len(jobs) + 1 - _MOST)]:
@@ -27,29 +27,29 @@ class ServedJobs:
         self._jobs = {**jobs, job.job_id: job}
 
     def all(self) -> list[JobHandle]:
-        """In the order in which they began."""
+        """All jobs, in the order in which they started."""
         return list(self._jobs.values())
 
     def get(self, job_id: str) -> JobHandle:
-        """Look one up.
+        """Look up a job.
 
         Raises:
-            Refusal: there is none.
+            Refusal: it does not exist.
         """
         found = self._jobs.get(identity(job_id, "job"))
         if found is None:
-            raise Refusal(404, f"this driver has no job {job_id}; /jobs tells which it has")
+            raise Refusal(404, f"this driver has no job {job_id}; see /jobs")
         return found
 
 
 def vertex_of(request: Request, job: JobHandle) -> VertexProgress:
-    """The vertex that the path of a request names.
+    """The vertex named in the path of a request.
 
     Raises:
-        Refusal: there is none.
+        Refusal: it does not exist.
     """
     wanted = identity(request.path_params["vertexid"], "vertex")
     for progress in job.vertices():
         if vertex_id(progress.vertex) == wanted:
             return progress
-    raise Refusal(404, f"the job has no vertex {wanted}; /jobs/{job.job_id} tells which")
+    raise Refusal(404, f"the job has no vertex {wanted}; see /jobs/{job.job_id}")

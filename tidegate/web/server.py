@@ -1,4 +1,4 @@
-"""The server of one driver, in a thread, and the entries of its jobs in the registry."""
+"""The server of one driver, on its own thread, and the registration of its jobs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LOOK_SECONDS = 0.05
 
 
 class RestServer:
-    """Answers while the process lives."""
+    """Answers requests while the process lives."""
 
     def __init__(self, settings: RestSettings, kind: ServerKind = "driver") -> None:
         self._settings = settings
@@ -65,18 +65,18 @@ class RestServer:
 
     @property
     def url(self) -> str:
-        """Where it answers, for who is on this machine."""
+        """Its URL on this machine."""
         address = self._settings.address
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
         port = self._socket.getsockname()[1]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def login_link(self, route: str = "") -> str:
-        """Where the dashboard is, with a code for one login of the owner."""
+        """The URL of the dashboard, with a code for one login of the owner."""
         return f"{self.url}/#{route}?login={self._logins.new_code()}"
 
     def publish(self, job: JobHandle, application_id: str | None = None) -> None:
-        """Tell of a job from now on, and let commands find it."""
+        """Serve a job from now on, and register it for commands."""
         self._jobs.add(job)
         record = JobRecord(
             job_id=job.job_id,
@@ -96,13 +96,13 @@ class RestServer:
             registration = Registration(record)
         except OSError as error:
             _log.warning(
-                "job %s answers at %s, but commands will not find it: %s",
+                "job %s is served at %s, but commands will not find it: %s",
                 job.job_id,
                 self.url,
                 error,
             )
             return
-        _log.info("job %s answers at %s", job.job_id, self.url)
+        _log.info("job %s is served at %s", job.job_id, self.url)
         self._registered[job.job_id] = (job, registration)
         job.when_ended(lambda: self._ended(job.job_id))
 
@@ -127,7 +127,7 @@ class RestServer:
         try:
             registration.end(ended)
         except OSError as error:
-            _log.warning("the end of job %s could not be written down: %s", job.job_id, error)
+            _log.warning("the end of job %s could not be recorded: %s", job.job_id, error)
 
     def _archive(self, job: JobHandle) -> None:
         from tidegate.web.archive import Archive, answers_of
@@ -139,14 +139,14 @@ class RestServer:
             watched.look(self._operations)
             Archive().write(job.job_id, answers_of(job, watched))
         except Exception as error:
-            # The end of the job matters more than what can be read of it later.
-            _log.warning("what is known of job %s could not be kept: %s", job.job_id, error)
+            # The end of the job matters more than its archive.
+            _log.warning("the data of job %s could not be archived: %s", job.job_id, error)
 
     def _serve(self) -> None:
         import uvicorn
 
         from tidegate.web.application import Application
-        from tidegate.web.serving.connections import bounded_protocol
+        from tidegate.web.serving.connections import ACCEPTED_AT_ONCE, bounded_protocol
 
         self._application = Application(
             self._jobs,
@@ -160,12 +160,12 @@ class RestServer:
         config = uvicorn.Config(
             self._application.asgi,
             access_log=False,
-            backlog=_BACKLOG,
+            backlog=ACCEPTED_AT_ONCE,
             date_header=False,
             http=bounded_protocol(),
             lifespan="on",
             log_config=None,
-            log_level=logging.ERROR,  # not a line for every malformed request
+            log_level=logging.ERROR,  # no line for every malformed request
             loop="asyncio",
             server_header=False,
             ws="none",
@@ -186,7 +186,7 @@ class RestServer:
         self._socket.close()
 
     def _last_words(self) -> None:
-        """The process ends, perhaps before the thread of a job has written its end down."""
+        """Record the ends of jobs before the process ends: their threads may be too late."""
         for job_id, (job, _) in list(self._registered.items()):
             if job.status().is_terminal:
                 self._ended(job_id)
@@ -199,24 +199,31 @@ def _owner_token() -> str:
     try:
         return owner_token()
     except OSError as error:
-        _log.warning("orders by REST are refused, as no token can be kept: %s", error)
+        _log.warning("orders by REST are refused, because no token can be stored: %s", error)
         return secrets.token_urlsafe(24)
 
 
+class _Listener(socket.socket):
+    """Lets many connections wait, however few the event loop accepts at once."""
+
+    def listen(self, backlog: int = _BACKLOG, /) -> None:
+        super().listen(max(backlog, _BACKLOG))
+
+
 def _listen(settings: RestSettings) -> socket.socket:
-    """A socket on the first port that is free.
+    """A socket on the first free port.
 
     Raises:
-        ConfigError: none is, or the address is not of this machine.
+        ConfigError: none is free, or the address does not belong to this machine.
     """
     family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
     problem: OSError | None = None
     for port in settings.ports:
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener = _Listener(family, socket.SOCK_STREAM)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((settings.address, port))
-            listener.listen(_BACKLOG)
+            listener.listen()
         except OSError as error:
             listener.close()
             problem = error
@@ -226,18 +233,18 @@ def _listen(settings: RestSettings) -> socket.socket:
     raise ConfigError(
         "rest.port",
         str(ports[0]) if len(ports) == 1 else f"{ports[0]}-{ports[-1]}",
-        f"{settings.address} cannot be listened on ({problem}); give another port, a range of "
+        f"cannot listen on {settings.address} ({problem}); set another port, a range of "
         "ports, or 0 for any free one",
     )
 
 
 _servers: dict[RestSettings, RestServer] = {}
-"""Of this process: jobs with the same settings share one."""
+"""The servers of this process: jobs with the same settings share one."""
 _opening = threading.Lock()
 
 
 def rest_server(settings: RestSettings) -> RestServer | None:
-    """The server for a job with these settings; None if it is switched off.
+    """The server for a job with these settings; None if it is disabled.
 
     Raises:
         ConfigError: it cannot listen at its address.

@@ -1,4 +1,4 @@
-"""Asks a process of its own about savepoints: started when needed, ended when it is idle."""
+"""Queries savepoints in a separate process, which starts on demand and ends when idle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_LINE = 64 << 20
 
 
 class StateBrowser:
-    """Of one server; used by the thread of its requests. One question at a time."""
+    """The browser of one server; used by the thread of its requests. One question at a time."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -26,10 +26,10 @@ class StateBrowser:
         self._closing: asyncio.Task[None] | None = None
 
     async def ask(self, what: str, asked: dict[str, Any]) -> Any:
-        """What it says.
+        """Ask the process.
 
         Raises:
-            Refusal: it cannot, or it takes too long.
+            Refusal: it fails, or takes too long.
         """
         question = json.dumps({"what": what, "asked": asked}).encode() + b"\n"
         async with self._asking:

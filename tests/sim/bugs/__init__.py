@@ -1,10 +1,20 @@
-"""Bugs that are planted into the protocol: the simulator must find each of them.
+"""Planted bugs in the protocol, each of which the simulator must find.
 
-A bug takes one rule out, or gets one a little wrong, as a change of the code might. Where two
-rules make up for each other, both are taken out.
+A bug removes a rule, or gets one slightly wrong, as a code change might. If two rules compensate
+for each other, both are removed.
 """
 
-from tests.sim.bugs import barriers, checkpoints, drivers, leases, sinks, steps
+from tests.sim.bugs import (
+    barriers,
+    checkpoints,
+    drivers,
+    leases,
+    pumps,
+    servers,
+    sinks,
+    steps,
+    time,
+)
 from tests.sim.bugs.planting import BUGS, Bug
 from tests.sim.bugs.search import find, find_all
 
@@ -17,6 +27,9 @@ __all__ = [
     "find",
     "find_all",
     "leases",
+    "pumps",
+    "servers",
     "sinks",
     "steps",
+    "time",
 ]

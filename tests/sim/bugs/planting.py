@@ -1,4 +1,4 @@
-"""How a bug is planted: something of the protocol is replaced for a while."""
+"""Plants a bug: temporarily replaces part of the protocol."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from unittest.mock import patch
 from tests.sim.plans import ANY, Wish
 
 Change = Callable[[Any], Any]
-"""From what there is to what is there instead."""
+"""Maps the original to its replacement."""
 
 
 @dataclass(frozen=True)
 class Bug:
     name: str
     wish: Wish
-    """What it is looked for with."""
+    """The plans with which it is searched for."""
     changes: tuple[tuple[Any, str, Change], ...]
 
     @contextmanager
@@ -36,7 +36,7 @@ class Bug:
             yield
 
     def plant(self) -> None:
-        """For good."""
+        """Plant it permanently."""
         self.planted().__enter__()
 
 
@@ -45,17 +45,17 @@ _wish = [ANY]
 
 
 def section(*kinds: str, moments: tuple[str, ...] = ANY.moments, **traits: Any) -> None:
-    """The bugs that follow are looked for with these faults, at these moments."""
+    """The bugs that follow are searched for with these faults, at these moments."""
     _wish[0] = Wish(kinds or ANY.kinds, moments, traits)
 
 
 def bug(name: str, *changes: tuple[Any, str, Change], **traits: Any) -> None:
-    """A bug that can do harm in programs of these traits, among others."""
+    """Register a bug that can do harm in programs with these traits, among others."""
     assert name not in BUGS, name
     wish = replace(_wish[0], traits={**_wish[0].traits, **traits})
     BUGS[name] = Bug(name, wish, changes)
 
 
 def instead(answer: Any) -> Change:
-    """Whatever is asked, the answer is this."""
+    """A replacement that always returns this."""
     return lambda original: lambda *arguments, **named: answer

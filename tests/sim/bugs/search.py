@@ -1,4 +1,4 @@
-"""How many schedules it takes until a planted bug is found."""
+"""Counts the schedules until a planted bug is found."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_SECONDS = 240.0
 
 
 def seeds_to_find(found: Bug, seeds: Iterator[int], limit: int, deadline: float) -> float:
-    """How many schedules it takes until one goes wrong; infinite: more than the limit."""
+    """How many schedules until one fails; infinite: more than the limit."""
     with found.planted():
         for count, seed in enumerate(seeds, 1):
             if count > limit or time.perf_counter() > deadline:
@@ -35,7 +35,7 @@ def seeds_to_find(found: Bug, seeds: Iterator[int], limit: int, deadline: float)
 
 
 def find(found: Bug, rounds: int, first: int, limit: int = 400) -> list[float]:
-    """From several places of the seeds."""
+    """Search from several starting seeds."""
     rnd = random.Random(f"{first}/{found.name}")
     deadline = time.perf_counter() + MOST_SECONDS
 

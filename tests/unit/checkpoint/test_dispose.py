@@ -74,6 +74,6 @@ def test_what_is_no_savepoint_is_left_alone(savepoint, tmp_path, path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "notes.txt").touch()
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(NoCheckpoint, match="there is no savepoint; give the path of one"):
+    with pytest.raises(NoCheckpoint, match="there is no savepoint; specify the path of one"):
         dispose_savepoint(tmp_path / path)
     assert sorted(tmp_path.rglob("*")) == before

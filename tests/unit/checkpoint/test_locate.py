@@ -71,7 +71,7 @@ def test_a_file_is_no_checkpoint(tmp_path):
 def test_a_directory_of_something_else_holds_no_checkpoint(tmp_path):
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(
-        NoCheckpoint, match="it holds no checkpoint; give the path of a savepoint, of a chk-"
+        NoCheckpoint, match="it contains no checkpoint; specify a savepoint, a chk-"
     ):
         open_checkpoint(str(tmp_path))
 

@@ -174,7 +174,7 @@ def test_a_newer_format_names_its_version_and_the_way_out():
     with pytest.raises(UnsupportedFormat) as caught:
         decode(framed(FORMAT_VERSION + 1, {"all": "new"}), "/data/chk-1/_metadata")
     assert str(caught.value) == (
-        f"/data/chk-1/_metadata has the checkpoint format {FORMAT_VERSION + 1}, this Tidegate "
+        f"/data/chk-1/_metadata has the checkpoint format {FORMAT_VERSION + 1}, but this Tidegate "
         f"reads up to {FORMAT_VERSION}: use the version of Tidegate that wrote it, or a newer one"
     )
 

@@ -13,7 +13,7 @@ from tests.checkpoint_store_contract import (
 from tests.memory_store import MemoryStore
 from tidegate.checkpoint.memory_store import MemoryCheckpointStore
 from tidegate.checkpoint.store import CheckpointStore
-from tidegate.core.errors import DirectoryTaken, StorageError
+from tidegate.core.errors import DirectoryTaken, JobStopped, StorageError
 from tidegate.core.ids import CheckpointId
 from tidegate.storage.local import LocalStore
 
@@ -202,6 +202,19 @@ def test_a_driver_that_wakes_up_does_not_take_back_the_ids_that_are_used():
     assert others[1].highest_id == 2
     found = CheckpointStore(blobs).retained().checkpoints
     assert [each.checkpoint_id for each in found] == [1]
+
+
+def test_a_job_that_was_stopped_stays_so_when_an_earlier_savepoint_is_aborted_once_more():
+    blobs = MemoryStore()
+    store = CheckpointStore(blobs)
+    blobs.put("notes", b"of somebody else, so that the directory stays")
+    store.begin(CheckpointId(5))
+    store.stop(CheckpointId(5), "savepoints/last")
+    store.do_not_stop(CheckpointId(4))
+    store.end()
+    store.remove_if_empty()
+    with pytest.raises(JobStopped, match="savepoints/last"):
+        CheckpointStore(blobs)
 
 
 def test_a_checkpoint_in_memory_is_kept_until_it_is_discarded():

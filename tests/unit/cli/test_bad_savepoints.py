@@ -108,12 +108,12 @@ def content(directory):
 
 def delete_it(savepoint):
     shutil.rmtree(savepoint)
-    return f"{savepoint}: there is no such directory, or it is empty; give the path of a savepoint"
+    return f"{savepoint}: there is no such directory, or it is empty; specify a savepoint"
 
 
 def take_its_metadata(savepoint):
     (savepoint / "_metadata").unlink()
-    return "but no _metadata, so it was never completed; give an earlier checkpoint or savepoint"
+    return "but no _metadata, so it was never completed; specify an earlier checkpoint or savepoint"
 
 
 def leave_only_a_temporary_file(savepoint):
@@ -127,7 +127,7 @@ def leave_only_a_temporary_file(savepoint):
 def put_a_file_in_its_place(savepoint):
     shutil.rmtree(savepoint)
     savepoint.write_text("notes")
-    return f"{savepoint}: it is a file, not a checkpoint; give the path of a savepoint"
+    return f"{savepoint}: it is a file, not a checkpoint; specify a savepoint"
 
 
 def cut_its_metadata(savepoint):
@@ -156,7 +156,7 @@ def make_it_newer(savepoint):
     object.__setattr__(newer, "format_version", FORMAT_VERSION + 1)
     path.write_bytes(encode(newer))
     return (
-        f"{path} has the checkpoint format {FORMAT_VERSION + 1}, this Tidegate reads up to "
+        f"{path} has the checkpoint format {FORMAT_VERSION + 1}, but this Tidegate reads up to "
         f"{FORMAT_VERSION}: use the version of Tidegate that wrote it, or a newer one"
     )
 
@@ -200,7 +200,7 @@ def test_what_is_wrong_with_a_savepoint_is_said(
 def test_nothing_is_deleted_that_is_no_savepoint(savepoint, tmp_path, harm, code):
     sentence = harm(savepoint)
     before = content(tmp_path)
-    expected = "there is no savepoint; give the path of one" if code == USER_ERROR else sentence
+    expected = "there is no savepoint; specify the path of one" if code == USER_ERROR else sentence
     assert expected in refused(code, "savepoint", "--dispose", savepoint)
     assert content(tmp_path) == before
 
@@ -243,7 +243,7 @@ def test_every_file_of_state_that_has_changed_is_named(with_files, program, tmp_
 @pytest.mark.parametrize(
     ("options", "change", "sentence"),
     [
-        ((), {"uid": "sums"}, "(uid totals): give the checkpoint of this job"),
+        ((), {"uid": "sums"}, "(uid totals): use a checkpoint of this job"),
         (
             (),
             {"type": "Types.STRING()"},
@@ -252,13 +252,13 @@ def test_every_file_of_state_that_has_changed_is_named(with_files, program, tmp_
         (
             ("--max-parallelism", "64"),
             {},
-            "written with a max parallelism of 128, the job has 64: set the max parallelism to 128",
+            "max parallelism of 128, but the job has 64: set the max parallelism to 128",
         ),
         (("-p", "200"), {}, "128"),
     ],
     ids=["uid", "type", "max parallelism", "parallelism"],
 )
-def test_a_job_that_does_not_fit_is_told_why_and_leaves_nothing(
+def test_a_job_that_does_not_fit_is_refused_with_the_reason_and_leaves_nothing(
     savepoint, program, tmp_path, options, change, sentence
 ):
     before = content(savepoint)

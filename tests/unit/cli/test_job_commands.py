@@ -57,8 +57,8 @@ def ended():
 
 
 def test_without_jobs_the_list_says_so():
-    assert done("list") == "No job runs."
-    assert done("list", "-a") == "No job is known."
+    assert done("list") == "No jobs are running."
+    assert done("list", "-a") == "There are no jobs."
     assert json.loads(done("list", "--json")) == {"jobs": []}
 
 
@@ -115,7 +115,7 @@ def test_a_job_of_a_lost_driver_is_recognised(home, served):
     ],
     ids=range(13),
 )
-def test_a_file_of_the_registry_that_no_driver_wrote_is_passed_over(home, ended, content):
+def test_a_file_of_the_registry_that_no_driver_wrote_is_skipped(home, ended, content):
     (home / "jobs" / "bad.json").write_bytes(content)
     assert [line.split()[0] for line in done("list", "-a").splitlines()] == ["job", ended.job_id]
     assert "old" in done("info", "old")
@@ -172,7 +172,7 @@ def test_a_job_is_found_by_the_beginning_of_its_id_and_by_its_name(served):
         assert json.loads(done("info", asked, "--json"))["jid"] == served.id
 
 
-def test_a_job_that_is_not_there_is_told_the_others(served):
+def test_for_an_unknown_job_the_others_are_listed(served):
     assert (
         f"there is no job 'x'; there are:\n  {served.id}  running   sums of numbers\n"
         in refused(3, "savepoint", "x")
@@ -186,7 +186,7 @@ def test_without_any_job_that_is_said():
 def test_a_name_of_two_jobs_is_ambiguous(serve):
     first, second = serve(), serve()
     output = refused(3, "cancel", "sums of numbers")
-    assert "may mean any of these jobs" in output
+    assert "matches several jobs" in output
     assert first.id in output and second.id in output
     assert first.job.status() is second.job.status() is JobStatus.RUNNING
 
@@ -211,7 +211,7 @@ def test_a_beginning_of_two_ids_is_ambiguous(served):
     for each in others:
         Registration(JobRecord(job_id=each, name=each, pid=os.getpid(), started_at=1.0))
     output = refused(3, "savepoint", "abc")
-    assert "may mean any of these jobs" in output
+    assert "matches several jobs" in output
     assert all(each in output for each in others)
     assert served.id not in output
 
@@ -266,7 +266,7 @@ def test_a_checkpoint_of_a_job_that_runs_is_not_disposed_of(serve, tmp_path):
     served.let(20)
     path = Path(done("checkpoint", served.id))
     for meant in (path, path / "_metadata"):
-        assert "which runs and deletes it itself" in refused(5, "savepoint", "-d", str(meant))
+        assert "which is running and deletes it itself" in refused(5, "savepoint", "-d", str(meant))
     assert (path / "_metadata").exists()
 
 
@@ -322,7 +322,7 @@ def test_stop_prints_the_path_of_the_savepoint(served, tmp_path):
         ["-s", "there", "{job}"],
     ],
 )
-def test_the_job_is_never_taken_for_the_directory(served, tmp_path, monkeypatch, words):
+def test_the_job_is_never_mistaken_for_the_directory(served, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     served.let(20)
     chosen = str(tmp_path / "there")
@@ -384,7 +384,7 @@ def test_logs_are_printed(home, tmp_path):
     registration.end(JobRecord(**{**record_as_dict(record), "state": "FINISHED"}))
     assert done("logs", "-f", "a") == "one\ntwo\nthree"
     log.unlink()
-    assert "no longer there" in refused(5, "logs", "a")
+    assert "no longer exists" in refused(5, "logs", "a")
 
 
 def record_as_dict(record):

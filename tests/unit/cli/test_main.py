@@ -1,3 +1,5 @@
+import re
+
 from typer.testing import CliRunner
 
 from tidegate import __version__
@@ -19,3 +21,8 @@ def test_an_unknown_command_is_refused():
     result = CliRunner().invoke(app, ["docter"])
     assert result.exit_code == 2
     assert "docter" in result.output
+
+
+def test_help_fills_its_paragraphs():
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["run", "--help"])
+    assert "first \n step. With --supervise, it runs" in re.sub(" +", " ", result.output)

@@ -78,6 +78,8 @@ def test_answers_and_logs_show_no_planted_secret(serve, tmp_path, caplog):
         "checkpointid": 1,
         "taskmanagerid": f"{served.id}-slot-1",
         "triggerid": "0" * 32,
+        "rescaleuuid": "0" * 32,
+        "subtaskindex": 0,
         "filename": "any",
     }
     answers = [
@@ -167,6 +169,25 @@ def test_secrets_of_the_environment_reach_the_driver_but_not_ps(tmp_path):
     finally:
         process.terminate()
         process.wait(120)
+
+
+def test_secrets_of_spark_are_not_on_the_command_line_of_java(tmp_path):
+    """`spark-submit` is played by a script that writes down its arguments."""
+    submit, arguments = tmp_path / "bin" / "spark-submit", tmp_path / "arguments"
+    submit.parent.mkdir()
+    submit.write_text(f'#!/bin/sh\necho "$@" > {arguments}\nexit 1\n')
+    submit.chmod(0o700)
+    program = (
+        "from tidegate.core.config import Settings\n"
+        "from tidegate.datastream.execution.spark_session import make_session\n"
+        f"conf = {{'spark.hadoop.fs.s3a.secret.key': '{S[13]}', 'spark.eventLog.dir': 'shown'}}\n"
+        "make_session(Settings.of(conf), 1)\n"
+    )
+    environment = {**os.environ, "SPARK_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program]
+    subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert "spark.eventLog.dir=shown" in arguments.read_text()
+    assert_hidden(arguments.read_text())
 
 
 def test_addresses_of_sinks_are_checked_without_their_login():

@@ -75,7 +75,7 @@ def test_explain_can_be_read_by_machines(program):
         "Pair",
         "Count -> FileSink",
     ]
-    assert found["checkpoints"] == "none are taken"
+    assert found["checkpoints"] == "disabled"
     assert [each["guarantee"] for each in found["guarantees"]] == ["none"]
 
 
@@ -87,7 +87,7 @@ def test_settings_of_the_command_line_win(program):
     assert [each["guarantee"] for each in found["guarantees"]] == ["at-least-once"]
 
 
-def test_options_behind_the_program_are_its_own(program):
+def test_options_after_the_program_are_its_own(program):
     done = invoke("explain", program(), "--json")
     assert done.exit_code == 0
     assert done.output.startswith("Job 'words'")
@@ -149,7 +149,7 @@ def test_a_program_that_never_executes_what_it_built_is_an_error(program, tmp_pa
     (tmp_path / "job.py").write_text(text.replace('env.execute("words")', ""))
     done = invoke("run", file, str(tmp_path / "results"))
     assert done.exit_code == 1, done.output
-    assert "ended without running what it has built: call env.execute() at its end" in done.output
+    assert "ended without running its pipeline: call env.execute() at its end" in done.output
 
 
 def test_a_program_that_builds_nothing_is_none(tmp_path):
@@ -163,11 +163,12 @@ MISTAKES = {
     "x = 1\0\n": "SyntaxError: source code string cannot contain null bytes",
     "import no_such_module\n": "ModuleNotFoundError: No module named 'no_such_module'",
     "def f():\n    raise KeyError('mine')\nf()\n": "KeyError: 'mine'",
+    "env = 1\nenw\n": "NameError: name 'enw' is not defined. Did you mean: 'env'?",
 }
 
 
 @pytest.mark.parametrize("command", ["run", "explain"])
-@pytest.mark.parametrize("text", MISTAKES, ids=["syntax", "null", "import", "own"])
+@pytest.mark.parametrize("text", MISTAKES, ids=["syntax", "null", "import", "own", "name"])
 def test_a_program_that_fails_by_itself_shows_what_python_would_show(tmp_path, command, text):
     file = tmp_path / "job.py"
     file.write_text(text)
@@ -198,4 +199,4 @@ def test_a_script_that_never_executes_what_it_built_says_so(program, tmp_path, e
         text=True,
         check=False,
     )
-    assert ("ended without running what it has built" in done.stderr) is is_warned
+    assert ("ended without running its pipeline" in done.stderr) is is_warned

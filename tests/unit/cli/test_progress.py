@@ -165,7 +165,7 @@ def test_a_job_tells_how_much_it_has_to_read_again(serve, tmp_path):
     assert look_at(after).read == 21
 
 
-def test_a_job_that_catches_up_is_told_when_it_will_have():
+def test_the_time_until_a_job_has_caught_up_is_shown():
     first = Look(at=100.0, read=0, behind=90_000)
     before = Look(at=104.0, read=4_000, behind=88_000)
     now = Look(at=106.0, read=10_000, behind=84_000)

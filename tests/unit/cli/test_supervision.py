@@ -110,7 +110,7 @@ def test_what_ends_the_supervisor_ends_the_driver_first(tmp_path, before):
     assert begun.read_text() == "closed"
 
 
-def test_a_job_goes_on_from_its_own_checkpoints_only(serve, tmp_path):
+def test_a_job_resumes_from_its_own_checkpoints_only(serve, tmp_path):
     directory = tmp_path / "checkpoints"
     served = serve(on_disk(directory))
     wait_until(lambda: served.job.checkpoints.counts.completed > 0)

@@ -45,7 +45,7 @@ def test_without_a_count_readers_take_turns():
 
 
 @pytest.mark.parametrize("columnar", [False, True])
-def test_a_turn_goes_on_where_a_checkpoint_left_it(monkeypatch, columnar):
+def test_a_turn_continues_where_a_checkpoint_left_it(monkeypatch, columnar):
     monkeypatch.setattr(datagen, "_COLUMNAR_TURN", 4)
     generator = squares if columnar else (lambda i: (i, i * i))
     source = DataGeneratorSource(generator, type_info=PAIRS, columnar=columnar)
@@ -140,7 +140,7 @@ def test_a_generator_that_stops_is_an_error_and_no_hang():
     ("generator", "error", "complaint"),
     [
         (lambda start, count: squares(start, count - 1), TypeMismatch, "RecordBatch of 5 rows"),
-        (lambda start, count: [1] * count, TypeMismatch, "RecordBatch of 5 rows from 0 on"),
+        (lambda start, count: [1] * count, TypeMismatch, "RecordBatch of 5 rows, starting at 0"),
         (lambda start, count: squares(start, count).select(["f0"]), MissingField, "'f1'"),
     ],
 )

@@ -33,7 +33,7 @@ def test_the_source_of_the_page_reads_every_entry_once(source):
 
 
 @pytest.mark.parametrize("polls", range(7))
-def test_the_source_of_the_page_goes_on_where_its_snapshot_was_taken(source, polls):
+def test_the_source_of_the_page_continues_where_its_snapshot_was_taken(source, polls):
     reader = reader_of(source)
     batches = [reader.poll(1).batch for _ in range(polls)]
     before = [record for batch in batches if batch is not None for record in batch.records]

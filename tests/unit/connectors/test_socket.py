@@ -95,5 +95,5 @@ def test_one_reader_is_enough():
     assert SocketSource("h", 1).max_readers() == 1
     with pytest.raises(ConfigError, match="port = 0"):
         SocketSource("h", 0)
-    with pytest.raises(ConfigError, match="what ends a line"):
+    with pytest.raises(ConfigError, match="the end of a line"):
         SocketSource("h", 1, delimiter="")

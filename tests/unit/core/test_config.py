@@ -120,7 +120,7 @@ def test_a_key_that_resembles_nothing_is_refused_with_where_to_look():
         ("restart-strategy.exponential-delay.jitter-factor", 2, "give a number from 0.0 to 1.0"),
         ("pipeline.operator-chaining.enabled", "yes", "give true or false"),
         ("pipeline.global-job-parameters", "city", "give a dict, or text like"),
-        ("pipeline.name", "", "give text that is not empty"),
+        ("pipeline.name", "", "give a non-empty text"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_with_what_to_give(key, value, advice):

@@ -40,3 +40,12 @@ def test_the_lines_of_a_library_go_to_the_file_and_not_to_the_console(tmp_path):
     lines = log.read_text().splitlines()
     assert lines[0].endswith("ERROR librdkafka: FAIL 0")
     assert len(lines) < 100
+
+
+def test_a_library_does_not_bury_the_messages_on_a_console():
+    """In a Spark session of the user, which passes no file to its slots."""
+    environment = {key: value for key, value in os.environ.items() if key != FOREIGN_LOG_VARIABLE}
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[0].endswith("ERROR librdkafka: FAIL 0")
+    assert len(done.stderr.splitlines()) < 10

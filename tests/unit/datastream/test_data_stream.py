@@ -108,7 +108,7 @@ def test_settings_of_united_partitioned_and_side_streams_are_refused(pairs):
         pairs.rebalance(),
         pairs.process(Keep()).get_side_output(tag),
     ):
-        with pytest.raises(GraphError, match=r"name\(\) is about one operator"):
+        with pytest.raises(GraphError, match=r"name\(\) configures one operator"):
             stream.name("x")
 
 

@@ -137,7 +137,7 @@ def test_the_last_checkpoint_storage_that_is_set_wins(env):
 
 def test_a_file_system_storage_without_a_directory_is_refused(env):
     env.configure({"execution.checkpointing.storage": "filesystem"})
-    with pytest.raises(ConfigError, match=r"'filesystem': say where, by execution.checkpoint"):
+    with pytest.raises(ConfigError, match=r"'filesystem': set execution.checkpointing.dir"):
         settings_of(env)
     with pytest.raises(ConfigError, match=r"execution.checkpointing.dir = None"):
         env.get_checkpoint_config().set_checkpoint_storage(FileSystemCheckpointStorage(None))
@@ -174,7 +174,7 @@ def test_a_file_system_storage_without_a_directory_is_refused(env):
         (
             lambda env, config: config.set_checkpoint_storage_dir(" "),
             "execution.checkpointing.dir",
-            "give text that is not empty",
+            "give a non-empty text",
         ),
         (
             lambda env, config: env.set_max_parallelism(32769),
@@ -275,7 +275,7 @@ def test_a_batch_job_with_a_source_that_never_ends_is_refused(env):
 
 
 def test_what_is_no_source_is_refused_with_what_to_call(env):
-    with pytest.raises(TypeError, match=r"collections are read by from_collection\(\)"):
+    with pytest.raises(TypeError, match=r"use from_collection\(\) for collections"):
         env.from_source([1, 2, 3])
     with pytest.raises(TypeError, match="expected a SourceFunction"):
         env.add_source([1, 2, 3])

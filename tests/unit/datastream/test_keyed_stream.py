@@ -134,7 +134,7 @@ def test_a_keyed_stream_takes_keyed_process_functions_only(keyed):
         keyed.process(Plain())
 
 
-def test_a_keyed_stream_can_be_keyed_anew(keyed):
+def test_a_keyed_stream_can_be_keyed_again(keyed):
     again = keyed.key_by(lambda pair: pair[1])
     assert again._upstreams[0].partitioning.key.columns == 1
     assert again._upstreams[0].transformation is keyed._upstreams[0].transformation

@@ -9,7 +9,13 @@ import pytest
 from tidegate.common import Types
 from tidegate.common.java_only import java_only
 from tidegate.core.errors import GraphError
-from tidegate.datastream import BroadcastProcessFunction, KeyedProcessFunction, MapFunction
+from tidegate.datastream import (
+    BroadcastProcessFunction,
+    CheckpointConfig,
+    KeyedProcessFunction,
+    MapFunction,
+    TimeCharacteristic,
+)
 from tidegate.datastream.connectors.elasticsearch import Elasticsearch7SinkBuilder
 from tidegate.datastream.state import MapStateDescriptor
 from tidegate.testing.environments import mini_environment
@@ -35,7 +41,7 @@ def test_every_name_can_be_imported_from_where_pyflink_has_it():
 
 
 def test_a_name_that_wraps_java_says_so_however_it_is_used():
-    sentence = "in PyFlink it wraps Java code. Write a Sink of your own"
+    sentence = "in PyFlink it wraps Java code. Write your own Sink"
     with pytest.raises(GraphError, match=f"^Elasticsearch7SinkBuilder is not .*{sentence}"):
         Elasticsearch7SinkBuilder()
     name = java_only("Something", "Do it by hand.")
@@ -43,6 +49,19 @@ def test_a_name_that_wraps_java_says_so_however_it_is_used():
         name.builder()
     with pytest.raises(GraphError, match=r"^a subclass of Something is not available"):
         type("Mine", (name,), {})
+
+
+def test_names_of_older_versions_are_there():
+    env = mini_environment()
+    for time, interval in (
+        (TimeCharacteristic.ProcessingTime, 0),
+        (TimeCharacteristic.EventTime, 200),
+    ):
+        env.set_stream_time_characteristic(time)
+        assert env.get_stream_time_characteristic() is time
+        assert env.get_config().get_auto_watermark_interval() == interval
+    cleanup = CheckpointConfig.ExternalizedCheckpointCleanup.RETAIN_ON_CANCELLATION
+    env.get_checkpoint_config().enable_externalized_checkpoints(cleanup)
 
 
 def test_functions_are_generic_as_in_pyflink():

@@ -59,7 +59,7 @@ def test_a_sink_hears_of_the_end_of_a_job_that_fails():
     assert sink.heard == ["start", 1, "end"]
 
 
-def test_whoever_is_told_of_the_end_comes_after_the_sinks():
+def test_callbacks_for_the_end_run_after_the_sinks():
     sink, seen = Attended(), []
     job = start(sink, range(3))
     job.when_ended(lambda: seen.append(list(sink.heard)))

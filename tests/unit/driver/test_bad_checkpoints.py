@@ -106,7 +106,7 @@ def test_an_intact_checkpoint_is_used_whatever_became_of_the_one_before_it(job_w
     assert watch.values("sums", "map") == RECORDS[:40] + RECORDS[30:]
 
 
-def test_a_job_with_no_checkpoint_left_fails_and_does_not_begin_anew(job_with_two, watch):
+def test_a_job_with_no_checkpoint_left_fails_and_does_not_start_fresh(job_with_two, watch):
     job, _, first, second = job_with_two
     damaged = {own_files(job.directory, number)[0] for number in (first, second)}
     for file in damaged:

@@ -155,7 +155,7 @@ def writing(directory, job):
 
 
 @pytest.mark.parametrize("phase", [beginning, writing])
-def test_a_job_goes_on_while_its_storage_fails_and_then_takes_checkpoints_again(
+def test_a_job_continues_while_its_storage_fails_and_then_takes_checkpoints_again(
     start, watch, settings, tmp_path, phase
 ):
     tap = Tap(RECORDS)
@@ -172,7 +172,7 @@ def test_a_job_goes_on_while_its_storage_fails_and_then_takes_checkpoints_again(
     wait_until(lambda: watch.count("sums", "map") == 40)
     failure = job.history.latest_failed.failure
     assert str(directory_of(job, tmp_path)) in failure
-    assert "stands where a" in failure
+    assert "in place of a" in failure
     unblock()
     later = job.wait_for_checkpoint()
     assert later.checkpoint_id > good
@@ -293,7 +293,7 @@ def test_a_directory_that_cannot_be_written_is_found_before_the_job_starts(
 ):
     place = tmp_path / "a file"
     place.write_text("not a directory")
-    with pytest.raises(StorageError, match="a file stands where a directory is needed"):
+    with pytest.raises(StorageError, match="there is a file in place of a directory"):
         start(
             summed(watch, read(RECORDS)),
             settings={**settings, "execution.checkpointing.dir": str(place)},

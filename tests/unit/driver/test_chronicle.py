@@ -21,12 +21,20 @@ def test_states_are_kept_with_the_time_they_were_entered_last():
     assert chronicle.entered()[JobStatus.RUNNING] == 5.0
 
 
-def test_a_job_that_goes_on_has_not_ended():
+def test_a_job_that_continues_has_not_ended():
     chronicle = Chronicle(now=1.0)
     chronicle.is_now(JobStatus.FINISHED, 2.0)
     assert chronicle.ended_at == 2.0
     chronicle.is_now(JobStatus.CREATED, 3.0)
     assert (chronicle.started_at, chronicle.ended_at) == (1.0, None)
+
+
+def test_a_job_that_restarts_at_once_has_recovered():
+    chronicle = Chronicle(now=1.0)
+    chronicle.is_now(JobStatus.RUNNING, 2.0)
+    chronicle.restarted(3.0, InternalError("once"), (PipelineId(0),))
+    chronicle.is_now(JobStatus.RUNNING, 4.0)
+    assert chronicle.failures[0].recovered_at == 4.0
 
 
 def test_the_last_failures_are_kept_newest_first():

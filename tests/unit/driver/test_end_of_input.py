@@ -108,7 +108,7 @@ def one_ends_early(start, watch, **settings):
     return job, long
 
 
-def test_checkpoints_go_on_when_a_pipeline_has_finished(start, watch):
+def test_checkpoints_continue_when_a_pipeline_has_finished(start, watch):
     job, long = one_ends_early(start, watch)
     last = max(watch.values("short", "complete"))
     job.wait_for_checkpoints(3)
@@ -131,7 +131,7 @@ def test_what_has_finished_does_not_run_again_when_another_pipeline_fails(start,
     assert sorted(watch.values("short", "map")) == sorted(RECORDS)
 
 
-def test_a_pipeline_that_ended_behind_the_checkpoint_runs_again_with_full_failover(start, watch):
+def test_a_pipeline_that_ended_after_the_checkpoint_runs_again_with_full_failover(start, watch):
     short, long = Tap(RECORDS), Tap(RECORDS)
     settings = {
         **SETTINGS,

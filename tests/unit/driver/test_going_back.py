@@ -78,7 +78,9 @@ def test_a_job_whose_sinks_have_committed_does_not_go_back_further(running, tmp_
     assert committed(tmp_path) == lines(RECORDS[:30])
 
 
-def test_a_job_that_is_told_to_goes_back_and_says_what_comes_twice(begin, watch, tmp_path, caplog):
+def test_a_job_may_skip_a_damaged_checkpoint_and_says_what_is_duplicated(
+    begin, watch, tmp_path, caplog
+):
     tap = Tap(RECORDS)
     job = begin(tap, **{GO_BACK: True})
     kept = [checkpoint_after(job, watch, tap, number) for number in (20, 30)]
@@ -105,9 +107,7 @@ def test_a_job_does_not_start_from_before_a_damaged_checkpoint(
         begin(Tap(RECORDS), **{"execution.state-recovery.path": path})
 
 
-def test_a_job_that_is_told_to_starts_from_before_a_damaged_checkpoint(
-    running, begin, watch, tmp_path, caplog
-):
+def test_a_job_may_start_from_before_a_damaged_checkpoint(running, begin, watch, tmp_path, caplog):
     cancelled(running)
     watch.actions.clear()
     damage_metadata(running.second)

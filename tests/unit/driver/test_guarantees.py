@@ -72,7 +72,7 @@ def test_exactly_once_counts_every_record_once(start, watch):
     assert count_over_a_failure(start, watch, "EXACTLY_ONCE") == 0
 
 
-def test_at_least_once_counts_again_what_came_behind_the_barrier_of_a_faster_channel(start, watch):
+def test_at_least_once_counts_again_what_came_after_the_barrier_of_a_faster_channel(start, watch):
     # The records of one step behind the barrier of the first input, before that of the second.
     assert 0 < count_over_a_failure(start, watch, "AT_LEAST_ONCE") <= 10
 

@@ -59,7 +59,7 @@ def hung_publication(monkeypatch, gate):
 def test_a_job_whose_storage_hangs_fails_and_says_so(start, watch, settings, hung_publication):
     job = start(summed(watch, read(Tap(RECORDS))), settings={**settings, **SOON})
     failure = job.fails(StorageError)
-    assert re.search(r"has not said for 0\.2 s whether checkpoint \d+ is written", str(failure))
+    assert re.search(r"has not confirmed for 0\.2 s that checkpoint \d+ is written", str(failure))
 
 
 @pytest.mark.slow

@@ -110,6 +110,16 @@ def test_a_bounded_job_finishes_with_all_its_records(start):
     assert (progress.records_in, progress.records_out, progress.steps) == (20, 20, 1)
 
 
+def test_all_sinks_count_what_they_receive_wherever_they_are_chained(start):
+    numbers = mapped(Watched("watched"), read(range(20)))
+    copied = collected(Upstream(numbers, Rebalance()), "copied")
+    job = start(collected(numbers, "kept"), copied, settings=SMALL_STEPS)
+    job.result()
+    assert job.master.progress().records_out == 40
+    first, _ = job.master.vertices()
+    assert sum(subtask.records_out for subtask in first.subtasks) == 40, "20 of them sent on"
+
+
 def test_functions_are_opened_and_closed_once_in_every_subtask(start, watched):
     start(exchanged(read(range(20))), settings=SMALL_STEPS, parallelism=3).result()
     assert watched.calls["watched", "open"] == watched.calls["watched", "close"] == 3
@@ -459,7 +469,7 @@ class Unclosable(MiniCluster):
         raise RuntimeError("Spark is gone")
 
 
-def test_whoever_waits_gets_the_result_even_if_something_cannot_be_released(start):
+def test_callers_get_the_result_even_if_something_cannot_be_released(start):
     assert start(exchanged(read([1])), cluster=Unclosable()).result() is None
 
 

@@ -18,7 +18,7 @@ def failure(record):
     return error
 
 
-def test_a_record_is_left_out_when_so_many_attempts_have_failed_on_it():
+def test_a_record_is_skipped_after_the_given_number_of_failed_attempts():
     counts = PoisonCounts(2)
     counts.failed(1, failure(ONE))
     counts.failed(2, failure(OTHER))
@@ -53,7 +53,7 @@ def test_at_once_needs_no_failure():
     assert PoisonCounts(0).orders() == PoisonOrders(skips_at_once=True)
 
 
-def test_an_operator_is_told_what_is_its_own():
+def test_an_operator_gets_its_own_orders():
     orders = PoisonOrders(frozenset({ONE, PoisonRecord("sink", "1")}))
     assert orders.of("map") == PoisonOrders(frozenset({ONE}))
     assert not orders.of("source").may_skip

@@ -57,7 +57,7 @@ def test_state_and_position_of_the_checkpoint_are_restored_after_a_user_exceptio
     assert watch.values("sums", "initialize") == [False] * 2 + [True] * 2
 
 
-def test_records_behind_the_checkpoint_are_processed_again_and_those_before_it_are_not(
+def test_records_after_the_checkpoint_are_processed_again_and_those_before_it_are_not(
     start, watch, settings
 ):
     tap = Tap(RECORDS)
@@ -84,7 +84,7 @@ def test_a_killed_slot_takes_nothing_with_it(start, watch, settings, slot):
     assert job.history.counts.restored == 1
 
 
-def test_without_a_completed_checkpoint_a_job_begins_anew(start, watch):
+def test_without_a_completed_checkpoint_a_job_starts_fresh(start, watch):
     tap = Tap(RECORDS, is_open=True)
     settings = {**SETTINGS, "execution.checkpointing.interval": "1 h"}
     fail_once(watch, "sums")
@@ -137,7 +137,7 @@ def test_a_lost_slot_is_the_result_when_there_is_no_restart(start, watch):
     assert job.fails(SlotLost).args[0] == 1
 
 
-def test_a_checkpoint_that_was_under_way_is_given_up_when_a_region_fails(start, watch):
+def test_a_checkpoint_that_was_under_way_is_aborted_when_a_region_fails(start, watch):
     tap = Tap(RECORDS)
     gate = threading.Event()
     job = start(summed(watch, read(tap)), settings=SETTINGS, parallelism=1)
@@ -193,7 +193,7 @@ def test_with_full_failover_all_regions_go_back_to_the_checkpoint(start, watch):
     assert watch.values("good", "initialize") == [False] * 2 + [True] * 2
 
 
-def test_a_region_goes_on_while_another_waits_for_its_restart(start, watch):
+def test_a_region_continues_while_another_waits_for_its_restart(start, watch):
     bad, good = Tap(RECORDS), Tap(RECORDS)
     settings = {**SETTINGS, "restart-strategy.fixed-delay.delay": "1 h"}
     job = start(

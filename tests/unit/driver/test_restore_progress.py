@@ -93,7 +93,7 @@ def test_a_job_has_restored_what_its_pipelines_have():
     assert together([]) is None
 
 
-def test_records_behind_a_checkpoint_are_read_again():
+def test_records_after_a_checkpoint_are_read_again():
     position = ReadPosition()
     position.restarted(None, 0)
     position.triggered(1, 100)

@@ -75,7 +75,7 @@ def goes_on(start, watch, tap, settings, path, parallelism=2):
     return job
 
 
-def test_a_job_runs_on_behind_its_savepoint(start, watch, settings, target):
+def test_a_job_runs_on_after_its_savepoint(start, watch, settings, target):
     tap = Tap(RECORDS)
     job = start(summed(watch, read(tap)), settings=settings)
     let(tap, 20)
@@ -87,7 +87,7 @@ def test_a_job_runs_on_behind_its_savepoint(start, watch, settings, target):
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_another_job_goes_on_from_it(start, watch, settings, target, parallelism):
+def test_another_job_resumes_from_it(start, watch, settings, target, parallelism):
     tap = Tap(RECORDS)
     job = start(summed(watch, read(tap)), settings=settings)
     let(tap, 20)
@@ -110,7 +110,7 @@ def test_a_savepoint_is_whole_and_can_be_moved(start, watch, settings, target, t
     goes_on(start, watch, tap, settings, str(moved))
 
 
-def test_a_job_that_is_stopped_emits_nothing_behind_its_savepoint(start, watch, settings, target):
+def test_a_job_that_is_stopped_emits_nothing_after_its_savepoint(start, watch, settings, target):
     tap = Tap(RECORDS)
     job = start(summed(watch, read(tap)), settings=settings)
     let(tap, 20)

@@ -65,7 +65,7 @@ def test_a_job_that_is_cancelled_leaves_no_part_of_its_savepoint(half_written, t
     assert not list((tmp_path / "savepoints").iterdir())
 
 
-def test_a_job_that_fails_goes_on_and_leaves_no_part_of_its_savepoint(half_written, tmp_path):
+def test_a_job_that_fails_continues_and_leaves_no_part_of_its_savepoint(half_written, tmp_path):
     job, tap, answer, gate = half_written
     job.cluster.kill(SlotIndex(0))
     is_refused(answer, "a region failed")

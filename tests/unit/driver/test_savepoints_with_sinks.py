@@ -62,7 +62,7 @@ def goes_on(begin, watch, path, tmp_path):
     assert committed(tmp_path) == lines(RECORDS)
 
 
-def test_a_job_goes_on_from_a_savepoint_although_the_one_it_is_of_has_failed_behind_it(
+def test_a_job_resumes_from_a_savepoint_even_if_the_job_that_took_it_failed_afterwards(
     begin, watch, tmp_path
 ):
     tap = Tap(RECORDS)
@@ -78,7 +78,7 @@ def test_a_job_goes_on_from_a_savepoint_although_the_one_it_is_of_has_failed_beh
     goes_on(begin, watch, path, tmp_path)
 
 
-def test_a_savepoint_is_not_there_before_a_checkpoint_behind_it_is(begin, watch, tmp_path):
+def test_a_savepoint_is_not_there_before_a_checkpoint_after_it_is(begin, watch, tmp_path):
     tap = Tap(RECORDS)
     job = begin(tap)
     let(tap, 20)
@@ -118,7 +118,7 @@ def hold_first_snapshot(watch):
     return gate
 
 
-def test_a_job_is_handed_over_although_a_savepoint_is_published_behind_the_checkpoint_for_it(
+def test_a_job_is_handed_over_although_a_savepoint_is_published_after_the_checkpoint_for_it(
     begin, watch, tmp_path
 ):
     tap = Tap(RECORDS)

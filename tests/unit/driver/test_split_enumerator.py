@@ -58,7 +58,7 @@ def test_splits_go_to_the_subtasks_that_the_enumerator_names():
     }
 
 
-def test_every_subtask_is_told_once_that_no_more_will_come():
+def test_every_subtask_is_notified_once_that_no_more_will_come():
     source = Scripted({1: ["a"]}, {})
     assigner = assigner_of(source)
     assert assigner.assign() == {(0, 1): SplitAssignment(splits=("a",))}

@@ -18,6 +18,7 @@ from tests.jobs import (
     key_of,
     on_disk,
     pairs,
+    raise_,
     summed,
     totals,
 )
@@ -35,6 +36,7 @@ from tidegate.core.errors import (
     StateTypeChanged,
     UnsupportedFormat,
     UserError,
+    UserFunctionError,
 )
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.operators.keyed import KeyedMapOperator
@@ -99,7 +101,7 @@ def go_on(start, watch, settings):
     return create
 
 
-def test_a_job_goes_on_from_the_path_of_a_checkpoint(ended, go_on, watch):
+def test_a_job_resumes_from_the_path_of_a_checkpoint(ended, go_on, watch):
     before = content(ended.directory)
     job = go_on(ended.directory / f"chk-{ended.kept[0]}")
     job.result()
@@ -163,7 +165,7 @@ def test_latest_is_the_same_job_going_on(ended, go_on, watch):
     assert dict(job.records()) == totals(RECORDS)
 
 
-def test_latest_begins_anew_where_there_is_nothing(start, watch, settings):
+def test_latest_starts_fresh_where_there_is_nothing(start, watch, settings):
     tap = Tap(RECORDS, is_open=True)
     job = start(program(watch, tap), settings=from_("latest", settings))
     job.result()
@@ -175,6 +177,21 @@ def test_latest_is_of_the_job_of_this_name(ended, start, watch, settings):
     job = start(program(watch, tap), settings=from_("latest", settings), name="another job")
     job.result()
     assert sorted(watch.values("sums", "map")) == sorted(RECORDS)
+    assert checkpoints_in(ended.directory) == ended.kept
+
+
+def test_a_resumed_job_that_fails_before_its_first_checkpoint_leaves_those_it_found(
+    ended, start, watch, settings
+):
+    """For instance because Spark has no room for it: the next start resumes from them."""
+    rarely = {
+        **settings,
+        "execution.checkpointing.interval": "1 h",
+        "execution.checkpointing.externalized-checkpoint-retention": "NO_EXTERNALIZED_CHECKPOINTS",
+    }
+    watch.on("sums", "map", lambda _: raise_(ValueError("bad")))
+    tap = Tap(RECORDS, is_open=True)
+    start(program(watch, tap), settings=from_("latest", rarely)).fails(UserFunctionError)
     assert checkpoints_in(ended.directory) == ended.kept
 
 
@@ -311,7 +328,7 @@ def test_unreadable_metadata_of_the_latest_is_named_and_the_one_before_it_used(
 
 
 @pytest.mark.parametrize("path", ["latest", "directory"])
-def test_a_job_does_not_begin_anew_when_no_checkpoint_can_be_read(ended, go_on, path):
+def test_a_job_does_not_start_fresh_when_no_checkpoint_can_be_read(ended, go_on, path):
     for number in ended.kept:
         (ended.directory / f"chk-{number}/_metadata").write_bytes(b"TIDEGATE?")
     before = content(ended.directory)
@@ -325,7 +342,7 @@ def test_a_checkpoint_of_another_job_is_refused(ended, start, watch, settings):
     path = ended.directory / f"chk-{ended.kept[1]}"
     with pytest.raises(StateNotClaimed) as failure:
         start(another, settings=from_(path, settings))
-    assert str(failure.value).startswith(f"{path} is of the job 'job'")
+    assert str(failure.value).startswith(f"{path} belongs to job 'job'")
     assert "'sums' (uid sums)" in str(failure.value)
 
 
@@ -376,9 +393,7 @@ def test_an_operator_that_is_new_begins_without_state(ended, start, watch, setti
     assert sorted(watch.values("more", "map")) == sorted(RECORDS[30:])
 
 
-def test_a_driver_that_goes_on_with_its_job_tries_again_when_user_code_does_not_open(
-    ended, go_on, watch
-):
+def test_a_driver_that_resumes_its_job_retries_when_user_code_does_not_open(ended, go_on, watch):
     fail_once(watch, "sums", "open", RuntimeError("the database is away"))
     job = go_on("latest", more=RESTARTS)
     job.result()

@@ -66,7 +66,7 @@ def test_a_drain_that_fails_goes_back_to_the_last_checkpoint(start, watch, tmp_p
 
 
 @pytest.mark.parametrize("settings", [{}, {**TOLERANT, **RARELY}], ids=["off", "on"])
-def test_a_drain_that_fails_before_any_checkpoint_begins_anew(start, watch, full, settings):
+def test_a_drain_that_fails_before_any_checkpoint_starts_fresh(start, watch, full, settings):
     tap = Tap(RECORDS)
     job = start(summed(watch, read(tap)), settings={**NO_RESTARTS, **settings})
     let(tap, 20)

@@ -87,7 +87,7 @@ def test_states_may_be_added_and_dropped(savepoint, watch):
 
 def test_another_max_parallelism_is_refused_with_the_reason(savepoint, watch):
     plan = planned(savepoint, watch, max_parallelism=64)
-    assert any("max parallelism of 128, the job sets 64" in reason for reason in plan.obstacles)
+    assert any("max parallelism of 128, but the job sets 64" in reason for reason in plan.obstacles)
 
 
 def test_more_subtasks_than_key_groups_are_refused(savepoint, watch):

@@ -45,7 +45,7 @@ def test_the_fast_exchange_is_left_when_it_breaks_twice_in_a_row(caplog):
     fast, steady = Scripted(StepBroken("one"), StepBroken("two")), Scripted()
     run(FallbackExchange(fast, steady), 5)
     assert (fast.steps, steady.steps) == (2, 3)
-    assert "steps are Spark jobs from now on" in caplog.text and "two" in caplog.text
+    assert "from now on, steps are Spark jobs" in caplog.text and "two" in caplog.text
 
 
 def test_a_step_that_goes_through_makes_up_for_one_that_broke():
@@ -86,7 +86,7 @@ def test_a_canceled_step_says_nothing_about_the_exchange():
     assert (fast.steps, steady.steps) == (5, 0)
 
 
-def test_a_broken_step_is_reported_to_whoever_asked_for_it():
+def test_a_broken_step_is_reported_to_its_requester():
     with pytest.raises(StepBroken, match="one"):
         FallbackExchange(Scripted(StepBroken("one")), Scripted()).run_step(FIRST, None, {}, print)
 

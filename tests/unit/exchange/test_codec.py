@@ -45,7 +45,7 @@ def test_records_without_a_type_are_not_converted():
     assert arrived.records == [record, None, 2**100]
 
 
-def test_timestamps_belong_to_the_batch_behind_them_alone():
+def test_timestamps_belong_to_the_batch_after_them_alone():
     stamped = Batch(records=["a"], timestamps=np.array([7]))
     first, control, second = decode(
         encode(stamped) + encode(Watermark(7)) + encode(Batch.of_records(["b"])), None

@@ -53,7 +53,7 @@ def test_broadcast_goes_to_all_without_copying():
     assert all(share is batch for _, share in shares)
 
 
-def test_rebalance_goes_on_where_the_last_batch_ended():
+def test_rebalance_continues_where_the_last_batch_ended():
     chosen = partitioner(Rebalance(), subtask=1, parallelism=2)
     assert dealt(chosen, "ab", "c", "defg") == {
         1: ["a", "d", "g"],

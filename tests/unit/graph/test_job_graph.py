@@ -18,8 +18,3 @@ def test_edges_are_found_from_both_ends(job):
     assert [edge.target for edge in job.edges_from(0)] == [1]
     assert [edge.source for edge in job.edges_into(2)] == [1]
     assert job.edges_into(0) == ()
-
-
-def test_sinks_are_the_vertices_that_send_to_no_other(job):
-    assert job.pipelines[0].sinks == {2}
-    assert job.pipelines[1].sinks == {3}

@@ -218,7 +218,7 @@ def test_an_edge_has_the_format_of_the_type_that_was_declared_for_it():
     assert formats == [str(Types.LONG()), str(Types.STRING()), None]
 
 
-def test_a_new_chain_may_begin_behind_an_operator_that_never_chains():
+def test_a_new_chain_may_begin_after_an_operator_that_never_chains():
     alone = mapped(abs, read([1]), name="alone", chaining=ChainingStrategy.NEVER)
     job = graph_of(collected(mapped(str, alone, name="next")))
     assert names(job) == ["source", "alone", "next -> results"]

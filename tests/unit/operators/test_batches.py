@@ -78,7 +78,7 @@ def test_columns_may_come_in_any_order_and_with_more_besides():
 
 
 def test_changed_columns_without_a_declared_type_tell_to_declare_one():
-    with pytest.raises(UserFunctionError, match="declare what it returns as output_type"):
+    with pytest.raises(UserFunctionError, match="declare what it returns with output_type"):
         run(lambda batch: batch.select(["size"]))
 
 
@@ -115,7 +115,7 @@ def test_an_exception_of_the_function_is_the_users():
 
 
 def test_a_stream_without_columns_is_refused_at_once():
-    with pytest.raises(GraphError, match="declare the type of the stream"):
+    with pytest.raises(GraphError, match="declare the stream's type"):
         MapBatchesOperator(lambda batch: batch, None)
 
 

@@ -136,7 +136,7 @@ def test_records_read_the_state(look, found):
     [
         (lambda state: state.put("a", 1), "has no attribute 'put'"),
         (lambda state: state.remove("a"), "has no attribute 'remove'"),
-        (lambda state: state.clear(), "changed by broadcast records only"),
+        (lambda state: state.clear(), "only broadcast records can change"),
     ],
 )
 def test_records_cannot_change_the_state(change, problem):
@@ -148,7 +148,7 @@ def test_records_cannot_change_the_state(change, problem):
 def test_a_state_must_be_declared_where_the_stream_is_broadcast():
     other = MapStateDescriptor("other")
     harness = OperatorHarness(unkeyed(Looks(list, other)))
-    with harness, pytest.raises(UserFunctionError, match=r"no broadcast state 'other', but: rules"):
+    with harness, pytest.raises(UserFunctionError, match=r"no broadcast state 'other', only rules"):
         harness.process(["record"])
 
 

@@ -96,7 +96,7 @@ class BufferingCoFlatMap(CoFlatMapFunction, Buffering):
     ],
     ids=lambda operator: type(operator).__name__,
 )
-def test_a_function_goes_on_with_what_it_put_into_its_state(operator):
+def test_a_function_continues_with_what_it_put_into_its_state(operator):
     with OperatorHarness(operator) as harness:
         harness.process([1, 2])
         snapshot = harness.snapshot()
@@ -107,7 +107,7 @@ def test_a_function_goes_on_with_what_it_put_into_its_state(operator):
         assert restored.output == [(1, 2, 4)]
 
 
-def test_a_filter_goes_on_with_what_it_put_into_its_state():
+def test_a_filter_continues_with_what_it_put_into_its_state():
     with OperatorHarness(FilterOperator(BufferingFilter())) as harness:
         harness.process([1, 2])
         snapshot = harness.snapshot()
@@ -127,7 +127,7 @@ def test_state_is_as_it_was_at_the_barrier():
             assert restored.operator.function.buffer == expected
 
 
-def test_a_function_knows_whether_it_goes_on_from_a_checkpoint():
+def test_a_function_knows_whether_it_resumes_from_a_checkpoint():
     with OperatorHarness(MapOperator(BufferingMap())) as harness:
         assert not harness.operator.function.was_restored
         with harness.restore(harness.snapshot()) as restored:

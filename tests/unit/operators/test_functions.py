@@ -50,7 +50,7 @@ def test_a_contract_asks_for_exactly_its_methods(contract, methods):
     assert sorted(kind.__abstractmethods__) == sorted(methods)
 
 
-def test_open_close_and_on_timer_may_be_left_out():
+def test_open_close_and_on_timer_may_be_omitted():
     class Silent(KeyedProcessFunction):
         def process_element(self, value, ctx):
             return []

@@ -399,7 +399,7 @@ def test_a_function_of_the_wrong_kind_is_refused():
         KeyedProcessOperator(RunningSum(), [BY_FIRST, BY_FIRST])
 
 
-def test_state_goes_on_from_a_snapshot_and_later_changes_are_not_in_it():
+def test_state_resumes_from_a_snapshot_and_later_changes_are_not_in_it():
     with OperatorHarness(KeyedProcessOperator(RunningSum(), [BY_FIRST])) as harness:
         harness.process([("a", 1), ("b", 10)])
         snapshot = harness.snapshot()

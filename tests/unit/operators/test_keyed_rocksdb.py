@@ -64,7 +64,7 @@ def test_timers_fire_with_the_state_of_their_key_also_after_a_restore(settings, 
             assert restored.output[7:] == [("key-0", 5)]
 
 
-def test_reduce_goes_on_with_what_left_memory(settings):
+def test_reduce_continues_with_what_left_memory(settings):
     operator = KeyedReduceOperator(lambda a, b: (a[0], a[1] + b[1]), [select_key(0)])
     with OperatorHarness(operator, settings=settings) as harness:
         harness.process([("a", 1), ("b", 2)])

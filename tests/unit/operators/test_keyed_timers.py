@@ -107,7 +107,7 @@ def test_a_timer_may_set_the_next_one():
         assert harness.output == [100, 200, 300]
 
 
-def test_event_time_timers_fire_with_the_watermark_before_it_goes_on():
+def test_event_time_timers_fire_with_the_watermark_before_it_continues():
     class Late(KeyedProcessFunction):
         def process_element(self, value, ctx):
             ctx.timer_service().register_event_time_timer(value[1])

@@ -176,7 +176,7 @@ def test_the_records_around_a_poison_record_are_processed(name, timed):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_record_that_is_not_to_be_left_out_is_named(name):
+def test_a_record_that_must_not_be_skipped_is_named(name):
     make, input_index, _ = CASES[name]
     failures = []
     for _attempt in range(2):
@@ -189,7 +189,7 @@ def test_a_record_that_is_not_to_be_left_out_is_named(name):
     assert failures[0].args[3] == repr(POISON)
 
 
-def test_only_the_records_that_were_ordered_are_left_out():
+def test_only_the_ordered_records_are_skipped():
     ordered = PoisonOrders(frozenset({PoisonRecord("Tested", digest_of("x"))}))
     with OperatorHarness(MapOperator(lambda word: 1 // (word not in "xy")), poison=ordered) as one:
         one.process(["a", "x", "a", "x"])
@@ -259,7 +259,7 @@ SALES = Types.TUPLE([Types.STRING(), Types.LONG()])
 
 @pytest.mark.parametrize("type_info", [SALES, None], ids=["typed", "untyped"])
 @pytest.mark.parametrize("batches", [1, 2])
-def test_what_cannot_be_added_up_is_left_out(type_info, batches):
+def test_what_cannot_be_added_is_skipped(type_info, batches):
     operator = aggregation_operator(Aggregation.SUM, 1, select_key(0, type_info), type_info)
     records = [("a", 1), ("a", "three"), ("b", 5), ("a", 2), ("a", "three")]
     format = None if type_info is None else arrow_format(type_info)
@@ -279,7 +279,7 @@ def test_the_overflow_of_a_sum_is_nobodys_fault_alone():
         assert failure.value.poison is None
 
 
-def test_a_reduction_goes_on_without_the_record_it_fails_on():
+def test_a_reduction_continues_without_the_record_it_fails_on():
     operator = KeyedReduceOperator(lambda a, b: (a[0], a[1] + b[1]), [select_key(0)])
     with OperatorHarness(operator, poison=AT_ONCE) as harness:
         harness.process([("a", 1), ("a", None), ("a", 2)])
@@ -287,7 +287,7 @@ def test_a_reduction_goes_on_without_the_record_it_fails_on():
 
 
 @pytest.mark.parametrize("bad", [{}, {"key": {"a": "dict"}}], ids=["no key", "unhashable"])
-def test_a_record_without_a_key_is_left_out(bad):
+def test_a_record_without_a_key_is_skipped(bad):
     operator = KeyedMapOperator(AsMap(), [select_key(lambda record: record["key"])])
     good = [{"key": number} for number in range(5)]
     with OperatorHarness(operator, poison=AT_ONCE) as harness:
@@ -360,7 +360,7 @@ class KeptRows(Sink, SinkWriter):
     ],
     ids=["sink function", "function", "transactions", "sink"],
 )
-def test_sinks_go_on_behind_a_record_they_cannot_write(make):
+def test_sinks_continue_after_a_record_they_cannot_write(make):
     taken = []
     with OperatorHarness(make(taken), poison=AT_ONCE, copy=False) as harness:
         harness.process(WORDS)
@@ -447,7 +447,7 @@ def test_a_source_leaves_out_what_has_no_timestamp():
 # --- guards behind guards -----------------------------------------------------------------------
 
 
-def test_the_failure_of_a_later_operator_is_not_taken_for_ones_own():
+def test_the_failure_of_a_later_operator_is_not_attributed_to_an_earlier_one():
     calls = []
     with OperatorHarness(MapOperator(same), uid="later", poison=PoisonOrders()) as later:
         first = MapOperator(lambda word: calls.append(word) or word)

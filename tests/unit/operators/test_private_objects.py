@@ -423,7 +423,7 @@ class Pair(NamedTuple):
     ],
 )
 @pytest.mark.parametrize("operator", [MapOperator, FlatMapOperator])
-def test_it_is_known_of_results_that_were_looked_at(operator, result, type_info, is_inert):
+def test_results_that_were_queried_are_marked(operator, result, type_info, is_inert):
     format = None if type_info is None else arrow_format(type_info)
     found = result if operator is MapOperator else [result]
     with OperatorHarness(operator(lambda record: found, format)) as harness:

@@ -278,7 +278,7 @@ def test_project_names_a_field_that_is_missing():
 @pytest.mark.parametrize(
     ("function", "complaint"),
     [
-        (Opened, r"Opened is a class: give an instance, Opened\(\)"),
+        (Opened, r"Opened is a class: pass an instance, Opened\(\)"),
         (Repeat(), "expected a MapFunction or a function, got Repeat"),
         (3, "expected a MapFunction or a function, got int"),
     ],

@@ -125,8 +125,7 @@ def test_keyed_state_on_a_stream_without_keys_tells_the_way_out():
     with pytest.raises(UserFunctionError) as failure:
         OperatorHarness(MapOperator(WantsState()), name="Count")
     assert failure.value.cause.endswith(
-        "operator 'Count' asks for the state 'seen', but its stream has no key: "
-        "call key_by() before it"
+        "operator 'Count' uses the state 'seen', but its stream has no key: call key_by() first"
     )
 
 
@@ -141,7 +140,7 @@ def test_callables_of_any_kind_are_called():
         assert harness.output == [function(1)]
 
 
-def test_a_failure_of_the_next_operator_is_not_taken_for_one_of_this():
+def test_a_failure_of_the_next_operator_is_not_attributed_to_this_one():
     class Downstream:
         def emit(self, batch):
             raise UserFunctionError("Next", None, "(1/1)", "2", "ValueError: from the next\n")

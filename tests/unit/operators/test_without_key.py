@@ -80,12 +80,12 @@ def test_state_beside_the_records_is_refused(place, backend):
         "aborted": harness.abort_checkpoint,
         "close": harness.close,
     }[place]
-    with pytest.raises(UserFunctionError, match="there is no key here"):
+    with pytest.raises(UserFunctionError, match="there is no current key"):
         touch()
 
 
 def test_state_is_refused_while_the_function_is_opened():
-    with pytest.raises(UserFunctionError, match="there is no key here"):
+    with pytest.raises(UserFunctionError, match="there is no current key"):
         OperatorHarness(operator("open"))
 
 
@@ -94,7 +94,7 @@ def test_whatever_is_done_with_it_is_refused(how):
     with OperatorHarness(operator("complete", how)) as harness:
         harness.process([1, 2])
         harness.snapshot()
-        with pytest.raises(UserFunctionError, match="there is no key here"):
+        with pytest.raises(UserFunctionError, match="there is no current key"):
             harness.complete_checkpoint()
         harness.process([3, 4])
         assert harness.output == [None, None, 1, 2]
@@ -117,5 +117,5 @@ def test_the_key_of_a_timer_is_left_with_it():
         harness.advance(1)
         assert harness.output == ["mine"]
         harness.snapshot()
-        with pytest.raises(UserFunctionError, match="there is no key here"):
+        with pytest.raises(UserFunctionError, match="there is no current key"):
             harness.complete_checkpoint()

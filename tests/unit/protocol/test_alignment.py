@@ -42,7 +42,7 @@ def test_several_loose_barriers_are_in_flight_at_once(alignment):
     assert alignment.barrier("c", loose[1], 0.0) == [Complete(loose[1], 0.0)]
 
 
-def test_a_skipped_checkpoint_is_aborted_and_its_channels_go_on(alignment):
+def test_a_skipped_checkpoint_is_aborted_and_its_channels_continue(alignment):
     alignment.barrier("a", barrier(1), 0.0)
     assert alignment.barrier("b", barrier(2), 0.0) == [
         Abort(1, "channel b brought 2 before it"),

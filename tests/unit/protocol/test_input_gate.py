@@ -61,7 +61,7 @@ def test_a_single_channel_snapshots_at_its_barrier():
     assert gate.open_input(A) == 0
 
 
-def test_records_behind_the_barrier_wait_until_it_has_come_on_all_channels(gate):
+def test_records_after_the_barrier_wait_until_it_has_come_on_all_channels(gate):
     assert gate.feed(A, barrier(1), 0.0) == []
     assert gate.open_input(A) is None
     assert gate.feed(A, batch("after"), 0.0, size=7) == []
@@ -183,7 +183,7 @@ def test_the_end_of_an_input_is_delivered_before_the_snapshot_it_allows():
     assert gate.feed(C, EndOfInput(), 0.0) == [InputEnded(1), snapshot(1, ended={1})]
 
 
-def test_an_end_behind_a_barrier_waits_like_a_record(gate):
+def test_an_end_after_a_barrier_waits_like_a_record(gate):
     gate.feed(A, barrier(1), 0.0)
     gate.feed(A, EndOfInput(), 0.0)
     assert gate.feed(B, EndOfInput(), 0.0) == [snapshot(1), FINAL, InputEnded(0, is_last=True)]
@@ -240,14 +240,14 @@ def test_an_input_that_had_ended_before_a_restore_does_not_end_again():
     assert gate.feed(A, EndOfInput(), 0.0) == [FINAL, InputEnded(0, is_last=True)]
 
 
-def test_records_behind_the_end_of_their_channel_are_a_violation(gate):
+def test_records_after_the_end_of_their_channel_are_a_violation(gate):
     gate.feed(A, EndOfInput(), 0.0)
     with pytest.raises(ProtocolViolation, match="after its end of input"):
         gate.feed(A, batch("ghost"), 0.0)
 
 
 def test_a_channel_that_does_not_exist_is_a_violation(gate):
-    with pytest.raises(ProtocolViolation, match="is none of the channels"):
+    with pytest.raises(ProtocolViolation, match="is not among the channels"):
         gate.feed(C, batch("stray"), 0.0)
 
 
@@ -264,7 +264,7 @@ def test_a_channel_that_has_ended_does_not_hold_event_time_back(gate):
     assert gate.feed(B, EndOfInput(), 0.0) == [AdvanceWatermark(Watermark(10))]
 
 
-def test_a_watermark_behind_a_barrier_waits_with_the_records(gate):
+def test_a_watermark_after_a_barrier_waits_with_the_records(gate):
     gate.feed(A, Watermark(1), 0.0)
     gate.feed(B, Watermark(5), 0.0)
     gate.feed(A, barrier(1), 0.0)

@@ -138,7 +138,7 @@ def test_a_region_does_not_finish_in_the_middle_of_a_step(running):
         running.finish()
 
 
-def test_a_region_that_is_given_up_has_failed_for_good(running):
+def test_a_region_that_is_abandoned_has_failed_for_good(running):
     running.fail(1, BOOM)
     running.give_up()
     assert running.state is RegionState.FAILED

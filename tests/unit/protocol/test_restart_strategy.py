@@ -63,7 +63,7 @@ def test_fixed_delay_restarts_so_many_times_in_the_life_of_the_job():
         Restart(15.0, 2, 3),
         Restart(1e6 + 10, 3, 3),
     ]
-    assert strategy.failed(2e6) == GiveUp("all 3 restart(s) of fixed-delay are used up")
+    assert strategy.failed(2e6) == GiveUp("fixed-delay allows no more than 3 restart(s)")
 
 
 def test_failure_rate_gives_up_at_one_failure_too_many_within_the_interval():
@@ -97,7 +97,7 @@ def test_failures_before_the_restart_they_wait_for_are_one():
     assert isinstance(strategy.failed(1.5), GiveUp)
 
 
-def test_delays_start_anew_after_long_enough_without_a_failure():
+def test_delays_start_over_after_long_enough_without_a_failure():
     strategy = exponential(reset_backoff_threshold=seconds(100), exponential_attempts=2)
     assert strategy.failed(0.0) == Restart(1.0, 1, 2)
     assert strategy.failed(50.0) == Restart(51.5, 2, 2)

@@ -160,7 +160,7 @@ def test_without_a_lease_nothing_is_opened_run_committed_or_aborted(slot, questi
     opened(slot).deliver(0, UNIT, [])
     slot.deploy(1, 1)
     assert not question(slot)
-    reason = f"{NAME} may not act: the driver was not heard of for 10 s"
+    reason = f"{NAME} may not act: the driver has not been heard from for 10 s"
     assert slot.ask(0, UNIT) == Stale(UNIT, reason)
 
 

@@ -119,13 +119,13 @@ def test_a_process_that_was_superseded_before_it_was_used_need_not_be_waited_for
 def test_an_older_process_that_wakes_up_is_dismissed(ready, old):
     ready.line_ended(process(), 1.0)
     ready.job_ended(0, 1.0)
-    reason = "a newer process serves the slot, or will"
+    reason = "a newer process serves, or will serve, the slot"
     assert ready.registered(old, 2.0) == [Dismiss(old, reason)]
 
 
-def test_a_process_that_was_given_up_cannot_register_again(ready):
+def test_a_process_that_was_abandoned_cannot_register_again(ready):
     ready.line_ended(process(), 1.0)
-    reason = "a newer process serves the slot, or will"
+    reason = "a newer process serves, or will serve, the slot"
     assert ready.registered(process(), 2.0) == [Dismiss(process(), reason)]
 
 
@@ -189,9 +189,9 @@ def test_after_the_shutdown_nobody_is_launched_or_accepted(ready):
     assert ready.registered(newer, 2.0) == [Dismiss(newer, "the job does not need this slot")]
 
 
-def test_a_process_of_a_job_that_has_ended_is_not_taken_for_the_next_one(pool):
+def test_a_process_of_an_ended_job_is_not_mistaken_for_one_of_the_next(pool):
     pool.job_ended(0, 0.0)
     late = process(task_attempt=5)
-    reason = "a newer process serves the slot, or will"
+    reason = "a newer process serves, or will serve, the slot"
     assert pool.registered(late, 0.05) == [Dismiss(late, reason)]
     assert pool.tick(0.1) == [Launch(0, 2)]

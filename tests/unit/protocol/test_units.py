@@ -38,7 +38,7 @@ def test_the_first_complete_set_runs_and_everybody_else_waits(units):
     assert units.ask(key()) == Pending(key())
 
 
-def test_whoever_asks_for_a_sealed_unit_gets_the_same_answer(units):
+def test_every_request_for_a_sealed_unit_gets_the_same_answer(units):
     run(units, key(), "first")
     assert units.ask(key()) == Sealed(key(), "first")
     assert units.complete(key(), [packet()]) == Sealed(key(), "first")
@@ -102,7 +102,7 @@ def test_a_new_attempt_begins_with_nothing_of_the_old_one(units):
 
 def test_an_attempt_cannot_come_back(units):
     units.reset(Attempt(3))
-    with pytest.raises(ProtocolViolation, match="attempt 2 was to follow attempt 3"):
+    with pytest.raises(ProtocolViolation, match="attempt 2 cannot follow attempt 3"):
         units.reset(Attempt(2))
 
 
@@ -129,5 +129,5 @@ def test_an_answer_is_sealed_once(units):
 
 
 def test_asking_for_what_nobody_completed_is_a_violation(units):
-    with pytest.raises(ProtocolViolation, match="before anybody completed it"):
+    with pytest.raises(ProtocolViolation, match="before it was submitted"):
         units.ask(key())

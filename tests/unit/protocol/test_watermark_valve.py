@@ -189,7 +189,7 @@ def run(time, channel, what):
 
 @examples(60)
 @given(courses(), st.integers(0, 40))
-def test_time_goes_on_after_a_restore_as_if_nothing_had_happened(course, cut):
+def test_time_continues_after_a_restore_as_if_nothing_had_happened(course, cut):
     channels, steps = course
     inputs = {channel: channel.edge for channel in channels}
     whole = SubtaskTime(inputs)

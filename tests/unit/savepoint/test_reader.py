@@ -107,11 +107,11 @@ def test_unknown_names_are_answered_with_the_known_ones(savepoint):
     with pytest.raises(UnknownState) as caught:
         list(reader.entries("count", "count"))
     assert str(caught.value) == (
-        f"{savepoint} has no operator with the uid 'count': give one of 'counts'"
+        f"{savepoint} has no operator with the uid 'count'; it has 'counts'"
     )
-    with pytest.raises(UnknownState, match="has no keyed state 'total': give one of 'count', 'it"):
+    with pytest.raises(UnknownState, match="has no keyed state 'total'; it has 'count', 'it"):
         list(reader.entries("counts", "total"))
-    with pytest.raises(UnknownState, match="has no operator state 'x': give one of none at all"):
+    with pytest.raises(UnknownState, match="has no operator state 'x'; it has"):
         reader.elements("counts", "x")
 
 

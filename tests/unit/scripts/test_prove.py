@@ -51,7 +51,7 @@ def test_nothing_is_started_that_does_not_fit_into_the_time(campaigns):
     assert [name for name, _ in campaigns(50 / 60)] == ["a"]
 
 
-def test_a_proof_goes_on_after_what_the_ledger_has(campaigns, tmp_path):
+def test_a_proof_continues_after_what_the_ledger_contains(campaigns, tmp_path):
     whole = campaigns(6, seed=7)
     (tmp_path / "proofs" / "ledger.jsonl").unlink()
     first = campaigns(3, seed=7)

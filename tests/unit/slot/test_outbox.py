@@ -71,7 +71,7 @@ def test_a_packet_that_is_full_is_followed_by_the_next(outbox, monkeypatch):
     assert records[::2] == [0, 1, 2, 3]
 
 
-def test_sequences_go_on_within_a_step_and_begin_anew_with_the_next(outbox):
+def test_sequences_continue_within_a_step_and_start_fresh_with_the_next(outbox):
     def sequence():
         outbox.put(CHANNEL, 3, 0, Watermark(1))
         (packet,) = outbox.take_packets()

@@ -162,7 +162,7 @@ def test_order_within_a_channel_is_kept_over_packets(pipeline, monkeypatch):
         assert got == list(range(300))
 
 
-def test_a_failed_subtask_is_reported_and_others_go_on(pipeline):
+def test_a_failed_subtask_is_reported_and_others_continue(pipeline):
     def fail_on_three(x):
         if x == 3:
             raise ValueError("three")

@@ -150,7 +150,7 @@ def test_nothing_runs_before_it_is_deployed(slot):
 
 def test_nothing_runs_once_the_lease_is_over(slot):
     slot.deployed(simple_job()).loses_its_lease()
-    refusal = f"{NAME} may not act: the driver was not heard of for 10 s"
+    refusal = f"{NAME} may not act: the driver has not been heard from for 10 s"
     assert slot.step() == Stale(UnitKey(1, 1, 0), refusal)
 
 
@@ -247,7 +247,7 @@ def test_a_slot_without_a_lease_opens_begins_and_aborts_nothing(slot, notes):
     "message",
     [CheckpointCompleted(0, 1, 1), CheckpointAborted(0, 1, 1), Deploy(0, 2, PLACE), Undeploy(0)],
 )
-def test_a_slot_without_a_lease_carries_out_nothing_that_it_is_told(slot, notes, message):
+def test_a_slot_without_a_lease_carries_out_no_orders(slot, notes, message):
     begun(slot).loses_its_lease()
     before = list(notes)
     slot.hears(message).has_settled()
@@ -274,7 +274,7 @@ def test_a_slot_that_is_sent_home_aborts_what_it_has_begun(slot, notes):
     assert notes[-2:] == ["abort", "close"]
 
 
-def test_the_lease_is_looked_at_again_before_every_single_commit(slot, notes):
+def test_the_lease_is_checked_again_before_every_single_commit(slot, notes):
     begun(slot, barriers=2)
     Transactional.on_note = staticmethod(lambda what: what == "commit" and slot.loses_its_lease())
     slot.hears(CheckpointCompleted(0, 1, 2))
@@ -292,7 +292,7 @@ class Overtaken(Transactional):
         Ownership.claim(self.store)
 
 
-def test_the_directory_is_looked_at_again_before_a_sink_touches_what_it_finds(
+def test_ownership_of_the_directory_is_checked_again_before_a_sink_touches_what_it_finds(
     slot, notes, tmp_path
 ):
     Overtaken.store = LocalStore(tmp_path)
@@ -354,7 +354,7 @@ def test_who_waits_for_a_unit_is_sent_away_when_the_pipeline_is_undeployed(tmp_p
     assert slot.host.close(WAIT)
 
 
-def test_a_newer_attempt_begins_anew(slot):
+def test_a_newer_attempt_starts_fresh(slot):
     slot.deployed(simple_job()).step()
     slot.hears(Deploy(0, 2, PLACE))
     assert slot.says(Deployed) == Deployed(0, 2)

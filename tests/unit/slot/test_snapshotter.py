@@ -117,7 +117,7 @@ def test_a_savepoint_to_a_place_that_cannot_be_opened_is_declined_and_the_next_i
     assert isinstance(snapshotter.messages.get(timeout=PATIENCE), CheckpointAcknowledged)
 
 
-def test_nothing_is_written_of_a_checkpoint_that_was_given_up(snapshotter):
+def test_nothing_is_written_of_a_checkpoint_that_was_aborted(snapshotter):
     keyed = Unstorable()
     snapshotter.abort(1)
     snapshotter.write(frozen(1, keyed=keyed))
@@ -131,7 +131,7 @@ class Empty(Unstorable):
         return iter(())
 
 
-def test_a_file_that_the_storage_takes_after_its_checkpoint_was_given_up_is_deleted(tmp_path):
+def test_a_file_that_the_storage_takes_after_its_checkpoint_was_aborted_is_deleted(tmp_path):
     def sizes():
         return [each.stat().st_size for each in tmp_path.rglob("*") if each.is_file()]
 

@@ -324,7 +324,7 @@ def joined(tested):
     return subject
 
 
-def test_records_wait_behind_a_barrier_that_others_owe(joined, notes):
+def test_records_wait_after_a_barrier_that_others_owe(joined, notes):
     barrier = Barrier(CheckpointId(1), 0.0)
     joined.subtask.feed(joined.left, [Batch.of_records(["l1"]), barrier, Batch.of_records(["l2"])])
     joined.subtask.feed(joined.right, [Batch.of_records(["r1"])])
@@ -399,7 +399,7 @@ class Timed(Noting):
         self.note("timer")
 
 
-def test_behind_a_stop_no_timer_fires_until_it_is_aborted(tested, notes):
+def test_after_a_stop_no_timer_fires_until_it_is_aborted(tested, notes):
     subject = tested(chain_of_notes(Timed("timed")))
     subject.subtask.open()
     subject.run(1, [Barrier(7, 0.0, SnapshotRequest(BarrierKind.STOP))])

@@ -52,7 +52,7 @@ def test_descriptors_keep_the_users_function():
 
 @pytest.mark.parametrize("name", ["", None, 3])
 def test_a_state_without_a_name_is_refused(name):
-    with pytest.raises(ConfigError, match="names the state"):
+    with pytest.raises(ConfigError, match="give a non-empty text"):
         ValueStateDescriptor(name)
 
 

@@ -244,7 +244,7 @@ CHANGED = Types.ROW_NAMED(["total"], [Types.DOUBLE()])
     [
         (descriptor("value", GONE), "field 'total' is gone, and 'sum' is new"),
         (descriptor("value", CHANGED), "field 'total' was Long and is Double now"),
-        (descriptor("value", NEW, ttl=True), "with and without a time to live"),
+        (descriptor("value", NEW, ttl=True), "a time to live cannot be added or removed"),
         (descriptor("list", NEW), "holds value state of RowTypeInfo(total: Long)"),
         (descriptor("value", None), "the type was row and is any value now"),
     ],
@@ -260,7 +260,7 @@ def test_other_changes_are_refused_with_the_reason(backend, declared, reason, tm
 def test_keys_of_a_map_state_stay_as_they_are(tmp_path):
     path = savepoint(tmp_path / "savepoint", "map", parallelism=1)
     declared = MapStateDescriptor("state", Types.LONG(), OLD)
-    assert "the keys of the map are of another type" in refusal(path, "hashmap", declared)
+    assert "the keys of the map have another type" in refusal(path, "hashmap", declared)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -247,7 +247,7 @@ def test_a_database_is_kept_in_memory_as_a_whole(database):
         writer.write_keyed(native(database(a_sst=b"a" * 101)), ALL, {})
 
 
-def test_writing_stops_when_the_checkpoint_is_given_up(store):
+def test_writing_stops_when_the_checkpoint_is_aborted(store):
     seen = []
 
     def chunks():
@@ -263,7 +263,7 @@ def test_writing_stops_when_the_checkpoint_is_given_up(store):
     assert list(store.list()) == []
 
 
-def test_a_checkpoint_that_was_given_up_is_not_closed(store):
+def test_a_checkpoint_that_was_aborted_is_not_closed(store):
     writer = writer_to(store, is_canceled=lambda: bool(writer.bytes_written))
     writer.write(b"state")
     with pytest.raises(SnapshotWriteAborted):
@@ -321,7 +321,7 @@ def test_a_changed_byte_is_named_with_its_file_and_the_way_out(store):
     with pytest.raises(CorruptCheckpoint) as caught:
         list(image_of(handle, store).chunks())
     assert path in str(caught.value)
-    assert "from byte 4000 on" in str(caught.value)
+    assert "at byte 4000" in str(caught.value)
     assert "or an older checkpoint or savepoint of the job" in str(caught.value)
     assert list(image_of(handle, store).chunks(KeyGroupRange(20, 30))) == CHUNKS[10:15]
 

@@ -113,7 +113,7 @@ def test_a_place_where_nothing_can_be_created_is_named():
 
 def test_a_file_in_the_place_of_the_directory_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="a file stands where a directory is needed"):
+    with pytest.raises(StorageError, match="there is a file in place of a directory"):
         LocalStore(tmp_path / "file").put("chk-1/_metadata", b"x")
     with pytest.raises(StorageError, match="choose another directory"):
         LocalStore(tmp_path / "file").put("_metadata", b"x")

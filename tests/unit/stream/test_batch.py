@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import Types
 
@@ -34,6 +34,14 @@ def test_joined_batches_hold_every_record_in_order_whatever_fits_into_one(parts,
         f"text {number}" for number in range(first)
     ]
     assert [stamp for batch in joined for stamp in batch.timestamps] == list(range(first))
+
+
+def test_records_keep_their_timestamps_beside_records_without():
+    timed = Batch(records=["timed"], timestamps=np.array([5]))
+    (joined,) = Batch.joined([timed, Batch.of_records(["untimed"])])
+    assert joined.timestamps.tolist() == [5, NO_TIMESTAMP]
+    (untimed,) = Batch.joined([Batch.of_records([1]), Batch.of_records([2])])
+    assert untimed.timestamps is None
 
 
 def test_columns_are_joined_up_to_the_size_that_is_allowed():

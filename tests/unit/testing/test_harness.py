@@ -82,7 +82,7 @@ def test_snapshots_of_several_subtasks_are_restored_together():
 def test_an_operator_that_was_not_copied_cannot_start_again():
     with OperatorHarness(MapOperator(Counter()), copy=False) as harness:
         snapshot = harness.snapshot()
-        with pytest.raises(AssertionError, match="starts once only"):
+        with pytest.raises(AssertionError, match="starts only once"):
             harness.restore(snapshot)
 
 

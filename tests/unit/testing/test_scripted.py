@@ -52,7 +52,7 @@ def test_a_pause_lasts_its_seconds():
     assert (poll.batch.records, poll.status) == ([2], InputStatus.END_OF_INPUT)
 
 
-def test_nothing_behind_the_end_is_read():
+def test_nothing_after_the_end_is_read():
     assert records_of(ScriptedSource([1, End(), 2])) == [[1]]
     assert records_of(ScriptedSource([End(), 2])) == [[]]
 

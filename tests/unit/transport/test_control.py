@@ -66,7 +66,7 @@ def test_a_line_on_which_too_much_waits_is_closed(ends, monkeypatch):
     in_background(lambda: list(other.messages())).join(PATIENCE)
 
 
-def test_who_waits_for_room_goes_on_when_there_is_some(ends):
+def test_a_sender_that_waits_for_room_continues_when_there_is_some(ends):
     line, other = ends
     sending = in_background(lambda: [line.send(BIG, waits=True) for _ in range(3)])
     messages = other.messages()

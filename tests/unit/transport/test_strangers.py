@@ -87,7 +87,7 @@ def test_who_drips_bytes_does_not_stay_longer(listener, elsewhere, monkeypatch):
     stranger.close()
 
 
-def test_accepting_goes_on_when_files_have_run_out(listener, elsewhere, caplog):
+def test_accepting_continues_when_files_have_run_out(listener, elsewhere, caplog):
     strangers = [connected(elsewhere) for _ in range(3)]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     next_free = os.dup(0)

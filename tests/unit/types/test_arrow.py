@@ -338,12 +338,12 @@ def test_values_that_fit_and_values_that_must_be_converted_mix_in_a_column():
             "nan is not a whole number: round it, or declare Types.DOUBLE()",
         ),
         (Types.INT(), "3", "'3' is of type str, expected an integer"),
-        (Types.INT(), None, "a stream of this type holds no None: return a value, or filter first"),
+        (Types.INT(), None, "a stream of this type has no None: return a value, or filter first"),
         (Types.DOUBLE(), "3", "'3' is of type str, expected a number"),
         (
             Types.DOUBLE(),
             1j,
-            "1j is of type complex, which no float stands for",
+            "1j is of type complex, which no float represents",
         ),
         (Types.BOOLEAN(), 2, "2 is of type int, expected True or False"),
         (Types.BOOLEAN(), "yes", "'yes' is of type str, expected True or False"),
@@ -351,7 +351,7 @@ def test_values_that_fit_and_values_that_must_be_converted_mix_in_a_column():
         (Types.STRING(), 5, "5 is of type int, expected a str"),
         (BYTES, "a", "'a' is of type str, expected bytes"),
         (BYTES, [1, 2], "[1, 2] is of type list, expected bytes"),
-        (Types.BIG_INT(), 10**76, "it has more than 76 digits: leave the type out to keep it"),
+        (Types.BIG_INT(), 10**76, "it has more than 76 digits: omit the type to keep it"),
         (Types.BIG_DEC(), "1", "'1' is of type str, expected a Decimal"),
         (Types.BIG_DEC(), True, "True is of type bool, expected a Decimal"),
         (Types.SQL_DATE(), 5, "5 is of type int, expected a datetime.date"),
@@ -389,15 +389,15 @@ def test_values_that_fit_and_values_that_must_be_converted_mix_in_a_column():
         (PAIR, None, "it is of type NoneType, expected a tuple"),
         (PERSON, Row("Ada"), "it has 1 field(s), expected 2"),
         (PERSON, Row(name="Ada", size=1), "no field 'age' in Row(name='Ada', size=1)"),
-        (PERSON, {"nmae": "Ada"}, "it has the field(s) nmae that the type does not have"),
+        (PERSON, {"nmae": "Ada"}, "it has the field(s) nmae, which the type lacks"),
         (PERSON, Point(1, 2.0), "it has no attribute(s) name, age"),
         (PERSON, None, "it is of type NoneType, expected a Row"),
         (
             PERSON,
             Row.of_kind(RowKind.DELETE, name="Ada", age=36),
             (
-                "its kind is -D, and typed streams hold +I rows alone: leave the type of the "
-                "stream out to keep the kind"
+                "its kind is -D, but typed streams only have +I rows: omit the type of the "
+                "stream to keep the kind"
             ),
         ),
         (
@@ -421,7 +421,7 @@ def test_what_does_not_fit_is_refused_with_the_reason(declared, record, reason):
 
 
 def test_an_integer_beyond_all_floats_is_refused():
-    assert mismatch(Types.DOUBLE(), 10**309).endswith("is of type int, which no float stands for")
+    assert mismatch(Types.DOUBLE(), 10**309).endswith("is of type int, which no float represents")
 
 
 def test_a_time_zone_is_refused_with_what_to_declare_instead():
@@ -436,7 +436,7 @@ def test_text_that_is_no_unicode_is_refused():
 
 def test_a_value_that_arrow_cannot_convert_is_refused():
     text = mismatch(ArrowTypeInfo(pa.decimal128(3, 1)), Decimal("1.25"))
-    assert "Arrow cannot make it decimal128(3, 1)" in text
+    assert "Arrow cannot convert it to decimal128(3, 1)" in text
 
 
 def test_a_dataclass_that_lost_a_field_is_refused():

@@ -71,7 +71,7 @@ def test_a_new_field_without_a_default_is_none():
     assert change.added == ("city = None",)
 
 
-def test_the_new_fields_are_told_with_their_defaults():
+def test_the_new_fields_are_shown_with_their_defaults():
     assert evolved(OLD, NEW).added == ("currency = 'EUR'", "tags = []")
     assert evolved(OLD, OLD) is None
 
@@ -122,7 +122,7 @@ def test_a_field_that_is_gone_is_named():
 def test_a_renamed_field_is_another_field():
     new = Types.ROW_NAMED(["user", "sum"], [Types.STRING(), Types.LONG()])
     assert refusal(OLD, new) == (
-        "field 'total' is gone, and 'sum' is new (under another name it is another field)"
+        "field 'total' is gone, and 'sum' is new (a renamed field is another field)"
     )
 
 
@@ -142,7 +142,7 @@ def test_without_names_nobody_can_tell_which_field_is_new(kind):
 
 def test_keys_of_maps_stay_as_they_are():
     old, new = (Types.MAP(key, Types.LONG()) for key in (OLD, NEW))
-    assert refusal(old, new) == "the keys of the type are of another type"
+    assert refusal(old, new) == "the keys of the type have another type"
 
 
 def test_another_kind_of_type_is_refused():
@@ -222,11 +222,11 @@ def test_a_new_field_of_a_class_needs_a_default():
     )
 
 
-def test_new_fields_of_a_class_go_behind_the_old_ones():
+def test_new_fields_of_a_class_go_after_the_old_ones():
     new = account([("user", str), ("currency", str, "EUR"), ("total", int, 0)])
     assert refusal(account(FIELDS), new) == (
-        "field 'currency' stands where 'total' stood: new fields of a class go after the old "
-        "ones, which stay in their order"
+        "field 'currency' is in the position of 'total': new fields of a class must follow the old "
+        "ones, which keep their order"
     )
 
 

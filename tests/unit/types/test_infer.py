@@ -121,7 +121,7 @@ def test_a_class_without_declared_fields_is_refused():
 
 
 def test_a_list_without_the_type_of_its_elements_is_refused():
-    with pytest.raises(TypeError, match=r"say what a list holds, such as list\[int\]"):
+    with pytest.raises(TypeError, match=r"declare the contents of a list, such as list\[int\]"):
         as_type_info(list)
 
 
@@ -132,7 +132,7 @@ def test_a_forgotten_call_of_a_factory_is_named():
 
 @pytest.mark.parametrize("nonsense", [5, "str", None, [int]], ids=repr)
 def test_nonsense_is_refused_with_what_to_give(nonsense):
-    with pytest.raises(TypeError, match="is not a type of records: give Types"):
+    with pytest.raises(TypeError, match="is not a type of records: use Types"):
         as_type_info(nonsense)
 
 

@@ -172,5 +172,5 @@ def by_a_name_that_may_change(record):
         object(),
     ],
 )
-def test_whoever_reaches_anything_else_may_keep_it_there(function):
+def test_a_function_that_reaches_anything_else_may_keep_an_object(function):
     assert not keeps_nothing(function)

@@ -64,7 +64,7 @@ def test_an_unknown_name_as_attribute_is_an_attribute_error_that_shows_the_row()
 
 
 def test_a_name_on_a_row_without_names_is_refused():
-    with pytest.raises(ValueError, match="this Row has no field names, give a position"):
+    with pytest.raises(ValueError, match="this Row has no field names, use a position"):
         Row(1, 2)["a"]
 
 

@@ -150,7 +150,7 @@ def test_names_of_a_row_are_a_list():
 
 
 def test_a_primitive_array_holds_no_strings():
-    with pytest.raises(TypeError, match=r"Types.PRIMITIVE_ARRAY holds one of BYTE, .* not String"):
+    with pytest.raises(TypeError, match=r"PRIMITIVE_ARRAY contains one of BYTE, .* not String"):
         Types.PRIMITIVE_ARRAY(Types.STRING())
 
 

@@ -18,11 +18,11 @@ def test_slots_and_drivers_are_killed_in_turn():
     ]
 
 
-def test_a_second_run_goes_on_where_the_first_had_to_end():
+def test_a_second_run_continues_where_the_first_had_to_end():
     assert victims(FaultPoint.COMMIT, range(1, 2)) == [(FaultPoint.COMMIT, Victim.DRIVER)]
 
 
-def test_a_restore_is_led_to_by_a_kill_behind_a_checkpoint():
+def test_a_restore_is_led_to_by_a_kill_after_a_checkpoint():
     assert victims(FaultPoint.RESTORE, range(1, 2)) == [
         (FaultPoint.COMMIT, Victim.SLOT),
         (FaultPoint.RESTORE, Victim.DRIVER),

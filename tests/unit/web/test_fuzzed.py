@@ -56,8 +56,9 @@ REFUSED_HERE = (
     "/jobmanager/stdout",
     "/jobs/{jobid}/vertices/{vertexid}/flamegraph",
     "/jobs/{jobid}/rescaling/",
+    "/jobs/{jobid}/rescales/details/",
 )
-"""Paths that need an owner, a file, or time to answer otherwise."""
+"""Paths that need an owner, a file, a rescale, or time to answer otherwise."""
 
 
 def real_ids(served):
@@ -67,6 +68,7 @@ def real_ids(served):
         "jobid": served.id,
         "vertexid": served.of_job().document["vertices"][1]["id"],
         "checkpointid": done["checkpointId"],
+        "subtaskindex": 1,
         "taskmanagerid": f"{served.id}-slot-1",
         "/checkpoints/": served.of_job("/checkpoints", method="POST").document["request-id"],
         "/savepoints/": served.of_job("/savepoints", method="POST").document["request-id"],

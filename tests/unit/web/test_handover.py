@@ -62,8 +62,17 @@ def test_a_job_restarts_while_it_is_handed_over(rescaled):
         )
     wait_until(lambda: rescaled.job.status() is JobStatus.RUNNING)
     assert parallelisms(rescaled) == [3, 3]
-    (change,) = rescaled.of_job("/rescales/history").document["rescales"]
-    assert (change["before"], change["after"]) == (2, 3)
+    (change,) = rescaled.of_job("/rescales/history").document
+    changed = [
+        (each["preRescaleParallelism"], each["postRescaleParallelism"])
+        for each in change["vertices"].values()
+    ]
+    assert (changed, change["terminalState"]) == ([(2, 3), (2, 3)], "COMPLETED")
+    uuid = change["rescaleUuid"]
+    assert rescaled.of_job(f"/rescales/details/{uuid}").document == change
+    assert rescaled.of_job(f"/rescales/details/{32 * '0'}").status == 404
+    overview = rescaled.of_job("/rescales/overview").document
+    assert overview["latest"]["completed"] == change
     entered = rescaled.of_job().document["timestamps"]
     assert entered["CREATED"] < entered["RESTARTING"] <= entered["RUNNING"]
     assert entered["FINISHED"] == 0
@@ -81,14 +90,14 @@ def test_a_job_restarts_while_it_is_handed_over(rescaled):
         ("/rescaling?parallelism=2", "PATCH", "rescaling"),
     ],
 )
-def test_orders_are_told_to_come_again(rescaled, path, method, what):
+def test_orders_are_asked_to_come_again(rescaled, path, method, what):
     with held(rescaled):
         answer = rescaled.of_job(path, method=method)
         assert answer.status == 409
         assert answer.error == f"no {what} now: the job is restarting; ask again when it runs"
 
 
-def test_of_two_rescalings_the_first_holds_and_the_second_is_told_why_not(rescaled):
+def test_the_second_of_two_rescalings_is_refused_with_the_reason(rescaled):
     with held(rescaled) as first:
         second = rescaled.job.order_rescaling(1)
         assert first.answer.result(PATIENCE)
@@ -98,7 +107,7 @@ def test_of_two_rescalings_the_first_holds_and_the_second_is_told_why_not(rescal
     assert parallelisms(rescaled) == [3, 3]
 
 
-def test_a_rescaling_that_waits_for_another_is_told_why_not(rescaled):
+def test_a_rescaling_that_waits_for_another_is_refused_with_the_reason(rescaled):
     taken = threading.Event()
     rescaled.watch.on("sums", "snapshot", lambda _: taken.wait(PATIENCE))
     first, second = rescaled.job.order_rescaling(3), rescaled.job.order_rescaling(1)

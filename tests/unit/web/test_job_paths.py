@@ -51,6 +51,10 @@ def test_a_vertex_tells_its_subtasks(served):
     found = served.of_job(f"/vertices/{vertex['id']}").document
     assert [subtask["subtask"] for subtask in found["subtasks"]] == [0, 1]
     assert sum(subtask["metrics"]["read-records"] for subtask in found["subtasks"]) == 59
+    received = sum(subtask["metrics"]["read-bytes"] for subtask in found["subtasks"])
+    assert received == served.of_job().document["vertices"][0]["metrics"]["write-bytes"] > 59
+    one = served.of_job(f"/vertices/{vertex['id']}/subtasks/1").document
+    assert one["metrics"] == found["subtasks"][1]["metrics"]
     assert served.of_job(f"/vertices/{vertex['id']}/watermarks").document == []
 
 
@@ -61,6 +65,19 @@ def test_a_vertex_tells_its_metrics_by_name(served):
     assert {"id": "0.numRecordsOut"} in served.of_job(path).document
     found = served.of_job(f"{path}?get=0.numRecordsOut,1.numRecordsOut,unknown").document
     assert sum(float(each["value"]) for each in found) == 59
+    subtasks = path.replace("metrics", "subtasks")
+    (one,) = served.of_job(f"{subtasks}/0/metrics?get=numRecordsOut").document
+    assert one["value"] == found[0]["value"]
+    (all_,) = served.of_job(f"{subtasks}/metrics?get=numRecordsOut,unknown").document
+    assert (all_["sum"], all_["avg"], all_["id"]) == (59, 29.5, "numRecordsOut")
+    assert all_["min"] + all_["max"] == 59
+    assert {"id": "numBytesOut"} in served.of_job(f"{subtasks}/metrics").document
+
+
+def test_a_job_tells_its_state_and_its_metrics_by_name(served):
+    assert served.of_job("/status").document == {"status": "RUNNING"}
+    (restarts,) = served.of_job("/metrics?get=numRestarts,unknown").document
+    assert restarts == {"id": "numRestarts", "value": "0"}
 
 
 def test_a_job_without_accumulators_says_so(served):
@@ -71,7 +88,7 @@ def test_the_plan_is_also_there_by_itself(served):
     assert served.of_job("/plan").document["plan"] == served.of_job().document["plan"]
 
 
-def test_settings_are_told_without_secrets(serve):
+def test_settings_are_shown_without_secrets(serve):
     served = serve(
         {
             "tidegate.rest.token": "0123456789abcdef",
@@ -88,7 +105,7 @@ def test_settings_are_told_without_secrets(serve):
     assert config["restart-strategy"] == "none"
 
 
-def test_failures_and_restarts_are_told_with_their_cause(serve):
+def test_failures_and_restarts_are_reported_with_their_cause(serve):
     served = serve(
         {
             "restart-strategy": "fixed-delay",
@@ -132,7 +149,7 @@ def test_metrics_have_flinks_names(serve, tmp_path):
     assert any("checkpointAlignmentTime" in key for key in values)
 
 
-def test_a_cancelled_job_is_told_of_until_the_driver_ends(served):
+def test_a_cancelled_job_is_served_until_the_driver_ends(served):
     assert served.of_job(method="PATCH").status == 202
     wait_until(lambda: served.job.status() is JobStatus.CANCELED)
     assert served.of_job().document["state"] == "CANCELED"
@@ -178,22 +195,26 @@ def test_the_document_describes_every_path(served):
     [
         ("GET", "/nothing", 404, "there is no /nothing"),
         ("GET", "/jobs/", 404, "there is no /jobs/"),
-        ("DELETE", "/jobs", 405, "DELETE is not possible here"),
-        ("GET", "/jobs/abc", 400, "'abc' is no id of a job"),
+        ("DELETE", "/jobs", 405, "DELETE is not allowed here"),
+        ("GET", "/jobs/abc", 400, "'abc' is not the id of a job"),
         ("GET", f"/jobs/{'0' * 32}", 404, f"this driver has no job {'0' * 32}"),
-        ("GET", "{job}/vertices/abc", 400, "'abc' is no id of a vertex"),
+        ("GET", "{job}/vertices/abc", 400, "'abc' is not the id of a vertex"),
         ("GET", f"{{job}}/vertices/{'0' * 32}", 404, "the job has no vertex"),
-        ("GET", "{job}/checkpoints/details/one", 400, "'one' is no number of a checkpoint"),
+        ("GET", "{job}/vertices/{vertex}/subtasks/2", 404, "no subtask 2, but 2 of them"),
+        ("GET", "{job}/vertices/{vertex}/subtasks/-1", 400, "'-1' is not a subtask number"),
+        ("GET", "{job}/checkpoints/details/one", 400, "'one' is not a checkpoint number"),
         ("GET", "{job}/checkpoints/details/99", 404, "there is no checkpoint 99"),
-        ("GET", f"{{job}}/checkpoints/{'0' * 32}", 404, "no checkpoint was asked for"),
-        ("GET", f"{{job}}/savepoints/{'0' * 32}", 404, "no savepoint was asked for"),
-        ("GET", f"/savepoint-disposal/{'0' * 32}", 404, "no disposal was asked for"),
+        ("GET", f"{{job}}/checkpoints/{'0' * 32}", 404, "no checkpoint was requested"),
+        ("GET", f"{{job}}/savepoints/{'0' * 32}", 404, "no savepoint was requested"),
+        ("GET", f"/savepoint-disposal/{'0' * 32}", 404, "no disposal was requested"),
         ("GET", "{job}/exceptions?maxExceptions=-1", 400, "maxExceptions = -1: give"),
         ("PATCH", "{job}?mode=stop", 400, 'mode = "stop": give one of cancel'),
     ],
 )
-def test_a_wrong_request_is_told_what_is_wrong(served, method, path, status, sentence):
-    answer = served.ask(path.replace("{job}", served.path), method=method)
+def test_a_wrong_request_is_refused_with_the_reason(served, method, path, status, sentence):
+    path = path.replace("{job}", served.path)
+    path = path.replace("{vertex}", served.of_job().document["vertices"][0]["id"])
+    answer = served.ask(path, method=method)
     assert answer.status == status
     assert sentence in answer.error
 
@@ -204,7 +225,7 @@ def test_a_wrong_request_is_told_what_is_wrong(served, method, path, status, sen
         ("/savepoints", b"{", "the body is not JSON"),
         ("/savepoints", b"\xff", "the body is not JSON"),
         ("/savepoints", b"[" * 60_000, "nested too deeply"),
-        ("/savepoints", ["a"], "has to be a JSON object"),
+        ("/savepoints", ["a"], "must be a JSON object"),
         ("/savepoints", {"target": "x"}, "there is no field 'target'"),
         ("/savepoints", {"cancel-job": "yes"}, "give true or false"),
         ("/savepoints", {"target-directory": 3}, "give text"),
@@ -215,7 +236,7 @@ def test_a_wrong_request_is_told_what_is_wrong(served, method, path, status, sen
         ("/checkpoints", {"checkpointType": "some"}, "give one of CONFIGURED"),
     ],
 )
-def test_a_wrong_body_is_told_what_is_wrong(served, path, body, sentence):
+def test_a_wrong_body_is_refused_with_the_reason(served, path, body, sentence):
     answer = served.of_job(path, method="POST", body=body)
     assert answer.status == 400
     assert sentence in answer.error
@@ -313,7 +334,7 @@ def test_this_machine_is_let_in_under_all_its_names(served, host):
 
 def test_a_port_that_is_taken_is_named(serve, served):
     port = int(served.server.url.rpartition(":")[2])
-    with pytest.raises(Exception, match=rf"rest.port = '{port}': 127.0.0.1 cannot be listened on"):
+    with pytest.raises(Exception, match=rf"rest.port = '{port}': cannot listen on 127.0.0.1"):
         serve(rest=RestSettings(ports=(port,)))
     other = serve(rest=RestSettings(ports=(port, 0)))
     assert other.ask("/jobs").status == 200

@@ -35,7 +35,7 @@ def test_a_checkpoint_that_is_asked_for_is_in_the_history(serve, tmp_path):
     assert (found["history"][0]["num_subtasks"], found["latest"]["restored"]) == (4, None)
 
 
-def test_the_work_of_subtasks_for_a_checkpoint_is_told(serve, tmp_path):
+def test_the_statistics_of_subtasks_in_a_checkpoint_are_shown(serve, tmp_path):
     served = serve(on_disk(tmp_path / "c", **{"execution.checkpointing.interval": "1 h"}))
     served.let(20)
     number = served.order("/checkpoints")["checkpointId"]
@@ -45,9 +45,21 @@ def test_the_work_of_subtasks_for_a_checkpoint_is_told(serve, tmp_path):
     task = served.of_job(f"/checkpoints/details/{number}/subtasks/{vertex}").document
     assert [each["status"] for each in task["subtasks"]] == ["completed", "completed"]
     assert task["summary"]["state_size"]["max"] > 0
+    # The history says the same of the subtask that was the last one.
+    vertices = [each["id"] for each in served.of_job().document["vertices"]]
+    paths = [f"/checkpoints/details/{number}/subtasks/{each}" for each in vertices]
+    subtasks = [each for path in paths for each in served.of_job(path).document["subtasks"]]
+    latest = max(each["ack_timestamp"] for each in subtasks)
+    (row,) = served.of_job("/checkpoints").document["history"]
+    slowest = row["tidegate"]["slowest"]
+    assert slowest in [
+        {name: each[name] for name in slowest}
+        for each in subtasks
+        if each["ack_timestamp"] == latest
+    ]
 
 
-def test_how_checkpoints_are_taken_is_told(serve, tmp_path):
+def test_the_checkpoint_settings_are_shown(serve, tmp_path):
     served = serve(on_disk(tmp_path / "checkpoints"))
     found = served.of_job("/checkpoints/config").document
     assert (found["mode"], found["interval"]) == ("exactly_once", 10)
@@ -66,11 +78,32 @@ def test_a_savepoint_is_written_where_it_shall_be(served, tmp_path):
     assert (savepoint["checkpoint_type"], savepoint["is_savepoint"]) == ("SAVEPOINT", True)
 
 
-def test_a_job_is_cancelled_behind_its_savepoint(served, tmp_path):
+def test_a_job_is_cancelled_after_its_savepoint(served, tmp_path):
     served.let(20)
     done = served.order("/savepoints", {"cancel-job": True})
     assert Path(done["location"]).parent == tmp_path / "savepoints"
     wait_until(lambda: served.job.status() is JobStatus.CANCELED)
+
+
+def test_the_parallelism_follows_the_bounds_that_flinks_tools_set(serve, tmp_path):
+    served = serve(on_disk(tmp_path / "checkpoints"))
+    wanted = served.of_job("/resource-requirements").document
+    first, second = wanted
+    assert wanted[first] == {"parallelism": {"lowerBound": 1, "upperBound": 2}}
+
+    def put(body):
+        return served.of_job("/resource-requirements", method="PUT", body=body)
+
+    assert put(wanted).status == 200
+    assert put({32 * "0": wanted[first]}).status == 400
+    assert put({first: {"parallelism": {"upperBound": 0}}}).status == 400
+    assert put({first: {"parallelism": 3}}).status == 400
+    different = {"parallelism": {"upperBound": 4}}
+    wanted[first]["parallelism"]["upperBound"] = 3
+    assert "change together" in put({**wanted, second: different}).error
+    assert served.job.graph.slots == 2
+    assert put(wanted).status == 200
+    wait_until(lambda: served.job.graph.slots == 3)
 
 
 @pytest.mark.parametrize("drain", [True, False])
@@ -150,7 +183,7 @@ def test_how_far_a_savepoint_is_can_be_watched(served):
 def test_without_a_directory_none_is_taken(serve):
     served = serve({"execution.checkpointing.savepoint-dir": None})
     assert served.of_job("/savepoints", method="POST").error.startswith(
-        "execution.checkpointing.savepoint-dir = None: set it to where savepoints should be written"
+        "execution.checkpointing.savepoint-dir = None: set it to the directory for savepoints"
     )
     answer = served.of_job("/savepoints", method="POST", body={"target-directory": "/tmp/x"})
     assert answer.status == 403

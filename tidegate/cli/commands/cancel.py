@@ -62,10 +62,11 @@ def cancel(
 
 
 def job_and_directory(words: list[str], *, with_savepoint: bool) -> tuple[JobRecord, str | None]:
-    """Which argument is the job: the only one, or the only one that matches a job.
+    """Find out which argument is the job: the only one, or the only one that matches a job.
 
     Raises:
-        UnknownJob: none is. ConfigError: both are, or there are too many arguments.
+        UnknownJob: none is.
+        ConfigError: both are, or there are too many arguments.
     """
     most = 2 if with_savepoint else 1
     if len(words) > most:

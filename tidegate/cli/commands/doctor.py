@@ -1,4 +1,4 @@
-"""``tidegate doctor``: what is installed, what is missing, what to do about it."""
+"""``tidegate doctor``: what is installed, what is missing, and what to do."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -35,7 +35,7 @@ def doctor(
         _print_java_home()
         return
     if spark_conf:
-        # The report must work where packages are missing that this needs.
+        # The report must work even if packages for this are missing.
         from tidegate.exchange.pipelined.requirements import session_settings
 
         for key, value in session_settings().items():

@@ -15,7 +15,7 @@ def explain(
     as_json: AsJson = False,
     set_: SettingOptions = None,
 ) -> None:
-    """Show the graph of a job, its checkpoints, and which guarantee holds at every sink and why.
+    """Show the graph of a job, its checkpoints, and the guarantee of every sink with the reason.
 
     The program runs up to the point where it would start its first job.
 

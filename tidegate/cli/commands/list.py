@@ -43,7 +43,7 @@ def list_(
     if as_json:
         print_json({"jobs": jobs})
     elif not jobs:
-        typer.echo("No job runs." if not all_ else "No job is known.")
+        typer.echo("No jobs are running." if not all_ else "There are no jobs.")
     else:
         print_table(
             ("job", "name", "state", "started", "for", "application"),
@@ -53,7 +53,8 @@ def list_(
                     job["name"],
                     job["state"],
                     as_of(record.started_at),
-                    _lasted(record),
+                    # The end time of a lost driver is unknown.
+                    "-" if record.state == LOST else since(record.started_at, record.ended_at),
                     record.application_id or "-",
                 )
                 for job, record in zip(jobs, found, strict=True)
@@ -73,11 +74,6 @@ def _described(record: JobRecord) -> dict[str, Any]:
         "url": record.url,
         "log": record.log,
     }
-
-
-def _lasted(record: JobRecord) -> str:
-    """The end time of a lost driver is unknown."""
-    return "-" if record.state == LOST else since(record.started_at, record.ended_at)
 
 
 def _state(record: JobRecord) -> str:

@@ -1,4 +1,4 @@
-"""``tidegate logs``: what a detached job has printed."""
+"""``tidegate logs``: the output of a detached job."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LOOK_SECONDS = 0.2
 def logs(
     job: JobArgument,
     lines: Annotated[
-        int | None, typer.Option("-n", "--lines", min=0, help="Only so many at the end.")
+        int | None, typer.Option("-n", "--lines", min=0, help="Only this many lines at the end.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on until the job has ended.")
+        bool, typer.Option("-f", "--follow", help="Continue until the job has ended.")
     ] = False,
 ) -> None:
     """Print the log of a job that was started with --detached.
@@ -37,7 +37,7 @@ def logs(
         )
     path = Path(record.log)
     if not path.exists():
-        raise OrderRefused(f"{path}, the log of job {record.job_id}, is no longer there")
+        raise OrderRefused(f"{path}, the log of job {record.job_id}, no longer exists")
     with path.open(errors="replace") as file:
         for line in file if lines is None else deque(file, maxlen=lines):
             typer.echo(line, nl=False)

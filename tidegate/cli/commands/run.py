@@ -23,7 +23,7 @@ from tidegate.web.registry import COMMAND_VARIABLE
 
 _PATH = "execution.state-recovery.path"
 _ONCE = (_PATH, "tidegate.recovery.take-over", "execution.state-recovery.claim-mode")
-"""What holds for one start only."""
+"""Settings for one start only."""
 
 
 def run(
@@ -91,7 +91,7 @@ def run(
             "--conf-dir",
             file_okay=False,
             exists=True,
-            help="Where config.yaml or flink-conf.yaml is. Settings of the program override it.",
+            help="The directory of config.yaml or flink-conf.yaml. The program overrides it.",
         ),
     ] = None,
     set_: SettingOptions = None,
@@ -139,12 +139,12 @@ def run(
         run_program(job, program, hosting)
         if any(not built.is_empty for built in hosting.programs.values()):
             raise UserError(
-                f"{job} ended without running what it has built: call env.execute() at its end"
+                f"{job} ended without running its pipeline: call env.execute() at its end"
             )
 
 
 def _command(job: Path, arguments: list[str], settings: dict[str, object]) -> dict[str, object]:
-    """How to run the program again, but for where it resumes and for secrets."""
+    """The command to run the program again, without restore options and secrets."""
     kept = {key: str(value) for key, value in settings.items() if not is_secret(key)}
     return {
         "program": str(job.resolve()),

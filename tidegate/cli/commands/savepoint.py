@@ -83,7 +83,7 @@ def _dispose(path: str, as_json: bool) -> None:
 
 
 def _check_not_in_use(path: str) -> None:
-    """Raise OrderRefused if it is a checkpoint of a job that runs."""
+    """Raise OrderRefused if it is a checkpoint of a running job."""
     from tidegate.checkpoint.layout import METADATA, id_of
     from tidegate.storage.locations import parent_and_name
 
@@ -93,6 +93,6 @@ def _check_not_in_use(path: str) -> None:
     _, owner = parent_and_name(directory)
     if id_of(name) is not None and any(record.job_id == owner for record in running_jobs()):
         raise OrderRefused(
-            f"{path} is a checkpoint of job {owner}, which runs and deletes it itself when it "
-            "needs it no more"
+            f"{path} is a checkpoint of job {owner}, which is running and deletes it itself when "
+            "it no longer needs it"
         )

@@ -1,4 +1,4 @@
-"""``tidegate state``: look into savepoints and checkpoints, and compare them."""
+"""``tidegate state``: shows and compares savepoints and checkpoints."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 DIFFERENT = 1
 """The exit code of `diff` if there is a difference."""
 
-state = typer.Typer(
-    help="Look into savepoints and checkpoints, and compare them.", no_args_is_help=True
-)
+state = typer.Typer(help="Show and compare savepoints and checkpoints.", no_args_is_help=True)
 
 Place = Annotated[
     str,
     typer.Argument(
-        metavar="PATH", help="A savepoint, a chk-<n>, or a job's directory: its latest checkpoint."
+        metavar="PATH", help="A savepoint, a checkpoint, or the directory of a job (its latest)."
     ),
 ]
 
@@ -182,7 +180,7 @@ def _described(operator: OperatorSummary) -> dict[str, Any]:
 
 def _lines(found: SavepointDifference) -> list[str]:
     if found.is_empty:
-        return ["They hold the same state."]
+        return ["They have the same state."]
     lines = [f"- operator {label}" for label in found.operators_removed]
     lines += [f"+ operator {label}" for label in found.operators_added]
     for operator in found.operators:

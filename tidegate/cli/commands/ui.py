@@ -23,11 +23,11 @@ _DRAFT = "open-*.html"
 def ui(
     job: Annotated[str | None, JOB] = None,
     port: Annotated[
-        int, typer.Option(help="Where to serve jobs that have ended; 0: any free port.")
+        int, typer.Option(help="The port to serve jobs that have ended; 0: any free port.")
     ] = 0,
     serve: Annotated[
         bool,
-        typer.Option("--serve", help="Serve from this process, even if a job runs that could."),
+        typer.Option("--serve", help="Serve from this process, even if a running job could."),
     ] = False,
     browser: Annotated[
         bool, typer.Option(help="Open a browser, if there is one, and print the link.")
@@ -60,7 +60,7 @@ def _serve(route: str, port: int, browser: bool) -> None:
 
     server = RestServer(RestSettings(ports=(port,)), kind="registry")
     _show(server.login_link(route), browser)
-    typer.echo("Ctrl-C ends it.", err=True)
+    typer.echo("Press Ctrl-C to stop.", err=True)
     with suppress(KeyboardInterrupt), plain_interrupts():
         signal.pause()
     server.close()
@@ -80,7 +80,7 @@ def _has_screen() -> bool:
 
 
 def _way_to(link: str) -> Path:
-    """A file of ours that leads to the link: every user sees what a browser is started with."""
+    """A private file that redirects to the link: command lines are visible to all users."""
     directory = directories()[0]
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for old in directory.glob(_DRAFT):

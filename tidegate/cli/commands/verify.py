@@ -42,8 +42,8 @@ def verify(
         typer.Option(
             metavar="ADDRESS",
             help="Where the results are, with {run} for the name of the run: a directory, "
-            "kafka://host:port/topic, postgresql://…/database#table, or FILE.py:FUNCTION, which is "
-            "given the run's name and returns all records.",
+            "kafka://host:port/topic, postgresql://…/database#table, or FILE.py:FUNCTION, which "
+            "gets the run's name and returns all records.",
         ),
     ] = ...,  # type: ignore[assignment]
     kills: Annotated[int, typer.Option(min=1, help="How often to kill, over all points.")] = 60,
@@ -74,8 +74,8 @@ def verify(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Keep the checkpoints and logs of all runs there. Default: a temporary one, which "
-            "stays only if something is wrong.",
+            help="Where to keep the checkpoints and logs of all runs. Default: a temporary "
+            "directory, which is kept only if something is wrong.",
         ),
     ] = None,
     as_json: AsJson = False,

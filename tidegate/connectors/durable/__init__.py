@@ -1,1 +1,1 @@
-"""`durable()`: a log before a source that cannot replay."""
+"""`durable()`: a log for a source that cannot replay."""

@@ -23,11 +23,11 @@ _JOIN_SECONDS: Final = 10.0
 
 
 class LoggedBatch(NamedTuple):
-    """Records of a segment in memory, on their way to the job."""
+    """Records of a segment in memory, waiting to be processed."""
 
     number: int
     first: int
-    """The place of the first of them in the segment."""
+    """The index of the first of them in the segment."""
     batch: Batch
 
 
@@ -50,7 +50,7 @@ class Intake:
         self._restored: LogSplit | None = None
         self._to_replay: list[int] = []
         self._end = LogSplit(0, 0)
-        """Where the source continues after what is logged; the position in the log is unused."""
+        """Where the source continues after the log; its position in the log is unused."""
         self._unneeded_before = 0
         self.has_start = False
         self._taking_in = threading.Lock()
@@ -69,11 +69,11 @@ class Intake:
         self._fresh += split.fresh
         if self._context.origin is None:
             self._restored = split
-        elif not self._logged.numbers():  # else an earlier attempt has done so
+        elif not self._logged.numbers():  # otherwise, an earlier attempt has adopted it
             self._adopt(split, DurableLog(self._context.origin))
 
     def _adopt(self, split: LogSplit, other: DurableLog) -> None:
-        """The rest of the log of the other job is the first segment of the own one."""
+        """Copy the rest of another job's log as the first segment of this one."""
         numbers = other.numbers_from(split.segment, _needed(split))
         segments = [other.read(number) for number in numbers]
         read, batches = split.index, list[Batch]()
@@ -94,7 +94,7 @@ class Intake:
         self._no_more = True
 
     def find_start(self) -> tuple[int, int]:
-        """From which record of which segment on it reads."""
+        """The segment and the record to start reading from."""
         self.has_start = True
         restored = self._restored
         if restored is None:
@@ -107,14 +107,14 @@ class Intake:
         return start
 
     def start(self) -> None:
-        """Start reading on first demand: a job that only ends takes no records in."""
+        """Start reading on first demand: a job that only ends reads no records."""
         if self._thread is None and self.has_start:
             name = f"log of {self._context.operator_name}"
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
 
     def halt(self) -> None:
-        """Stop logging; everything taken in so far is in the log."""
+        """Stop logging; everything read so far is in the log."""
         with self._taking_in:
             self._is_halted = True
 
@@ -129,7 +129,7 @@ class Intake:
         return [(path_of_segment(n), self._logged.url(n)) for n in range(number, last + 1)]
 
     def first(self) -> LoggedBatch | None:
-        """What comes next, if there is something."""
+        """The next batch, if there is one."""
         with self._lock:
             return self._queue[0] if self._queue else None
 
@@ -151,12 +151,12 @@ class Intake:
         return is_to_start or bool(self._queue) or self._is_over or self._failure is not None
 
     def end(self) -> LogSplit:
-        """How the source continues; the caller knows how far the log was read."""
+        """Where the source continues; the caller knows how far the log was read."""
         with self._lock:
             return replace(self._end, fresh=tuple(self._fresh))
 
     def delete_before(self, number: int) -> None:
-        """No checkpoint needs these segments any longer."""
+        """Delete segments that no checkpoint needs any longer."""
         self._unneeded_before = max(self._unneeded_before, number)
 
     def close(self) -> None:
@@ -177,10 +177,10 @@ class Intake:
                 self._failure = error
 
     def _replay(self) -> bool:
-        """What the log holds after the checkpoint, or all if there was none; False: stopped."""
+        """Replay the log after the checkpoint, or all of it without one; False if stopped."""
         if self._to_replay:
             _log.info(
-                "source %r replays %d segment(s) of its log, from %s on",
+                "source %r replays %d segment(s) of its log, starting at %s",
                 self._context.operator_name,
                 len(self._to_replay),
                 self._logged.location_of(self._to_replay[0]),
@@ -216,7 +216,7 @@ class Intake:
                 self._stop.wait(_IDLE_SECONDS)
 
     def _add_fresh(self) -> None:
-        """Splits that the log has not seen: others resume from where it says that they were."""
+        """Add splits that the log does not contain; it knows the positions of the others."""
         with self._lock:
             fresh, self._fresh = self._fresh, []
             new = [split for split in fresh if split not in self._end.assigned]
@@ -229,7 +229,7 @@ class Intake:
             self._inner.add_splits(new)
 
     def _take_in(self) -> bool:
-        """Log what has arrived, as one segment; False if there is nothing."""
+        """Log what has arrived as one segment; False if there is nothing."""
         batches: list[Batch] = []
         failure: BaseException | None = None
         status = InputStatus.MORE_AVAILABLE
@@ -237,7 +237,7 @@ class Intake:
             try:
                 poll = self._inner.poll(_SEGMENT_RECORDS)
             except BaseException as error:
-                failure = error  # what came before it counts
+                failure = error  # the records before it count
                 break
             status = poll.status
             if poll.batch is not None:
@@ -262,7 +262,7 @@ class Intake:
         self._enqueue(number, batches)
 
     def _enqueue(self, number: int, batches: Iterable[Batch]) -> None:
-        """A whole segment at once: the reader has finished it when another one is first."""
+        """Queue a whole segment at once: the reader is done with it when it sees the next one."""
         with self._lock:
             first = 0
             for batch in batches:
@@ -272,7 +272,7 @@ class Intake:
             self.queued += first
 
     def _wait_for_room(self) -> bool:
-        """Returns False if no more are wanted."""
+        """Wait until the queue has room; False if stopped."""
         while self.queued >= _QUEUED_RECORDS and not self._stop.is_set():
             self._stop.wait(_IDLE_SECONDS)
         return not self._stop.is_set()
@@ -289,7 +289,7 @@ class Intake:
 
 
 def _joined(batches: Sequence[Batch]) -> list[Batch]:
-    """All records, as they are logged."""
+    """All records in their logged form."""
     for batch in batches:
         if batch.format is not None:
             _ = batch.columns
@@ -297,5 +297,5 @@ def _joined(batches: Sequence[Batch]) -> list[Batch]:
 
 
 def _needed(split: LogSplit) -> int | None:
-    """The last segment that must be there, if there must be one."""
+    """The last segment that must exist, if any."""
     return split.as_of if split.as_of is not None and split.as_of >= split.segment else None

@@ -1,11 +1,11 @@
-"""A log of records in the storage of checkpoints: numbered segments, written once and whole.
+"""A log of records in the checkpoint storage: numbered segments, written once and atomically.
 
 taskowned/<operator>/log/00000000000000000000
-                         00000000000000000001   ◀── records, and how the source continues after
+                         00000000000000000001   ◀── records, and where the source continues
 
 segment = "TGLOG2" · xxh3 of the rest and its number (8 bytes, big endian) · pickled Segment
 
-"TGLOG1" does not count the number in.
+In "TGLOG1", the checksum does not cover the number.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Segment:
     columns: bytes | None
     """Records with a columnar type, as an Arrow stream."""
     records: list[Any]
-    """All others."""
+    """All other records."""
     timestamps: bytes | None
     live: tuple[Any, ...]
-    """The splits from which the source continues after them."""
+    """The splits from which the source continues."""
     assigned: tuple[Any, ...]
     """All splits that its reader has ever received."""
 
@@ -49,10 +49,8 @@ class Segment:
     def of(
         cls, batches: Sequence[Batch], live: tuple[Any, ...], assigned: tuple[Any, ...]
     ) -> Segment:
-        known = [batch.timestamps for batch in batches if batch.timestamps is not None]
-        stamps = None
-        if batches and len(known) == len(batches):
-            stamps = np.concatenate(known).astype("<i8").tobytes()
+        times = Batch.joined_timestamps(batches)
+        stamps = None if times is None else times.astype("<i8").tobytes()
         if not batches or batches[0].format is None:
             records = [record for batch in batches for record in batch.records]
             return cls(None, records, stamps, live, assigned)
@@ -63,7 +61,7 @@ class Segment:
         return cls(sink.getvalue().to_pybytes(), [], stamps, live, assigned)
 
     def batches(self, format: ArrowFormat | None) -> Iterator[Batch]:
-        """The records, as those of a stream that travels in `format`."""
+        """The records, as batches of a stream with this `format`."""
         stamps = None if self.timestamps is None else np.frombuffer(self.timestamps, "<i8")
         if self.columns is None:
             yield Batch(records=self.records, format=format, timestamps=stamps)
@@ -78,17 +76,17 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LogSplit:
-    """How far the log was read, and how the source continues after its end."""
+    """How far the log was read, and where the source continues after it."""
 
     segment: int
     index: int
-    """Of the next record in the segment."""
+    """The index of the next record in the segment."""
     live: tuple[Any, ...] = ()
     as_of: int | None = None
-    """The last segment that was written when `live` was so; a later one says it better."""
+    """The last segment when `live` was recorded; a later segment has newer splits."""
     assigned: tuple[Any, ...] = ()
     fresh: tuple[Any, ...] = ()
-    """Splits that the reader has received but not begun, because it was still reading its log."""
+    """Splits that the reader has received but not begun, because it was still replaying its log."""
 
     def __repr__(self) -> str:
         return f"segment {self.segment}, record {self.index} of its log"
@@ -101,7 +99,7 @@ class DurableLog:
         self._store = open_store(directory)
 
     def numbers(self) -> list[int]:
-        """The segments there are, in order."""
+        """The existing segments, in order."""
         found = (_NAME.fullmatch(path) for path in self._store.list("log"))
         return sorted(int(match[1]) for match in found if match is not None)
 
@@ -109,7 +107,7 @@ class DurableLog:
         """The segments from a number on, without a gap, at least up to `last`.
 
         Raises:
-            CorruptCheckpoint: one of them is missing.
+            CorruptCheckpoint: a segment is missing.
         """
         found = [number for number in self.numbers() if number >= first]
         end = max([first - 1, *found, *([] if last is None else [last])])
@@ -126,7 +124,7 @@ class DurableLog:
         """Make a segment durable.
 
         Raises:
-            StorageError: it may or may not be there; also if another process has written it.
+            StorageError: the outcome is unknown, or another process has written it.
         """
         body = pickle.dumps(segment, protocol=5)
         data = _MAGIC + xxh3_64_digest(body, number) + body
@@ -134,14 +132,14 @@ class DurableLog:
             raise StorageError(
                 self.location_of(number),
                 "another attempt of the job has written it",
-                "what it holds comes first: the job resumes from there",
+                "its records come first: the job resumes from there",
             )
 
     def read(self, number: int) -> Segment:
-        """A segment, as it was written.
+        """Read a segment.
 
         Raises:
-            CorruptCheckpoint: it is not what was written.
+            CorruptCheckpoint: it is damaged.
         """
         data = self._store.read(path_of_segment(number))
         head = len(_MAGIC) + _CHECKSUM_BYTES
@@ -161,7 +159,7 @@ class DurableLog:
         self._store.delete(path_of_segment(number))
 
     def location_of(self, number: int) -> str:
-        """Where a segment is, for messages."""
+        """The location of a segment, for messages."""
         return shown(self.url(number))
 
     def url(self, number: int) -> str:

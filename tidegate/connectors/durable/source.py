@@ -1,11 +1,11 @@
-"""`durable()`: a source that cannot replay, with a log before it that can.
+"""`durable()`: adds a log to a source that cannot replay.
 
     outside ──▶ reader of the source ──▶ log ──▶ queue ──▶ poll
-                └──────── a thread of its own ────────┘
+                └────────── own thread ─────────────┘
 
-Records are in the log before anybody sees them. A split says how far the log was read; whoever
-restores it reads the log from there to its end, those segments too that were written behind the
-checkpoint by attempts that failed since, and then lets the source continue.
+Records are logged before they are processed. A split holds the position in the log. On a restore,
+the reader replays the log from there to its end, including segments that later, failed attempts
+have written, and then continues the source.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from tidegate.types.typeinfo import TypeInformation
 
 @dataclass(frozen=True, slots=True)
 class FreshSplit:
-    """A split of the source itself, as its enumerator found it."""
+    """A split of the wrapped source, as its enumerator found it."""
 
     split: Any
 
 
 class DurableSource(Source):
-    """The records of another source, by one reader, each in the log before it is processed."""
+    """The records of another source, read by one reader, each logged before it is processed."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -56,7 +56,7 @@ class DurableSource(Source):
         return self.source.produced_type()
 
     def replay(self) -> Replay:
-        return Replay(True, "reads its log of what came in again")
+        return Replay(True, "replays its log of received records")
 
     def max_readers(self) -> int:
         return 1
@@ -66,12 +66,12 @@ class DurableSource(Source):
 
 
 def for_inner_reader(context: ReaderContext) -> ReaderContext:
-    """What the reader of the source itself learns, which runs on a thread of its own."""
+    """The context of the wrapped source's reader, which runs on its own thread."""
     return replace(context, is_logged=True, undecodable=refuse)
 
 
 class _FreshSplits(SplitEnumerator):
-    """The enumerator of the source itself, all of whose splits go to one reader."""
+    """The enumerator of the wrapped source; all splits go to one reader."""
 
     def __init__(self, enumerator: SplitEnumerator) -> None:
         self._enumerator = enumerator
@@ -101,7 +101,7 @@ class _FreshSplits(SplitEnumerator):
 
 
 class DurableReader(SourceReader):
-    """Gives out what the intake has logged."""
+    """Returns what the intake has logged."""
 
     def __init__(self, inner: SourceReader, context: ReaderContext) -> None:
         self._context = context
@@ -115,7 +115,7 @@ class DurableReader(SourceReader):
             raise ConfigError(
                 "execution.checkpointing.dir",
                 None,
-                "durable() keeps its log beside the checkpoints: take them (enable_checkpointing), "
+                "durable() keeps its log with the checkpoints: enable them (enable_checkpointing), "
                 "and set a directory for them",
             )
         self._intake.open(self._context.directory)
@@ -133,7 +133,7 @@ class DurableReader(SourceReader):
         self._find_start()
 
     def _find_start(self) -> None:
-        """A restored split comes before all others, so by now it is here."""
+        """A restored split is added before all others, so it is known by now."""
         if not self._intake.has_start:
             self._segment, self._index = self._intake.find_start()
 
@@ -144,7 +144,7 @@ class DurableReader(SourceReader):
             return Poll(None, self._intake.status())
         if logged.number != self._segment:
             self._segment, self._index = logged.number, 0
-        # A restored position may be behind the first records of its segment.
+        # A restored position may be past the first records of its segment.
         start = min(self._index - logged.first, len(logged.batch))
         stop = min(start + max_records, len(logged.batch))
         self._index = max(self._index, logged.first + stop)
@@ -177,7 +177,7 @@ class DurableReader(SourceReader):
 
     def notify_complete(self, checkpoint_id: CheckpointId, splits: Sequence[LogSplit]) -> None:
         self._completed += [split.segment for split in splits]
-        # Before as many are complete, older ones may be kept that this attempt knows nothing of.
+        # Until then, checkpoints may be retained that this attempt knows nothing of.
         if len(self._completed) == self._completed.maxlen:
             self._intake.delete_before(min(self._completed))
 

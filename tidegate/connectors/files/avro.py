@@ -26,18 +26,18 @@ from tidegate.types.typeinfo import TypeInformation
 
 
 class AvroEncoding(FileEncoding):
-    """Records of a schema: dicts, rows, tuples or instances of classes with its fields."""
+    """Records of a schema: dicts, rows, tuples, or objects with its fields."""
 
     suffix = ".avro"
 
     def __init__(self, schema: AvroSchema, codec: str = "null") -> None:
-        """`codec` compresses the blocks of a file: "null", "deflate", or what fastavro has."""
+        """`codec` compresses the blocks of a file: "null", "deflate", or others of fastavro."""
         self._schema = schema
         self._codec = codec
         try:
             self._type: TypeInformation | None = schema.type_info()
         except ConfigError:
-            self._type = None  # then records are dicts
+            self._type = None  # the records are dicts
 
     def open(self, stream: IO[bytes]) -> FileEncoder:
         writer = fastavro().write.Writer(stream, self._schema.parsed, codec=self._codec)
@@ -59,19 +59,19 @@ class _AvroEncoder(FileEncoder):
 
 @dataclass(frozen=True, slots=True)
 class AvroSplit:
-    """A file from the block at `offset` on, without the first `skipped` records of that."""
+    """A file from the block at `offset`, without the first `skipped` records of that block."""
 
     path: str
     offset: int | None = None
-    """None: the first block, whose place the header of the file tells."""
+    """None: the first block, which follows the header of the file."""
     skipped: int = 0
 
 
 class AvroFormat(FileFormat):
-    """Rows of Avro files, or dicts where asked for; a file is a split.
+    """Rows of Avro files, or dicts on request; a file is a split.
 
-    Without a schema, the records are as the files say. With one, fields that a file lacks get
-    their default, as Avro resolves schemas.
+    Without a schema, the files define the type of the records. With one, fields that a file lacks
+    get their default, as in Avro's schema resolution.
     """
 
     def __init__(self, schema: AvroSchema | None = None, *, as_dicts: bool = False) -> None:

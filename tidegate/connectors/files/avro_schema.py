@@ -1,4 +1,4 @@
-"""Avro's schemas, and how its values are records: dicts, or rows of the type that a schema has."""
+"""Avro schemas, and the conversion between Avro values and records: dicts, or typed rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LOGICAL: Final[Mapping[str, Callable[[], TypeInformation]]] = {
 
 
 def fastavro() -> ModuleType:
-    """The library; raises ImportError with what to install."""
+    """Import the library; raises ImportError with instructions to install it."""
     try:
         import fastavro.write
     except ImportError as missing:
@@ -58,16 +58,16 @@ class AvroSchema:
 
     def __init__(self, parsed: Any) -> None:
         self.parsed = fastavro().parse_schema(parsed)
-        """As fastavro wants it."""
+        """The schema as parsed by fastavro."""
 
     @staticmethod
     def parse_string(json_schema: str) -> AvroSchema:
-        """The schema of this text."""
+        """Parse a schema from a string."""
         return AvroSchema(json.loads(json_schema))
 
     @staticmethod
     def parse_file(file_path: str) -> AvroSchema:
-        """The schema in a local file."""
+        """Parse a schema from a local file."""
         return AvroSchema.parse_string(Path(file_path).read_text(encoding="utf-8"))
 
     def type_info(self) -> TypeInformation:
@@ -96,12 +96,12 @@ def _type_of(
         branches = [branch for branch in schema if branch != "null"]
         if len(branches) == 1:
             return _type_of(branches[0], known, inside)
-        raise ConfigError("schema", schema, "only unions of null and one type have a type here")
+        raise ConfigError("schema", schema, "only unions of null and one type are supported")
     if isinstance(schema, str):
         if schema in known:
             return known[schema]
         if schema in inside:
-            raise ConfigError("schema", schema, "a record that holds itself has no type here")
+            raise ConfigError("schema", schema, "recursive records are not supported")
         schema = {"type": schema}
     kind, name = schema["type"], schema.get("name", "")
     if kind == "record":
@@ -117,7 +117,7 @@ def _type_of(
     else:
         make = _LOGICAL.get(schema.get("logicalType", "")) or _SIMPLE.get(kind)
         if make is None:
-            raise ConfigError("schema", schema, "there is no such type in Avro")
+            raise ConfigError("schema", schema, "Avro has no such type")
         found = make()
     if name:
         known[name] = found
@@ -125,7 +125,7 @@ def _type_of(
 
 
 def from_avro(value: Any) -> Any:
-    """A value as Python programs have it: times without a zone are UTC, UUIDs are text."""
+    """A value as Python programs expect it: times without a zone are UTC, UUIDs are text."""
     match value:
         case dict():
             return {name: from_avro(item) for name, item in value.items()}
@@ -139,7 +139,7 @@ def from_avro(value: Any) -> Any:
 
 
 def to_avro(value: Any, type_info: TypeInformation | None = None) -> Any:
-    """A record as Avro's library takes it: rows, tuples and instances of classes are dicts."""
+    """A record as fastavro expects it: rows, tuples and objects become dicts."""
     if isinstance(value, Mapping):
         inner = type_info.value_type if isinstance(type_info, MapTypeInfo) else None
         return {name: to_avro(item, inner) for name, item in value.items()}

@@ -1,4 +1,4 @@
-"""The columns and the form of CSV files under PyFlink's names."""
+"""The columns and the format of CSV files, under PyFlink's names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.types.typeinfo import RowTypeInfo, TypeInformation, Types
 
 
 class CsvSchema:
-    """The columns of a CSV file, and how values stand in it."""
+    """The columns of a CSV file, and how its values are written."""
 
     def __init__(self, columns: dict[str, TypeInformation], options: dict[str, Any]) -> None:
         self._columns = columns
@@ -20,7 +20,7 @@ class CsvSchema:
 
     @staticmethod
     def builder() -> CsvSchemaBuilder:
-        """Begin a schema."""
+        """Create a builder."""
         return CsvSchemaBuilder()
 
     def size(self) -> int:
@@ -36,12 +36,12 @@ class CsvSchema:
         return Types.ROW_NAMED(list(self._columns), list(self._columns.values()))
 
     def reader(self) -> CsvFormat:
-        """Reads such files."""
+        """The format to read such files."""
         options = {name: value for name, value in self._options.items() if name != "line_end"}
         return CsvFormat(self.row_type, **{"header": False, **options})
 
     def writer(self) -> CsvEncoding:
-        """Writes such files."""
+        """The encoding to write such files."""
         options = {name: value for name, value in self._options.items() if name != "skip_lines"}
         return CsvEncoding(names=list(self._columns), **{"header": False, **options})
 
@@ -54,82 +54,82 @@ class CsvSchemaBuilder:
         self._options: dict[str, Any] = {}
 
     def build(self) -> CsvSchema:
-        """The finished schema."""
+        """Build the schema."""
         if not self._columns:
             raise ConfigError("columns", "none", "add at least one")
         return CsvSchema(dict(self._columns), dict(self._options))
 
     def add_string_column(self, name: str) -> Self:
-        """A column of text."""
+        """Add a text column."""
         return self._column(name, Types.STRING())
 
     def add_boolean_column(self, name: str) -> Self:
-        """A column of true and false."""
+        """Add a column of true and false."""
         return self._column(name, Types.BOOLEAN())
 
     def add_number_column(self, name: str, number_type: Any = None) -> Self:
-        """A column of numbers: `Types.LONG()`, `Types.DOUBLE()` and the like; LONG by default."""
+        """Add a column of numbers: `Types.LONG()`, `Types.DOUBLE()` and the like; default LONG."""
         declared = Types.LONG() if number_type is None else as_type_info(number_type)
         return self._column(name, declared)
 
     def add_array_column(self, name: str, separator: str = ";", element_type: Any = None) -> Self:
-        """Not possible: add a column of text, and split its values in a map()."""
+        """Unsupported: add a text column, and split its values in a map()."""
         raise ConfigError("array column", name, "add a string column, and split it in a map()")
 
     def add_columns_from(self, schema: CsvSchema) -> Self:
-        """The columns of another schema."""
+        """Add the columns of another schema."""
         self._columns.update(schema._columns)
         return self
 
     def clear_columns(self) -> Self:
-        """No columns."""
+        """Remove all columns."""
         self._columns.clear()
         return self
 
     def set_use_header(self, use: bool = True) -> Self:
-        """Whether the first line has the names of the columns."""
+        """Set whether the first line has the names of the columns."""
         return self._set(header=use)
 
     def set_strict_headers(self, strict: bool = True) -> Self:
-        """Accepted for PyFlink's sake: columns are found by their names in any order."""
+        """Accepted for compatibility: columns are found by name, in any order."""
         return self
 
     def set_skip_first_data_row(self, skip: bool = True) -> Self:
-        """Whether the first line, after the header if there is one, is skipped."""
+        """Set whether to skip the first line, or the first after the header."""
         return self._set(skip_lines=int(skip))
 
     def set_column_separator(self, char: str) -> Self:
-        """The separator between values; a comma by default."""
+        """Set the separator between values; a comma by default."""
         return self._set(delimiter=char)
 
     def set_quote_char(self, char: str) -> Self:
-        """The quote character for values that need one; a double quote by default."""
+        """Set the quote character; a double quote by default."""
         return self._set(quote=char)
 
     def disable_quote_char(self) -> Self:
-        """Values are not quoted."""
+        """Disable quoting."""
         return self._set(quote=None)
 
     def set_escape_char(self, char: str) -> Self:
-        """The escape character."""
+        """Set the escape character."""
         return self._set(escape=char)
 
     def disable_escape_char(self) -> Self:
-        """No character is escaped; the default."""
+        """Disable escaping; the default."""
         return self._set(escape=None)
 
     def set_line_separator(self, separator: str) -> Self:
-        """How lines end when they are written."""
+        """Set the end of written lines."""
         return self._set(line_end=separator)
 
     def set_null_value(self, null_value: str) -> Self:
-        """The text for None."""
+        """Set the text for None."""
         return self._set(null_value=null_value)
 
     def set_allow_comments(self, allow: bool = True) -> Self:
-        """Not possible: filter such lines."""
+        """Unsupported: filter such lines."""
         if allow:
-            raise ConfigError("allow_comments", True, "filter such lines before, as text")
+            raise ConfigError("allow_comments", True, "filter such lines as text first")
         return self
 
     def size(self) -> int:
@@ -150,7 +150,7 @@ class CsvReaderFormat:
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvFormat:
-        """For `FileSource.for_record_stream_format`."""
+        """The format for `FileSource.for_record_stream_format`."""
         return schema.reader()
 
 
@@ -159,5 +159,5 @@ class CsvBulkWriters:
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvEncoding:
-        """For `FileSink.for_bulk_format`."""
+        """The encoding for `FileSink.for_bulk_format`."""
         return schema.writer()

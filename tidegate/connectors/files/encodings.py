@@ -1,4 +1,4 @@
-"""How records become the bytes of files: text, CSV, JSON lines, Parquet."""
+"""Encodings of files: text, CSV, JSON lines, Parquet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROWS_PER_GROUP = 1 << 17
 
 
 class FileEncoding(ABC):
-    """How records become the bytes of a file."""
+    """Encodes records as the bytes of a file."""
 
     suffix = ""
 
@@ -41,14 +41,14 @@ class FileEncoder(ABC):
     def write(self, batch: Batch) -> None: ...
 
     def finish(self) -> None:
-        """Write what a whole file needs at its end."""
+        """Write the end of the file."""
 
     def discard(self) -> None:
-        """The file is abandoned: release what is held, raise nothing."""
+        """Abandon the file: release resources, raise nothing."""
 
 
 class Encoder(FileEncoding):
-    """A line per record, as a function makes it of the record."""
+    """A line per record, formatted by a function."""
 
     def __init__(self, to_text: Callable[[Any], str] = str, charset: str = "UTF-8") -> None:
         self._to_text = to_text
@@ -64,7 +64,7 @@ class Encoder(FileEncoding):
 
 
 class JsonLinesEncoding(Encoder):
-    """A JSON value per line; rows and records of classes are objects."""
+    """A JSON value per line; rows and objects become JSON objects."""
 
     suffix = ".jsonl"
 
@@ -73,7 +73,7 @@ class JsonLinesEncoding(Encoder):
 
 
 class CsvEncoding(FileEncoding):
-    """Comma-separated values; with a header the first line has the names of the fields."""
+    """Comma-separated values; with a header, the first line has the names of the fields."""
 
     suffix = ".csv"
 
@@ -88,7 +88,7 @@ class CsvEncoding(FileEncoding):
         line_end: str = "\n",
         names: Sequence[str] | None = None,
     ) -> None:
-        """`names` are those of the fields; None: what the records, or their type, have."""
+        """`names` of the fields; None: those of the records, or of their type."""
         self._header = header
         self._names = names
         self._lines = CsvLines(delimiter, quote, escape, null_value, line_end)
@@ -99,7 +99,7 @@ class CsvEncoding(FileEncoding):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CsvLines:
-    """How values are written in a line; values that need it are quoted, or else escaped."""
+    """How values are written in a line; special characters are quoted, or else escaped."""
 
     delimiter: str = ","
     quote: str | None = '"'
@@ -109,11 +109,10 @@ class CsvLines:
 
     @property
     def is_plain(self) -> bool:
-        """Whether Arrow writes such lines."""
+        """Whether Arrow can write such lines."""
         return (self.quote, self.escape, self.null_value, self.line_end) == ('"', None, "", "\n")
 
     def text(self, rows: Iterable[Sequence[Any]]) -> str:
-        """The lines of some rows."""
         text = io.StringIO()
         writer = csv.writer(
             text,
@@ -144,7 +143,7 @@ class ParquetEncoding(FileEncoding):
 
     @staticmethod
     def of(format: ArrowFormat) -> ParquetEncoding:
-        """For records of this type, also of streams that do not declare it."""
+        """For records of this type, even of streams that do not declare it."""
         return ParquetEncoding(format.schema, columns_as(format))
 
     def open(self, stream: IO[bytes]) -> FileEncoder:
@@ -214,12 +213,12 @@ class _ParquetEncoder(FileEncoder):
 
     def discard(self) -> None:
         self._waiting.clear()
-        with suppress(OSError, ValueError):  # it writes an end to the file, which may fail again
+        with suppress(OSError, ValueError):  # closing writes to the file, which may fail again
             self._writer.close()
 
 
 def columns_as(format: ArrowFormat) -> Callable[[Batch], pa.RecordBatch]:
-    """How records become columns of a format: those of a stream that has it are so already."""
+    """A function that returns the columns of a batch in this format."""
     return functools.partial(_columns, format)
 
 
@@ -228,7 +227,7 @@ def _columns(format: ArrowFormat, batch: Batch) -> pa.RecordBatch:
 
 
 def field_names(record: Any) -> tuple[str, ...]:
-    """The names of a record's fields; empty where it has none."""
+    """The names of a record's fields; empty if it has none."""
     if dataclasses.is_dataclass(record):
         return tuple(field.name for field in dataclasses.fields(record))
     return getattr(record, "_fields", None) or ()  # of a Row or a named tuple
@@ -248,7 +247,7 @@ def field_values(record: Any) -> Sequence[Any]:
 
 
 def as_json(record: Any) -> str:
-    """A record as JSON: one with named fields is an object, dates and decimals are text."""
+    """A record as JSON: named fields become an object, dates and decimals become text."""
     return json.dumps(_plain(record), default=str, ensure_ascii=False)
 
 

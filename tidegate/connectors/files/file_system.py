@@ -1,4 +1,4 @@
-"""Files by path or URL: what there is, and how it is opened."""
+"""Finds and opens files by path or URL."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _COMPRESSED = (".gz", ".bz2", ".xz")
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file below a path that a source was given."""
+    """A file at or below a given path."""
 
     path: str
     size: int
 
 
 def find_files(path: str) -> list[FoundFile]:
-    """A file itself, or all files below a directory by name; hidden ones (._) are skipped."""
+    """The file itself, or all files below a directory; hidden ones (._) are skipped."""
     file_system, inner = resolve(path)
     found = file_system.get_file_info(inner)
     if found.type is fs.FileType.NotFound:
         raise UnreadableInput(
             path,
             "there is no such file or directory",
-            "give a path that exists on every machine that runs the job",
+            "specify a path that exists on every machine that runs the job",
         )
     if found.is_file:
         return [FoundFile(path, found.size)]
@@ -51,7 +51,7 @@ def is_compressed(path: str) -> bool:
 
 
 def open_file(path: str) -> IO[bytes]:
-    """The bytes of a file, decompressed where its name says that they are compressed."""
+    """Open a file; it is decompressed if its name has a known extension."""
     file_system, inner = resolve(path)
     try:
         raw = cast("IO[bytes]", file_system.open_input_file(inner))
@@ -59,7 +59,7 @@ def open_file(path: str) -> IO[bytes]:
         raise UnreadableInput(
             path,
             error.strerror or str(error),
-            "it was there when the job looked for files: keep files until the job has read them",
+            "it disappeared after the job had found it: keep files until the job has read them",
         ) from None
     match _suffix(path):
         case ".gz":
@@ -73,7 +73,7 @@ def open_file(path: str) -> IO[bytes]:
 
 
 def lines_before(path: str, offset: int) -> int:
-    """How many lines end before a byte of a file; reads it from its beginning."""
+    """How many lines end before this offset; reads the file from the start."""
     lines = 0
     with open_file(path) as file:
         while offset > 0 and (block := file.read(min(offset, 1 << 20))):

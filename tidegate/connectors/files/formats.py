@@ -45,14 +45,14 @@ class FileFormat(ABC):
 
     @abstractmethod
     def splits(self, files: Sequence[FoundFile], parallelism: int) -> Sequence[Any]:
-        """In the order in which one reader would read them."""
+        """The splits, in the order in which a single reader would read them."""
 
     @abstractmethod
     def cursor(self, split: Any, format: ArrowFormat | None) -> Cursor:
-        """Read a split, as records that travel in `format`."""
+        """Read a split, as records of a stream with this `format`."""
 
     def produced_type(self, paths: Sequence[str]) -> TypeInformation | None:
-        """The type of the records, where the format or the files tell it."""
+        """The type of the records, if the format or the files define it."""
         return None
 
 
@@ -78,7 +78,7 @@ class TextLineFormat(StreamFormat):
             raise ConfigError("charset", charset, "give a charset that Python knows") from None
         if "\n".encode(known) != b"\n":
             raise ConfigError(
-                "charset", charset, "lines are found by the byte 10: convert the file to UTF-8"
+                "charset", charset, "lines must end with byte 10: convert the file to UTF-8"
             )
         self._charset = known
 
@@ -92,9 +92,9 @@ class TextLineFormat(StreamFormat):
 class CsvFormat(StreamFormat):
     """Typed rows from CSV, whole batches at a time.
 
-    With a header the columns are found by the field names of the type, and others are ignored;
-    without one they are the fields in order. An empty number is None. Values may be quoted, but
-    hold no line ends: a file is cut into splits at any line.
+    With a header, columns are found by the field names of the type, and others are ignored; without
+    one, they are the fields in order. An empty number is None. Values may be quoted, but must not
+    contain line breaks: files are split at any line.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class CsvFormat(StreamFormat):
         null_value: str | None = None,
         skip_lines: int = 0,
     ) -> None:
-        """`null_value` stands for None also where text is expected; `skip_lines` of each file."""
+        """`null_value` is None, even in text columns; `skip_lines` are skipped in each file."""
         self._type = as_type_info(type_info)
         require_columns(self._type, "CSV")
         self._header = header
@@ -142,7 +142,7 @@ class CsvFormat(StreamFormat):
 
 
 class JsonLinesFormat(StreamFormat):
-    """A JSON value per line: with a type, rows of objects in whole batches; else what it is."""
+    """A JSON value per line: with a type, rows in whole batches; otherwise any value."""
 
     def __init__(self, type_info: Any = None) -> None:
         self._type = None if type_info is None else as_type_info(type_info)
@@ -161,7 +161,7 @@ class JsonLinesFormat(StreamFormat):
 
 
 def require_columns(type_info: TypeInformation, kind: str) -> ArrowFormat:
-    """The columns of a type whose values such a text can hold; raises ConfigError for others."""
+    """The columns of a type that text can represent; raises ConfigError for other types."""
     format = arrow_format(type_info)
     if format is None:
         raise ConfigError("type_info", type_info, f"{kind} needs a type without pickled parts")
@@ -185,7 +185,7 @@ class _TextParser(LineParser):
         except UnicodeDecodeError as error:
             raise UnreadableLines(
                 f"byte {error.object[error.start]:#04x} is not {self._charset} text",
-                "give the charset that the file was written in",
+                "specify the charset of the file",
             ) from None
         if "\r" in text:
             text = text.replace("\r\n", "\n")
@@ -203,7 +203,7 @@ class _JsonParser(LineParser):
         try:
             records = [_json_value(line) for line in split_lines(lines.decode())]
         except ValueError as error:
-            raise UnreadableLines(f"no JSON: {error}", "every line must be a JSON value") from None
+            raise UnreadableLines(f"not JSON: {error}", "every line must be a JSON value") from None
         return Batch.of_records(records, self._format)
 
 
@@ -211,13 +211,13 @@ _json = json.JSONDecoder()
 
 
 def _json_value(line: str) -> Any:
-    """`json.loads` for a line without blanks around it, at half the cost."""
+    """`json.loads` for a line without surrounding blanks, at half the cost."""
     value, end = _json.raw_decode(line)
     return value if end == len(line) else json.loads(line)
 
 
 class TypedJsonParser(LineParser):
-    """Objects as rows; white space between and in them does not count."""
+    """Objects as rows; white space between and within them is ignored."""
 
     def __init__(self, format: ArrowFormat) -> None:
         self._format = format
@@ -237,7 +237,7 @@ class TypedJsonParser(LineParser):
 
 
 def _type_in_json(arrow_type: pa.DataType) -> pa.DataType:
-    """Arrow's reader wants days and the like as numbers; in files they are text."""
+    """The type to read with: in files, dates and times are text, but Arrow expects numbers."""
     is_ = pa.types
     in_text = is_.is_date(arrow_type) or is_.is_time(arrow_type) or is_.is_decimal(arrow_type)
     return pa.string() if in_text else arrow_type
@@ -245,7 +245,7 @@ def _type_in_json(arrow_type: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class CsvValues:
-    """How values stand in a line of text."""
+    """How values are written in a line of text."""
 
     delimiter: str = ","
     quote: str | None = '"'
@@ -301,6 +301,6 @@ def _columnar(read: Callable[[], pa.Table], lines: bytes, format: ArrowFormat, k
     except pa.ArrowInvalid as error:
         raise UnreadableLines(
             str(error).replace("\n", " "),
-            f"correct the line, or declare the type that the {kind} has",
+            f"correct the line, or declare the actual type of the {kind}",
         ) from None
     return Batch.of_columns(pa.RecordBatch.from_arrays(arrays, schema=format.schema), format)

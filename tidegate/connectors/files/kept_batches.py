@@ -1,4 +1,4 @@
-"""Files of whole batches, for streams that later jobs read again: any records, and their times.
+"""Files of whole batches with timestamps, for streams that later jobs read again.
 
 file = (length of the segment (8 bytes, big endian) · pickled segment)*
 """
@@ -39,7 +39,7 @@ class _BatchEncoder(FileEncoder):
 
 @dataclass(frozen=True, slots=True)
 class KeptSplit:
-    """A file from the segment at `offset` on, without the first `skipped` records of that."""
+    """A file from the segment at `offset`, without the first `skipped` records of that segment."""
 
     path: str
     offset: int = 0
@@ -64,7 +64,7 @@ class _KeptCursor(Cursor):
         self._file.seek(split.offset)
         self._batch: Batch | None = None
         self._end = split.offset
-        """Of the segment that is being read."""
+        """The end of the current segment."""
         self._is_done = False
 
     def read(self, max_records: int) -> Batch | None:

@@ -1,4 +1,4 @@
-"""Files of lines: byte ranges of them, read in blocks of whole lines from exact positions."""
+"""Files of lines, split into byte ranges and read in blocks of whole lines."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class LineSplit:
     path: str
     start: int
     stop: int | None
-    """None: up to the end of the file, whose length is not known where it is compressed."""
+    """None: the end of the file, because the length of a compressed file is unknown."""
     position: int | None = None
-    """Where the next line begins; None before the first one was looked for."""
+    """Where the next line begins; None before the first line."""
 
 
 def line_splits(files: Sequence[FoundFile], parallelism: int) -> list[LineSplit]:
-    """Large files in several byte ranges, so that all readers have something to read."""
+    """Cut large files into byte ranges, so that all readers have something to read."""
     share = -(-sum(file.size for file in files) // parallelism)
     size = min(max(share, _SMALLEST_SPLIT), _LARGEST_SPLIT)
     splits = []
@@ -55,7 +55,7 @@ def line_splits(files: Sequence[FoundFile], parallelism: int) -> list[LineSplit]
 
 
 class LineBlocks:
-    """The lines of a split in blocks that end with a line."""
+    """The lines of a split, in blocks that end with a line."""
 
     def __init__(self, file: IO[bytes], split: LineSplit) -> None:
         self._file = file
@@ -67,13 +67,13 @@ class LineBlocks:
         elif split.start == 0:
             self.offset = 0
         else:
-            # The line that covers the byte before the range belongs to the range before.
+            # A line that begins before the range belongs to the previous range.
             file.seek(split.start - 1)
             self.offset = split.start - 1
             self.offset += len(self._through_next_line_end(b""))
 
     def next_block(self) -> bytes:
-        """The next lines, the last with its end; empty when there are no more."""
+        """The next lines, including the last line end; empty when there are no more."""
         stop = self._stop
         left = _BLOCK if stop is None else min(_BLOCK, stop - self.offset)
         if left <= 0:
@@ -90,7 +90,7 @@ class LineBlocks:
         return block
 
     def _through_next_line_end(self, block: bytes) -> bytes:
-        """`block` and what follows it, up to and with the next end of a line."""
+        """Extend `block` up to and including the next line end."""
         parts = [block]
         while True:
             if not self._rest:
@@ -105,7 +105,7 @@ class LineBlocks:
 
 
 class UnreadableLines(Exception):
-    """Raised by a parser when one of the lines is not what it expects."""
+    """Raised by a parser for lines that it cannot read."""
 
     def __init__(self, problem: str, advice: str) -> None:
         super().__init__(problem, advice)
@@ -114,7 +114,7 @@ class UnreadableLines(Exception):
 
 
 class LineParser(ABC):
-    """Turns whole lines of one file into records."""
+    """Converts whole lines of one file to records."""
 
     @abstractmethod
     def parse(self, lines: bytes) -> Batch:
@@ -126,7 +126,7 @@ class LineParser(ABC):
 
 
 class LineCursor(Cursor):
-    """Reads the lines of a split as far as they can be parsed."""
+    """Reads the lines of a split until one cannot be parsed."""
 
     def __init__(self, split: LineSplit, parser: LineParser, header_lines: int = 0) -> None:
         self._split = split
@@ -175,7 +175,7 @@ class LineCursor(Cursor):
         return batch
 
     def _longest_readable(self, unreadable: int) -> tuple[int, Batch | None]:
-        """By bisection: the lines up to the first that cannot be parsed."""
+        """Bisect for the lines before the first one that cannot be parsed."""
         good, batch = self._taken, None
         while unreadable - good > 1:
             middle = (good + unreadable) // 2
@@ -199,7 +199,7 @@ class LineCursor(Cursor):
         return self._block[begin : int(self._ends[stop - 1])]
 
     def _offset(self) -> int:
-        """Where the next line that was not returned begins."""
+        """The offset of the next line to return."""
         begin = self._blocks.offset - len(self._block)
         return begin + (int(self._ends[self._taken - 1]) if self._taken else 0)
 

@@ -18,7 +18,7 @@ from tidegate.types.arrow import ArrowFormat
 
 
 class OrcFormat(GroupedFormat):
-    """Typed rows from ORC. Without a type the first file's schema tells it."""
+    """Typed rows from ORC. Without a type, the schema of the first file defines it."""
 
     def open(self, path: str) -> GroupedFile:
         return _OrcFile(path)
@@ -31,7 +31,7 @@ class _OrcFile(GroupedFile):
             self._file = orc.ORCFile(self._stream)
         except (pa.ArrowInvalid, OSError) as error:
             self._stream.close()
-            advice = "give ORC files, or the format that the files have"
+            advice = "specify ORC files, or the actual format of the files"
             raise UnreadableInput(path, str(error), advice) from None
         self.schema = self._file.schema
         self.groups = self._file.nstripes

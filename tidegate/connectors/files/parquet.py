@@ -15,7 +15,7 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 class ParquetFormat(GroupedFormat):
-    """Typed rows from Parquet. Without a type the first file's schema tells it."""
+    """Typed rows from Parquet. Without a type, the schema of the first file defines it."""
 
     def open(self, path: str) -> GroupedFile:
         return _GroupedParquet(open_parquet(path))
@@ -46,5 +46,5 @@ def open_parquet(path: str) -> pq.ParquetFile:
     except FileNotFoundError:
         problem, advice = "there is no such file", "keep files until the job has read them"
     except (pa.ArrowInvalid, OSError) as error:
-        problem, advice = str(error), "give Parquet files, or the format that the files have"
+        problem, advice = str(error), "specify Parquet files, or the actual format of the files"
     raise UnreadableInput(path, problem, advice)

@@ -1,13 +1,13 @@
 """Part files below a directory: written hidden, committed by a rename.
 
-    .part-0-7f025c81d3e6aa0217f0-3.csv.<job>.<operator>   in progress, from the barrier on pending
-    part-0-7f025c81d3e6aa0217f0-3.csv    finished: the checkpoint that holds it is durable
+    .part-0-7f025c81d3e6aa0217f0-3.csv.<job>.<operator>   in progress; pending from the barrier on
+    part-0-7f025c81d3e6aa0217f0-3.csv    finished: its checkpoint is durable
 
-The name says subtask, writer and number; a writer is the beginnings of its operator's and its job's
-ids, and chance.
+A name consists of subtask, writer and number; a writer is identified by prefixes of its operator's
+and its job's ids, and a random part.
 
-On object stores a rename is a copy and a deletion. The copy appears at once, and a commit that was
-interrupted between the two is repeated: it copies the same bytes to the same name again.
+On object stores, a rename is a copy and a deletion. The copy appears atomically, and a commit that
+was interrupted between the two is repeated: it copies the same bytes to the same name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from pathlib import Path, PurePosixPath
@@ -36,9 +36,9 @@ from tidegate.storage.locations import resolve, shown
 from tidegate.stream.batch import Batch
 
 _MOST_OPEN_FILES = 256
-"""Per subtask: with more open buckets than this, the least recently used one is closed."""
+"""Open buckets per subtask; beyond that, the least recently used one is closed."""
 _OPERATOR_DIGITS, _JOB_DIGITS = 4, 8
-"""Of the ids of operator and job, in the names of their files."""
+"""How many digits of the operator's and the job's id are part of file names."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -48,7 +48,7 @@ class OutputFileConfig:
 
     part_prefix: str = "part"
     part_suffix: str | None = None
-    """None: what the encoding has, like ".csv"."""
+    """None: that of the encoding, like ".csv"."""
 
     def name_of(self, subtask: int, unique: str, encoding: FileEncoding) -> str:
         """The name of a part file."""
@@ -61,20 +61,20 @@ class OutputFileConfig:
         return OutputFileConfig()
 
     def with_part_prefix(self, prefix: str) -> OutputFileConfig:
-        """The same with another beginning of the names."""
+        """A copy with another prefix."""
         return replace(self, part_prefix=prefix)
 
     def with_part_suffix(self, suffix: str) -> OutputFileConfig:
-        """The same with another end of the names."""
+        """A copy with another suffix."""
         return replace(self, part_suffix=suffix)
 
     def build(self) -> OutputFileConfig:
-        """The finished configuration."""
+        """Build the configuration."""
         return self
 
 
 class ExistingFiles(Enum):
-    """What a job that starts fresh does with finished files of others that it finds."""
+    """What a job that starts fresh does with the finished files of other jobs."""
 
     KEEP = auto()
     REPLACE = auto()
@@ -83,7 +83,7 @@ class ExistingFiles(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartSettings:
-    """How one sink writes its part files."""
+    """How a sink writes its part files."""
 
     encoding: FileEncoding
     names: OutputFileConfig
@@ -91,28 +91,28 @@ class PartSettings:
     buckets: BucketAssigner
     existing: ExistingFiles = ExistingFiles.KEEP
     finds_any_name: bool = False
-    """Whether it finds all files that readers see, or only those that are named like its own."""
+    """Whether it considers all visible files, or only those named like its own."""
     is_never_empty: bool = False
-    """Whether there is a file even without a record, so that readers find its columns."""
+    """Whether to write a file even without records, so that readers find its columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingFile:
-    """A file that is complete but hidden; its paths are below the directory of the sink."""
+    """A complete but hidden file; its paths are relative to the directory of the sink."""
 
     hidden: str
     final: str
 
 
 class PartDirectory:
-    """The directory of the sink, and which files in it are whose."""
+    """The directory of a sink, and which files in it belong to whom."""
 
     def __init__(self, path: str, prefix: str, context: WriterContext) -> None:
         self.file_system, self._root = resolve(path)
         self._path = path
         self._prefix = prefix
         self._context = context
-        # Two sinks of one job may share a directory: the operator keeps their files apart.
+        # Two sinks of a job may share a directory; the operator id separates their files.
         self._mark = f"{context.job_id}.{context.operator_id[:8]}"
         self._hidden = re.compile(rf"\.{re.escape(prefix)}-(\d+)-.*\.{re.escape(self._mark)}")
 
@@ -120,21 +120,22 @@ class PartDirectory:
         return str(PurePosixPath(self._root) / path)
 
     def hidden(self, path: str) -> str:
-        """Under which name a file is written: readers, and Spark, leave such names out."""
+        """The name of a file in progress: readers, including Spark, skip such names."""
         parent, _, name = path.rpartition("/")
         return f"{parent}{'/' if parent else ''}.{name}.{self._mark}"
 
     def create(self) -> None:
         """Create the directory before the first record, so that a wrong path is found at once."""
         if self.file_system.get_file_info(self._root).is_file:
-            raise ConfigError("directory", shown(self._path), "it is a file: give a directory")
+            raise ConfigError("directory", shown(self._path), "it is a file: specify a directory")
         with _writing(self._path):
             self.file_system.create_dir(self._root, recursive=True)
 
     def prepare(self, existing: ExistingFiles, *, any_name: bool) -> None:
-        """The job starts fresh: delete what it finished before, see to the files of others.
+        """Start fresh: delete the job's own finished files, and handle those of others.
 
-        Sinks without checkpoints commit one by one, so that an attempt may leave finished files.
+        Sinks without checkpoints commit files one by one, so a failed attempt may leave finished
+        files.
         """
         finished = [p for p in self._all() if self._is_finished(PurePosixPath(p), any_name)]
         if existing is ExistingFiles.KEEP:
@@ -143,8 +144,8 @@ class PartDirectory:
             raise ConfigError(
                 "directory",
                 shown(self._path),
-                f"it holds files of another job, such as {finished[0]}: give another directory, "
-                'or replace them with mode="overwrite"',
+                f"it contains files of another job, such as {finished[0]}: specify another "
+                'directory, or replace them with mode="overwrite"',
             )
         with _writing(self._path):
             for path in finished:
@@ -167,7 +168,7 @@ class PartDirectory:
                     self.file_system.delete_file(self.inner(path))
 
     def unique(self) -> str:
-        """For the names of one writer: it tells the files of this operator and job from others."""
+        """The unique part of a writer's file names; it identifies the operator and the job."""
         return f"{self._own}{secrets.token_hex(4)}"
 
     @property
@@ -175,7 +176,7 @@ class PartDirectory:
         return f"{self._context.operator_id[:_OPERATOR_DIGITS]}{self._context.job_id[:_JOB_DIGITS]}"
 
     def _is_own(self, name: str) -> bool:
-        """Whether this operator of this job has written the file in an earlier attempt."""
+        """Whether an earlier attempt of this operator and job has written the file."""
         own = re.escape(self._own)
         return re.match(rf"{re.escape(self._prefix)}-\d+-{own}[0-9a-f]{{8}}-\d+", name) is not None
 
@@ -205,8 +206,11 @@ class _OpenPart:
             parent = self._path.rpartition("/")[0]
             self._file_system.create_dir(parent, recursive=True)
             stream = self._file_system.open_output_stream(self._path)
-        self._stream = cast("IO[bytes]", stream)
-        self._encoder: FileEncoder = encoding.open(self._stream)
+            self._stream = cast("IO[bytes]", stream)
+            with ExitStack() as undo:
+                undo.callback(self._stream.close)
+                self._encoder: FileEncoder = encoding.open(self._stream)
+                undo.pop_all()
 
     @property
     def size(self) -> int:
@@ -218,7 +222,7 @@ class _OpenPart:
             self._encoder.write(batch)
 
     def finish(self) -> PendingFile:
-        """Write all of it, so that it survives whatever happens to this process."""
+        """Write everything, so that the file survives this process."""
         with _writing(self._path):
             self._encoder.finish()
             self._stream.close()
@@ -229,7 +233,7 @@ class _OpenPart:
         return self.file
 
     def discard(self) -> None:
-        """On a full disk, all of this may fail; a successor cleans up."""
+        """Discard the file; on a full disk, this may fail, and a successor cleans up."""
         self._encoder.discard()
         with suppress(OSError):
             self._stream.close()
@@ -327,14 +331,14 @@ class PartCommitter(Committer):
         found = self._file_system.get_file_info([hidden, final])
         if found[0].is_file:
             self._permit.require()
-            with suppress(FileNotFoundError):  # another job that began here commits it too
+            with suppress(FileNotFoundError):  # another job that started here commits it, too
                 self._file_system.move(hidden, final)
                 return
             found = self._file_system.get_file_info([hidden, final])
         if not found[1].is_file:
             raise ExternalError(
-                f"{hidden}, which a checkpoint holds, is gone: its records are lost unless the "
-                "job resumes from an earlier checkpoint"
+                f"{hidden}, which a checkpoint references, is missing: its records are lost "
+                "unless the job resumes from an earlier checkpoint"
             )
 
 
@@ -342,8 +346,8 @@ def _checked(bucket: str) -> PurePosixPath:
     path = PurePosixPath(bucket)
     if path.is_absolute() or ".." in path.parts:
         raise UserError(
-            f"the bucket {bucket!r} lies outside of the sink's directory: return a relative path "
-            "without '..' from the function that chooses buckets"
+            f"bucket {bucket!r} is outside the sink's directory: the bucket function must "
+            "return a relative path without '..'"
         )
     return path
 
@@ -354,7 +358,7 @@ def _writing(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         problem = error.strerror or str(error)
-        advice = "give a directory that every slot may write to"
+        advice = "specify a directory that every slot may write to"
         if error.errno in _FULL:
             problem = "the disk is full"
             advice = "free some space: the job resumes from its last checkpoint"

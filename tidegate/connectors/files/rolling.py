@@ -22,11 +22,11 @@ class RollingPolicy:
     """Limits of a part file. A checkpoint always closes all open files."""
 
     part_size: int | None = 128 << 20
-    """Bytes written so far; None: no limit."""
+    """Maximum size in bytes; None: no limit."""
     rollover_interval: timedelta | None = timedelta(minutes=1)
-    """How long a file may be open."""
+    """How long a file may stay open."""
     inactivity_interval: timedelta | None = timedelta(minutes=1)
-    """How long a file may be open without a new record."""
+    """How long a file may stay open without a new record."""
 
     @staticmethod
     def default_rolling_policy(
@@ -34,7 +34,7 @@ class RollingPolicy:
         rollover_interval: DurationLike = 60_000,
         inactivity_interval: DurationLike = 60_000,
     ) -> RollingPolicy:
-        """By size and by time; times in milliseconds or as `timedelta`."""
+        """Close files by size and time; times in milliseconds or as `timedelta`."""
         return RollingPolicy(
             part_size=MemorySize.parse(part_size).get_bytes(),
             rollover_interval=as_timedelta(rollover_interval),
@@ -43,7 +43,7 @@ class RollingPolicy:
 
     @staticmethod
     def on_checkpoint_rolling_policy() -> RollingPolicy:
-        """Only a checkpoint or the end of the input closes a file."""
+        """Close files only at a checkpoint or at the end of the input."""
         return RollingPolicy(part_size=None, rollover_interval=None, inactivity_interval=None)
 
     def is_full(self, size: int, opened_at: float, written_at: float, now: float) -> bool:
@@ -60,15 +60,15 @@ def _is_over(limit: timedelta | None, since: float, now: float) -> bool:
 
 
 class BucketAssigner(ABC):
-    """Chooses a directory below that of the sink for each record."""
+    """Chooses a subdirectory of the sink's directory for each record."""
 
     @abstractmethod
     def split(self, batch: Batch, now: float) -> list[tuple[str, Batch]]:
-        """The records of a batch by their bucket, in their order."""
+        """The records of a batch by bucket, in order."""
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
-        """All records in the directory of the sink."""
+        """Put all records into the directory of the sink."""
         return _OneBucket(_the_base_path)
 
     @staticmethod
@@ -77,7 +77,7 @@ class BucketAssigner(ABC):
     ) -> BucketAssigner:
         """By the time of writing, local or in a zone like "Europe/Berlin".
 
-        The format is Java's, or `strftime`'s if it has a %.
+        The format is Java's, or that of `strftime` if it contains a %.
         """
         return _OneBucket(_TimeName(format_str, timezone_id))
 

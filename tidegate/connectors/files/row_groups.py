@@ -1,4 +1,4 @@
-"""Columnar files that are read group by group: what Parquet and ORC have in common."""
+"""Columnar files that are read by row group: the common part of Parquet and ORC."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GroupedFile(ABC):
         """The rows of a group in order."""
 
     def rows_from(self, group: int, stop: int) -> int | None:
-        """How many rows these groups have, where that is known without reading them."""
+        """How many rows these groups have, if known without reading them."""
         return None
 
     @abstractmethod
@@ -39,7 +39,7 @@ class GroupedFile(ABC):
 
 @dataclass(frozen=True, slots=True)
 class RowGroupSplit:
-    """Row groups of a file from `group` up to, not including, `stop`, the first from `row` on."""
+    """Row groups of a file in [`group`, `stop`), the first one from `row`."""
 
     path: str
     group: int
@@ -48,7 +48,7 @@ class RowGroupSplit:
 
 
 class GroupedFormat(FileFormat):
-    """Typed rows from such files. Without a type the first file's schema tells it."""
+    """Typed rows from such files. Without a type, the schema of the first file defines it."""
 
     def __init__(self, type_info: Any = None, *, as_dicts: bool = False) -> None:
         self._type = None if type_info is None else as_type_info(type_info)
@@ -56,7 +56,7 @@ class GroupedFormat(FileFormat):
 
     @abstractmethod
     def open(self, path: str) -> GroupedFile:
-        """Raises UnreadableInput where it is no file of this kind."""
+        """Open a file; raises UnreadableInput if it is not of this kind."""
 
     def splits(self, files: Sequence[FoundFile], parallelism: int) -> Sequence[RowGroupSplit]:
         counts = [self._count(file.path) for file in files]
@@ -88,7 +88,7 @@ class GroupedFormat(FileFormat):
 
 
 class RowGroupCursor(Cursor):
-    """Reads row groups in batches; without a format the rows are dicts."""
+    """Reads row groups in batches; without a format, the rows are dicts."""
 
     def __init__(self, split: RowGroupSplit, file: GroupedFile, format: ArrowFormat | None) -> None:
         self._split = split

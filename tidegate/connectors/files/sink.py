@@ -1,7 +1,7 @@
-"""Files as a sink, each record once: in progress, then pending, then finished by a rename.
+"""Files as an exactly-once sink: in progress, then pending, then finished by a rename.
 
-A reader never sees a part of a file. Every checkpoint ends the files that are open; without
-checkpoints they are finished when the input has ended.
+Readers never see partial files. Every checkpoint closes all open files; without checkpoints, they
+are finished at the end of the input.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ __all__ = ["FileSink", "FileSinkBuilder", "OutputFileConfig"]
 class FileSink(SupportsCommitter):
     """Writes `part-…` files below a directory.
 
-    Files that others have written there stay, unless a job that starts fresh is to replace them
-    (`overwrite`). As a table it has a file even if there is no record, so that readers find its
-    columns.
+    Files of other jobs stay, unless a job that starts fresh replaces them (`overwrite`). A table
+    has a file even without records, so that readers find its columns.
     """
 
     def __init__(
@@ -54,12 +53,12 @@ class FileSink(SupportsCommitter):
 
     @staticmethod
     def for_row_format(base_path: str, encoder: FileEncoding) -> FileSinkBuilder:
-        """Begin a sink whose records are encoded one by one, in a bucket for every hour."""
+        """Create a sink that encodes records one by one, with a bucket for every hour."""
         return FileSinkBuilder(directory=base_path, encoding=encoder)
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: FileEncoding) -> FileSinkBuilder:
-        """Begin a sink whose files are encoded as a whole, such as Parquet, in the same buckets."""
+        """Create a sink that encodes whole files, such as Parquet, with the same buckets."""
         return FileSinkBuilder(directory=base_path, encoding=writer_factory)
 
     def create_writer(self, context: WriterContext) -> CommittingWriter:
@@ -77,7 +76,7 @@ class FileSinkBuilder(FluentBuilder):
         return self._with(names=output_file_config)
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
-        """Set when a file is full."""
+        """Set when a file is closed."""
         return self._with(rolling=rolling_policy)
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
@@ -89,5 +88,5 @@ class FileSinkBuilder(FluentBuilder):
         return self
 
     def build(self) -> FileSink:
-        """The finished sink."""
+        """Build the sink."""
         return FileSink(**{"buckets": BucketAssigner.date_time_bucket_assigner(), **self._chosen})

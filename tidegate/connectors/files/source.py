@@ -44,12 +44,12 @@ class FileSource(Source):
 
     @staticmethod
     def for_record_stream_format(stream_format: FileFormat, *paths: str) -> FileSourceBuilder:
-        """Begin a source for files that are read record by record."""
+        """Create a source for files that are read record by record."""
         return FileSourceBuilder(paths=paths, format=stream_format)
 
     @staticmethod
     def for_bulk_file_format(bulk_format: FileFormat, *paths: str) -> FileSourceBuilder:
-        """Begin a source for files that are decoded as a whole, such as Parquet."""
+        """Create a source for files that are decoded as a whole, such as Parquet."""
         return FileSourceBuilder(paths=paths, format=bulk_format)
 
     def create_enumerator(self) -> SplitEnumerator:
@@ -74,7 +74,7 @@ class FileSource(Source):
 
 
 def _key_of(split: Any) -> tuple[str, Any] | None:
-    """Which part of which file it is, wherever in it reading continues."""
+    """Identifies a part of a file, independent of the position in it."""
     path = getattr(split, "path", None)
     return None if path is None else (path, getattr(split, "stop", None))
 
@@ -93,12 +93,12 @@ class FileSourceBuilder(FluentBuilder):
         return self._with(watch_every=None)
 
     def build(self) -> FileSource:
-        """The finished source."""
+        """Build the source."""
         return FileSource(**self._chosen)
 
 
 def files_below(paths: Sequence[str]) -> list[FoundFile]:
-    """All files of the paths, each once, though two paths may hold it."""
+    """All files of the paths, each once, even if paths overlap."""
     found = [file for path in paths for file in find_files(path)]
     return list({file.path: file for file in found}.values())
 
@@ -146,7 +146,7 @@ class WatchedFiles(SplitEnumerator):
         try:
             return files_below(self._paths)
         except UnreadableInput:
-            return []  # a directory that is being replaced: look again later
+            return []  # the directory is being replaced: try again later
 
     def is_exhausted(self) -> bool:
         return False

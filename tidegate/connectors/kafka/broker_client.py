@@ -1,4 +1,4 @@
-"""Requests to brokers that librdkafka does not send: about transactions of other producers."""
+"""Requests to brokers that librdkafka cannot send: about transactions of other producers."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _FORBIDDEN = (kafka_errors.AuthorizationError, kafka_errors.SaslAuthenticationFa
 
 
 class BrokerClient:
-    """Sends requests to the brokers that must answer them; asks again where that may help.
+    """Sends requests to the responsible brokers, and retries where that may help.
 
-    It may be used by several threads, one request at a time.
+    Thread-safe; sends one request at a time.
     """
 
     def __init__(self, settings: ProducerSettings) -> None:
@@ -41,12 +41,12 @@ class BrokerClient:
         return self._settings.patience_seconds
 
     def ask(self, doing: str, request: Callable[[], Awaitable[Answer]]) -> Answer:
-        """The answer of a coroutine that calls the `to_…` methods.
+        """Run a coroutine that calls the `to_…` methods, and return its answer.
 
         Raises:
             KafkaFailed: No broker answered in time.
-            KafkaRefused: One answered that it is forbidden.
-            kafka.errors.BrokerResponseError: The brokers refuse it, and would again.
+            KafkaRefused: Access was denied.
+            kafka.errors.BrokerResponseError: The brokers refuse the request for good.
         """
         deadline = time.monotonic() + self.patience_seconds
         while True:
@@ -84,12 +84,12 @@ class BrokerClient:
         return await self._manager.send(request, node_id=leader)
 
     async def to_all(self, request: Callable[[int], Any]) -> list[Any]:
-        """The answers of all brokers to what is asked of each by its id."""
+        """Send a request to every broker, given its id; returns all answers."""
         nodes = [broker.node_id for broker in self._manager.cluster.brokers()]
         return [await self._manager.send(request(node), node_id=node) for node in nodes]
 
     def close(self) -> None:
-        """Forget the connections, and who leads and coordinates what."""
+        """Drop the connections, and what is known about leaders and coordinators."""
         with self._lock:
             manager, self._manager = self._manager, None
             self._coordinators.clear()
@@ -100,7 +100,7 @@ class BrokerClient:
     def _connected(self, deadline: float) -> Any:
         if self._manager is None:
             settings = connection_settings(self._settings.client)
-            # No thread of its own: the network is served while an answer is awaited.
+            # No thread of its own: the network is served while waiting for an answer.
             self._manager = KafkaConnectionManager(
                 NetworkSelector(**settings), **settings, request_timeout_ms=_REQUEST_TIMEOUT_MS
             )
@@ -109,7 +109,7 @@ class BrokerClient:
 
 
 def raise_for(error_code: int) -> None:
-    """Raise the error that a broker answered with, if it is one."""
+    """Raise the error for a broker's error code, if it is one."""
     error = kafka_errors.for_code(error_code)
     if error is not kafka_errors.NoError:
         raise error()

@@ -1,4 +1,4 @@
-"""Settings of Kafka clients: Java's names as librdkafka knows them, and librdkafka's elsewhere."""
+"""Translates settings of Kafka clients between Java, librdkafka and kafka-python."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _JAVA_ONLY = frozenset(
         "buffer.memory",
     }
 )
-"""What a Java program says and a Python one cannot: schemas, and librdkafka's own limits, take
-their place."""
+"""Java settings without a counterpart: schemas and limits of librdkafka replace them."""
 _RENAMED = {"max.request.size": "message.max.bytes"}
 _CREDENTIAL = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
@@ -29,7 +28,7 @@ _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 
 
 def librdkafka_settings(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings for confluent-kafka of properties that may be written for a Java client."""
+    """The confluent-kafka settings for properties that may be written for a Java client."""
     settings: dict[str, Any] = {}
     for key, value in properties.items():
         if key in _JAVA_ONLY:
@@ -43,7 +42,7 @@ def librdkafka_settings(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The same brokers, and how to prove who one is, for the client of `kafka-python`."""
+    """The connection and authentication settings for `kafka-python`."""
     found: dict[str, Any] = {
         "bootstrap_servers": str(settings["bootstrap.servers"]).split(","),
         "client_id": str(settings.get("client.id", "tidegate")),
@@ -55,8 +54,8 @@ def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(
                 "sasl.mechanism",
                 mechanism,
-                f"transactions can be committed with {', '.join(_MECHANISMS)}: take one of them, "
-                "or another delivery guarantee than exactly once",
+                f"transactions can be committed with {', '.join(_MECHANISMS)}: use one of them, "
+                "or a delivery guarantee other than exactly once",
             )
         found["sasl_mechanism"] = mechanism
         found["sasl_plain_username"] = settings.get("sasl.username")

@@ -1,4 +1,4 @@
-"""Settings of a Kafka source: what the consumer client gets, and what is ours."""
+"""Settings of a Kafka source: those of the consumer client, and Tidegate's own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from tidegate.connectors.kafka.client_settings import librdkafka_settings
 from tidegate.connectors.kafka.failures import bad_properties
 from tidegate.connectors.kafka.offsets import KafkaOffsetResetStrategy
-from tidegate.core.errors import ConfigError, ExternalError
+from tidegate.core.errors import ConfigError, UserError
 from tidegate.core.foreign_logs import foreign_logger
 
 DISCOVERY_INTERVAL = "partition.discovery.interval.ms"
@@ -47,9 +47,9 @@ class ConsumerSettings:
     """The properties of a source, checked."""
 
     properties: Mapping[str, Any] = field(default_factory=dict)
-    """As the user gave them; `bootstrap.servers` is among them."""
+    """The user's properties, including `bootstrap.servers`."""
     has_end: bool = False
-    """Whether partitions are read up to an offset, instead of for ever."""
+    """Whether partitions are read up to an offset, rather than without end."""
 
     def __post_init__(self) -> None:
         if not self.properties.get("bootstrap.servers"):
@@ -75,7 +75,7 @@ class ConsumerSettings:
 
     @property
     def discovery_interval(self) -> timedelta | None:
-        """How often to look for new partitions; None for once."""
+        """How often to look for new partitions; None: only once."""
         value = self.properties.get(OLD_DISCOVERY_INTERVAL, 300_000)
         milliseconds = self._milliseconds(DISCOVERY_INTERVAL, value)
         if self.has_end or milliseconds <= 0:
@@ -84,7 +84,7 @@ class ConsumerSettings:
 
     @property
     def patience(self) -> timedelta:
-        """How long brokers may be out of reach before the job fails."""
+        """How long brokers may be unreachable before the job fails."""
         return timedelta(milliseconds=self._milliseconds(PATIENCE, 30_000))
 
     @property
@@ -112,7 +112,7 @@ class ConsumerSettings:
         return {
             **_QUICK,
             **settings,
-            # A client wants a group even if nothing is ever committed for it.
+            # A client requires a group even if nothing is ever committed for it.
             "group.id": self.group_id or f"tidegate-{uuid.uuid4().hex}",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -122,16 +122,16 @@ class ConsumerSettings:
 
 
 def create_consumer(settings: ConsumerSettings, name: str, **callbacks: Any) -> Any:
-    """A consumer client, which connects by itself in the background.
+    """Create a consumer client, which connects in the background.
 
     Raises:
-        ConfigError: A property that the client does not know, or whose value it refuses.
-        ExternalError: The package is not installed.
+        ConfigError: The client does not know a property, or refuses its value.
+        UserError: The package is not installed.
     """
     try:
         from confluent_kafka import Consumer, KafkaException
     except ImportError:
-        raise ExternalError(
+        raise UserError(
             "Kafka needs the package confluent-kafka: pip install 'tidegate[kafka]'"
         ) from None
     configuration = settings.for_client(name) | callbacks

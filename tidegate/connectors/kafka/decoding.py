@@ -1,4 +1,4 @@
-"""Messages of Kafka as records of a stream, whole batches at a time where the schema can."""
+"""Decodes Kafka messages into records, whole batches at a time if the schema allows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidegate.connectors.row_schemas import RowDeserializationSchema, UnreadableMessages
 from tidegate.connectors.serialization import DeserializationSchema, SimpleStringSchema
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.infer import as_type_info
 from tidegate.types.typeinfo import TypeInformation, Types
@@ -36,7 +36,7 @@ _VALUE, _TIMESTAMP = methodcaller("value"), methodcaller("timestamp")
 
 
 class KafkaRecord(NamedTuple):
-    """A message with everything that Kafka knows about it."""
+    """A message with all its metadata."""
 
     topic: str
     partition: int
@@ -45,45 +45,45 @@ class KafkaRecord(NamedTuple):
     """Milliseconds since the epoch; -1 for none."""
     key: bytes | None
     value: bytes | None
-    """None: a tombstone, which deletes its key where the topic is compacted."""
+    """None: a tombstone, which deletes its key in a compacted topic."""
     headers: list[tuple[str, bytes | None]]
 
 
 class KafkaRecordDeserializationSchema(ABC):
-    """How a message becomes a record, with its key, headers and position at hand."""
+    """Converts a message, including its key, headers and position, to a record."""
 
     @abstractmethod
     def deserialize(self, record: KafkaRecord) -> Any:
-        """The record of the stream; None for none."""
+        """The record for a message; None to skip it."""
 
     def produced_type(self) -> TypeInformation | None:
-        """The type of the records, where it is known."""
+        """The type of the records, if known."""
         return None
 
     @staticmethod
     def of(
         function: Callable[[KafkaRecord], Any], type_info: Any = None
     ) -> KafkaRecordDeserializationSchema:
-        """What a function makes of each message."""
+        """Apply a function to each message."""
         return _ByFunction(function, None if type_info is None else as_type_info(type_info))
 
     @staticmethod
     def rows() -> KafkaRecordDeserializationSchema:
-        """Rows of topic, partition, offset, timestamp, key, value and headers, in columns."""
+        """Columnar rows of topic, partition, offset, timestamp, key, value and headers."""
         return _RecordsAsRows()
 
     @staticmethod
     def value_only(schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
-        """What a schema makes of each value; messages without a value are skipped."""
+        """Decode each value with a schema; messages without a value are skipped."""
         return ValueOnly(schema)
 
 
 class ValueOnly(KafkaRecordDeserializationSchema):
-    """What a schema makes of each value; messages without a value are skipped."""
+    """Decodes each value with a schema; messages without a value are skipped."""
 
     def __init__(self, schema: DeserializationSchema) -> None:
         if not isinstance(schema, DeserializationSchema):
-            raise TypeError(f"a value-only deserializer is a DeserializationSchema, not {schema!r}")
+            raise TypeError(f"value_only() takes a DeserializationSchema, not {schema!r}")
         self.schema = schema
 
     def deserialize(self, record: KafkaRecord) -> Any:
@@ -116,7 +116,7 @@ class _RecordsAsRows(KafkaRecordDeserializationSchema):
 
 
 class Decoded(NamedTuple):
-    """What came of messages: the records of the first ones, and why the next one is none."""
+    """The records of the first messages, and why the next message could not be decoded."""
 
     batch: Batch
     taken: int
@@ -124,7 +124,7 @@ class Decoded(NamedTuple):
 
 
 class Decoder(ABC):
-    """Makes batches of messages of confluent-kafka that are no errors."""
+    """Decodes confluent-kafka messages, which must not be errors, into batches."""
 
     skips_undecodable = False
 
@@ -133,10 +133,10 @@ class Decoder(ABC):
 
     @abstractmethod
     def decode(self, messages: Sequence[Any]) -> Batch:
-        """The records, in order, with Kafka's timestamps; raises UnreadableMessages."""
+        """The records in order, with Kafka's timestamps; raises UnreadableMessages."""
 
     def decode_some(self, messages: Sequence[Any]) -> Decoded:
-        """The records up to the first message that cannot be decoded, or without such ones."""
+        """The records up to the first message that cannot be decoded, or without such messages."""
         try:
             return Decoded(self.decode(messages), len(messages))
         except UnreadableMessages as problem:
@@ -177,7 +177,7 @@ class Decoder(ABC):
 
 
 def decoder_of(schema: KafkaRecordDeserializationSchema, format: ArrowFormat | None) -> Decoder:
-    """The quickest way to decode with a schema for a stream that travels in `format`."""
+    """The fastest decoder for this schema and stream format."""
     if (
         isinstance(schema, _RecordsAsRows)
         and format is not None
@@ -311,7 +311,7 @@ def _one_by_one(
 
 
 def _values(messages: Sequence[Any]) -> tuple[list[bytes], Sequence[Any]]:
-    """The values that there are, and their messages."""
+    """The non-null values, and their messages."""
     values = list(map(_VALUE, messages))
     if None in values:
         messages = [message for message in messages if message.value() is not None]
@@ -321,4 +321,6 @@ def _values(messages: Sequence[Any]) -> tuple[list[bytes], Sequence[Any]]:
 
 def _timestamps(messages: Sequence[Any]) -> npt.NDArray[np.int64] | None:
     stamps = np.fromiter(map(itemgetter(1), map(_TIMESTAMP, messages)), np.int64, len(messages))
-    return None if len(stamps) and stamps.min() < 0 else stamps
+    if len(stamps) and stamps.max() < 0:
+        return None
+    return np.where(stamps < 0, NO_TIMESTAMP, stamps)

@@ -1,4 +1,4 @@
-"""Finds the partitions of topics, and those that come later, on a thread of its own."""
+"""Discovers the partitions of topics, including new ones, on its own thread."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ Answer = TypeVar("Answer")
 
 
 class PartitionDiscovery(SplitEnumerator):
-    """Every partition is a split; where it is read from is decided when it is found.
+    """Every partition is a split; its starting offset is resolved when it is found.
 
-    The partitions that are there when a job begins are read from its starting offsets, those that
-    come later from their first record.
+    Partitions that exist when a job starts are read from its starting offsets, later ones from
+    their first record.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class PartitionDiscovery(SplitEnumerator):
         )
         self._thread.start()
         if not self._has_begun:
-            # Brokers that are there answer within this time, so that the first step reads already.
+            # Reachable brokers answer within this time, so that the first step already reads.
             try:
                 self._take(self._found.get(timeout=_FIRST_ANSWER_SECONDS))
             except queue.Empty:
@@ -156,7 +156,7 @@ class PartitionDiscovery(SplitEnumerator):
 
 
 class KafkaCluster(OffsetLookup):
-    """What brokers tell about topics; waits for them as long as patience lasts."""
+    """What brokers know about topics; waits for them within the patience."""
 
     def __init__(self, settings: ConsumerSettings, closed: threading.Event) -> None:
         self._settings = settings
@@ -165,7 +165,7 @@ class KafkaCluster(OffsetLookup):
         self._client = create_consumer(settings, "enumerator", error_cb=self._watch.on_error)
 
     def partitions(self, subscription: Subscription) -> list[KafkaTopicPartition]:
-        """The partitions there are; raises UnknownTopic where one is named that is not."""
+        """The existing partitions; raises UnknownTopic if a named one does not exist."""
         topics = self._ask(lambda: self._client.list_topics(timeout=_REQUEST_SECONDS)).topics
         for topic in topics.values():
             if topic.error is not None and topic.topic in subscription.topics:
@@ -180,7 +180,7 @@ class KafkaCluster(OffsetLookup):
 
     def nothing_there(self, name: str) -> UnreadableInput:
         return UnreadableInput(
-            name, f"not there, at {self._settings.brokers}", "create it, or correct its name"
+            name, f"does not exist at {self._settings.brokers}", "create it, or correct its name"
         )
 
     def ends(self, partitions: Sequence[KafkaTopicPartition]) -> Offsets:

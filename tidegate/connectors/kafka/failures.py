@@ -1,4 +1,4 @@
-"""What a Kafka client reports, as errors that say whose turn it is."""
+"""Translates errors of Kafka clients into Tidegate's errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROBE_SECONDS = 2.0
 
 
 def is_refusal(error: Any) -> bool:
-    """Whether the brokers answer, but do not let this client in."""
+    """Whether the brokers respond, but reject this client."""
     from confluent_kafka import KafkaError
 
     return error.code() in (
@@ -31,27 +31,27 @@ def is_refusal(error: Any) -> bool:
 
 
 def as_error(error: Any, brokers: str, doing: str) -> TidegateError:
-    """What a client of confluent-kafka reported, as an error of ours."""
+    """Translate an error of confluent-kafka."""
     if is_refusal(error):
         return KafkaRefused(brokers, error.str())
     return KafkaFailed(brokers, doing, error.str())
 
 
 def bad_properties(whose: str, brokers: str, failed: Exception) -> ConfigError:
-    """What a client said of the properties that it was to be made with."""
+    """Translate an error about the properties of a client."""
     return ConfigError(
         f"properties of the Kafka {whose}",
         brokers,
-        f"{failed.args[0].str()}; give properties of librdkafka, or those of Java's client that "
-        "it knows",
+        f"{failed.args[0].str()}; use properties of librdkafka, or those of the Java client that "
+        "it supports",
     )
 
 
 class ConnectionWatch:
-    """Listens to the errors of one client, and decides when they are the job's.
+    """Watches the errors of one client, and decides when they fail the job.
 
-    A client connects again by itself for ever. When all brokers are gone it says so once, and
-    not when they are back: so they are asked, on a thread, until one answers or patience ends.
+    A client reconnects forever. It reports once that all brokers are down, but not that they are
+    back. A thread therefore asks them until one answers or the patience ends.
     """
 
     def __init__(self, brokers: str, doing: str, patience: timedelta) -> None:
@@ -77,7 +77,7 @@ class ConnectionWatch:
             self.failure = UnreadableInput(
                 f"Kafka at {self._brokers}",
                 error.str(),
-                "the topic was deleted; begin without the checkpoints that know it",
+                "the topic was deleted; start without the checkpoints that reference it",
             )
         elif error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.last_error = error.str()

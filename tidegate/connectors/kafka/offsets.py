@@ -1,4 +1,4 @@
-"""Where to begin to read, and where to stop."""
+"""Starting and stopping offsets."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Partitions = Sequence[KafkaTopicPartition]
 
 
 class KafkaOffsetResetStrategy(Enum):
-    """Where to read on where there is no offset to begin with, or where it is gone."""
+    """Where to start reading without an offset, or if the offset no longer exists."""
 
     LATEST = "latest"
     EARLIEST = "earliest"
     NONE = "none"
-    """Nowhere: it is an error."""
+    """Fail."""
 
     @staticmethod
     def parse(value: object) -> KafkaOffsetResetStrategy:
-        """Read Kafka's setting ``auto.offset.reset``, in any of the words that are used for it."""
+        """Parse Kafka's setting ``auto.offset.reset``."""
         known = {"smallest": "earliest", "beginning": "earliest", "largest": "latest"}
         known |= {"end": "latest", "error": "none"}
         word = str(value).lower()
@@ -37,26 +37,26 @@ class KafkaOffsetResetStrategy(Enum):
 
 
 class OffsetLookup(ABC):
-    """What the brokers know about offsets."""
+    """Looks up offsets at the brokers."""
 
     @abstractmethod
     def ends(self, partitions: Partitions) -> Offsets:
-        """The offset after the last record that a reader is shown."""
+        """The offset after the last readable record."""
 
     @abstractmethod
     def committed(self, partitions: Partitions) -> Offsets:
-        """What the group has committed; partitions without that are skipped."""
+        """The committed offsets of the group; partitions without one are skipped."""
 
     @abstractmethod
     def at(self, partitions: Partitions, timestamp: int) -> Offsets:
-        """The first record at or after a time; partitions without one are skipped."""
+        """The first record at or after a timestamp; partitions without one are skipped."""
 
 
 class KafkaOffsetsInitializer(ABC):
-    """Finds the offsets from which, or up to which, partitions are read."""
+    """Resolves the offsets from which, or up to which, partitions are read."""
 
     reset = KafkaOffsetResetStrategy.NONE
-    """What to do about an offset that is not there any more when it should be read."""
+    """What to do if an offset no longer exists when it should be read."""
 
     @abstractmethod
     def resolve(self, partitions: Partitions, lookup: OffsetLookup) -> Offsets: ...
@@ -73,12 +73,12 @@ class KafkaOffsetsInitializer(ABC):
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """What the group has committed, for other partitions what the strategy says."""
+        """The committed offsets of the group; other partitions follow the strategy."""
         return _Committed(offset_reset_strategy)
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """The first record at or after a time, in milliseconds since the epoch."""
+        """The first record at or after a timestamp, in milliseconds since the epoch."""
         return _At(timestamp)
 
     @staticmethod
@@ -86,7 +86,7 @@ class KafkaOffsetsInitializer(ABC):
         offsets: Mapping[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """The given offsets, for other partitions what the strategy says."""
+        """The given offsets; other partitions follow the strategy."""
         for partition, offset in offsets.items():
             if offset < 0:
                 raise ConfigError(f"offset of {partition}", offset, "give an offset from 0")
@@ -145,7 +145,7 @@ def _completed(
     else:
         raise UnreadableInput(
             str(missing[0]),
-            "there is no offset to begin with",
-            "commit one for the group, or give a KafkaOffsetResetStrategy (auto.offset.reset)",
+            "there is no offset to start from",
+            "commit one for the group, or set a KafkaOffsetResetStrategy (auto.offset.reset)",
         )
     return {partition: found.get(partition, others.get(partition, 0)) for partition in partitions}

@@ -1,4 +1,4 @@
-"""Partitions of topics: as the user names them, and as splits with a position."""
+"""Partitions of topics, and splits of them with a position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 EARLIEST = -2
-"""The position before the first record that is still there, whatever its offset is."""
+"""The position of the first existing record, whatever its offset."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -19,7 +19,7 @@ class KafkaTopicPartition:
     partition: int
 
     def reader(self, parallelism: int) -> int:
-        """Who reads it: the partitions of a topic are spread evenly, in every process alike."""
+        """The subtask that reads it; the partitions of a topic are spread evenly."""
         return (zlib.crc32(self.topic.encode()) + self.partition) % parallelism
 
     def __str__(self) -> str:
@@ -28,12 +28,12 @@ class KafkaTopicPartition:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSplit:
-    """A partition from an offset, or EARLIEST, up to and without another."""
+    """A partition from an offset, or EARLIEST, up to, not including, another."""
 
     partition: KafkaTopicPartition
     position: int
     stop: int | None = None
-    """None: without end."""
+    """None: unbounded."""
 
     @property
     def is_done(self) -> bool:
@@ -42,14 +42,14 @@ class KafkaSplit:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What to read: topics by their names, topics by a pattern, or single partitions."""
+    """What to read: topics by name, topics by pattern, or single partitions."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: tuple[KafkaTopicPartition, ...] = ()
 
     def select(self, present: Mapping[str, Iterable[int]]) -> list[KafkaTopicPartition]:
-        """The partitions to read of those that there are; raises KeyError with a missing topic."""
+        """The existing partitions to read; raises KeyError for a missing topic."""
         if self.pattern is not None:
             matches = re.compile(self.pattern).fullmatch
             names = [name for name in present if matches(name)]

@@ -1,4 +1,4 @@
-"""Settings of a Kafka sink: what the producer client gets, and what is ours."""
+"""Settings of a Kafka sink: those of the producer client, and Tidegate's own."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class ProducerSettings:
     """The properties of a sink, checked."""
 
     client: Mapping[str, Any]
-    """By librdkafka's names; `bootstrap.servers` is among them."""
+    """Under librdkafka's names, including `bootstrap.servers`."""
     patience_seconds: float = 30.0
-    """How long brokers may be out of reach before the job fails, other than for messages on
-    their way, which have a delivery timeout."""
+    """How long brokers may be unreachable before the job fails; messages in flight have their own
+    delivery timeout."""
 
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> ProducerSettings:
@@ -41,7 +41,7 @@ class ProducerSettings:
             raise ConfigError(
                 "transactional.id",
                 client["transactional.id"],
-                "the sink makes its own ids: give their prefix, set_transactional_id_prefix()",
+                "the sink creates its own ids: set their prefix with set_transactional_id_prefix()",
             )
         for name in (TRANSACTION_TIMEOUT, DELIVERY_TIMEOUT):
             if name in client:
@@ -54,7 +54,7 @@ class ProducerSettings:
         return str(self.client["bootstrap.servers"])
 
     def extended(self, **more: Any) -> ProducerSettings:
-        """With further properties, their dots written as underscores."""
+        """A copy with further properties; underscores stand for dots."""
         added = {name.replace("_", "."): value for name, value in more.items()}
         return ProducerSettings({**self.client, **added}, self.patience_seconds)
 

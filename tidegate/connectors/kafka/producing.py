@@ -1,4 +1,4 @@
-"""A producer client of confluent-kafka, and how a sink writes by it without transactions."""
+"""A producer client of confluent-kafka, and a writer without transactions."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ DELIVERY_TIMEOUT_MS = 120_000
 _ASK_SECONDS = 3.0
 _ABORT_SECONDS = 5.0
 _CHUNK = 10_000
-"""Messages handed over at a time: between two of them delivery reports are served."""
+"""Messages produced at a time; delivery reports are served in between."""
 _WAIT_SECONDS = 0.1
 _DEFAULTS = {
-    # Keys go to the partitions that Java's producers choose.
+    # Choose the same partitions for keys as Java's producers.
     "partitioner": "murmur2_random",
     "queue.buffering.max.messages": 500_000,
     "linger.ms": 10,
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class RecordProducer:
-    """Sends messages; failures are errors that name the topic. Used by one thread at a time."""
+    """Sends messages; errors name the topic. Used by one thread at a time."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._brokers = settings.brokers
@@ -58,7 +58,7 @@ class RecordProducer:
             raise bad_properties("sink", self._brokers, error) from None
 
     def connect(self, topic: str | None) -> None:
-        """Wait until a broker answers; it must know the topic, if all records go to one."""
+        """Wait until a broker answers; it must know the topic, if there is only one."""
         self._topic = topic
         known = self._known_topics(topic)
         if topic is not None and known.topics[topic].error is not None:
@@ -81,8 +81,8 @@ class RecordProducer:
 
     def begin_transactions(self) -> None:
         """Take over the transactional id from its previous owner; after `connect`."""
-        # The first answer comes over a connection that is closed right then. Who looks for the
-        # coordinator over it waits half a second; the second answer is from a lasting one.
+        # The connection of the first answer is closed right away. Looking up the coordinator over
+        # it would wait half a second; the second answer comes over a lasting connection.
         self._known_topics(self._topic)
         try:
             self._producer.init_transactions(self._patience_seconds)
@@ -97,7 +97,7 @@ class RecordProducer:
             self._serve(0)
 
     def _send(self, topic: str, messages: Sequence[Message]) -> None:
-        # The batch method of the client is no faster, and takes neither times nor headers.
+        # The client's batch method is no faster, and supports neither timestamps nor headers.
         produce = self._producer.produce
         try:
             for value, key, timestamp, headers in messages:
@@ -111,13 +111,16 @@ class RecordProducer:
             raise self._failed(f"writing to {topic!r}", error) from None
 
     def flush(self) -> None:
-        """Wait until all messages have arrived."""
-        while self._producer.flush(_WAIT_SECONDS):
-            self.check()
+        """Wait until all messages are delivered."""
+        try:
+            while self._producer.flush(_WAIT_SECONDS):
+                self.check()
+        except KafkaException as error:
+            raise self._failed("writing", error) from None
         self.check()
 
     def check(self) -> None:
-        """Raise what has failed since the last call."""
+        """Raise the failure since the last call, if any."""
         if self._reports.failure is not None:
             raise self._reports.failure
 
@@ -150,9 +153,9 @@ class RecordProducer:
 
 
 class _Reports:
-    """What the client reports while it is served.
+    """Collects what the client reports while it is served.
 
-    It does not know the client: without a cycle of references that ends when nobody holds it.
+    It holds no reference to the client, so that the client ends when nobody else holds one.
     """
 
     def __init__(self, brokers: str) -> None:
@@ -173,7 +176,7 @@ class _Reports:
             self.failure = as_error(error, self._brokers, "writing")
 
     def explained(self, error: KafkaError, doing: str) -> TidegateError:
-        """An error of ours; time that ran out is explained by what was reported meanwhile."""
+        """Translate an error; timeouts are explained by what was reported meanwhile."""
         if error.code() in _OUT_OF_TIME and self._last_error is not None:
             if is_refusal(self._last_error):
                 return as_error(self._last_error, self._brokers, doing)
@@ -183,9 +186,9 @@ class _Reports:
 
 
 class PlainWriter(CommittingWriter):
-    """One subtask of a sink whose messages are visible as soon as they arrive.
+    """A subtask of a sink whose messages are visible as soon as they arrive.
 
-    What is given again after a failure is there twice.
+    Messages sent again after a failure are duplicates.
     """
 
     def __init__(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
+from itertools import compress
 from operator import methodcaller
 from typing import Any
 
@@ -21,7 +22,7 @@ from tidegate.types.arrow import collector_paused
 
 _log = logging.getLogger(__name__)
 _MOST_MESSAGES = 8192
-"""More at once gain nothing: their objects leave the processor's caches before they are used."""
+"""More at once gain nothing: the objects would leave the CPU caches before they are used."""
 _LOOK_AHEAD = 512
 _PARTITION, _OFFSET = methodcaller("partition"), methodcaller("offset")
 
@@ -29,8 +30,8 @@ _PARTITION, _OFFSET = methodcaller("partition"), methodcaller("offset")
 class KafkaReader(SourceReader):
     """Takes what the client has fetched in the background, and never waits for more.
 
-    The group is used to commit offsets alone: who reads which partition is decided by the
-    enumerator, so readers do not join it.
+    The enumerator assigns partitions, so readers do not join the group: it is only used to commit
+    offsets.
     """
 
     def __init__(
@@ -52,8 +53,11 @@ class KafkaReader(SourceReader):
         self._splits: dict[tuple[str, int], KafkaSplit] = {}
         self._topics: set[str] = set()
         self._ahead: list[Any] = []
+        self._paused: frozenset[Hashable] = frozenset()
+        self._held: list[Any] = []
+        """What the client had fetched of partitions before they were paused."""
         self._ended: list[tuple[str, int]] = []
-        """Partitions read to their end, since the last poll."""
+        """Partitions read to their end since the last poll."""
         self._no_more = False
         self._client: Any = None
 
@@ -102,7 +106,7 @@ class KafkaReader(SourceReader):
         return ended
 
     def _only_one_split(self, messages: list[Any]) -> tuple[str, int]:
-        """Leave the records of the first partition alone; the others come with the next poll."""
+        """Keep the records of the first partition; the others follow with the next poll."""
         first = messages[0].topic(), messages[0].partition()
         for place, message in enumerate(messages):
             if message.partition() != first[1] or message.topic() != first[0]:
@@ -137,10 +141,34 @@ class KafkaReader(SourceReader):
         return self._fetched(count)
 
     def _fetched(self, count: int) -> list[Any]:
-        return self._client.consume(count, 0) if self._splits else []
+        while messages := self._client.consume(count, 0) if self._splits else []:
+            if wanted := self._without_held(messages):
+                return wanted
+        return []
+
+    def _without_held(self, messages: list[Any]) -> list[Any]:
+        """The messages without those of paused partitions, which come later."""
+        if not self._paused:
+            return messages
+        is_held = [(m.topic(), m.partition()) in self._paused for m in messages]
+        self._held += compress(messages, is_held)
+        return [m for m, held in zip(messages, is_held, strict=True) if not held]
+
+    def pause(self, splits: Collection[Hashable]) -> None:
+        before, self._paused = self._paused, frozenset(splits)
+        for change, keys in (
+            (self._client.pause, self._paused - before),
+            (self._client.resume, before - self._paused),
+        ):
+            # A partition that was read to its end is no longer assigned.
+            found = [self._splits[key] for key in keys if key in self._splits]
+            if living := [_assigned(split) for split in found if not split.is_done]:
+                change(living)
+        messages, self._held = [*self._held, *self._ahead], []
+        self._ahead = self._without_held(messages)
 
     def _positions(self, messages: list[Any]) -> dict[tuple[str, int], int]:
-        """The offset after which each partition continues once these messages are read."""
+        """The next offset of each partition after these messages."""
         if len(self._topics) == 1:
             [topic] = self._topics
             last = dict(zip(map(_PARTITION, messages), map(_OFFSET, messages), strict=True))
@@ -150,7 +178,7 @@ class KafkaReader(SourceReader):
         }
 
     def _ends_passed(self, positions: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        """The ends of partitions that were read beyond them; they need not be records' offsets."""
+        """Partitions that were read past their end, which need not be the offset of a record."""
         stops = {key: self._splits[key].stop for key in positions}
         return {
             key: stop for key, stop in stops.items() if stop is not None and positions[key] > stop
@@ -161,7 +189,7 @@ class KafkaReader(SourceReader):
         return split.stop is None or message.offset() < split.stop
 
     def _on_event(self, message: Any) -> None:
-        """What the client says about a partition in the place of a record."""
+        """Handle an event of a partition."""
         from confluent_kafka import KafkaError
 
         error = message.error()
@@ -173,7 +201,7 @@ class KafkaReader(SourceReader):
             raise as_error(error, self._settings.brokers, "reading records")
 
     def _reached(self, topic: str, partition: int, offset: int) -> None:
-        """The end of a partition: transaction markers may follow its last record."""
+        """Handle the end of a partition: transaction markers may follow its last record."""
         split = self._splits[topic, partition]
         if split.stop is not None and offset >= split.stop and not split.is_done:
             self._moved({(topic, partition): split.stop})
@@ -183,9 +211,9 @@ class KafkaReader(SourceReader):
         if self._reset is KafkaOffsetResetStrategy.NONE:
             raise UnreadableInput(
                 f"{split.partition}, offset {split.position}",
-                "the brokers do not have this offset (any more)",
-                "begin from a checkpoint whose records are still there, or set auto.offset.reset "
-                "to 'earliest' or 'latest' to go on without what was deleted",
+                "the brokers do not have this offset",
+                "start from a checkpoint whose records still exist, or set auto.offset.reset "
+                "to 'earliest' or 'latest' to continue without the deleted records",
             )
         _log.warning(
             "%s, offset %d: the brokers no longer have this offset; reading continues from the %s "
@@ -205,7 +233,7 @@ class KafkaReader(SourceReader):
     def _decoded(self, messages: list[Any], positions: dict[tuple[str, int], int]) -> Batch:
         """The records up to the first message that cannot be decoded.
 
-        One that comes first is settled: it ends the job, or it is skipped.
+        If that is the first message, it fails the job or is skipped.
         """
         batch, taken, problem = self._decoder.decode_some(messages)
         if problem is not None:
@@ -225,7 +253,7 @@ class KafkaReader(SourceReader):
         self._undecodable(position, raw, UndecodableRecord(position, raw, problem))
 
     def _moved(self, positions: dict[tuple[str, int], int]) -> None:
-        """Note what was read, and give up partitions that were read as far as they should be."""
+        """Record the progress, and drop partitions that have reached their stopping offset."""
         for key, position in positions.items():
             split = replace(self._splits[key], position=position)
             self._splits[key] = split
@@ -248,7 +276,7 @@ class KafkaReader(SourceReader):
         return bool(self._ahead) or self._status() is InputStatus.END_OF_INPUT
 
     def snapshot(self) -> list[KafkaSplit]:
-        """Also partitions that are done: their offsets are committed, and they stay done."""
+        """Includes finished partitions: their offsets are committed, and they stay finished."""
         return list(self._splits.values())
 
     def pending_records(self) -> int | None:
@@ -265,7 +293,7 @@ class KafkaReader(SourceReader):
             self._client.commit(offsets=offsets, asynchronous=True)
 
     def _on_commit(self, error: Any, offsets: Sequence[Any]) -> None:
-        """Offsets in Kafka are for others to see: the job itself resumes from its checkpoints."""
+        """Log failures only: the job itself resumes from its checkpoints."""
         errors = [error, *(offset.error for offset in offsets)]
         for problem in filter(None, errors):
             _log.warning(
@@ -288,7 +316,7 @@ def _key(split: KafkaSplit) -> tuple[str, int]:
 
 
 def _assigned(split: KafkaSplit) -> Any:
-    """The split as the client knows it, from its position."""
+    """The split, at its position, as the client expects it."""
     from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
     offset = OFFSET_BEGINNING if split.position == EARLIEST else split.position

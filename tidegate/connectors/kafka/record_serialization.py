@@ -1,4 +1,4 @@
-"""How the records of a stream become messages: topic, key, value, headers, timestamp."""
+"""Converts records to messages: topic, key, value, headers, timestamp."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tidegate.stream.batch import Batch
 
 Headers = Mapping[str, Any] | Sequence[tuple[str, Any]]
 Message = tuple[bytes | str | None, bytes | str | None, int, list[tuple[str, Any]] | None]
-"""What a producer is given for a record: value, key, milliseconds since the epoch (0 for the time
-of writing), headers. A plain tuple, since there is one for every record."""
+"""A message: value, key, milliseconds since the epoch (0 for the time of writing), headers. A plain
+tuple, because there is one per record."""
 Serializer = SerializationSchema | Callable[[Any], bytes | str | None]
 
 
@@ -27,7 +27,7 @@ class KafkaTopicSelector(ABC):
 
 
 class KafkaRecordSerializationSchema:
-    """Where a record goes, and as what."""
+    """The topic of a record, and how it is encoded."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class KafkaRecordSerializationSchema:
         headers: Callable[[Any], Headers] | None = None,
     ) -> None:
         self.only_topic = topic if isinstance(topic, str) else None
-        """None where every record has a topic of its own."""
+        """None if every record may have its own topic."""
         self._select = topic.apply if isinstance(topic, KafkaTopicSelector) else topic
         self._value = value
         self._key = key
@@ -48,10 +48,10 @@ class KafkaRecordSerializationSchema:
         return KafkaRecordSerializationSchemaBuilder()
 
     def send(self, batch: Batch, send: Callable[[str, list[Message]], None]) -> None:
-        """Make messages of the records and send those of each topic, in order.
+        """Encode the records, and send the messages of each topic in order.
 
         Raises:
-            UnencodableRecord: One cannot be made a message; those before it are sent.
+            UnencodableRecord: A record cannot be encoded; those before it are sent.
         """
         try:
             messages = self._messages(batch)
@@ -92,7 +92,7 @@ class KafkaRecordSerializationSchema:
 
 
 class KafkaRecordSerializationSchemaBuilder(FluentBuilder):
-    """PyFlink's way to say it."""
+    """Settings of the schema, under PyFlink's names."""
 
     def set_topic(self, topic: str) -> Self:
         return self._with(topic=topic)
@@ -101,14 +101,14 @@ class KafkaRecordSerializationSchemaBuilder(FluentBuilder):
         return self._with(topic=topic_selector)
 
     def set_key_serialization_schema(self, key_serialization_schema: Serializer) -> Self:
-        """What the key is made of the record by; records of a key go to one partition."""
+        """Set how keys are encoded; records with the same key go to the same partition."""
         return self._with(key=key_serialization_schema)
 
     def set_value_serialization_schema(self, value_serialization_schema: Serializer) -> Self:
         return self._with(value=value_serialization_schema)
 
     def set_header_provider(self, header_provider: Callable[[Any], Headers]) -> Self:
-        """The headers of a record; without any, records are written faster."""
+        """Set a function for the headers of a record; without one, writing is faster."""
         return self._with(headers=header_provider)
 
     def build(self) -> KafkaRecordSerializationSchema:

@@ -13,13 +13,13 @@ from tidegate.connectors.kafka.record_serialization import (
     Serializer,
 )
 from tidegate.connectors.sink import Committer, CommittingWriter, SupportsCommitter, WriterContext
-from tidegate.core.errors import ConfigError, ExternalError
+from tidegate.core.errors import ConfigError, UserError
 from tidegate.core.fluent import FluentBuilder
 
 _DELIVERIES = {
-    DeliveryGuarantee.NONE: "does not wait for what it sends",
+    DeliveryGuarantee.NONE: "does not wait for acknowledgements",
     DeliveryGuarantee.AT_LEAST_ONCE: "repeats results after a failure",
-    DeliveryGuarantee.EXACTLY_ONCE: "commits transactions of Kafka with the checkpoint",
+    DeliveryGuarantee.EXACTLY_ONCE: "commits Kafka transactions with the checkpoint",
 }
 _PREFIX = "tidegate"
 
@@ -27,9 +27,10 @@ _PREFIX = "tidegate"
 class KafkaSink(SupportsCommitter):
     """Writes records to topics.
 
-    Exactly once, messages are written at once but within transactions, which are committed when
-    the next checkpoint is complete: consumers with `isolation.level=read_committed` see
-    them from then on, once. Without checkpoints that is at the end of the input.
+    With exactly-once, messages are written immediately but in transactions, which are committed
+    when the next checkpoint is complete. From then on, consumers with
+    `isolation.level=read_committed` see them, once. Without checkpoints, that is at the end of the
+    input.
     """
 
     def __init__(
@@ -97,14 +98,14 @@ class KafkaSinkBuilder(FluentBuilder):
         return self._with(delivery_guarantee=delivery_guarantee)
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> Self:
-        """What transactional ids begin with; job, operator and subtask follow by themselves."""
+        """Set the prefix of transactional ids; job, operator and subtask are appended."""
         return self._with(transactional_id_prefix=transactional_id_prefix)
 
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> Self:
         return self._with(record_serializer=record_serializer)
 
     def set_property(self, key: str, value: Any) -> Self:
-        """A property of the producer, by librdkafka's name or Java's."""
+        """Set a property of the producer, under librdkafka's or Java's name."""
         self._properties[key] = value
         return self
 
@@ -135,7 +136,7 @@ class FlinkKafkaProducer(KafkaSink):
         kafka_producer_pool_size: int = 5,
         semantic: Semantic | DeliveryGuarantee = Semantic.AT_LEAST_ONCE,
     ) -> None:
-        """The size of the pool is accepted for PyFlink's sake: there are as many as are needed."""
+        """The pool size is accepted for compatibility: there are as many producers as needed."""
         super().__init__(
             str(producer_config.get("bootstrap.servers", "")),
             KafkaRecordSerializationSchema(topic, serialization_schema),
@@ -149,7 +150,7 @@ def _require_packages() -> None:
         import confluent_kafka  # noqa: F401
         import kafka  # noqa: F401
     except ImportError as missing:
-        raise ExternalError(
+        raise UserError(
             f"Kafka needs the packages confluent-kafka and kafka-python ({missing}): "
             "pip install 'tidegate[kafka]'"
         ) from None

@@ -37,7 +37,7 @@ from tidegate.types.typeinfo import TypeInformation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaReading:
-    """What to read, from where to where, and as what."""
+    """What to read, where to start and stop, and how to decode it."""
 
     subscription: Subscription
     schema: KafkaRecordDeserializationSchema
@@ -56,10 +56,10 @@ class KafkaReading:
 
 
 class KafkaSource(Source):
-    """The records of topics. After a failure it continues after the last one of the checkpoint.
+    """The records of topics. After a failure, it resumes from the offsets of the checkpoint.
 
-    Offsets are part of checkpoints; what is committed to Kafka for the group, after a checkpoint
-    is complete, only shows others how far the job is.
+    Offsets are part of checkpoints. Those committed to Kafka after a checkpoint only show others
+    the progress of the job.
     """
 
     def __init__(self, reading: KafkaReading) -> None:
@@ -121,7 +121,7 @@ class KafkaSourceBuilder(FluentBuilder):
         return self._subscribe(Subscription(topics=topics))
 
     def set_topic_pattern(self, topic_pattern: str) -> Self:
-        """All topics whose whole name matches a regular expression, also those that come later."""
+        """Read all topics whose whole name matches a regular expression, including new ones."""
         try:
             re.compile(topic_pattern)
         except re.error as error:
@@ -140,7 +140,7 @@ class KafkaSourceBuilder(FluentBuilder):
             raise ConfigError(
                 "topics",
                 str(subscription),
-                f"{known} is chosen already: choose topics, a pattern, or partitions",
+                f"{known} is already set: choose topics, a pattern, or partitions",
             )
         return self._with(subscription=subscription)
 
@@ -148,18 +148,18 @@ class KafkaSourceBuilder(FluentBuilder):
         return self._with(starting=starting_offsets_initializer)
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        """Stop at these offsets, but as a job that is run as a stream."""
+        """Stop at these offsets, but run the job as a stream."""
         return self._with(stopping=stopping_offsets_initializer, is_bounded=False)
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        """Stop at these offsets, each resolved when the job begins; the job then ends."""
+        """Stop at these offsets, resolved when the job starts; the job then ends."""
         return self._with(stopping=stopping_offsets_initializer, is_bounded=True)
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> Self:
         return self._with(schema=ValueOnly(deserialization_schema))
 
     def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> Self:
-        """For records that need a key, headers, a timestamp or the place of a message."""
+        """For records that need the key, headers, timestamp or position of a message."""
         return self._with(schema=record_deserializer)
 
     def set_property(self, key: str, value: Any) -> Self:
@@ -181,10 +181,10 @@ class KafkaSourceBuilder(FluentBuilder):
 
 
 class FlinkKafkaConsumer(KafkaSource):
-    """The older way to name a Kafka source: topics, a schema and properties.
+    """The older form of a Kafka source: topics, a schema and properties.
 
-    It begins from the offsets of the group, for partitions without them where
-    ``auto.offset.reset`` says, which is ``latest`` where nothing is said.
+    It starts from the group's offsets. Partitions without one follow ``auto.offset.reset``, by
+    default ``latest``.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class FlinkKafkaConsumer(KafkaSource):
         return self._start_from(KafkaOffsetsInitializer.latest())
 
     def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> Self:
-        """Begin at a time, in milliseconds since the epoch."""
+        """Start at a timestamp, in milliseconds since the epoch."""
         return self._start_from(KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
 
     def set_start_from_specific_offsets(

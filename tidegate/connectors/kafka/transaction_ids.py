@@ -1,4 +1,4 @@
-"""Which transactional ids a subtask uses, and when it may use one again."""
+"""Which transactional ids a subtask uses, and when it may reuse one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.core.ids import CheckpointId
 
 @dataclass(frozen=True, slots=True)
 class TransactionalIdNames:
-    """Ids that tell the job, the operator and the subtask: `prefix-job-operator-subtask-number`."""
+    """Builds ids like `prefix-job-operator-subtask-number`."""
 
     prefix: str
     job_id: str
@@ -20,14 +20,14 @@ class TransactionalIdNames:
 
     @property
     def common(self) -> str:
-        """What the ids of all subtasks begin with."""
+        """The common prefix of all subtasks."""
         return f"{self.prefix}-{self.job_id}-{self.operator_id}-"
 
     def name(self, subtask: int, number: int) -> str:
         return f"{self.common}{subtask}-{number}"
 
     def subtask_of(self, transactional_id: str) -> int | None:
-        """None for an id that is none of these."""
+        """The subtask of an id; None if it is not one of these ids."""
         subtask, separator, number = transactional_id.removeprefix(self.common).partition("-")
         is_one = transactional_id.startswith(self.common) and separator
         return int(subtask) if is_one and subtask.isdigit() and number.isdigit() else None
@@ -35,18 +35,18 @@ class TransactionalIdNames:
 
 class _Use(Enum):
     TAKEN = auto()
-    """By a transaction that no checkpoint holds yet."""
+    """By a transaction that no checkpoint references yet."""
     PREPARED = auto()
-    """A checkpoint that is not complete yet holds the transaction."""
+    """By a transaction of a checkpoint that is not complete yet."""
     RESTING = auto()
-    """Committed. A failure now would commit again, and should find it as it is."""
+    """Committed. After a failure it is committed again, so it must stay unchanged."""
 
 
 class TransactionalIds:
-    """The ids of one subtask: as few as there are transactions to be told apart.
+    """The ids of one subtask: as few as its concurrent transactions need.
 
-    An id that is used again keeps its producer id at the brokers and gets a new epoch, so their
-    memory does not grow with every checkpoint.
+    A reused id keeps its producer id at the brokers and gets a new epoch, so their memory does not
+    grow with every checkpoint.
     """
 
     def __init__(self, names: TransactionalIdNames, subtask: int, resting: Iterable[str]) -> None:
@@ -66,10 +66,10 @@ class TransactionalIds:
         self._uses[transactional_id] = (_Use.PREPARED, checkpoint_id)
 
     def complete(self, checkpoint_id: CheckpointId) -> list[str]:
-        """No job goes back before this checkpoint any more.
+        """Note that no restore goes back before this checkpoint.
 
         Returns:
-            The ids whose transactions waited for it, and are committed now.
+            The ids whose transactions it commits.
         """
         committed = []
         for each, (use, since) in list(self._uses.items()):

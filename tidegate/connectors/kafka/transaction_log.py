@@ -1,4 +1,4 @@
-"""The outcome of a transaction, read from the log that it wrote to."""
+"""Reads the outcome of a transaction from the log that it wrote to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.connectors.kafka.broker_client import BrokerClient, raise_for
 from tidegate.core.errors import KafkaFailed, KafkaRefused
 
 _FETCH_VERSION = 12
-"""The last one that names topics, and not their ids."""
+"""The last version that uses names of topics rather than ids."""
 _FETCH_BYTES = 8 << 20
 _WAIT_MS = 500
 _COMMIT_MARKER = 1
@@ -23,7 +23,7 @@ _COMMIT_MARKER = 1
 
 @dataclass(frozen=True, slots=True)
 class FirstRecord:
-    """Where the records of a transaction begin in a partition."""
+    """The first record of a transaction in a partition."""
 
     topic: str
     partition: int
@@ -36,16 +36,16 @@ class TransactionFate(Enum):
     COMMITTED = auto()
     ABORTED = auto()
     UNKNOWN = auto()
-    """Its records may not be read, or are deleted."""
+    """Its records cannot be read, or are deleted."""
 
 
 def fate_in_log(
     client: BrokerClient, producer_id: int, epoch: int, first: FirstRecord
 ) -> TransactionFate:
-    """Look for the marker that ended a transaction.
+    """Find the marker that ended a transaction.
 
-    A producer has one transaction at a time, so it is the producer's first marker after the first
-    record. Unlike readers of committed records this waits for no other transaction.
+    A producer has one transaction at a time, so this is the producer's first marker after the first
+    record. Unlike readers of committed records, this does not wait for other transactions.
     """
     offset = first.offset
     deadline = time.monotonic() + client.patience_seconds
@@ -62,15 +62,15 @@ def fate_in_log(
             raise KafkaFailed(
                 client.brokers,
                 "waiting for the end of a transaction that it will not commit",
-                f"{first.topic}[{first.partition}] has no mark of it up to offset {offset}",
+                f"{first.topic}[{first.partition}] has no marker of it up to offset {offset}",
             )
 
 
 def _fate(kind: int, newer_epochs: int) -> TransactionFate:
     if kind == _COMMIT_MARKER:
-        # That of a later transaction: compaction has removed the one looked for.
+        # A marker of a later transaction: compaction has removed the one we need.
         return TransactionFate.COMMITTED if newer_epochs == 0 else TransactionFate.UNKNOWN
-    # Brokers abort with the next epoch, which shuts the producer out.
+    # Brokers abort with the next epoch, which fences the producer.
     return TransactionFate.ABORTED if newer_epochs <= 1 else TransactionFate.UNKNOWN
 
 
@@ -97,6 +97,6 @@ def _fetch(client: BrokerClient, topic: str, partition: int, offset: int) -> byt
 
 
 def _kind(control_batch: Any) -> int:
-    """Of a marker: its key holds a version and a kind, of two bytes each."""
+    """The kind of a marker: its key holds a version and a kind, two bytes each."""
     record = next(iter(control_batch))
     return int.from_bytes(bytes(record.key)[2:4], "big", signed=True)

@@ -1,11 +1,11 @@
 """Writes within transactions of Kafka that are committed with the checkpoint.
 
-    write     a producer of its own for every transaction, made ready beforehand
-    barrier   flush; the coordinator confirms that the transaction is open; the producer is let go
+    write     each transaction has its own producer, prepared in advance
+    barrier   flush; the coordinator confirms that the transaction is open; the producer is closed
     later     the committer ends the transaction by its id, producer id and epoch
 
-A transaction outlives its producer, and even its process: it is open until somebody ends it, or
-until its time runs out.
+A transaction outlives its producer, and even its process: it stays open until somebody ends it, or
+until it times out.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from tidegate.stream.batch import Batch
 
 _WANTED_TIMEOUT_MS = 3_600_000
 _USUAL_LIMIT_MS = 900_000
-"""What brokers allow by default."""
+"""The default limit of brokers."""
 _WARNING_RATIO = 0.8
 
 
 @dataclass(slots=True)
 class _OpenTransaction:
-    """A producer whose transaction has begun, for this process; for the brokers with a record."""
+    """A producer with an open transaction; brokers open it with the first record."""
 
     transactional_id: str
     producer: RecordProducer
@@ -50,7 +50,7 @@ class _OpenTransaction:
 
 
 class TransactionalWriter(CommittingWriter):
-    """One subtask of a sink that delivers exactly once."""
+    """A subtask of an exactly-once sink."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class TransactionalWriter(CommittingWriter):
         self._next: Future[_OpenTransaction] | None = None
         self._current: _OpenTransaction | None = None
         self._begun_at: dict[str, float] = {}
-        """When the transactions got their first record, in seconds, that are not committed yet."""
+        """When uncommitted transactions got their first record, in seconds."""
         self._checkpoint = CheckpointId(0)
 
     # --- start -----------------------------------------------------------------------------------
 
     def open(self) -> None:
-        # Brokers that are down, a wrong password, a missing topic: this client tells them best.
+        # This client reports unreachable brokers, wrong passwords and missing topics best.
         RecordProducer(self._settings).connect(self._serializer.only_topic)
         self._timeout_ms = self._allowed_timeout_ms()
         self._abort_what_earlier_attempts_left()
@@ -102,7 +102,7 @@ class TransactionalWriter(CommittingWriter):
         return int(wanted)
 
     def _abort_what_earlier_attempts_left(self) -> None:
-        """Also ids without an open transaction: a process that is cut off may still have them."""
+        """Includes ids without an open transaction: a disconnected process may still use them."""
         for found in self._transactions.ids_beginning_with(self._names.common):
             subtask = self._names.subtask_of(found)
             if subtask is None or subtask % self._context.parallelism != self._context.subtask:
@@ -143,7 +143,7 @@ class TransactionalWriter(CommittingWriter):
     def _begin(self) -> _OpenTransaction:
         assert self._next is not None
         if isinstance(self._next.exception(), KafkaFailed):
-            # That may be long ago: the brokers get another chance before the job fails.
+            # That may be long ago: try again before the job fails.
             self._next = self._background.submit(self._make_ready, self._next_id)
         self._current = self._next.result()
         self._begun_at[self._current.transactional_id] = self._context.clock.time()
@@ -168,7 +168,7 @@ class TransactionalWriter(CommittingWriter):
         return (prepared,)
 
     def _confirmed(self, current: _OpenTransaction) -> KafkaTransaction:
-        """The coordinator's word that it can be committed: later is too late to find out."""
+        """Make the coordinator confirm that it can be committed, while failing is possible."""
         begun = current.described
         found = self._transactions.describe(current.transactional_id)
         is_same = (found.producer_id, found.epoch) == (begun.producer_id, begun.epoch)
@@ -176,7 +176,7 @@ class TransactionalWriter(CommittingWriter):
             raise KafkaFailed(
                 self._settings.brokers,
                 f"preparing the transaction {current.transactional_id!r}",
-                "it is no longer open: its time ran out, or another process has its id",
+                "it is no longer open: it timed out, or another process uses its id",
             )
         return KafkaTransaction(
             current.transactional_id,
@@ -205,7 +205,7 @@ class TransactionalWriter(CommittingWriter):
     # --- end -------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """What is prepared stays open: only who knows the checkpoints may decide about it."""
+        """Prepared transactions stay open: only a checkpoint decides about them."""
         self._background.shutdown(cancel_futures=True)
         if self._current is not None and self._context.permit.is_valid():
             self._current.producer.abort()

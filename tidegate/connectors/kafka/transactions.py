@@ -1,8 +1,8 @@
-"""Transactions of Kafka as any process sees and ends them, not only the one that began them.
+"""Kafka transactions, as seen and ended by processes that did not begin them.
 
-librdkafka ends a transaction only in the producer that began it, and a new producer of the same
-transactional id aborts it. So that a commit works after a crash, it is asked for here by the
-request that the producer itself would send, with its producer id and epoch.
+librdkafka can end a transaction only in the producer that began it, and a new producer with the
+same transactional id aborts it. To commit after a crash, this module sends the request of the
+original producer, with its producer id and epoch.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tidegate.core.errors import KafkaFailed, KafkaRefused, TransactionLost
 from tidegate.core.permit import Permit
 
 _END_VERSION = 4
-"""Of the request that ends a transaction. From 5 on the epoch changes with every transaction,
-which brokers expect of producers that work so throughout: those of librdkafka do not."""
+"""The version of the request that ends a transaction. From 5 on, the epoch changes with every
+transaction, which librdkafka's producers do not support."""
 _INIT_VERSION = 4
 _BROKER = 4
-"""The kind of resource that a broker is among those with settings."""
+"""The resource type of brokers in requests for settings."""
 _REFUSED = (
     kafka_errors.ProducerFencedError,
     kafka_errors.InvalidProducerEpochError,
@@ -46,9 +46,9 @@ _REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class KafkaTransaction:
-    """A transaction that is flushed and open: what a checkpoint holds to commit it.
+    """A flushed, open transaction, as a checkpoint stores it to commit it later.
 
-    Every transaction has a producer of its own, so its id and epoch belong to no other one.
+    Every transaction has its own producer, so its producer id and epoch are unique.
     """
 
     transactional_id: str
@@ -56,11 +56,11 @@ class KafkaTransaction:
     epoch: int
     timeout_ms: int
     first_record: FirstRecord | None
-    """Where its records begin in one of its partitions; None if that may not be read."""
+    """Its first record in one of its partitions; None if that cannot be read."""
 
 
 class TransactionState(Enum):
-    """What the coordinator knows of the last transaction of an id."""
+    """The coordinator's view of the last transaction of an id."""
 
     NONE = auto()
     OPEN = auto()
@@ -76,17 +76,17 @@ class Described:
     timeout_ms: int
     state: TransactionState
     partition: tuple[str, int] | None
-    """One that the transaction has written to."""
+    """A partition that the transaction has written to."""
 
 
 class BrokerTransactions:
-    """Asks brokers about transactions, and ends them."""
+    """Queries and ends transactions at the brokers."""
 
     def __init__(self, client: BrokerClient) -> None:
         self._client = client
 
     def commit(self, transaction: KafkaTransaction) -> None:
-        """Commit it, if that was not done before.
+        """Commit a transaction, unless it is already committed.
 
         Raises:
             TransactionLost: It was aborted, or its outcome cannot be determined.
@@ -148,7 +148,7 @@ class BrokerTransactions:
         )
 
     def first_record(self, producer_id: int, topic: str, partition: int) -> FirstRecord | None:
-        """Where the open transaction of a producer begins in a partition."""
+        """The first record of a producer's open transaction in a partition."""
 
         async def describe() -> Any:
             wanted = DescribeProducersRequest.TopicRequest(
@@ -168,7 +168,7 @@ class BrokerTransactions:
         return None
 
     def ids_beginning_with(self, prefix: str) -> list[str]:
-        """The transactional ids that the brokers know."""
+        """The transactional ids with this prefix that the brokers know."""
 
         async def all_ids() -> list[str]:
             answers = await self._client.to_all(
@@ -182,7 +182,7 @@ class BrokerTransactions:
         return sorted({each for each in found if each.startswith(prefix)})
 
     def longest_timeout_ms(self) -> int | None:
-        """How long the brokers let a transaction be open; None if they do not tell."""
+        """The brokers' limit for transaction timeouts; None if they do not reveal it."""
 
         async def limits() -> list[Any]:
             return await self._client.to_all(_settings_of_broker)
@@ -197,7 +197,7 @@ class BrokerTransactions:
         return None
 
     def fence(self, transactional_id: str, timeout_ms: int) -> None:
-        """Abort what is open under this id, and shut out the producer that still may use it."""
+        """Abort the open transaction of this id, and fence its producer."""
 
         async def fence() -> None:
             request = InitProducerIdRequest(
@@ -217,7 +217,7 @@ class BrokerTransactions:
 
 
 class KafkaCommitter(Committer):
-    """Commits the transactions that checkpoints hold, no matter which attempt began them."""
+    """Commits the transactions of checkpoints, whichever attempt began them."""
 
     def __init__(self, transactions: BrokerTransactions, permit: Permit) -> None:
         self._transactions = transactions
@@ -247,11 +247,10 @@ def _settings_of_broker(node: int) -> Any:
 def _reason(transaction: KafkaTransaction, refusal: Exception, fate: TransactionFate) -> str:
     if fate is TransactionFate.ABORTED:
         return (
-            f"the brokers have aborted it, as they do when it stays open for longer than its "
-            f"transaction.timeout.ms of {transaction.timeout_ms}, or when another producer takes "
+            f"the brokers have aborted it, because it stayed open longer than its "
+            f"transaction.timeout.ms of {transaction.timeout_ms}, or because another producer uses "
             "its transactional id. Set transaction.timeout.ms, and transaction.max.timeout.ms of "
-            "the brokers, above the time between two checkpoints and the longest time that the "
-            "job may be down"
+            "the brokers, above the checkpoint interval plus the longest downtime of the job"
         )
     return (
         f"the brokers answer {refusal.message}, "  # type: ignore[attr-defined]

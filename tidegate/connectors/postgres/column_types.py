@@ -1,4 +1,4 @@
-"""Which Arrow columns go into which types of PostgreSQL, and as which text."""
+"""Which Arrow columns fit which PostgreSQL types, and their text form."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _NUMBERS = _INTEGERS | _FLOATS | {"numeric"}
 _TIMES = frozenset({"date", "time", "timetz", "timestamp", "timestamptz", "interval"})
 _NO_TEXT = _NUMBERS | _TIMES | {"bool", "bytea"}
 DOCUMENTS = frozenset({"json", "jsonb"})
-"""What values of any type can be written to."""
+"""Types that accept values of any type."""
 _BIG_DECIMAL = BigDecimalCodec.arrow_type
 _INSTANT = InstantCodec.arrow_type
 
 
 def fits(arrow_type: Any, base: str, element: str | None) -> bool:
-    """Whether a column of the type can be written to; single values may still be refused."""
+    """Whether a column of this type fits; single values may still be refused."""
     if pa.types.is_dictionary(arrow_type):
         return fits(arrow_type.value_type, base, element)
     if pa.types.is_null(arrow_type):
@@ -32,7 +32,7 @@ def fits(arrow_type: Any, base: str, element: str | None) -> bool:
 
 
 def _is_element(arrow_type: Any, element: str) -> bool:
-    while is_list(arrow_type):  # an array of arrays has the type of an array
+    while is_list(arrow_type):  # nested arrays have the same type as arrays
         arrow_type = arrow_type.value_type
     is_plain = not pa.types.is_nested(arrow_type) or arrow_type == _BIG_DECIMAL
     return is_plain and fits(arrow_type, element, None)
@@ -66,7 +66,7 @@ def _targets(arrow_type: Any, base: str) -> frozenset[str]:
 
 
 def as_text(column: pa.Array[Any]) -> pa.Array[Any]:
-    """Turn a column into one that Arrow's CSV writer and PostgreSQL both understand."""
+    """Convert a column to one that both Arrow's CSV writer and PostgreSQL understand."""
     arrow_type: Any = column.type
     if isinstance(column, pa.DictionaryArray):
         return as_text(column.dictionary_decode())

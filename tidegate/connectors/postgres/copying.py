@@ -1,4 +1,4 @@
-"""Records into a table by COPY: columns as CSV that Arrow writes, Python objects row by row."""
+"""Writes records to a table with COPY: columns as CSV from Arrow, Python objects row by row."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class Copying:
         )
 
     def copy(self, batch: Batch) -> None:
-        """Write the records in the transaction that is open, or in one of their own.
+        """Write the records in the open transaction, or in one of their own.
 
         Raises:
-            RowRefused: the server, or the conversion, does not take one of them.
+            RowRefused: a record cannot be converted, or the server refuses it.
         """
         if self._format is not None and batch.format != self._format:
             batch = Batch.of_records(batch.records, self._format)
@@ -96,11 +96,11 @@ class _RowFormat(ABC):
 
     @abstractmethod
     def position_of(self, line: int, batch: Batch) -> int:
-        """Which record of the batch the server counts as this line, from 1."""
+        """The record that the server counts as this line, from 1."""
 
 
 class _ColumnsAsCsv(_RowFormat):
-    # Arrow quotes every text and no null; to PostgreSQL only what is empty and not quoted is null.
+    # Arrow quotes all text and no null; PostgreSQL takes only unquoted empty values for null.
     options = "FORMAT csv"
 
     def __init__(self, columns: Sequence[Column]) -> None:
@@ -124,7 +124,7 @@ class _ColumnsAsCsv(_RowFormat):
         return buffer.getvalue()
 
     def position_of(self, line: int, batch: Batch) -> int:
-        """Line ends within quotes count too; in the first row those that are CR."""
+        """Line breaks within quotes count, too; in the first row, those that are CR."""
         lines = 0
         for position in range(len(batch)):
             text = self._encoded(batch.slice(position, position + 1))

@@ -1,4 +1,4 @@
-"""One connection to a PostgreSQL server, whose failures are errors of ours."""
+"""A connection to a PostgreSQL server that raises Tidegate's errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ except ImportError as missing:
 
 _DEFAULTS: dict[str, Any] = {
     "connect_timeout": 10,
-    # A server that vanished without a word is noticed within a minute.
+    # Notice within a minute that a server has vanished.
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
@@ -34,7 +34,7 @@ class Server:
         try:
             self._given = conninfo.conninfo_to_dict(dsn)
         except psycopg.Error as error:
-            # The text may hold a password: neither it nor what libpq says of it is shown.
+            # The text may contain a password: show neither it nor libpq's message about it.
             raise ConfigError(
                 "dsn",
                 "…",
@@ -50,7 +50,7 @@ class Server:
         return f"PostgreSQL at {host}:{port}/{database}"
 
     def connect(self, application_name: str) -> Session:
-        """Connect under a name that the server shows of its sessions."""
+        """Connect under an application name, which the server shows for its sessions."""
         settings = {
             **_DEFAULTS,
             **self._given,
@@ -62,14 +62,14 @@ class Server:
 
 
 class Session:
-    """A connection on which every statement is a transaction of its own, unless one is begun."""
+    """A connection in autocommit mode, unless a transaction is begun."""
 
     def __init__(self, server: Server, connection: psycopg.Connection[Any]) -> None:
         self.server = server
         self.connection = connection
 
     def execute(self, statement: str | sql.Composed, *, doing: str) -> str:
-        """Run a statement; returns what the server says that it did."""
+        """Run a statement; returns the server's status message."""
         with translated(self.server, doing):
             return self._run(statement).statusmessage or ""
 
@@ -86,13 +86,13 @@ class Session:
         return self.connection.execute(text, values or None)
 
     def close(self) -> None:
-        """What was begun and not prepared is rolled back by the server."""
+        """Close the connection; the server rolls back a transaction that is not prepared."""
         self.connection.close()
 
 
 @contextmanager
 def translated(server: Server, doing: str) -> Iterator[None]:
-    """Let what psycopg raises come out as an error that says who has to act."""
+    """Translate psycopg's errors within the block."""
     try:
         yield
     except psycopg.Error as error:

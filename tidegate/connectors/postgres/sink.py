@@ -1,4 +1,4 @@
-"""PostgreSQL as a sink: with transactions, by upserts, or by plain inserts."""
+"""PostgreSQL as a sink: with transactions, upserts, or plain inserts."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _APPLICATION = "tidegate"
 
 
 class PostgresSink(SupportsCommitter):
-    """Writes records as rows of a table that exists.
+    """Writes records as rows of an existing table.
 
-    - With `keys` a row replaces the one with the same keys, so writing it again changes nothing.
-    - Without, exactly once: rows appear when their checkpoint is complete. The server must allow
-      prepared transactions.
-    - Without, at least once: rows are added at once, and again after a failure.
+    - With `keys`, a row replaces the one with the same keys, so repeating it changes nothing.
+    - Without keys, exactly once: rows appear when their checkpoint is complete. The server must
+      allow prepared transactions.
+    - Without keys, at least once: rows are added immediately, and again after a failure.
 
     Args:
-        dsn: a connection string or URL of libpq; what it omits libpq takes from its
-            environment (`PGPASSWORD`, `PGSERVICE`, a password file).
-        table: its name, with a schema or not, as in a statement.
-        columns: the columns that the fields of the records go to, in the order of the fields.
-            Left out: those of the names of the fields; for tuples those of the table, in order.
+        dsn: a connection string or URL of libpq; libpq takes missing parts from its environment
+            (`PGPASSWORD`, `PGSERVICE`, a password file).
+        table: its name, with or without a schema, as in a statement.
+        columns: the columns for the fields of the records, in order. Default: columns with the
+            names of the fields; for tuples, the columns of the table in order.
         keys: the columns of a primary key or unique index.
         delivery_guarantee: for a sink without keys.
-        batch_size: how many rows are sent at once, at most; at the end of a step all are sent.
-        lock_timeout: how long to wait for rows that other transactions hold.
+        batch_size: the maximum number of rows sent at once; at the end of a step, all are sent.
+        lock_timeout: how long to wait for rows that other transactions have locked.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class PostgresSink(SupportsCommitter):
         if self._keys:
             keys = ", ".join(self._keys)
             return Delivery(
-                DeliveryGuarantee.EXACTLY_ONCE, f"upserts by {keys}: a repetition changes nothing"
+                DeliveryGuarantee.EXACTLY_ONCE, f"upserts by {keys}: repetition changes nothing"
             )
         if self._is_transactional:
             why = "commits prepared transactions with the checkpoint"

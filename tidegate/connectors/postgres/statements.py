@@ -1,4 +1,4 @@
-"""A statement with placeholders for every record, as PyFlink's JdbcSink has it."""
+"""Runs a statement with placeholders for every record, like PyFlink's JdbcSink."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ _TOKENS = re.compile(
 )
 _TABLE = re.compile(r"\b(?:into|update|delete\s+from)\s+([\w.\"]+)", re.IGNORECASE)
 _NOT_OURS = frozenset({"reWriteBatchedInserts", "ApplicationName", "prepareThreshold"})
-"""What tunes the JDBC driver, or names it, and means nothing here."""
+"""Options that only matter to the JDBC driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class JdbcConnectionOptions:
-    """Where to connect, as the JDBC driver of PostgreSQL would be told."""
+    """Where to connect, in the form of PostgreSQL's JDBC driver."""
 
     url: str = ""
     user_name: str | None = None
     password: str | None = None
 
     def dsn(self) -> str:
-        """The same for libpq."""
+        """The connection string for libpq."""
         found = _URL.fullmatch(self.url)
         if found is None:
             raise ConfigError(
                 "url",
                 self.url.partition("?")[0],
-                "only PostgreSQL is known here: give jdbc:postgresql://host:5432/database",
+                "only PostgreSQL is supported: use jdbc:postgresql://host:5432/database",
             )
         given = dict(parse_qsl(found["more"] or ""))
         settings = {key: value for key, value in given.items() if key not in _NOT_OURS}
@@ -65,13 +65,13 @@ class JdbcConnectionOptions:
         return f"JdbcConnectionOptions({self.url.partition('?')[0]!r})"
 
     class JdbcConnectionOptionsBuilder(FluentBuilder):
-        """The options one by one."""
+        """Builds the options."""
 
         def with_url(self, url: str) -> Self:
             return self._with(url=url)
 
         def with_driver_name(self, driver_name: str) -> Self:
-            """Accepted for PyFlink's sake: the URL tells the driver."""
+            """Accepted for compatibility: the URL defines the driver."""
             return self
 
         def with_user_name(self, user_name: str) -> Self:
@@ -86,9 +86,9 @@ class JdbcConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class JdbcExecutionOptions:
-    """How many records are sent at once, and how often a batch is tried again.
+    """How many records are sent at once, and how often a batch is retried.
 
-    All that is there is sent at the end of a step, so that no interval is needed.
+    Everything is sent at the end of a step, so no interval is needed.
     """
 
     batch_size: int = 5000
@@ -106,7 +106,7 @@ class JdbcExecutionOptions:
         return replace(self, batch_size=size)
 
     def with_batch_interval_ms(self, interval_ms: int) -> Self:
-        """Accepted for PyFlink's sake."""
+        """Accepted for compatibility."""
         return self
 
     def with_max_retries(self, max_retries: int) -> JdbcExecutionOptions:
@@ -117,7 +117,7 @@ class JdbcExecutionOptions:
 
 
 class StatementSink(Sink):
-    """Runs a statement for every record, whose fields take the places of its question marks."""
+    """Runs a statement for every record; its fields replace the question marks."""
 
     def __init__(
         self, statement: str, fields: int | None, dsn: str, options: JdbcExecutionOptions
@@ -135,7 +135,7 @@ class StatementSink(Sink):
     def delivery(self) -> Delivery:
         return Delivery(
             DeliveryGuarantee.AT_LEAST_ONCE,
-            "runs its statement again for what comes again after a failure",
+            "runs its statement again for repeated records after a failure",
         )
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
@@ -160,7 +160,7 @@ class JdbcSink:
 
 
 def numbered(statement: str) -> tuple[bytes, int]:
-    """The statement with psycopg's placeholders in place of question marks, and their number."""
+    """The statement with psycopg's placeholders instead of question marks, and their number."""
     parameters = 0
 
     def token(found: re.Match[str]) -> str:
@@ -225,7 +225,7 @@ class _StatementWriter(SinkWriter):
             raise failure(error, self._server, "running its statement") from None
 
     def _raise_for_the_first_refused(self, session: Session, rows: Sequence[Sequence[Any]]) -> None:
-        """The server does not tell which of a batch it was: try them, and keep nothing."""
+        """Find the refused record, which the server does not name, by trying each of them."""
         with session.connection.transaction(force_rollback=True):
             for row in rows:
                 try:

@@ -1,4 +1,4 @@
-"""The table that a sink writes to, as the server describes it, and which columns are written."""
+"""The description of the target table, and which of its columns are written."""
 
 from __future__ import annotations
 
@@ -46,17 +46,15 @@ HAVING count(*) = i.indnkeyatts
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table."""
-
     name: str
     type: str
-    """As in a CREATE TABLE."""
+    """As in CREATE TABLE."""
     base: str
-    """The name of the type; of a domain that of the type below it."""
+    """The name of the type; for a domain, of its base type."""
     element: str | None
-    """The name of the type of an array's elements."""
+    """The element type of an array."""
     is_required: bool
-    """Whether a row must have a value: there is no default, and NULL is refused."""
+    """Whether a row must have a value: NULL is refused, and there is no default."""
     is_generated: bool
 
     def __str__(self) -> str:
@@ -65,8 +63,6 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """A table that exists."""
-
     schema: str
     name: str
     columns: tuple[Column, ...]
@@ -87,7 +83,7 @@ class TargetTable:
 
 
 def look_up(session: Session, name: str) -> TargetTable:
-    """Find the table that a statement would find under this name."""
+    """Find a table by name, like a statement would."""
     doing = f"looking at table {name}"
     found = session.query(_TABLE, (name,), doing=doing)
     if not found:
@@ -95,7 +91,7 @@ def look_up(session: Session, name: str) -> TargetTable:
         raise TableMismatch(
             name,
             f"{session.server} has no such table (search path: {path[0]}): create it, or "
-            "name it with its schema",
+            "qualify it with its schema",
             (),
             (),
         )
@@ -110,8 +106,8 @@ def written_columns(
 ) -> list[Column]:
     """The columns for the fields of a stream, in the order of the fields.
 
-    Columns that are named take the fields in order. Without names fields go to the columns of
-    their own names, and where they have none, to the columns in order.
+    Given columns take the fields in order. Otherwise, fields go to the columns of the same name, or
+    to the columns in order if they have no names.
     """
     fields = _fields(format)
     wanted = [_shown(format, i) for i in range(len(fields))] if format is not None else []
@@ -120,14 +116,14 @@ def written_columns(
     chosen = table.writable() if names is None else [_column(table, n, wanted) for n in names]
     if format is not None and len(chosen) != len(fields):
         raise table.mismatch(
-            f"the stream has {len(fields)} field(s) for {len(chosen)} column(s): give the columns "
-            "that the fields go to, in their order",
+            f"the stream has {len(fields)} field(s) for {len(chosen)} column(s): specify the "
+            "columns for the fields, in order",
             wanted,
         )
     missing = [c.name for c in table.columns if c.is_required and c not in chosen]
     if missing:
         raise table.mismatch(
-            f"the stream has nothing for {', '.join(missing)}, which must not be null: write it, "
+            f"the stream has no value for {', '.join(missing)}, which must not be null: write it, "
             "or give the column a default",
             wanted or [column.name for column in chosen],
         )
@@ -137,16 +133,16 @@ def written_columns(
 
 
 def check_keys(table: TargetTable, columns: Sequence[Column], keys: Sequence[str]) -> None:
-    """Rows can be updated by these keys if the table allows each of them once."""
+    """Check that the table has a unique index on these keys."""
     names = [column.name for column in columns]
     absent = [key for key in keys if key not in names]
     if absent:
-        raise table.mismatch(f"the key {', '.join(absent)} is not among the columns written", names)
+        raise table.mismatch(f"the key {', '.join(absent)} is not among the written columns", names)
     if frozenset(keys) not in table.unique_keys:
         listed = ", ".join(keys)
         raise table.mismatch(
-            f"no primary key or unique index is on ({listed}), so that a row could be found by "
-            f"it: CREATE UNIQUE INDEX ON {table} ({listed})"
+            f"there is no primary key or unique index on ({listed}) to find rows by: "
+            f"CREATE UNIQUE INDEX ON {table} ({listed})"
         )
 
 
@@ -160,7 +156,7 @@ def _shown(format: ArrowFormat, position: int) -> str:
 
 
 def _is_nameless(format: ArrowFormat) -> bool:
-    """Whether the names of the fields were made up: f0, f1 and so on."""
+    """Whether the field names are generated: f0, f1 and so on."""
     made_up = tuple(f"f{i}" for i in range(len(format.field_names)))
     is_tuple = isinstance(format.type_info, TupleTypeInfo)
     return format.is_scalar or is_tuple or tuple(format.field_names) == made_up
@@ -180,7 +176,7 @@ def _check_types(
 ) -> None:
     types: list[pa.DataType] = list(format.schema.types)
     wrong = [
-        f"{column.name} is {column.type}, which takes no {arrow_type}"
+        f"{column.name} is {column.type}, which does not accept {arrow_type}"
         for column, arrow_type in zip(columns, types, strict=True)
         if not fits(arrow_type, column.base, column.element)
     ]

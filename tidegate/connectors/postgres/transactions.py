@@ -3,9 +3,9 @@
     records   BEGIN, COPY …
     barrier   PREPARE TRANSACTION 'tidegate:<job>:<operator>:<subtask>:<unique>'
     later     the checkpoint is durable ──▶ COMMIT PREPARED, on another connection
-    restore   COMMIT PREPARED what the checkpoint holds, ROLLBACK PREPARED what else is there
+    restore   COMMIT PREPARED those of the checkpoint, ROLLBACK PREPARED all others
 
-A prepared transaction outlives its connection and the server; whoever knows its name commits it.
+A prepared transaction outlives its connection and the server; it is committed by its name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidegate.core.permit import Permit
 from tidegate.stream.batch import Batch
 
 _LONGEST_OPERATOR = 80
-"""A name of a transaction has less than 200 bytes."""
+"""The name of a transaction must be shorter than 200 bytes."""
 _PATIENCE_SECONDS = 30.0
 _PAUSE_SECONDS = 0.05
 _COMMITTING = "committing"
@@ -36,14 +36,14 @@ _COMMITTING = "committing"
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """A transaction that waits for its commit; by its number the server tells its fate."""
+    """A transaction that waits for its commit; the server knows its fate by its number."""
 
     name: str
     number: int
 
 
 class TransactionNames:
-    """What the transactions and the sessions of one sink of one job are called."""
+    """The names of a sink's transactions and sessions."""
 
     def __init__(self, job_id: str, operator_id: str) -> None:
         operator = quote(operator_id, safe=" ()")
@@ -67,12 +67,12 @@ class TransactionNames:
         return int(number) if number != name and number.isdigit() else None
 
     def is_for(self, subtask: int, context: WriterContext) -> bool:
-        """Whether a subtask answers for what this one, maybe of another parallelism, left."""
+        """Whether a subtask is responsible for the leftovers of another, at any parallelism."""
         return subtask % context.parallelism == context.subtask
 
 
 class TransactionWriter(PostgresWriter):
-    """Writes within a transaction, which a barrier prepares."""
+    """Writes in a transaction, which a barrier prepares."""
 
     def __init__(self, target: Target, context: WriterContext) -> None:
         self._names = TransactionNames(context.job_id, context.operator_id)
@@ -80,7 +80,7 @@ class TransactionWriter(PostgresWriter):
         self._unique = secrets.token_hex(4)
         self._count = 0
         self._number: int | None = None
-        """Of the transaction that is open."""
+        """The number of the open transaction."""
 
     def open(self) -> None:
         super().open()
@@ -106,7 +106,7 @@ class TransactionWriter(PostgresWriter):
         name = self._names.transaction(self._context.subtask, unique)
         statement = _with_name("PREPARE TRANSACTION {}", name)
         done = session.execute(statement, doing="preparing a transaction")
-        if done != "PREPARE TRANSACTION":  # the server rolls back one that had failed, and is fine
+        if done != "PREPARE TRANSACTION":  # the server rolls back a failed transaction silently
             raise InternalError(f"transaction {name} was not prepared: the server said {done}")
         prepared = PreparedTransaction(name, self._number)
         self._number = None
@@ -114,7 +114,7 @@ class TransactionWriter(PostgresWriter):
 
 
 class PostgresCommitter(Committer):
-    """Commits by name, on a connection that is made for the first commit."""
+    """Commits by name, on a connection opened for the first commit."""
 
     def __init__(self, server: Server, permit: Permit) -> None:
         self._server = server
@@ -129,7 +129,7 @@ class PostgresCommitter(Committer):
             self.close()
             if is_fresh:
                 raise
-            # The connection had been idle, and the server may have been restarted meanwhile.
+            # The connection was idle, and the server may have restarted meanwhile.
             self._commit_all(committables)
 
     def _commit_all(self, transactions: Sequence[PreparedTransaction]) -> None:
@@ -153,7 +153,7 @@ def _commit(session: Session, transaction: PreparedTransaction, permit: Permit) 
         except psycopg.errors.UndefinedObject:
             _require_committed(session, transaction)
         except psycopg.errors.ObjectNotInPrerequisiteState as busy:
-            # Another process is about to commit it.
+            # Another process is committing it.
             if time.monotonic() > deadline:
                 raise failure(busy, session.server, _COMMITTING) from None
             time.sleep(_PAUSE_SECONDS)
@@ -164,7 +164,7 @@ def _commit(session: Session, transaction: PreparedTransaction, permit: Permit) 
 
 
 def _require_committed(session: Session, transaction: PreparedTransaction) -> None:
-    """A transaction is gone: raise unless it was committed, or its outcome is unknowable."""
+    """Check a missing transaction: raise unless it was committed, or its outcome is unknowable."""
     try:
         ((fate,),) = session.connection.execute(
             "SELECT txid_status(%s)", (transaction.number,)
@@ -177,7 +177,7 @@ def _require_committed(session: Session, transaction: PreparedTransaction) -> No
         found = "it was rolled back"
         raise TransactionLost(str(session.server), transaction.name, found)
     if fate not in ("committed", None):
-        found = "the server does not know it: is it another one, or restored from a backup?"
+        found = "the server does not know it: it may be another server, or restored from a backup"
         raise TransactionLost(str(session.server), transaction.name, found)
 
 
@@ -188,15 +188,15 @@ def _require_prepared_transactions(session: Session, parallelism: int) -> None:
             str(session.server),
             "max_prepared_transactions",
             value,
-            f"exactly once needs a prepared transaction for each of the {parallelism} subtask(s), "
-            f"and as many again while they are committed: set it to at least {2 * parallelism} in "
-            "postgresql.conf and restart the server; or give the sink keys to upsert by, or "
-            "DeliveryGuarantee.AT_LEAST_ONCE",
+            f"exactly-once delivery needs a prepared transaction for each of the {parallelism} "
+            f"subtask(s), and as many again while they are committed: set it to at least "
+            f"{2 * parallelism} in postgresql.conf and restart the server; or set keys to upsert "
+            "by, or use DeliveryGuarantee.AT_LEAST_ONCE",
         )
 
 
 def _end_older_sessions(session: Session, names: TransactionNames, context: WriterContext) -> None:
-    """End what lost attempts still do: it holds locks, and could be prepared after we looked."""
+    """End sessions of lost attempts: they hold locks, and might still prepare a transaction."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         found = session.query(

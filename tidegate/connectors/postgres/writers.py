@@ -1,4 +1,4 @@
-"""What all writers to a table share, and those that show their rows at once."""
+"""The common part of all table writers, and those whose rows are visible at once."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _SET = """
 WITH given AS (SELECT %s::text AS name, %s::text AS value)
 SELECT set_config(name, value, false) FROM given JOIN pg_settings USING (name)
 """
-"""Sets what the server knows: older ones do not know all."""
+"""Sets an option if the server knows it: older ones do not know all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where rows go, and how."""
+    """The table to write to, and how."""
 
     server: Server
     table: str
@@ -44,10 +44,10 @@ class Target:
 
 
 class PostgresWriter(CommittingWriter):
-    """Gathers records until they are worth a COPY.
+    """Collects records for a COPY.
 
-    A writer that failed once takes nothing any more: what it had written is rolled back, so a
-    checkpoint that it then took part in would hold a gap.
+    After a failure, a writer accepts nothing: its writes were rolled back, so its next checkpoint
+    would have a gap.
     """
 
     _session: Session | None = None
@@ -137,14 +137,14 @@ class PostgresWriter(CommittingWriter):
 
 
 class InsertWriter(PostgresWriter):
-    """Adds rows, which are visible from the end of each batch."""
+    """Adds rows, visible after each batch."""
 
     def _arrived(self, session: Session, batch: Batch) -> None:
         self._copying.copy(batch)
 
 
 class UpsertWriter(PostgresWriter):
-    """Adds rows, or updates those that have the same key; of a batch the last of a key counts."""
+    """Adds rows, or updates those with the same key; the last row of a key in a batch counts."""
 
     _BATCH = sql.Identifier("pg_temp", "tidegate_batch")
     _POSITION = sql.Identifier("tidegate_position")
@@ -188,8 +188,7 @@ class UpsertWriter(PostgresWriter):
             sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others
         )
         action = sql.SQL("UPDATE SET {}").format(updates) if others else sql.SQL("NOTHING")
-        # Rows are locked in the order of their keys, so that two subtasks do not wait for each
-        # other in a circle.
+        # Lock rows in the order of their keys, so that two subtasks cannot deadlock.
         return sql.SQL(
             "INSERT INTO {table} ({names}) SELECT DISTINCT ON ({keys}) {names} FROM {batch} "
             "ORDER BY {keys}, {position} DESC ON CONFLICT ({keys}) DO {action}"

@@ -1,1 +1,1 @@
-"""DataFrames, streaming queries and tables of Spark at both ends of a job."""
+"""Spark DataFrames, streaming queries and tables as sources and sinks."""

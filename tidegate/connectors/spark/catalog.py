@@ -1,4 +1,4 @@
-"""Tables as the catalog of a Spark session knows them."""
+"""Tables in the catalog of a Spark session."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class FoundTable:
     """A table of Parquet files."""
 
     location: str
-    """A path or URL, as Arrow takes it."""
+    """A path or URL that Arrow accepts."""
     schema: StructType
     partition_columns: tuple[str, ...]
 
 
 class CatalogTable:
-    """A table by its name; lives in the driver."""
+    """A table by name; used in the driver."""
 
     def __init__(
         self, name: str, session: Callable[[], SparkSession], *, is_within_reach: bool = True
     ) -> None:
         self.name = name
         self.is_within_reach = is_within_reach
-        """Whether there is a session already; otherwise it is there when the job starts."""
+        """Whether a session exists already; otherwise, one exists when the job starts."""
         self._session = session
         parts = name.split(".")
         if not all(part.isidentifier() for part in parts):
@@ -54,7 +54,7 @@ class CatalogTable:
         return self._session()
 
     def found(self) -> FoundTable | None:
-        """What the catalog says of it; None: there is no such table.
+        """The table in the catalog; None if it does not exist.
 
         Raises:
             TableMismatch: it is not a table of Parquet files.
@@ -72,20 +72,20 @@ class CatalogTable:
     def _check_provider(self, facts: dict[str, object]) -> None:
         kind, provider = facts.get("type"), str(facts.get("provider")).lower()
         if kind == "VIEW":
-            problem = "it is a view: give the table behind it"
+            problem = "it is a view: specify the underlying table"
         elif provider != "parquet":
             problem = (
-                f"it is a table of {provider}, rows can only be appended to one of parquet: create "
+                f"it is a {provider} table, but rows can only be appended to parquet: create "
                 "it USING parquet, or write to another table and copy from there with Spark"
             )
         elif facts.get("num_buckets"):
-            problem = "it is clustered into buckets: create it without CLUSTERED BY"
+            problem = "it is bucketed: create it without CLUSTERED BY"
         else:
             return
         raise TableMismatch(self.name, problem, (), ())
 
     def created(self, schema: StructType, partition_by: Sequence[str]) -> FoundTable:
-        """The table, made if there is none."""
+        """The table, created if it does not exist."""
         found = self.found()
         if found is not None:
             return found
@@ -106,26 +106,26 @@ class CatalogTable:
         return made
 
     def recover_partitions(self) -> None:
-        """Add every partition that lies in the table's location."""
+        """Add all partitions in the table's location."""
         self._spark.sql(f"ALTER TABLE {self._quoted} RECOVER PARTITIONS")
 
     def add_partitions(self, directories: Sequence[str]) -> None:
-        """Add partitions by their directories, such as `country=de`; those it has stay."""
+        """Add partitions by directory, such as `country=de`, unless they exist."""
         specs = " ".join(f"PARTITION ({_spec(directory)})" for directory in directories)
         self._spark.sql(f"ALTER TABLE {self._quoted} ADD IF NOT EXISTS {specs}")
 
     def refresh(self) -> None:
-        """Let this session look for files again; it remembers which there were."""
+        """Make this session list the table's files again."""
         self._spark.catalog.refreshTable(self.name)
 
     @contextmanager
     def failures_logged(self) -> Iterator[None]:
-        """The rows are there, whatever the catalog says: nothing of this fails the job."""
+        """Log errors of the catalog: the rows are written, so they must not fail the job."""
         try:
             yield
         except Exception as error:
             _log.warning(
-                "table %s has new files that the catalog does not know: run MSCK REPAIR TABLE %s "
+                "the catalog does not know new files of table %s: run MSCK REPAIR TABLE %s "
                 "and REFRESH TABLE %s (%s)",
                 *(self.name, self.name, self.name),
                 str(error).partition("\n")[0],
@@ -145,7 +145,7 @@ def _literal(text: str) -> str:
 
 
 def arrow_location(url: str) -> str:
-    """A location of Spark's as Arrow takes it."""
+    """Convert a Spark location to one that Arrow accepts."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         return str(Path(unquote(parts.path)))

@@ -16,14 +16,14 @@ from tidegate.types.typeinfo import TypeInformation
 
 
 class SparkColumns:
-    """How records of a type become rows that Spark reads; travels to the slots."""
+    """Converts records of a type to columns that Spark reads; sent to the slots."""
 
     def __init__(self, type_info: TypeInformation | None, purpose: str) -> None:
         """`purpose` names what needs the columns, such as "a DataFrame"."""
         format = arrow_format(type_info)
         if type_info is None or format is None:
             raise GraphError(
-                f"{purpose} needs the type of the records: give the last operator an output_type"
+                f"{purpose} needs the type of the records: set output_type on the last operator"
             )
         self._format = format
         self.schema: StructType = to_spark_schema(type_info)
@@ -33,7 +33,7 @@ class SparkColumns:
         return described(self.schema)
 
     def encoding(self, without: Sequence[str] = ()) -> ParquetEncoding:
-        """Parquet files with all columns but some."""
+        """Parquet files with all columns except some."""
         kept = [name for name in self._format.field_names if name not in without]
         convert = _Conversion(self._format, kept)
         empty = convert(Batch.of_columns(self._format.encode([]), self._format))
@@ -50,5 +50,5 @@ class _Conversion:
 
 
 def described(schema: StructType) -> tuple[str, ...]:
-    """The columns with their types, as messages show them."""
+    """The columns with their types, for messages."""
     return tuple(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)

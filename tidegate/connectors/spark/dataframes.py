@@ -16,14 +16,14 @@ from tidegate.types.typeinfo import TypeInformation
 
 
 def from_dataframe(frame: DataFrame, work_directory: str) -> FileSource:
-    """The rows of a DataFrame, which Spark computes once, here.
+    """The rows of a DataFrame, which Spark computes once, now.
 
-    They are written as Parquet below `work_directory`, which the slots must reach; being files
-    with positions, they can be read again after a failure.
+    They are written as Parquet below `work_directory`, which the slots must reach, so that they can
+    be read again after a failure.
     """
     if frame.isStreaming:
         raise GraphError(
-            "from_dataframe() takes a bounded DataFrame, this one is streaming: read it by "
+            "from_dataframe() takes a bounded DataFrame, but this one is streaming: use "
             "from_streaming_dataframe()"
         )
     type_info = type_info_of_spark(frame.schema)
@@ -33,7 +33,7 @@ def from_dataframe(frame: DataFrame, work_directory: str) -> FileSource:
 
 
 class DataFrameSink(FileSink):
-    """Parquet files that are a DataFrame once the job has finished."""
+    """Parquet files that can be read as a DataFrame once the job has finished."""
 
     def __init__(self, directory: str, type_info: TypeInformation | None) -> None:
         columns = SparkColumns(type_info, "a DataFrame")
@@ -41,5 +41,5 @@ class DataFrameSink(FileSink):
         super().__init__(directory, columns.encoding(), is_table=True)
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """What the job wrote; ask when it has finished."""
+        """What the job wrote; call it after the job has finished."""
         return spark.read.schema(self._spark_schema).parquet(self._directory)

@@ -1,12 +1,12 @@
-"""Micro-batches on their way from Spark to the readers, as Parquet files.
+"""Parquet files that pass micro-batches from Spark to the readers.
 
     <source>/stream/<run>/batch-7/part-….parquet     rows that Spark wrote
-    <source>/stream/<run>/batch-7/_part-….read       a reader has come to the end of this file
+    <source>/stream/<run>/batch-7/_part-….read       a reader has reached the end of this file
     <source>/adopted/<run>/…-batch-7/part-….parquet  a copy: the job was started from elsewhere
 
-Every attempt of a job is a run of its own. A file stays as long as a checkpoint may go back to it:
-its reader deletes it when enough checkpoints have completed that do without it, and the driver
-what no checkpoint ever counted on.
+Every attempt of a job is a run. A file stays while a restore may need it: its reader deletes it
+after enough completed checkpoints without it, and the driver deletes what no checkpoint ever
+referenced.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _READ_AT_ONCE = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file, and who may delete it: the job that had it written, and when."""
+    """A file, and which job may delete it when."""
 
     path: str
     owner: str
     retained: int
-    """After how many checkpoints without it."""
+    """How many checkpoints without it must complete first."""
     checksum: int | None = None
-    """Of its bytes as the first reader found them."""
+    """Of its bytes at the first read."""
 
     @property
     def relative(self) -> tuple[str, str, str, str]:
-        """The parts of its path in the directory of its source."""
+        """The parts of its path relative to the source's directory."""
         inner, name = parent_and_name(self.path)
         inner, batch = parent_and_name(inner)
         inner, run = parent_and_name(inner)
@@ -59,7 +59,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StagedRows:
-    """A split: what is left to be read of a file."""
+    """A split: the unread rest of a file."""
 
     file: StagedFile
     rows: RowGroupSplit
@@ -70,18 +70,18 @@ class StagedRows:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReadFile:
-    """A split without rows: a file that was read, but that an older checkpoint may count on."""
+    """A split without rows: a file that was read, but that an older checkpoint may reference."""
 
     file: StagedFile
     completed: int = 0
-    """The number of checkpoints without it that have completed."""
+    """How many checkpoints without it have completed."""
 
     def __repr__(self) -> str:
         return f"the end of {self.file.path}"
 
 
 class Staging:
-    """The files of one source of one job, seen from the driver."""
+    """The files of one source of a job, as seen by the driver."""
 
     def __init__(self, directory: str) -> None:
         self.root = below(directory, _STREAM)
@@ -92,7 +92,7 @@ class Staging:
         return below(self.root, f"{self.run}/batch-{number}")
 
     def files(self, number: int) -> list[RowGroupSplit]:
-        """The files of a batch that have rows; the others are deleted."""
+        """The non-empty files of a batch; empty ones are deleted."""
         found = []
         for file in find_files(self.batch(number)):
             groups = open_parquet(file.path).metadata
@@ -103,13 +103,13 @@ class Staging:
         return found
 
     def unread(self, number: int, paths: Sequence[str]) -> list[str]:
-        """Those of the files of a batch whose end no reader has come to."""
+        """The files of a batch that no reader has finished."""
         directory = f"{self._inner}/{self.run}/batch-{number}"
         names = [parent_and_name(path)[1] for path in paths]
         marked = [f"{directory}/{_marker_name(name)}" for name in names]
         found = self._file_system.get_file_info([*(f"{directory}/{n}" for n in names), *marked])
         files, markers = found[: len(names)], found[len(names) :]
-        # A reader that has deleted its file has deleted the marker too.
+        # A reader that has deleted its file has deleted the marker, too.
         return [
             path
             for path, file, marker in zip(paths, files, markers, strict=True)
@@ -124,13 +124,13 @@ class Staging:
         self._delete(self.run)
 
     def remove_what_nobody_needs(self, last: Mapping[str, int]) -> dict[str, int]:
-        """Delete runs, and batches of runs, that came after the last batch, and what was emptied.
+        """Delete runs and batches after the last batch that counts, and emptied directories.
 
         Args:
-            last: the number of the last batch that counts, for every run that does.
+            last: the last batch that counts, for every run that does.
 
         Returns:
-            Those of the runs that still have files.
+            The runs that still have files.
         """
         files = {run: dict[int, int]() for run in last}
         garbage: set[str] = set()
@@ -170,7 +170,7 @@ class Staging:
 
 
 def for_spark(path: str) -> str:
-    """A path or URL of Arrow's as Spark takes it."""
+    """Convert a path or URL of Arrow to one that Spark accepts."""
     if not is_url(path):
         return Path(path).absolute().as_uri()
     address = path.partition("?")[0]
@@ -178,7 +178,7 @@ def for_spark(path: str) -> str:
 
 
 class StagedReader(SequentialReader):
-    """Reads staged files; says which it has read, and deletes them when their time has come."""
+    """Reads staged files, marks them as read, and deletes them when they are no longer needed."""
 
     def __init__(self, context: ReaderContext) -> None:
         super().__init__(self._open)
@@ -200,7 +200,7 @@ class StagedReader(SequentialReader):
         return file.owner == self._context.job_id
 
     def _at_hand(self, file: StagedFile) -> StagedFile:
-        """Where the file is now: directories of jobs can be moved, and savepoints deleted."""
+        """Where the file is now: job directories can be moved, and savepoints deleted."""
         directory, origin = self._context.directory, self._context.origin
         if self._is_own(file) and directory is not None:
             return replace(file, path=below(directory, "/".join(file.relative)))
@@ -230,7 +230,7 @@ class StagedReader(SequentialReader):
                 continue
             file = each.file
             if file.path not in self._read:
-                continue  # a checkpoint before has seen to it
+                continue  # an earlier checkpoint has handled it
             completed = self._read[file.path].completed + 1
             if completed < file.retained:
                 self._read[file.path] = ReadFile(file, completed)
@@ -292,7 +292,7 @@ def _verified(file: StagedFile) -> StagedFile:
     """The file with its checksum.
 
     Raises:
-        CorruptCheckpoint: it has changed since it was read first.
+        CorruptCheckpoint: it has changed since the first read.
     """
     digest = xxh3_64()
     for block in _blocks(file.path):
@@ -317,8 +317,8 @@ def _blocks(path: str) -> Iterator[bytes]:
 def _gone(path: str) -> UnreadableInput:
     return UnreadableInput(
         path,
-        "rows that Spark handed over, and that a checkpoint counts on, are gone",
-        "keep the directory of the job's checkpoints as it is, or resume from a later one",
+        "rows from Spark that a checkpoint references are missing",
+        "do not change the job's checkpoint directory, or resume from a later checkpoint",
     )
 
 

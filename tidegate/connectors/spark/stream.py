@@ -1,4 +1,4 @@
-"""Any reader of Structured Streaming as a source."""
+"""Streaming DataFrames of Structured Streaming as a source."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _STATEFUL = (
     "GlobalLimit",
     "TransformWithState",
 )
-"""How the names begin of operators that remember something from batch to batch."""
+"""Name prefixes of stateful operators."""
 
 
 class SparkStreamSource(Source):
     """The rows of a streaming DataFrame.
 
-    Spark computes its micro-batches and hands them over as Parquet files; which offsets they were
-    read from is part of every checkpoint. The DataFrame itself stays in the driver.
+    Spark computes its micro-batches and writes them as Parquet files; their offsets are part of
+    every checkpoint. The DataFrame itself stays in the driver.
     """
 
     def __init__(
@@ -50,16 +50,17 @@ class SparkStreamSource(Source):
     ) -> None:
         if not frame.isStreaming:
             raise GraphError(
-                "from_streaming_dataframe() takes a DataFrame of spark.readStream, this one is "
-                "bounded: read it by from_dataframe()"
+                "from_streaming_dataframe() takes a DataFrame of spark.readStream, but this one is "
+                "bounded: use from_dataframe()"
             )
         if bounded and every is not None:
             raise GraphError(
-                "a bounded stream takes what is there at once: give either bounded=True or every"
+                "a bounded stream takes existing rows at once: set either bounded=True or every"
             )
         _refuse_state(frame)
         self._type = type_info_of_spark(frame.schema)
-        self._reads_socket = any("socket" in name.lower() for name in _names_of_sources(frame))
+        sources = [node for node in _nodes(_plan(frame)) if not _children(node)]
+        self._reads_socket = any("socket" in str(node.toString()).lower() for node in sources)
         self._driver_only: tuple[DataFrame, Callable[[], str]] | None = (frame, temporary)
         self._trigger: dict[str, Any] | None = None
         if bounded:
@@ -82,8 +83,8 @@ class SparkStreamSource(Source):
 
     def replay(self) -> Replay:
         if self._reads_socket:
-            return Replay(False, "reads a socket, which gives nothing twice")
-        return Replay(True, "goes back to the offsets of Structured Streaming")
+            return Replay(False, "reads a socket, which cannot replay")
+        return Replay(True, "replays from the offsets of Structured Streaming")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_driver_only": None}
@@ -96,14 +97,10 @@ def _refuse_state(frame: DataFrame) -> None:
         is_join = name == "Join" and all(child.isStreaming() for child in children)
         if node.isStreaming() and (is_join or name.startswith(_STATEFUL)):
             raise GraphError(
-                f"the streaming DataFrame keeps state in Spark ({name}), which our checkpoints do "
-                "not hold: leave rows as they are in Spark, and aggregate, join or deduplicate "
-                "them in the stream"
+                f"the streaming DataFrame keeps state in Spark ({name}), which checkpoints "
+                "of Tidegate do not include: aggregate, join or deduplicate rows in the stream, "
+                "not in Spark"
             )
-
-
-def _names_of_sources(frame: DataFrame) -> list[str]:
-    return [str(node.toString()) for node in _nodes(_plan(frame)) if not _children(node)]
 
 
 def _plan(frame: DataFrame) -> Any:

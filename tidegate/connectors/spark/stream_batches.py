@@ -1,4 +1,4 @@
-"""The micro-batches of a streaming query, handed to the readers of a job."""
+"""Passes the micro-batches of a streaming query to the readers of a job."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from tidegate.storage.private_directory import PrivateDirectory
 
 _log = logging.getLogger(__name__)
 _MOST_UNREAD = 2
-"""How many batches are handed over before the first of them has been read."""
+"""How many batches may be staged before the first of them is read."""
 _SHORTEST_LOOK, _LONGEST_LOOK = 0.02, 0.5
-"""How often, in seconds, it is looked whether batches have been read."""
+"""How often, in seconds, to check whether batches have been read."""
 _FAREWELL_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class QueryState:
-    """The progress of a query: part of a checkpoint."""
+    """The progress of a query, stored in checkpoints."""
 
     job_id: str
-    """Of the job that staged the batches."""
+    """The job that staged the batches."""
     last: dict[str, int] = field(default_factory=dict)
     """The last batch of every run whose files may still be needed."""
     batch: int = -1
@@ -50,10 +50,10 @@ class QueryState:
 
 
 class StreamBatches(SplitEnumerator):
-    """Runs a streaming query, on threads of its own, and stages its batches.
+    """Runs a streaming query on its own threads, and stages its batches.
 
-    A query continues after the batch that the restored checkpoint knows as the last one: it is made
-    to repeat that batch, which is passed over here, as its rows were handed over already.
+    A query continues after the last batch of the restored checkpoint: it repeats that batch, which
+    is skipped here, because its rows were already delivered.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class StreamBatches(SplitEnumerator):
         self._trigger = trigger
         self._temporary = temporary
         self._changed = threading.Condition()
-        """Guards everything below that both threads use."""
+        """Guards the fields below that both threads use."""
         self._state = QueryState("")
         self._dealt = self._state
         """The state up to which readers have received all rows."""
@@ -84,7 +84,7 @@ class StreamBatches(SplitEnumerator):
     def restore(self, state: QueryState | None) -> None:
         if state is None:
             return
-        # What another job has staged is its own: it is read, but not cleaned up here.
+        # Batches staged by another job are read, but not deleted here.
         job_id = self.context.job_id
         last = state.last if state.job_id == job_id else {}
         self._state = self._dealt = QueryState(
@@ -148,14 +148,14 @@ class StreamBatches(SplitEnumerator):
         except Exception as error:
             with self._changed:
                 self._failure = ExternalError(
-                    f"the streaming query failed: {_reason(error)}; it is started again after the "
-                    "last checkpoint if the restart strategy allows"
+                    f"the streaming query failed: {_reason(error)}; it is restarted from the "
+                    "last checkpoint if the restart strategy allows it"
                 )
         finally:
             own.remove()
 
     def _follow(self, query: Any) -> None:
-        """Wait until the query has ended, or should be stopped."""
+        """Wait until the query has ended or should be stopped."""
         while query.isActive:
             with self._changed:
                 if not self._is_closed:
@@ -173,7 +173,7 @@ class StreamBatches(SplitEnumerator):
         Batches after the end are skipped: what Spark records about them is discarded.
         """
         if number <= self._state.batch:
-            return  # the one that the query repeats to continue after it
+            return  # the batch that the query repeats in order to continue after it
         self._wait_for_readers()
         if self._is_closed:
             return
@@ -222,7 +222,7 @@ class StreamBatches(SplitEnumerator):
         return len(self._unread)
 
     def _clean_up(self) -> None:
-        """Delete what lost attempts have staged, and the batches whose files are all deleted."""
+        """Delete what lost attempts have staged, and emptied batches."""
         try:
             left = self._staging.remove_what_nobody_needs(self._state.last)
         except OSError as error:
@@ -243,7 +243,7 @@ _COMPACTED = re.compile(r"(\d+)\.compact")
 
 
 def copy_of_log(directory: Path, batch: int) -> bytes:
-    """The files of a query's checkpoint directory that its batch of this number needs."""
+    """The files of a query's checkpoint directory that this batch needs."""
     wanted = [
         directory / "metadata",
         *(directory / "offsets" / str(number) for number in (batch - 1, batch)),
@@ -258,7 +258,7 @@ def copy_of_log(directory: Path, batch: int) -> bytes:
 
 
 def write_log(copy: bytes, directory: Path) -> None:
-    """Make a checkpoint directory from a copy."""
+    """Create a checkpoint directory from a copy."""
     files: dict[str, bytes] = pickle.loads(zlib.decompress(copy))
     for name, data in files.items():
         path = directory / name
@@ -267,7 +267,7 @@ def write_log(copy: bytes, directory: Path) -> None:
 
 
 def _of_source(directory: Path) -> list[Path]:
-    """The log of one source: its last summary and what came after it, or all of it."""
+    """The log of one source: its last summary and everything after it, or all of it."""
     files = [
         path for path in directory.rglob("*") if path.is_file() and not path.name.startswith(".")
     ]

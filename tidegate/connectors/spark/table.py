@@ -1,7 +1,7 @@
 """A Spark table as a sink: each checkpoint's rows are appended once.
 
-The table is looked up in the driver. The slots write Parquet files below its location, which appear
-by renames when their checkpoint is durable; new partitions are then made known to the catalog.
+The table is looked up in the driver. The slots write Parquet files below its location, which become
+visible by renames when their checkpoint is durable; new partitions are then added to the catalog.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _PARTITION_TYPES = (
 
 
 class TableMode(Enum):
-    """What a job that starts fresh does with the rows that a table already has."""
+    """What a job that starts fresh does with the existing rows of a table."""
 
     APPEND = "append"
-    """Leaves them."""
+    """Keeps them."""
     OVERWRITE = "overwrite"
     """Deletes them."""
     ERROR = "error"
@@ -67,8 +67,8 @@ class TableMode(Enum):
 class TableSink(FileSink, DriverSide):
     """Appends to a table of the catalog, or to a directory of Parquet files.
 
-    Tables that Spark cannot read from a directory of Parquet files are refused. One that does not
-    exist is created when the job starts.
+    Tables that are not directories of Parquet files are refused. A missing table is created when
+    the job starts.
     """
 
     def __init__(
@@ -114,10 +114,10 @@ class TableSink(FileSink, DriverSide):
         )
 
     def _location(self, table: CatalogTable, found: FoundTable) -> str:
-        """Where a table lies that takes the rows of the stream."""
+        """The location of a table that fits the stream."""
         self._partition_by = self._same_partitions(found.partition_columns)
         columns, wanted = described(found.schema), self._columns.described
-        # Parquet names its columns, so that their order may differ.
+        # Parquet columns have names, so their order may differ.
         if sorted(columns) != sorted(wanted):
             problem = "its columns are not those of the stream: map() to them, or alter the table"
             raise TableMismatch(table.name, problem, columns, wanted)
@@ -128,7 +128,7 @@ class TableSink(FileSink, DriverSide):
             raise ConfigError(
                 "partition_by",
                 list(self._partition_by),
-                f"the table is partitioned by {list(found)}: leave it out, or give another table",
+                f"the table is partitioned by {list(found)}: omit it, or specify another table",
             )
         return found
 
@@ -140,11 +140,11 @@ class TableSink(FileSink, DriverSide):
             if not isinstance(fields[name], _PARTITION_TYPES):
                 raise GraphError(
                     f"a table cannot be partitioned by {name!r}, which is a "
-                    f"{fields[name].simpleString()}: take a text, a whole number, a boolean or a "
-                    "date"
+                    f"{fields[name].simpleString()}: use text, integers, booleans or "
+                    "dates"
                 )
         if len(self._partition_by) == len(fields):
-            raise GraphError("a table needs a column that it is not partitioned by")
+            raise GraphError("a table needs at least one column that it is not partitioned by")
 
     # --- in the driver --------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class TableSink(FileSink, DriverSide):
         found = self._catalog.created(self._columns.schema, self._partition_by)
         self._write_below(self._location(self._catalog, found))
         if self._partition_by:
-            self._catalog.recover_partitions()  # those that a driver which died could not add
+            self._catalog.recover_partitions()  # those of a driver that died before adding them
 
     def delivered(self, record: Any) -> None:
         if self._catalog is None:
@@ -183,7 +183,7 @@ class TableSink(FileSink, DriverSide):
     # --- in the slots ---------------------------------------------------------------------------
 
     def create_writer(self, context: WriterContext) -> CommittingWriter:
-        # Other jobs append to the same directory: names tell which files are this sink's.
+        # Other jobs append to the same directory: the names identify the files of this sink.
         prefix = f"part-{context.job_id}-{context.operator_id[:8]}"
         settings = replace(self._settings, names=OutputFileConfig(part_prefix=prefix))
         return PartWriter(self._directory, context, settings)
@@ -193,7 +193,7 @@ class TableSink(FileSink, DriverSide):
 
 
 class _TableCommitter(PartCommitter):
-    """Tells the driver in which partitions there are new files."""
+    """Tells the driver which partitions have new files."""
 
     def __init__(self, directory: str, collector: str, context: WriterContext) -> None:
         super().__init__(directory, context.permit)

@@ -16,12 +16,12 @@ from tidegate.core.errors import TableMismatch, UnreadableInput
 from tidegate.stream.batch import Batch
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
-"""Stands for None, and for an empty text."""
+"""Stands for None, and for empty text."""
 _ESCAPED = {code: f"%{code:02X}" for code in (*range(1, 32), 127, *map(ord, "\"#%'*/:=?\\{[]^"))}
 
 
 class PartitionAssigner(BucketAssigner):
-    """Puts rows into directories by the values of some columns: texts, numbers, booleans, dates."""
+    """Assigns rows to directories by the values of text, number, boolean or date columns."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = tuple(columns)
@@ -48,7 +48,7 @@ class PartitionAssigner(BucketAssigner):
 
 
 def _codes(column: Any) -> Any:
-    """Which value of the dictionary every row has; -1: none."""
+    """The dictionary index of every row; -1 for null."""
     return column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
 
 
@@ -63,13 +63,13 @@ def escaped(text: str) -> str:
 
 
 def values_of(directory: str) -> dict[str, str | None]:
-    """The partition that a directory holds, by column."""
+    """The partition of a directory, by column."""
     pairs = (part.partition("=") for part in directory.split("/"))
     return {unquote(name): None if text == NULL else unquote(text) for name, _, text in pairs}
 
 
 def check_directory(directory: str, wanted: pa.Schema, partition_by: Sequence[str]) -> None:
-    """See to it that Parquet files that are there already have the columns of those to come.
+    """Check that existing Parquet files have the same columns.
 
     Raises:
         TableMismatch: they have other columns, or other partitions.
@@ -87,14 +87,14 @@ def check_directory(directory: str, wanted: pa.Schema, partition_by: Sequence[st
         return
     raise TableMismatch(
         directory,
-        f"{paths[0]} has other columns than the stream: map() to them, or give another directory",
+        f"{paths[0]} has other columns than the stream: map() to them, or use another directory",
         (*(f"{field.name} {field.type}" for field in found), *partitions),
         (*(f"{field.name} {field.type}" for field in wanted), *partition_by),
     )
 
 
 def _is_same(one: pa.Schema, other: pa.Schema) -> bool:
-    """Whether both are the same to a reader: order, and units of time, are not."""
+    """Whether both are the same to a reader, ignoring order and units of time."""
     if sorted(one.names) != sorted(other.names):
         return False
     types = [(one.field(name).type, other.field(name).type) for name in one.names]

@@ -1,5 +1,8 @@
 """Sources and sinks, and the contracts to write others."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tidegate.datastream.connectors.base import Boundedness, DeliveryGuarantee, Sink, Source
 from tidegate.datastream.connectors.datagen import DataGeneratorSource
 from tidegate.datastream.connectors.durable_sources import CallbackSource, durable
@@ -33,3 +36,40 @@ __all__ = [
     "StreamFormat",
     "durable",
 ]
+
+_ELSEWHERE = {
+    "dynamic_kafka": (
+        "DynamicKafkaSource",
+        "DynamicKafkaSourceBuilder",
+        "KafkaMetadataService",
+        "KafkaStreamSetSubscriber",
+        "KafkaStreamSubscriber",
+        "SingleClusterTopicMetadataService",
+        "StreamPatternSubscriber",
+    ),
+    "file_system": (
+        "BucketAssigner",
+        "FileEnumeratorProvider",
+        "FileSplitAssignerProvider",
+        "StreamingFileSink",
+    ),
+    "jdbc": ("JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"),
+    "kafka": (
+        "FlinkKafkaConsumer",
+        "FlinkKafkaProducer",
+        "KafkaRecordDeserializationSchema",
+        "KafkaSource",
+        "Semantic",
+    ),
+    "pulsar": ("PulsarSource", "PulsarSourceBuilder", "StartCursor", "StopCursor"),
+    "rabbitmq": ("RMQConnectionConfig", "RMQSink", "RMQSource"),
+}
+"""Names that PyFlink has here too; their modules are loaded when they are used."""
+
+if not TYPE_CHECKING:  # else every name would be one of this module
+
+    def __getattr__(name: str) -> Any:
+        for module, names in _ELSEWHERE.items():
+            if name in names:
+                return getattr(import_module(f"{__name__}.{module}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

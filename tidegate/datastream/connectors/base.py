@@ -24,7 +24,7 @@ from tidegate.core.permit import Permit
 from tidegate.stream.batch import Batch
 from tidegate.types.arrow import ArrowFormat
 
-_ADVICE = "Sinks here may change their input by themselves: write a Sink of your own."
+_ADVICE = "Sinks may transform their input themselves: write your own Sink."
 StreamTransformer = java_only("StreamTransformer", _ADVICE)
 SupportsPreprocessing = java_only("SupportsPreprocessing", _ADVICE)
 

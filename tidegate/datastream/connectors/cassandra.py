@@ -2,7 +2,7 @@
 
 from tidegate.common.java_only import java_only
 
-_ADVICE = "Write a Sink of your own, or send requests by AsyncDataStream."
+_ADVICE = "Write your own Sink, or send requests with AsyncDataStream."
 
 CassandraCommitter = java_only("CassandraCommitter", _ADVICE)
 CassandraFailureHandler = java_only("CassandraFailureHandler", _ADVICE)

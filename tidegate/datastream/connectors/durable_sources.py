@@ -11,7 +11,7 @@ __all__ = ["CallbackSource", "Emit", "durable"]
 
 
 def durable(source: Source | SourceFunction) -> Source:
-    """Write each record of a source to a log beside the job's checkpoints before it is processed.
+    """Write each record of a source to a log next to the job's checkpoints before processing it.
 
     After a failure, the job reads the records after the checkpoint from the log, then continues
     with the source. Nothing in the log is lost or processed twice. One subtask reads the source.

@@ -2,7 +2,7 @@
 
 from tidegate.common.java_only import java_only
 
-_ADVICE = "Write a Sink of your own with an Elasticsearch client."
+_ADVICE = "Write your own Sink with an Elasticsearch client."
 
 Elasticsearch6SinkBuilder = java_only("Elasticsearch6SinkBuilder", _ADVICE)
 Elasticsearch7SinkBuilder = java_only("Elasticsearch7SinkBuilder", _ADVICE)

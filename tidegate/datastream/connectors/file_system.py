@@ -23,7 +23,7 @@ from tidegate.connectors.files.rolling import BucketAssigner, RollingPolicy
 from tidegate.connectors.files.sink import FileSink, FileSinkBuilder, OutputFileConfig
 from tidegate.connectors.files.source import FileSource, FileSourceBuilder
 
-_WHOLE_FILES = "FileSink makes files of the size that its RollingPolicy says."
+_WHOLE_FILES = "FileSink writes files of the size set in its RollingPolicy."
 FileCompactStrategy = java_only("FileCompactStrategy", _WHOLE_FILES)
 FileCompactor = java_only("FileCompactor", _WHOLE_FILES)
 StreamingFileSink = java_only("StreamingFileSink", "Use FileSink.")

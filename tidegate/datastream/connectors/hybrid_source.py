@@ -1,8 +1,8 @@
-"""Sources one after the other: PyFlink's names, which only wrap Java classes."""
+"""Consecutive sources: PyFlink's names, which only wrap Java classes."""
 
 from tidegate.common.java_only import java_only
 
-_ADVICE = "Write a Source of your own, or unite two streams."
+_ADVICE = "Write your own Source, or unite two streams."
 
 HybridSource = java_only("HybridSource", _ADVICE)
 HybridSourceBuilder = java_only("HybridSourceBuilder", _ADVICE)

@@ -2,7 +2,7 @@
 
 from tidegate.common.java_only import java_only
 
-_ADVICE = "Write a Source and a Sink of your own with boto3."
+_ADVICE = "Write your own Source and Sink with boto3."
 
 FlinkKinesisConsumer = java_only("FlinkKinesisConsumer", _ADVICE)
 KinesisDeserializationSchema = java_only("KinesisDeserializationSchema", _ADVICE)

@@ -1,4 +1,4 @@
-"""Numbers in order as a source."""
+"""A sequence of numbers as a source."""
 
 from tidegate.connectors.sequence import NumberSequenceSource
 

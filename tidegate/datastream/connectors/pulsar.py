@@ -2,7 +2,7 @@
 
 from tidegate.common.java_only import java_only
 
-_ADVICE = "Write a Source and a Sink of your own with a Pulsar client."
+_ADVICE = "Write your own Source and Sink with a Pulsar client."
 
 MessageDelayer = java_only("MessageDelayer", _ADVICE)
 PulsarSink = java_only("PulsarSink", _ADVICE)

@@ -2,7 +2,7 @@
 
 from tidegate.common.java_only import java_only
 
-_ADVICE = "Use CallbackSource, in durable() for exact recovery, and a Sink of your own."
+_ADVICE = "Use CallbackSource, in durable() for exact recovery, and your own Sink."
 
 RMQConnectionConfig = java_only("RMQConnectionConfig", _ADVICE)
 RMQSink = java_only("RMQSink", _ADVICE)

@@ -1,1 +1,1 @@
-"""From a program to a running job: what users do not import."""
+"""From a program to a running job; not imported by users."""

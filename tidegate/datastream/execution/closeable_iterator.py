@@ -1,4 +1,4 @@
-"""Records of a running job, as they come to the driver."""
+"""The records of a running job, as they arrive in the driver."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tidegate.driver.interrupts import plain_interrupts
 class CloseableIterator:
     """Iterates over the records of a stream; closing it cancels the job if it still runs.
 
-    Where the job fails, the iterator raises its error after the records that came before.
+    If the job fails, the iterator raises its error after the records before it.
     """
 
     def __init__(self, job: JobClient, records: Iterator[Any]) -> None:
         self._job = job
         self._records = records
-        # Ctrl-C ends the job in an orderly way also while the program looks at a record.
+        # Ctrl-C ends the job gracefully, even while the program processes a record.
         self._until_closed = ExitStack()
         self._until_closed.enter_context(plain_interrupts())
         atexit.register(self.close)
@@ -42,7 +42,7 @@ class CloseableIterator:
             raise
 
     def next(self) -> Any:
-        """The next record, as PyFlink's method of this name returns it."""
+        """The next record, like PyFlink's method of this name."""
         return next(self)
 
     def take(self, limit: int) -> list[Any]:

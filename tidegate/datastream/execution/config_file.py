@@ -10,12 +10,12 @@ from typing import Any
 from tidegate.core.errors import ConfigError, shorten
 
 CONF_DIR_VARIABLES = ("TIDEGATE_CONF_DIR", "FLINK_CONF_DIR")
-"""The first one that is set names the directory."""
+"""The first one that is set defines the directory."""
 _FILES = ("config.yaml", "flink-conf.yaml")
 
 
 def file_settings() -> dict[str, str]:
-    """What the file in the directory of the environment sets; nothing if there is no directory.
+    """The settings in the file of the environment's directory; none if there is no directory.
 
     Raises:
         ConfigError: the directory has no such file, or the file cannot be read.
@@ -37,7 +37,7 @@ def read_conf_dir(directory: Path, chosen_by: str) -> dict[str, str]:
 
 
 def _nested(file: Path, text: str) -> dict[str, str]:
-    """YAML, in which the parts of a key may be levels of their own."""
+    """YAML, in which the parts of a key may be nested."""
     import yaml
 
     try:
@@ -61,7 +61,7 @@ def _leaves(level: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _flat(file: Path, text: str) -> Iterator[tuple[str, str]]:
-    """One `key: value` a line, as Flink 1.x has it."""
+    """One `key: value` per line, as in Flink 1.x."""
     for number, line in enumerate(text.splitlines(), 1):
         content = line.split("#", 1)[0].strip()
         if not content:

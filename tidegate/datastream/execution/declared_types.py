@@ -1,4 +1,4 @@
-"""From what a user declares to the types, fields and keys of a stream."""
+"""Converts declarations of users to the types, fields and keys of a stream."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ TypeLike: TypeAlias = Any
 an Arrow schema or a Spark schema."""
 
 KeyLike: TypeAlias = KeySelector | Callable[[Any], Any] | int | str | tuple[int | str, ...]
-"""A function of the record, or the field that is the key, or several fields as a tuple."""
+"""A function of the record, the key field, or a tuple of fields."""
 
 
 def declared_type(declared: TypeLike | None) -> TypeInformation | None:
-    """The type that is meant; None for a stream of any Python objects."""
+    """The declared type; None for a stream of any Python objects."""
     if declared is None:
         return None
     if isinstance(declared, list):
@@ -29,7 +29,7 @@ def declared_type(declared: TypeLike | None) -> TypeInformation | None:
 
 
 def field_position(type_info: CompositeTypeInfo, field: int | str, call: str) -> int:
-    """The position of a field that is given by position or name."""
+    """The position of a field given by position or name."""
     names = type_info.get_field_names()
     if isinstance(field, str) and field in names:
         return names.index(field)
@@ -39,7 +39,7 @@ def field_position(type_info: CompositeTypeInfo, field: int | str, call: str) ->
 
 
 def declared_key(key: KeyLike, type_info: TypeInformation | None) -> KeySelection:
-    """How to find the key: by columns where that can be seen, else by calling the function."""
+    """How to find the key: by columns if possible, otherwise by calling the function."""
     if isinstance(key, int | str | tuple):
         return select_key(key, type_info)
     bound_method(key, KeySelector, "get_key")

@@ -23,10 +23,11 @@ from tidegate.datastream.state_backend import (
     HashMapStateBackend,
     StateBackend,
 )
+from tidegate.datastream.time_characteristic import TimeCharacteristic
 
 
 class EnvironmentSettings:
-    """Everything that is set once for a job; each setter checks what it is given."""
+    """Everything that is set once for a job; each setter checks its argument."""
 
     def __init__(self, executor: JobExecutor) -> None:
         self._executor = hosting().executor or executor
@@ -35,13 +36,14 @@ class EnvironmentSettings:
         self._configuration = JobConfiguration(defaults, hosted.settings)
         self._restart_strategy = RestartStrategies.fall_back_restart()
         self._buffer_timeout = 100
+        self._time_characteristic = TimeCharacteristic.EventTime
         self._dead_letters: SinkLike | None = None
 
     def configure(self, configuration: Configuration | Mapping[str, Any]) -> None:
         """Set many settings at once.
 
         Raises:
-            ConfigError: a key is unknown, or a value makes no sense.
+            ConfigError: a key is unknown, or a value is invalid.
         """
         self._configuration.update(configuration.items())
 
@@ -65,7 +67,7 @@ class EnvironmentSettings:
         return self
 
     def get_max_parallelism(self) -> int:
-        """The number that was set; -1 if none was."""
+        """The number of key groups, if set; otherwise -1."""
         max_parallelism: int | None = self._configuration.get("pipeline.max-parallelism")
         return -1 if max_parallelism is None else max_parallelism
 
@@ -74,22 +76,36 @@ class EnvironmentSettings:
         self._configuration.set("execution.runtime-mode", execution_mode)
         return self
 
+    def set_stream_time_characteristic(self, characteristic: TimeCharacteristic) -> Self:
+        """Set the interval of watermarks: none for processing time, else 200 ms, as in Flink.
+
+        Windows choose their time by themselves: `TumblingProcessingTimeWindows`, for example.
+        """
+        is_event_time = characteristic is not TimeCharacteristic.ProcessingTime
+        self.get_config().set_auto_watermark_interval(200 if is_event_time else 0)
+        self._time_characteristic = characteristic
+        return self
+
+    def get_stream_time_characteristic(self) -> TimeCharacteristic:
+        """Return what was set last."""
+        return self._time_characteristic
+
     def disable_operator_chaining(self) -> Self:
-        """Give every operator a vertex of its own."""
+        """Give every operator its own vertex."""
         self._configuration.set("pipeline.operator-chaining.enabled", False)
         return self
 
     def is_chaining_enabled(self) -> bool:
-        """Whether operators share a vertex where they can."""
+        """Whether operators share a vertex if possible."""
         return bool(self._configuration.get("pipeline.operator-chaining.enabled"))
 
     def set_buffer_timeout(self, timeout_millis: DurationLike) -> Self:
-        """Accepted for Flink's programs: records travel in steps, see tidegate.step.*."""
+        """Accepted for compatibility: records travel in steps, see tidegate.step.*."""
         self._buffer_timeout = checked_buffer_timeout(timeout_millis)
         return self
 
     def get_buffer_timeout(self) -> int:
-        """The milliseconds that were set; Flink's default of 100 if none were."""
+        """The timeout in milliseconds, if set; otherwise Flink's default of 100."""
         return self._buffer_timeout
 
     def get_default_local_parallelism(self) -> int:

@@ -13,13 +13,13 @@ from tidegate.graph.translate import reachable
 
 
 def execution_plan(leaves: Sequence[Transformation], parallelism: int) -> str:
-    """Operators in order, each with the ones it reads and how the records get there."""
+    """Operators in order, each with its inputs and their partitioning."""
     nodes = [_node(t, parallelism) for t in reachable(leaves)]
     return json.dumps({"nodes": nodes}, indent=2)
 
 
 def display_name(transformation: Transformation) -> str:
-    """The name with what Flink puts before it: "Source: words", "Sink: Print to Std. Out"."""
+    """The name with Flink's prefix: "Source: words", "Sink: Print to Std. Out"."""
     if transformation.source is not None:
         return f"Source: {transformation.name}"
     return f"Sink: {transformation.name}" if transformation.is_sink else transformation.name

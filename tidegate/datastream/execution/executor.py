@@ -1,4 +1,4 @@
-"""Who runs job graphs: Spark, or what a test puts in its place."""
+"""Runs job graphs: on Spark, or on a substitute for tests."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class JobExecutor(Protocol):
         """Start the job, which `replan` plans again; returns when it has been accepted."""
 
     def session(self) -> SparkSession:
-        """A Spark session, of the jobs that ran if they needed one."""
+        """A Spark session: that of the jobs that ran, if they needed one."""
 
     def close(self) -> bool:
-        """Release what was started for jobs that have ended; whether the session is no more."""
+        """Release what was started for ended jobs; returns whether the session is gone."""
 
 
 class SparkExecutor:
-    """Runs jobs on a Spark session: the given one, the process's, or one that it makes."""
+    """Runs jobs on a Spark session: the given one, that of the process, or a new one."""
 
     def __init__(self, spark: SparkSession | None = None) -> None:
         if spark is not None:
@@ -61,7 +61,7 @@ class SparkExecutor:
         self._made: SparkSession | None = None
 
     def default_parallelism(self) -> int:
-        """Half the task slots of a session that is there, else the cores of this machine."""
+        """Half the task slots of an existing session, otherwise the cores of this machine."""
         existing = self._given or active_session()
         if existing is not None and not is_ours(existing):
             return max(1, task_slots(existing) // 2)
@@ -107,10 +107,10 @@ class SparkExecutor:
 
 
 def look_at_running_jobs(name: str, settings: CheckpointSettings) -> None:
-    """Look whether a job of this name runs on this machine already.
+    """Check whether a job of this name already runs on this machine.
 
     Raises:
-        AlreadyRunning: it does, and this one would take its checkpoints away.
+        AlreadyRunning: it does, and this job would take its checkpoints away.
     """
     from tidegate.web.registry import running_jobs
 
@@ -135,12 +135,12 @@ def look_at_running_jobs(name: str, settings: CheckpointSettings) -> None:
 
 
 def _writes_to(directory: str | None, settings: CheckpointSettings) -> bool:
-    """Whether the directory of a job is one of those below the directory of checkpoints."""
+    """Whether a job's directory is below the directory of checkpoints."""
     if directory is None or settings.directory is None:
         return False
     return parent_and_name(directory)[0] == parent_and_name(below(settings.directory, "job"))[0]
 
 
 def _is_narrow(spark: SparkSession, parallelism: int) -> bool:
-    """Whether a session that we made has too few task slots; one of the user's is taken as is."""
+    """Whether a session of ours has too few task slots; a user's session is used as it is."""
     return is_ours(spark) and task_slots(spark) < 2 * parallelism

@@ -1,4 +1,4 @@
-"""What the host of a program, such as the command line, decides instead of the program."""
+"""What the host of a program, such as the command line, decides for it."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from tidegate.datastream.execution.program import Program
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosting:
-    """Holds for every environment that is made while it is in force."""
+    """Applies to every environment created while it is in force."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """They win over the program's own."""
+    """They override those of the program."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """The program's own win over them."""
+    """Those of the program override them."""
     executor: JobExecutor | None = None
-    """Takes the jobs in place of Spark."""
+    """Runs the jobs instead of Spark."""
     programs: dict[int, Program] = field(default_factory=dict)
-    """What every environment has built since it last ran a job."""
+    """What each environment has built since it last ran a job."""
 
 
 _in_force = [Hosting()]
-"""The last one holds."""
+"""The last one is in force."""
 
 
 def hosting() -> Hosting:
-    """What is in force in this process."""
+    """The hosting in force in this process."""
     return _in_force[-1]
 
 
 def building(environment: object, program: Program) -> None:
-    """Note what an environment builds from now on, for a program that is hosted or a script."""
+    """Remember what an environment builds, to warn if it never runs."""
     if len(_in_force) > 1:
         hosting().programs[id(environment)] = program
     elif _is_called_by_a_script():
@@ -57,7 +57,7 @@ def _warn_of_forgotten_programs() -> None:
     has_failed = hasattr(sys, "last_value")
     if not has_failed and any(not built.is_empty for built in hosting().programs.values()):
         print(
-            "tidegate: the program ended without running what it has built: call env.execute() at "
+            "tidegate: the program ended without running its pipeline: call env.execute() at "
             "its end",
             file=sys.stderr,
         )
@@ -65,7 +65,7 @@ def _warn_of_forgotten_programs() -> None:
 
 @contextmanager
 def hosted(by: Hosting) -> Iterator[None]:
-    """Put it in force for the block."""
+    """Put a hosting in force for the block."""
     _in_force.append(by)
     try:
         yield

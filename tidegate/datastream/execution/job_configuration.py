@@ -1,4 +1,4 @@
-"""The settings of a program so far, checked when they are set."""
+"""The current settings of a program, checked when they are set."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _log = logging.getLogger(__name__)
 
 
 class JobConfiguration:
-    """The configuration of one environment: typed values by key, the last one set wins.
+    """The configuration of one environment: typed values by key; the last one set counts.
 
-    Settings that are fixed from outside win over those of the program.
+    Settings fixed by the host override those of the program.
     """
 
     def __init__(
@@ -29,10 +29,10 @@ class JobConfiguration:
         self._fixed = frozenset(_present_key(key) for key in fixed or {})
 
     def set(self, key: str, value: object) -> None:
-        """Set a value under the present spelling of its key.
+        """Set a value under the current spelling of its key.
 
         Raises:
-            ConfigError: the key is unknown, or the value makes no sense.
+            ConfigError: the key is unknown, or the value is invalid.
         """
         if key.startswith("spark."):
             found, parsed = key, str(value)
@@ -41,7 +41,7 @@ class JobConfiguration:
         else:
             return
         if found in self._fixed:
-            _log.debug("%s = %s is passed over: it is set from outside", key, value)
+            _log.debug("%s = %s is ignored: the host has set it", key, value)
         else:
             self._values[found] = parsed
 

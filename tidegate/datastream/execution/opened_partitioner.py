@@ -1,4 +1,4 @@
-"""Partitioners with a life cycle."""
+"""Partitioners with `open` and `close`."""
 
 from __future__ import annotations
 

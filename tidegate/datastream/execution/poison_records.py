@@ -47,7 +47,7 @@ class PoisonRecords:
 def dead_letter_sinks(
     transformations: Sequence[Transformation], sink: SinkLike
 ) -> list[Transformation]:
-    """A sink for each part of the program that is not connected to the others.
+    """A sink for each disconnected part of the program.
 
     Parts that fail and restart separately still do so.
     """

@@ -17,7 +17,7 @@ from tidegate.graph.translate import GraphSettings, reachable, translate
 
 
 class Program:
-    """The operators of one job, in the order in which they were written."""
+    """The operators of one job, in program order."""
 
     def __init__(self) -> None:
         self._transformations: list[Transformation] = []
@@ -30,7 +30,7 @@ class Program:
         return not self._transformations
 
     def leaves(self) -> list[Transformation]:
-        """Operators whose output nobody reads: sinks, and functions that run for their effect.
+        """Operators whose output is not read: sinks, and functions with side effects.
 
         Raises:
             GraphError: there is nothing to run.
@@ -51,7 +51,7 @@ class Program:
     def translate(
         self, settings: Settings, parallelism: int, dead_letters: SinkLike | None = None
     ) -> tuple[JobGraph, Settings]:
-        """The job, and the settings completed by what follows from the program."""
+        """The job, and the settings completed from the program."""
         leaves = self.leaves()
         pipeline = replace(
             settings.pipeline,
@@ -74,7 +74,7 @@ class Program:
 
 
 def unbounded_sources(leaves: Sequence[Transformation]) -> list[str]:
-    """The names of the sources that never end."""
+    """The names of unbounded sources."""
     return [
         transformation.name
         for transformation in reachable(leaves)

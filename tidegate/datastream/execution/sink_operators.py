@@ -1,4 +1,4 @@
-"""The operator for what the user passes as a sink."""
+"""The operator for a sink of any kind."""
 
 from __future__ import annotations
 

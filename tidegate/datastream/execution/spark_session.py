@@ -15,6 +15,7 @@ from tidegate.core.config import Settings
 from tidegate.core.errors import ConfigError, UnsuitableSpark
 from tidegate.core.foreign_logs import FOREIGN_LOG_VARIABLE
 from tidegate.core.modes import ExchangeMode
+from tidegate.core.redaction import is_secret
 from tidegate.driver.interrupts import held_interrupts
 from tidegate.exchange.pipelined.requirements import JAR, SHUFFLE_SETTINGS, WORKER_SETTINGS
 from tidegate.prerequisites.java import require_java
@@ -31,7 +32,7 @@ _OURS = "spark.tidegate.session"
 
 
 def refuse_spark_connect(spark: Any) -> None:
-    """Check that the session is classic: slots are RDD tasks, which a remote session does not have.
+    """Check that the session is classic: slots are RDD tasks, which a remote session lacks.
 
     Raises:
         UnsuitableSpark: the session is one of Spark Connect.
@@ -40,7 +41,7 @@ def refuse_spark_connect(spark: Any) -> None:
         raise UnsuitableSpark(
             "a Spark Connect session",
             type(spark).__module__,
-            "Tidegate's slots are RDD tasks, which Spark Connect does not offer: make a classic "
+            "Tidegate's slots are RDD tasks, which Spark Connect lacks: create a classic "
             "session with SparkSession.builder.master(...), without remote()",
         )
 
@@ -78,6 +79,7 @@ def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkS
 
     A local master runs at least `tasks` tasks at once: most of them only wait for data.
     """
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     narrow = active_session()
@@ -92,10 +94,18 @@ def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkS
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     log = _foreign_log(settings.pipeline.name)
     os.environ[FOREIGN_LOG_VARIABLE] = str(log)
-    builder = SparkSession.builder.master(master).appName(settings.pipeline.name)
-    for key, value in session_conf(settings, master, 2 * parallelism, log).items():
+    conf = {
+        "spark.master": master,
+        "spark.app.name": settings.pipeline.name,
+        **session_conf(settings, master, 2 * parallelism, log),
+    }
+    builder = SparkSession.builder
+    for key, value in conf.items():
         builder = builder.config(key, value)
+    # PySpark puts the settings it starts Java with on a command line that all users can read.
+    shown = {key: value for key, value in conf.items() if not is_secret(key)}
     with held_interrupts():
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(shown.items())))
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(settings.spark.log_level)
     return spark
@@ -104,7 +114,7 @@ def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkS
 def prefer_this_python(spark: SparkSession) -> None:
     """Let workers on this machine use this interpreter, unless the user has chosen one.
 
-    PySpark takes the first `python3` of the PATH, which need not have the packages of this one.
+    PySpark uses the first `python3` in the PATH, which may lack the packages of this one.
     """
     context = spark.sparkContext
     chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
@@ -123,7 +133,7 @@ def ship_python_files(spark: SparkSession, paths: Sequence[str]) -> None:
 
 
 def _foreign_log(job_name: str) -> Path:
-    """The file for the logs of Spark and other libraries: the job's log file, or one beside it."""
+    """The file for the logs of Spark and other libraries: the job's log file, or one next to it."""
     from tidegate.web.registry import LOG_VARIABLE, home
 
     given = os.environ.get(FOREIGN_LOG_VARIABLE) or os.environ.get(LOG_VARIABLE)
@@ -140,12 +150,12 @@ def _foreign_log(job_name: str) -> Path:
 
 @cache
 def _socket_directory() -> PrivateDirectory:
-    """One for this process, until it ends."""
+    """The directory for sockets of this process."""
     return PrivateDirectory("spark")
 
 
 def session_conf(settings: Settings, master: str, parallelism: int, log: Path) -> dict[str, str]:
-    """Spark's settings for a session that Tidegate creates; the user's `spark.*` keys win."""
+    """Spark's settings for a session of Tidegate; the user's `spark.*` keys override them."""
     conf = {
         _OURS: "true",
         "spark.driver.extraJavaOptions": (

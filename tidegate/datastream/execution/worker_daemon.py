@@ -1,7 +1,7 @@
-"""The process from which Spark forks its Python workers, with what slots need already imported.
+"""The process from which Spark forks its Python workers, with the modules of slots preloaded.
 
-A slot that replaces a lost one is then up at once: its imports take a second and more. Spark runs
-this instead of `pyspark.daemon` in sessions that have `spark.python.daemon.module` set to it.
+A replacement for a lost slot then starts at once, as the imports take more than a second. Spark
+runs this instead of `pyspark.daemon` if `spark.python.daemon.module` is set to it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _NEEDED: Final = (
 
 
 def main() -> None:
-    with redirect_stdout(sys.stderr):  # Spark reads the other one
-        # Elsewhere libraries load frameworks of the system that do not survive a fork.
+    with redirect_stdout(sys.stderr):  # Spark reads standard output
+        # Elsewhere, libraries load system frameworks that do not survive a fork.
         for module in _NEEDED if sys.platform == "linux" else ():
-            with suppress(Exception):  # a worker that needs it says what is wrong with it
+            with suppress(Exception):  # a worker that needs it will report the error
                 import_module(module)
     gc.collect()
-    gc.freeze()  # pages that nobody writes to are shared with the workers
+    gc.freeze()  # share unchanged pages with the workers
     manager()
 
 

@@ -20,7 +20,7 @@ class OrcBulkWriters:
         Args:
             row_type: `Types.ROW_NAMED(...)`, a dataclass, an Arrow or a Spark schema.
             writer_properties: options of `pyarrow.orc.ORCWriter`, such as `compression`.
-            hadoop_config: has no meaning here.
+            hadoop_config: unused.
         """
         return OrcEncoding(require_columns(as_type_info(row_type), "ORC"), writer_properties)
 

@@ -20,7 +20,7 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
         is_utc_timestamp: bool = False,
         is_case_sensitive: bool = True,
     ) -> None:
-        """Only `row_type` has a meaning here: the columns that are read, and their types."""
+        """Only `row_type` is used: the columns to read, and their types."""
         super().__init__(row_type)
 
 
@@ -35,8 +35,8 @@ class ParquetBulkWriters:
 
         Args:
             row_type: `Types.ROW_NAMED(...)`, a dataclass, an Arrow or a Spark schema.
-            hadoop_config: has no meaning here.
-            utc_timestamp: nor has this.
+            hadoop_config: unused.
+            utc_timestamp: unused.
         """
         return ParquetEncoding.of(require_columns(as_type_info(row_type), "Parquet"))
 

@@ -1,4 +1,4 @@
-"""Where a job's checkpoints live, and what it finds there when it starts."""
+"""Where a job's checkpoints live, and what it finds there at its start."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _log = logging.getLogger("tidegate.checkpoint")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointHome:
-    """The store of a job, and what there is to resume from."""
+    """The store of a job, and the checkpoints it can resume from."""
 
     job_id: JobId
     store: CheckpointStore | MemoryCheckpointStore
     retained: tuple[Checkpoint, ...] = ()
     """Checkpoints of an earlier run of this job, oldest first."""
     origins: tuple[Checkpoint, ...] = ()
-    """Checkpoints of other owners to start from, the best one last."""
+    """Checkpoints of other owners to start from, the preferred one last."""
     damaged: tuple[Unreadable, ...] = ()
-    """Checkpoints later than all of these that cannot be read."""
+    """Unreadable checkpoints that are later than all of these."""
 
     @property
     def directory(self) -> str | None:
@@ -53,10 +53,10 @@ class CheckpointHome:
 
 
 def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
-    """Find what to resume from, and take possession of where checkpoints will be written.
+    """Find the checkpoint to resume from, and take ownership of the directory for new ones.
 
-    A job that resumes from `latest` is the same job: it keeps its id and its directory. One that
-    resumes from a path is another, and leaves what it finds there to its owner.
+    A job that resumes from `latest` is the same job: it keeps its id and its directory. A job that
+    resumes from a path is a new one and leaves what it finds there to its owner.
     """
     directory = _directory(settings)
     path = settings.restore_path
@@ -68,7 +68,7 @@ def open_home(job_name: str, settings: CheckpointSettings) -> CheckpointHome:
             raise ConfigError(
                 "execution.state-recovery.path",
                 path,
-                "set execution.checkpointing.dir to where the checkpoints of the last run are",
+                "set execution.checkpointing.dir to the checkpoint directory of the last run",
             )
         base = open_store(settings.directory)
         found = find_latest(base, job_name=job_name)
@@ -131,7 +131,7 @@ def _home(
 
 
 def _directory(settings: CheckpointSettings) -> str | None:
-    """Where checkpoints are to be written; None: in memory, or not at all."""
+    """The directory for checkpoints; None: they are kept in memory, or disabled."""
     if not settings.is_enabled or settings.storage is CheckpointStorageType.JOBMANAGER:
         return None
     if settings.storage is CheckpointStorageType.FILESYSTEM and settings.directory is None:
@@ -144,7 +144,7 @@ def _directory(settings: CheckpointSettings) -> str | None:
 
 
 def _with_facts(checkpoint: Checkpoint) -> Checkpoint:
-    """The same with what its operator states are, which older versions did not note."""
+    """Add the facts about operator state that older versions did not store."""
 
     def with_facts(handle: OperatorHandle) -> OperatorHandle:
         if handle.operator is None or handle.operator_states:
@@ -161,9 +161,9 @@ def _with_facts(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _origins(path: str) -> tuple[tuple[Checkpoint, ...], tuple[Unreadable, ...]]:
-    """The checkpoint at a path, or those of a job's directory, oldest first; and damaged ones.
+    """The checkpoint at a path, or all of a job's directory, oldest first; and damaged ones.
 
-    Those that cannot be read are skipped; they are returned if they are later than all others.
+    Unreadable checkpoints are skipped, and returned if they are later than all others.
     """
     paths = candidates(path)
     points: list[Checkpoint] = []
@@ -178,7 +178,7 @@ def _origins(path: str) -> tuple[tuple[Checkpoint, ...], tuple[Unreadable, ...]]
             _left_out(each, error)
             damaged.append(Unreadable(parent_and_name(each)[1], shown(each), error))
     if not points:
-        raise NoCheckpoint(shown(path), "none of its checkpoints can be read", "give another")
+        raise NoCheckpoint(shown(path), "none of its checkpoints can be read", "specify another")
     return tuple(points), tuple(damaged)
 
 

@@ -1,7 +1,7 @@
 """The checkpoints of one job in the driver: the coordinator with its clock, store and history.
 
-All methods are called by the job master's thread; what takes long runs on a thread of its own,
-one thing after the other, and is reported as an event.
+All methods are called by the job master's thread. Slow work runs on the store thread, one task at a
+time, and is reported as events.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _log = logging.getLogger("tidegate.checkpoint")
 
 @dataclass(frozen=True, slots=True)
 class CancelJob:
-    """The savepoint that was to precede it is there."""
+    """Cancel the job: the savepoint that precedes the cancellation is complete."""
 
 
 Effect = (
@@ -84,7 +84,7 @@ Effect = (
     | FailJob
     | StopJob
 )
-"""What the job master has to carry out; everything else is done here."""
+"""What the job master carries out; everything else is done here."""
 
 
 class JobCheckpoints:
@@ -101,7 +101,7 @@ class JobCheckpoints:
         self._transfer_threads = transfer_threads
         self.history = CheckpointHistory()
         self.home = home
-        """Where the checkpoints are, for the master that takes the job over."""
+        """The location of the checkpoints, for the master that takes over the job."""
         self.job_id = home.job_id
         self.retained = RetainedCheckpoints(
             settings.num_retained,
@@ -113,7 +113,7 @@ class JobCheckpoints:
         self.graph = (
             graph if point is None else with_restored_max_parallelism(graph, point.metadata)
         )
-        """The job as it runs: with as many key groups as its restored state has."""
+        """The job as it runs: with the number of key groups of its restored state."""
         self._settings = settings
         self._clock = clock
         self.coordinator = CheckpointCoordinator(
@@ -125,7 +125,7 @@ class JobCheckpoints:
         )
         self._orders = SnapshotOrders()
         self.successor: JobGraph | None = None
-        """The plan under which another master resumes from it, once it is complete."""
+        """The plan under which the next master resumes, once the checkpoint for it is complete."""
         self._regions: Mapping[PipelineId, Region] = {}
         self._store = StoreThread(home.store, settings.timeout.total_seconds())
         self._is_hurried = False
@@ -137,7 +137,7 @@ class JobCheckpoints:
             for each in guarantees
             if each.commits and each.guarantee is DeliveryGuarantee.EXACTLY_ONCE
         )
-        """The sinks that show records twice if the job goes back before what is committed."""
+        """Sinks that would repeat results if the job returned to a point before their commit."""
         for damaged in home.damaged:
             refusal = self._go_back_past(damaged.checkpoint_id, damaged.path, damaged.error)
             if refusal is not None:
@@ -154,15 +154,16 @@ class JobCheckpoints:
         clock: Clock,
         predecessor: CheckpointHome | None = None,
     ) -> JobCheckpoints:
-        """Find or make the place of a job's checkpoints: its predecessor's, if it takes over.
+        """Find or create the job's checkpoint directory: its predecessor's, if it takes over.
 
         Raises:
             StorageError: the directory cannot be used.
-            CorruptCheckpoint, UnsupportedFormat, StateNotClaimed: nor what it should resume from.
+            CorruptCheckpoint, UnsupportedFormat, StateNotClaimed: the job cannot resume from its
+                checkpoint.
         """
         checkpointing = settings.checkpointing
         if settings.pipeline.runtime_mode is RuntimeExecutionMode.BATCH:
-            # A batch job has one result, at its end: it starts fresh when it fails.
+            # A batch job has one result, at its end: after a failure it starts fresh.
             checkpointing = replace(checkpointing, interval=None)
         if predecessor is None:
             home = open_home(graph.name, checkpointing)
@@ -189,7 +190,7 @@ class JobCheckpoints:
 
     @property
     def for_enumerators(self) -> EnumeratorContext:
-        """What the sources of the job may count on."""
+        """What the job guarantees to the enumerators of its sources."""
         directory = self.home.directory
         return EnumeratorContext(
             job_id=self.job_id,
@@ -204,7 +205,7 @@ class JobCheckpoints:
         regions: Mapping[PipelineId, Region],
         workers: Workers,
     ) -> None:
-        """Begin to take checkpoints of these pipelines; what happens to them is posted."""
+        """Begin to take checkpoints of these pipelines; events are posted."""
         self._regions = regions
         self._store.start(post, workers)
         for surplus in self.retained.trim():
@@ -214,24 +215,24 @@ class JobCheckpoints:
     # --- from trigger to completion -------------------------------------------------------------
 
     def look(self) -> tuple[list[Effect], float | None]:
-        """What is due, late or ended by now; and when to look again."""
+        """Start, abort or finish what is due; also returns when to call again."""
         instructions, again = self.coordinator.look(
             self._clock.monotonic(), self._clock.time(), self._regions
         )
         return self._carry_out(instructions), again
 
     def order(self, order: SnapshotOrder) -> None:
-        """Take a checkpoint or savepoint soon; the order is answered when it is there."""
+        """Take a checkpoint or savepoint soon; the order is answered when it is complete."""
         request = order.request
         if self._commits and request.kind is BarrierKind.SAVEPOINT and not order.cancels:
             request = replace(request, awaits_next=True)
         if self.coordinator.request(request):
             self._orders.add(order)
         else:
-            order.refuse("too many are asked for")
+            order.refuse("too many requests are waiting")
 
     def _refuse_orders(self, reason: str) -> None:
-        """Those that have not begun never will."""
+        """Refuse the orders that have not begun."""
         for request in self.coordinator.withdraw_requests():
             self._orders.refuse(request.name, reason)
 
@@ -249,7 +250,7 @@ class JobCheckpoints:
         return self._carry_out(self.coordinator.declined(message, self._clock.monotonic()))
 
     def handle(self, event: CheckpointEvent) -> list[Effect]:
-        """Something that took long is done."""
+        """Handle the outcome of slow work."""
         match event:
             case CheckpointBegun(trigger, None):
                 passing(FaultPoint.BARRIER, Victim.DRIVER)
@@ -298,8 +299,8 @@ class JobCheckpoints:
         return [StopJob(error)] if isinstance(error, DirectoryTaken) else effects
 
     def region_failed(self) -> list[Effect]:
-        """Some region lost its state."""
-        self._refuse_orders("a part of the job restarted before it began; ask again when it runs")
+        """Abort all pending checkpoints: a region lost its state."""
+        self._refuse_orders("part of the job restarted first; ask again when it runs")
         return self._carry_out(self.coordinator.region_failed(self._clock.monotonic()))
 
     # --- recovery -------------------------------------------------------------------------------
@@ -310,7 +311,7 @@ class JobCheckpoints:
         return self._is_hurried or not self.coordinator.is_publishing
 
     def restored(self, point: Checkpoint) -> None:
-        """A region is being deployed from this checkpoint."""
+        """Record that a region is being deployed from this checkpoint."""
         passing(FaultPoint.RESTORE, Victim.DRIVER)
         metadata = point.metadata
         _log.info(
@@ -331,10 +332,10 @@ class JobCheckpoints:
         )
 
     def give_up(self, checkpoint_id: CheckpointId, error: TidegateError) -> TidegateError | None:
-        """A checkpoint cannot be read; why the job cannot use the one before it, if it cannot."""
+        """Drop an unreadable checkpoint; returns why the job must not use an earlier one, if so."""
         tried = self.retained.restore_point
         if tried is None or tried.checkpoint_id != checkpoint_id:
-            # Another region has found out before.
+            # Another region has already reported it.
             return error if tried is None else None
         self.retained.drop(checkpoint_id)
         return self._go_back_past(checkpoint_id, tried.path, error)
@@ -342,7 +343,7 @@ class JobCheckpoints:
     def _go_back_past(
         self, checkpoint_id: CheckpointId, path: str, error: TidegateError
     ) -> TidegateError | None:
-        """Note an unreadable checkpoint; returns why the job must not use an earlier one."""
+        """Record an unreadable checkpoint; returns why the job must not use an earlier one."""
         older = self.retained.restore_point
         if older is None:
             return error
@@ -362,17 +363,17 @@ class JobCheckpoints:
     # --- the end --------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """The job ends: take no checkpoint any more."""
+        """Take no more checkpoints: the job ends."""
         self._refuse_orders("the job ends")
         self._carry_out(self.coordinator.stop(self._clock.monotonic()))
 
     def hurry(self) -> None:
-        """The job has to end: what is not known to be published by now is taken for not."""
+        """The job must end: a publication without a known outcome counts as failed."""
         self._is_hurried = True
         self._store.hurry()
 
     def close(self, status: JobStatus) -> None:
-        """Keep or delete what there is, as the settings say of a job that ends like this."""
+        """Keep or delete the checkpoints, as configured for a job that ends with this status."""
         reason = "the job has ended" if status.is_terminal else "the job restarts; ask again then"
         self._orders.refuse_all(reason)
         self._carry_out(self.coordinator.stop(self._clock.monotonic()))
@@ -381,7 +382,7 @@ class JobCheckpoints:
         self._store.close()
 
     def keep(self, is_kept: bool) -> None:
-        """Whether a job that is cancelled leaves its last checkpoint, whatever the settings say."""
+        """Whether a cancelled job keeps its last checkpoint, whatever the settings say."""
         self._keeps = is_kept
 
     def _is_kept(self, status: JobStatus) -> bool:
@@ -390,6 +391,8 @@ class JobCheckpoints:
             return True
         if status is JobStatus.CANCELED:
             return retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+        if status is JobStatus.FAILED and self.history.latest_completed is None:
+            return True  # all of them are of an earlier run, and the next one may have more luck
         if status is JobStatus.FAILED:
             return retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
         return False

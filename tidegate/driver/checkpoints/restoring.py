@@ -1,4 +1,4 @@
-"""How far the slots of a pipeline have come with what they take over from a checkpoint."""
+"""The progress of a pipeline's slots in restoring a checkpoint."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class RestoreProgress:
 
     checkpoint_id: CheckpointId
     size: int
-    """Of what is in files; 0 if all state is small."""
+    """Bytes in files; 0 if all state is inline."""
     read: int
     is_complete: bool
-    """Whether all subtasks have what is theirs."""
+    """Whether all subtasks are restored."""
 
 
 class Restoring:
-    """Of one attempt of one pipeline. Written by the job master's thread, read by any."""
+    """Progress of one attempt of a pipeline. Written by the job master, read by any thread."""
 
     def __init__(self, checkpoint_id: CheckpointId, sizes: Mapping[SlotIndex, int]) -> None:
         self._checkpoint_id = checkpoint_id
@@ -30,12 +30,11 @@ class Restoring:
         self._unopened = len(sizes)
 
     def read(self, slot: SlotIndex, size: int) -> None:
-        """A slot has read so much more."""
-        # What lies between two pieces may be read with them.
+        """Count bytes that a slot has read."""
+        # Reads may include gaps between segments, so the sum can exceed the size.
         self._read[slot] = min(self._read[slot] + size, self._sizes[slot])
 
     def opened(self, slot: SlotIndex) -> None:
-        """A slot has everything."""
         self._read[slot] = self._sizes[slot]
         self._unopened -= 1
 
@@ -50,7 +49,7 @@ class Restoring:
 
 
 def together(pipelines: Sequence[RestoreProgress]) -> RestoreProgress | None:
-    """That of a job whose pipelines have gone on from a checkpoint, the same one or several."""
+    """The combined progress of all pipelines of a job that were restored from a checkpoint."""
     if not pipelines:
         return None
     return RestoreProgress(

@@ -18,13 +18,13 @@ class SnapshotOrder:
 
     request: SnapshotRequest
     cancels: bool = False
-    """Whether the job is cancelled once it is there."""
+    """Whether the job is cancelled once it is complete."""
     successor: JobGraph | None = None
-    """The plan under which the job resumes from it, if it does not end there."""
+    """The plan under which the job resumes from it, if it does."""
     begun: Future[CheckpointId] = field(default_factory=Future, compare=False)
-    """The number that it got; never done if it is refused before."""
+    """Its checkpoint id; never set if it is refused earlier."""
     answer: Future[str] = field(default_factory=Future, compare=False)
-    """Its path, or why there is none."""
+    """Its path, or why it failed."""
 
     @classmethod
     def of(
@@ -36,7 +36,7 @@ class SnapshotOrder:
         cancels: bool = False,
         successor: JobGraph | None = None,
     ) -> SnapshotOrder:
-        """An order under a name of its own."""
+        """An order under a new name."""
         request = SnapshotRequest(kind, savepoint, drains, uuid.uuid4().hex)
         return cls(request, cancels, successor)
 
@@ -51,7 +51,7 @@ class SnapshotOrder:
 
 
 class SnapshotOrders:
-    """Those that are not yet answered; used by the job master's thread."""
+    """Orders without an answer so far; used by the job master's thread."""
 
     def __init__(self) -> None:
         self._by_request: dict[str, SnapshotOrder] = {}
@@ -61,13 +61,13 @@ class SnapshotOrders:
         self._by_request[order.request.name] = order
 
     def begun(self, request: str, checkpoint_id: CheckpointId) -> None:
-        """The checkpoint that was requested under this name has been assigned its number."""
+        """The checkpoint requested under this name has an id."""
         if request in self._by_request:
             self._requests[checkpoint_id] = request
             self._by_request[request].begun.set_result(checkpoint_id)
 
     def taken(self, checkpoint_id: CheckpointId) -> SnapshotOrder | None:
-        """The requester of a checkpoint, which awaits an answer; None: it was a periodic one."""
+        """Remove and return the order behind a checkpoint; None if it was a periodic one."""
         return self._by_request.pop(self._requests.pop(checkpoint_id, ""), None)
 
     def not_taken(self, checkpoint_id: CheckpointId, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The store of a job's checkpoints on a thread of its own: nothing there holds up the job."""
+"""The checkpoint store on its own thread, so that slow storage does not delay the job."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from tidegate.stream.elements import BarrierKind, SavepointTarget
 
 _log = logging.getLogger("tidegate.checkpoint")
 _READ_BACK_SECONDS = 1.0
-"""Pause before it is asked again whether a publication of unknown result has happened."""
+"""Pause before checking again whether a publication with unknown outcome succeeded."""
 
 _HURRIED_SECONDS = 3.0
-"""How long something may take that is being done when the job has to end."""
+"""How long a running operation may take when the job must end."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointBegun:
-    """The store is ready for a checkpoint, or not."""
+    """The store is ready for a checkpoint, or failed to prepare for it."""
 
     trigger: TriggerCheckpoint
     error: TidegateError | None = None
@@ -47,43 +47,43 @@ class PublicationSettled:
 
     checkpoint: Checkpoint
     error: TidegateError | None = None
-    """Why it is not."""
+    """Why it is not durable."""
     seconds: float = 0.0
 
 
 CheckpointEvent = CheckpointBegun | PublicationSettled
 StoreOrder = TriggerCheckpoint | Publish | Discard | Dispose | Abandon
-"""What the coordinator wants done in the store; the first two are answered by an event."""
+"""What the coordinator orders from the store; the first two are answered by an event."""
 
 
 class StoreThread:
-    """Does one thing after the other, in the order in which they were asked for."""
+    """Carries out orders one at a time, in sequence."""
 
     def __init__(self, store: CheckpointStore | MemoryCheckpointStore, patience: float) -> None:
         self._store = store
         self._patience = patience
-        """Seconds after which `close` waits no longer for something that is being done."""
+        """How many seconds `close` waits for a running operation."""
         self._busy_since: float | None = None
-        """When what is being done was begun; None: nothing is."""
+        """When the running operation began; None: the thread is idle."""
         self._post: Callable[[CheckpointEvent], None] = lambda event: None
         self._is_hurried = False
         self._publishing: tuple[float, StorageError] | None = None
-        """When a publication began of which the result is unknown, and why."""
+        """When a publication with unknown outcome began, and its error."""
         self._given_up: dict[CheckpointId, SavepointTarget | None] = {}
-        """What was deleted while subtasks may still have written to it, savepoints by target."""
+        """Checkpoints deleted while subtasks may still write to them, with savepoint targets."""
         self._worker: Worker
 
     def start(self, post: Callable[[CheckpointEvent], None], workers: Workers) -> None:
-        """Begin to work; results are posted."""
+        """Start the thread; outcomes are posted."""
         self._post = post
         self._worker = workers.start("tidegate-checkpoint-store")
 
     def carry_out(self, order: StoreOrder) -> None:
-        """Do this when everything before it is done."""
+        """Carry out an order after all earlier ones."""
         self._do(partial(self._carry_out, order))
 
     def remove(self, checkpoints: Iterable[CheckpointId]) -> None:
-        """Delete these checkpoints, and the directory with them, unless a newer driver has it."""
+        """Delete these checkpoints and the directory, unless a newer driver owns it."""
         self._do(self._store.end)
         for checkpoint_id in checkpoints:
             self.carry_out(Discard(checkpoint_id))
@@ -91,24 +91,24 @@ class StoreThread:
         self._do(self._store.remove_if_empty)
 
     def hurry(self) -> None:
-        """Publications with an unknown outcome count as failed, so that nothing waits for long."""
+        """Count publications with an unknown outcome as failed, so that nothing waits for long."""
         self._patience = min(self._patience, _HURRIED_SECONDS)
         self._is_hurried = True
         self._worker.hurry()
 
     def close(self) -> None:
-        """Wait until everything is done that was asked for, unless the storage hangs."""
+        """Wait until all orders are carried out, unless the storage hangs."""
         self._is_hurried = True
         self._worker.hurry()
         self._do(self._remove_again)
         while (left := self._patience - self._busy_seconds) > 0:
             if self._worker.stop(left):
                 return
-        _log.error("the checkpoint storage does not answer: the job no longer waits for it")
+        _log.error("the checkpoint storage does not respond: the job no longer waits for it")
 
     @property
     def _busy_seconds(self) -> float:
-        """For how long something is being done."""
+        """How long the current operation has been running."""
         since = self._busy_since
         return 0.0 if since is None else time.monotonic() - since
 
@@ -120,7 +120,7 @@ class StoreThread:
         try:
             return action()
         except StorageError as error:
-            # What could not be deleted stays until the next start.
+            # The next start removes what could not be deleted.
             _log.warning("%s", error)
         except Exception:
             _log.exception("unexpected failure of the checkpoint store")
@@ -163,7 +163,7 @@ class StoreThread:
         self._post(CheckpointBegun(trigger, error))
 
     def _publish(self, checkpoint: Checkpoint, target: SavepointTarget | None) -> float | None:
-        """Called again until the result is known; nothing may be decided before."""
+        """Publish a checkpoint; called again until the outcome is known."""
         error: TidegateError | None = None
         started, unknown = self._publishing or (time.monotonic(), None)
         try:
@@ -196,7 +196,7 @@ class StoreThread:
         return None
 
     def _remove_again(self, before: CheckpointId | None = None) -> None:
-        """Subtasks that have written a later checkpoint, or have ended, write to none before it."""
+        """Delete aborted checkpoints again: their subtasks have ended or written a later one."""
         for number in [n for n in self._given_up if before is None or n < before]:
             target = self._given_up.pop(number)
             try:

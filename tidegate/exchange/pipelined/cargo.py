@@ -1,4 +1,4 @@
-"""Cargo on the wire: what pumps carry from slot to slot, as opaque bytes.
+"""The wire format of cargo, which pumps carry between slots as opaque bytes.
 
 cargo = attempt · step · source slot · is last · item*
 item  = kind (1 byte) · length (8 bytes) · a packet or a pickled mark
@@ -23,7 +23,7 @@ from tidegate.protocol.units import UnitKey
 _HEAD: Final = struct.Struct(">IQI?")
 _ITEM: Final = struct.Struct(">BQ")
 _ENOUGH_BYTES: Final = 1 << 20
-"""Cargo that has come to this size is sent: what follows travels while it is unpacked."""
+"""Cargo of this size is sent: the rest can travel while it is unpacked."""
 
 Part = bytes | bytearray | memoryview
 
@@ -31,7 +31,7 @@ Part = bytes | bytearray | memoryview
 def encode_cargo(
     key: UnitKey, source: SlotIndex, packets: Sequence[Packet], marks: Sequence[FailureMark]
 ) -> Iterator[list[Part]]:
-    """What a unit sends to one slot, in few pieces; the last one ends the step for that slot."""
+    """Encode what a unit sends to one slot, in few pieces; the last one ends the step for it."""
     parts: list[Part] = []
     size = 0
     for packet in packets:
@@ -48,7 +48,7 @@ def encode_cargo(
 
 
 def decode_cargo(data: bytes | bytearray | memoryview) -> Cargo:
-    """The cargo of a frame; the bodies of its packets are views of `data`."""
+    """Decode the cargo of a frame; the bodies of its packets are views of `data`."""
     view = memoryview(data)
     attempt, step, source, is_last = _HEAD.unpack_from(view)
     packets: list[Packet] = []
@@ -65,7 +65,7 @@ def decode_cargo(data: bytes | bytearray | memoryview) -> Cargo:
             case Frame.MARK:
                 marks.append(pickle.loads(item))
             case _:
-                raise ProtocolViolation(f"a pump brought an item of kind {kind}")
+                raise ProtocolViolation(f"a pump delivered an item of kind {kind}")
     return Cargo(
         Attempt(attempt),
         StepNumber(step),

@@ -4,7 +4,7 @@
        ▲                                                                             level 1 │
        └───────────────────────────── REPORT, of the last level ─────────────────────────────┘
 
-A job that breaks is started again, and its step is repeated under its number: units that have run
+A job that breaks is restarted, and its step is retried under the same number: units that have run
 give the same answer. A pipeline whose packets do not leave their slot needs no job.
 """
 
@@ -62,7 +62,7 @@ class PipelinedExchange:
         slots: Mapping[SlotIndex, Address],
         answer: StepAnswer,
     ) -> None:
-        """See `tidegate.exchange.contract.Exchange`; answers from a thread that reads a line."""
+        """See `tidegate.exchange.contract.Exchange`; answers on a thread that reads a line."""
         missing = [SlotIndex(i) for i in range(pipeline.slots) if SlotIndex(i) not in slots]
         if missing:
             answer([SlotOutOfReach(slot, "it is not registered") for slot in missing])
@@ -100,7 +100,7 @@ class PipelinedExchange:
 
 @dataclass(frozen=True, slots=True)
 class _Awaited:
-    """What the slots of a job are to send, each once."""
+    """What the slots of a job should send, each once."""
 
     frame: Frame
     answer: StepAnswer
@@ -132,11 +132,11 @@ class _EndlessJob:
         self._is_pumped = is_pumped
 
     def carries(self, addresses: tuple[Address, ...]) -> bool:
-        """Whether another step between these slots can begin."""
+        """Whether it can run another step between these slots."""
         return self._is_at_rest and self._broken is None and self._addresses == addresses
 
     def start(self, secret: bytes) -> list[StepOutcome]:
-        """Attend to the slots and connect them; returns the slots that cannot be reached."""
+        """Connect to the slots; returns those that cannot be reached."""
         unreachable: list[StepOutcome] = []
         for slot, address in enumerate(self._addresses):
             try:
@@ -150,7 +150,7 @@ class _EndlessJob:
             return unreachable
         with self._lock:
             broken = self._broken
-        if broken is not None:  # canceled while slots were being dialed
+        if broken is not None:  # canceled while connecting
             for line in self._lines:
                 line.close()
             raise broken
@@ -158,7 +158,7 @@ class _EndlessJob:
         self._await(Frame.READY, answers.put)
         for slot, line in enumerate(self._lines):
             threading.Thread(target=self._receive, args=(slot, line), daemon=True).start()
-        late = NoRoom(f"its pumps were not up in {_START_SECONDS:.0f} s")
+        late = NoRoom(f"its pumps were not running within {_START_SECONDS:.0f} s")
         limit = threading.Timer(_START_SECONDS, self.give_up, (late,))
         limit.daemon = True
         limit.start()
@@ -176,10 +176,10 @@ class _EndlessJob:
         return unreachable
 
     def run(self, order: bytes, answer: StepAnswer) -> None:
-        """Run a step; a job that has not brought it to its end carries no other."""
+        """Run a step; a job that did not complete it runs no other."""
         self._is_at_rest = False
         self._await(Frame.REPORT, answer)
-        with suppress(LineClosed):  # what is received tells which one, and why
+        with suppress(LineClosed):  # the receiving thread knows which line, and why
             for line in self._lines:
                 line.send(Frame.STEP, order)
 
@@ -196,7 +196,7 @@ class _EndlessJob:
                 self._context.cancelJobGroup(self._group)
 
     def end(self) -> None:
-        """Let the pumps run dry; those that do not are ended."""
+        """Let the pumps finish; kill those that do not."""
         with self._lock:
             was_broken, self._broken = self._broken, self._broken or StepCanceled("it was ended")
         for line in self._lines:
@@ -208,7 +208,7 @@ class _EndlessJob:
                     self._context.cancelJobGroup(self._group)
 
     def _await(self, frame: Frame, answer: StepAnswer) -> None:
-        """Answer when every slot has sent such a frame, or one has gone, or the job is broken."""
+        """Answer when every slot has sent such a frame, when one is gone, or when the job broke."""
         with self._lock:
             broken = self._broken
             if broken is None:
@@ -217,7 +217,7 @@ class _EndlessJob:
             answer(broken)
 
     def _receive(self, slot: int, line: Connection) -> None:
-        """Take what a slot sends until its line ends, which ends the job."""
+        """Receive frames from a slot until its line ends, which ends the job."""
         is_gone = False
         try:
             while self._take(slot, *line.receive()):
@@ -233,7 +233,7 @@ class _EndlessJob:
             awaited.answer(gone if is_gone else self._broken)
 
     def _take(self, slot: int, kind: int, payload: bytearray) -> bool:
-        """Whether that was expected; a slot that has lost a pump says so unasked."""
+        """Whether the frame was expected; a slot reports a lost pump at any time."""
         with self._lock:
             awaited = self._awaited
             if awaited is None or awaited.frame != kind:
@@ -257,7 +257,7 @@ class _EndlessJob:
         self.give_up(StepBroken(reason))
 
     def _count(self, secret: bytes) -> None:
-        """Run the job to its end; while Spark has too few free task slots, ask again."""
+        """Run the job to its end; retry while Spark has too few free task slots."""
         context, attendance = self._context, self._attendance
         gateway, jvm = context._gateway, context._jvm
         assert gateway is not None and jvm is not None
@@ -297,5 +297,5 @@ def _outcomes(answer: Sequence[StepOutcome] | StepBroken) -> list[StepOutcome]:
 
 
 def _dialed(address: Address) -> str:
-    """How a pump dials a slot: on a local master by the Unix socket, otherwise by TCP."""
+    """How a pump connects to a slot: on a local master by Unix socket, otherwise by TCP."""
     return f"{address.host}:{address.port}" if address.host else f"unix:{address.unix_path}"

@@ -1,4 +1,4 @@
-"""What the pipelined exchange needs of a Spark session."""
+"""What the pipelined exchange requires of a Spark session."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from tidegate.graph.job_graph import JobGraph, Pipeline
 
 JAR: Final = Path(__file__).with_name("pumps.jar")
 SHUFFLE_SETTINGS: Final = {
-    # Every frame is sent at once, and at most two for each slot wait in a pump.
+    # Send every frame at once; at most two per slot wait in a pump.
     "spark.shuffle.streaming.networkBufferSize": "1",
     "spark.shuffle.streaming.writerMaxMemory": "1",
     # A thread flushes what waits longer; nothing does.
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1000",
-    # What a barrier waits for at most.
+    # The most that a barrier waits for.
     "spark.shuffle.streaming.readerMaxMemory": str(4 << 20),
 }
-"""With these, Spark's streaming shuffle is quick."""
+"""Settings that make Spark's streaming shuffle fast."""
 
 WORKER_SETTINGS: Final = {
     "spark.python.daemon.module": "tidegate.datastream.execution.worker_daemon"
 }
-"""With these, slots start quickly."""
+"""Settings that make slots start quickly."""
 
 
 def session_settings() -> dict[str, str]:
-    """All that a Spark session has to be started with."""
+    """All settings that a Spark session must be started with."""
     return {"spark.jars": str(JAR), **SHUFFLE_SETTINGS, **WORKER_SETTINGS}
 
 
@@ -36,10 +36,10 @@ def is_pumped(pipeline: Pipeline) -> bool:
 
 
 def pumps_for(graph: JobGraph) -> int:
-    """How many pumps run at once, for all pipelines."""
+    """How many pumps run concurrently, for all pipelines."""
     return sum(each.slots * each.levels for each in graph.pipelines if is_pumped(each))
 
 
 def task_slots_for(graph: JobGraph) -> int:
-    """How many tasks Spark has to run at once: slots, pumps, and one to spare."""
+    """How many concurrent tasks Spark must run: slots, pumps, and a spare one."""
     return graph.slots + pumps_for(graph) + 1

@@ -1,7 +1,7 @@
-"""What is kept of many records at once: arrays with a place for each key, and how they combine.
+"""Columnar accumulators: arrays with a place for each key, and how they combine.
 
 lift     records → arrays with a value for each record
-scatter  values of records into places, several of them perhaps into the same one
+scatter  values of records into places, possibly several into the same one
 reduce   values of records → values of groups
 merge    values of groups into places, one for each
 """
@@ -27,12 +27,12 @@ Array: TypeAlias = "npt.NDArray[Any]"
 Arrays: TypeAlias = "list[npt.NDArray[Any]]"
 Columns: TypeAlias = "list[pa.Array[Any]]"
 Stored: TypeAlias = "Callable[[Arrays], Columns]"
-"""Values as a snapshot holds them. May be called on another thread."""
+"""Converts values to their snapshot form. May be called on another thread."""
 
 _LEAST: Final = np.iinfo(np.int64).min
 _MOST: Final = np.iinfo(np.int64).max
 _BEHIND: Final = 1 << 62
-"""Added to the number of a record whose value is null: of equal ranks it is the last."""
+"""Added to the number of a record whose value is null: it comes last among equal ranks."""
 _SPARE_RECORDS: Final = 1 << 12
 
 
@@ -42,11 +42,11 @@ class Field(NamedTuple):
     name: str
     dtype: npt.DTypeLike
     initial: float
-    """What a place holds before there is anything: combined with a value it gives the value."""
+    """The neutral value of an empty place."""
 
 
 class Accumulator(ABC):
-    """What is kept for one aggregate."""
+    """The state of one aggregate."""
 
     fields: tuple[Field, ...]
 
@@ -67,15 +67,15 @@ class Accumulator(ABC):
         """Combine one value into each of the places."""
 
     def keep(self, values: Arrays, columns: Columns) -> Arrays:
-        """Values of records as they can outlive the batch with these columns."""
+        """The values of records in a form that outlives the batch with these columns."""
         return values
 
     def freeze(self) -> Stored:
-        """How a snapshot holds the values there are now."""
+        """A function that converts the current values to their snapshot form."""
         return lambda values: [pa.array(array) for array in values]
 
     def restored(self, columns: Columns) -> Arrays:
-        """Values out of the columns of a snapshot."""
+        """The values from the columns of a snapshot."""
         return [column.to_numpy(zero_copy_only=False) for column in columns]
 
     @property
@@ -84,18 +84,18 @@ class Accumulator(ABC):
 
     @abstractmethod
     def results(self, values: Arrays) -> Columns:
-        """What is emitted for groups that have these values."""
+        """The results for groups with these values."""
 
 
 class _Combined(Accumulator):
-    """Arrays each of which is combined by a function of NumPy."""
+    """Arrays that are combined by NumPy functions."""
 
     functions: tuple[np.ufunc, ...]
 
     def scatter(self, into: Arrays, places: Places, values: Arrays, columns: Columns) -> None:
         for function, array, value in zip(self.functions, into, values, strict=True):
             if function is np.logical_or:
-                # Nearly always all are true, and to say so is cheaper than to combine.
+                # Nearly always all are true, and setting them is cheaper than combining.
                 array[places if value.all() else places[value]] = True
             else:
                 function.at(array, places, value)
@@ -117,7 +117,7 @@ class _Combined(Accumulator):
 
 
 class Presence(_Combined):
-    """Whether there was any record."""
+    """Whether there was a record."""
 
     fields = (Field("present", np.bool_, False),)
     functions = (np.logical_or,)
@@ -130,7 +130,7 @@ class Presence(_Combined):
 
 
 class Count(_Combined):
-    """How many records; with a place, how many in which the column there is not null."""
+    """The number of records; with a column, of those in which it is not null."""
 
     functions = (np.add,)
 
@@ -148,11 +148,11 @@ class Count(_Combined):
 
 
 class Sum(_Combined):
-    """The sum of a column of numbers, null where there was none."""
+    """The sum of a column of numbers; null if there was none."""
 
     def __init__(self, name: str, place: int, kind: pa.DataType, result: pa.DataType) -> None:
         self._is_float = pa.types.is_floating(kind)
-        # Adding to -0.0 changes nothing, not even the sign of a zero.
+        # -0.0 is neutral for addition, even for the sign of a zero.
         initial = -0.0 if self._is_float else 0
         dtype = np.float64 if self._is_float else np.int64
         self.fields = (Field(name, dtype, initial), Field(f"{name} present", np.bool_, False))
@@ -162,7 +162,7 @@ class Sum(_Combined):
         self._initial = initial
         self._result = result
         self._reach = 0
-        """No sum is farther from zero, as long as this is within 63 bits."""
+        """A bound for the absolute value of all sums, valid while it fits 63 bits."""
 
     def lift(self, columns: Columns, first: int) -> Arrays:
         column = columns[self._place]
@@ -183,7 +183,7 @@ class Sum(_Combined):
         reduced = super().reduce(segments, values)
         if self.is_strained:
             near = np.add.reduceat(segments.ordered(values[0].astype(float)), segments.starts)
-            # They differ by a multiple of 2 ** 64 where the exact one has wrapped around.
+            # They differ by a multiple of 2 ** 64 if the exact one has wrapped around.
             self._refuse(np.abs(near - reduced[0]) > 1 << 62)
         return reduced
 
@@ -203,11 +203,11 @@ class Sum(_Combined):
 
     @property
     def is_strained(self) -> bool:
-        """Whether sums are watched, for they might leave 64 bits."""
+        """Whether sums must be checked because they may exceed 64 bits."""
         return self._reach > _MOST
 
     def relax(self, living: Sequence[Array]) -> None:
-        """These are all the sums there are now, of which any may be added up."""
+        """Recompute the bound from all current sums, any of which may be added up."""
         self._reach = sum(map(_magnitude, living))
 
     def _refuse(self, wrapped: Array) -> None:
@@ -221,17 +221,17 @@ class Sum(_Combined):
             outside = sums.astype(narrow) != sums
             if outside.any():
                 found = int(sums[outside][0])
-                reason = f"a {self._name} of {found} leaves the range of {self._result}"
+                reason = f"a {self._name} of {found} exceeds the range of {self._result}"
                 raise TypeMismatch(str(self._result), found, f"{reason}: declare a wider type")
         column: pa.Array[Any] = pa.array(sums, mask=None if valid.all() else ~valid)
         return [column.cast(self._result)]
 
 
-_OUT_OF_RANGE: Final = "the {} leaves the range of 64-bit integers: declare Types.BIG_INT()"
+_OUT_OF_RANGE: Final = "the {} exceeds the range of 64-bit integers: declare Types.BIG_INT()"
 
 
 class Average(Sum):
-    """The mean of a column of numbers, null where there was none."""
+    """The mean of a column of numbers; null if there was none."""
 
     def __init__(self, name: str, place: int, kind: pa.DataType) -> None:
         super().__init__(f"{name} sum", place, kind, pa.float64())
@@ -249,7 +249,7 @@ class Average(Sum):
 
 
 class Extreme(_Combined):
-    """The least or greatest value of a column, null where there was none.
+    """The smallest or greatest value of a column; null if there was none.
 
     NaN is the greatest number, as in Java.
     """
@@ -284,9 +284,9 @@ class Extreme(_Combined):
 
 
 class Pick(Accumulator):
-    """The record with the best value of a column, of equal ones the first; some of its columns.
+    """Columns of the record with the best value of a column; the first among equals.
 
-    Without a column to judge by it is the first record.
+    Without a column to compare, it is the first record.
     """
 
     def __init__(
@@ -355,11 +355,11 @@ class Pick(Accumulator):
         return [rank, number, np.arange(stored, stored + len(rows))]
 
     def __len__(self) -> int:
-        """How many records are stored, those that are needed no more included."""
+        """How many records are stored, including those no longer needed."""
         return len(self._records[0])
 
     def forget_others(self, places: Sequence[Array]) -> Sequence[Array] | None:
-        """Keep only the records at these places, if that saves much; the places they have then."""
+        """Keep only the records at these places, if that saves much; returns their new places."""
         needed = sum(map(len, places))
         if len(self) <= 2 * needed + _SPARE_RECORDS:
             return None
@@ -407,7 +407,7 @@ def _is_better(values: Arrays, others: Arrays) -> Array:
 
 
 def can_be_numbers(kind: pa.DataType) -> bool:
-    """Whether an `Extreme` or `Pick` can compare values of this type."""
+    """Whether `Extreme` and `Pick` can compare values of this type."""
     is_ = pa.types
     return (
         is_.is_float32(kind)
@@ -425,7 +425,7 @@ def _valid(column: pa.Array[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _numbers(column: pa.Array[Any], absent: float) -> Array:
-    """The values as numbers of their own width; times as they are stored."""
+    """The values as numbers of the same width; times as they are stored."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     kind = column.type
@@ -459,7 +459,7 @@ def _ranks(column: pa.Array[Any]) -> npt.NDArray[np.int64]:
     plain = numbers.astype(np.float64) + 0.0
     plain[np.isnan(plain)] = np.nan
     bits = plain.view(np.int64)
-    # Without their sign the bits of floats are in order; those of negative ones the other way.
+    # Without the sign, the bits of floats are ordered; for negative ones, in reverse.
     ranks: npt.NDArray[np.int64] = bits ^ ((bits >> 63) & _MOST)
     return ranks
 
@@ -469,7 +469,7 @@ def _magnitude(values: Array) -> int:
 
 
 class Accumulators:
-    """Several accumulators side by side; the first array says where there is anything."""
+    """Several accumulators side by side; the first array marks the places in use."""
 
     def __init__(self, parts: Sequence[Accumulator]) -> None:
         self.parts = (Presence(), *parts)
@@ -477,7 +477,7 @@ class Accumulators:
         ends = np.cumsum([0, *(len(part.fields) for part in self.parts)]).tolist()
         self._spans = [slice(a, b) for a, b in pairwise(ends)]
         self._number = 0
-        """That of the next record."""
+        """The number of the next record."""
 
     def empty(self, places: int) -> Arrays:
         return [np.full(places, field.initial, field.dtype) for field in self.fields]
@@ -492,22 +492,22 @@ class Accumulators:
             part.scatter(into[span], places, values[span], columns)
 
     def reduce(self, segments: Segments, values: Arrays, columns: Columns | None = None) -> Arrays:
-        """One value for each segment; of records, whose columns are given, it can be kept."""
+        """One value for each segment; given the columns of the records, it outlives the batch."""
         reduced: Arrays = []
         for part, span in zip(self.parts, self._spans, strict=True):
             reduced += part.reduce(segments, values[span])
         return reduced if columns is None else self.keep(reduced, columns)
 
     def keep(self, values: Arrays, columns: Columns) -> Arrays:
-        """Values of records as they can outlive the batch with these columns."""
+        """The values of records in a form that outlives the batch with these columns."""
         parts = zip(self.parts, self._spans, strict=True)
         return [array for part, span in parts for array in part.keep(values[span], columns)]
 
     def forget(self, living: Sequence[Arrays]) -> bool:
-        """These are all the values there are; what only others needed may go.
+        """Drop what only other values than these needed.
 
         Returns:
-            Whether values have changed, so that copies of them mean nothing any more.
+            Whether values have changed, which invalidates copies of them.
         """
         has_moved = False
         for part, span in zip(self.parts, self._spans, strict=True):
@@ -524,13 +524,12 @@ class Accumulators:
             part.merge(into[span], places, values[span])
 
     def relax(self, living: Callable[[], Sequence[Arrays]]) -> None:
-        """Look at all there is where it is not known that sums stay within 64 bits."""
+        """Check all current sums if they might exceed 64 bits."""
         for part, span in zip(self.parts, self._spans, strict=True):
             if isinstance(part, Sum) and part.is_strained:
                 part.relax([values[span.start] for values in living()])
 
     def results(self, values: Arrays) -> list[Columns]:
-        """The results of each accumulator."""
         return [
             part.results(values[span])
             for part, span in zip(self.parts[1:], self._spans[1:], strict=True)
@@ -541,7 +540,7 @@ class Accumulators:
         return [name for part in self.parts[1:] for name in part.stored_names]
 
     def freeze(self) -> Stored:
-        """How a snapshot holds the values there are now, of which all are present."""
+        """A function that converts the current values, all present, to their snapshot form."""
         parts = [part.freeze() for part in self.parts]
 
         def stored(values: Arrays) -> Columns:
@@ -551,7 +550,7 @@ class Accumulators:
         return stored
 
     def restored(self, columns: Columns, count: int) -> Arrays:
-        """So many values, out of the columns of a snapshot."""
+        """This many values from the columns of a snapshot."""
         values: Arrays = [np.ones(count, np.bool_)]
         start = 0
         for part in self.parts[1:]:

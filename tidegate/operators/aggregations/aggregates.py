@@ -1,4 +1,4 @@
-"""Named aggregates: what `agg(bids=count(), total=sum_("price"))` asks for, and what it returns.
+"""Named aggregates, as in `agg(bids=count(), total=sum_("price"))`.
 
 The results are rows: the fields of the key, then the aggregates under their names.
 """
@@ -37,8 +37,6 @@ from tidegate.types.typeinfo import (
 
 
 class AggregateKind(Enum):
-    """What is found out about the records of a key."""
-
     COUNT = "count"
     SUM = "sum_"
     MIN = "min_"
@@ -96,17 +94,17 @@ def window_end() -> Aggregate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregatePlan:
-    """How the results of some aggregates are made. Travels pickled."""
+    """How the results of aggregates are computed. Picklable."""
 
     key_names: tuple[str, ...]
     key_is_tuple: bool
     aggregates: Mapping[str, Aggregate]
-    """By name; fields are positions where the type of the records is known."""
+    """By name; fields are positions if the type of the records is known."""
     output_type: TypeInformation | None
-    """That of the results; None: it is not known."""
+    """The type of the results; None: unknown."""
     key_columns: int | tuple[int, ...] | None
     format: ArrowFormat | None
-    """That of the records, if all can be found out on columns."""
+    """The format of the records, if all aggregates can be computed on columns."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -134,7 +132,8 @@ class AggregatePlan:
         kind = self.format.schema.field(position).type
         match aggregate.kind:
             case AggregateKind.SUM:
-                return Sum(name, position, kind, _sum_kind(kind))
+                is_float = pa.types.is_floating(kind)
+                return Sum(name, position, kind, pa.float64() if is_float else pa.int64())
             case AggregateKind.AVG:
                 return Average(name, position, kind)
         return Extreme(name, position, kind, greatest=aggregate.kind is AggregateKind.MAX)
@@ -148,11 +147,11 @@ def plan_aggregates(
     *,
     has_windows: bool,
 ) -> AggregatePlan:
-    """What `agg` does on a stream of this type; without a key results have no field of it.
+    """The plan of `agg` on a stream of this type; without a key, results have no key fields.
 
     Raises:
         MissingField: the type has no such field.
-        GraphError: the field's type cannot be aggregated so, or a name means two things.
+        GraphError: the field's type does not support the aggregate, or a name is used twice.
     """
     _check(aggregates, has_windows)
     if type_info is not None:
@@ -167,8 +166,7 @@ def plan_aggregates(
     for name in key_names:
         if name in aggregates:
             raise GraphError(
-                f"agg({name}=...): the results have a field {name!r} already, the key: choose "
-                "another name"
+                f"agg({name}=...): the key already has a field {name!r}: choose another name"
             )
     types = [*key_types, *(_result_type(name, a, type_info) for name, a in aggregates.items())]
     known = [each for each in types if each is not None]
@@ -189,7 +187,7 @@ def plan_aggregates(
 
 def _check(aggregates: Mapping[str, Any], has_windows: bool) -> None:
     if not aggregates:
-        raise GraphError("agg() without aggregates: give some, such as agg(records=count())")
+        raise GraphError("agg() needs aggregates, such as agg(records=count())")
     for name, aggregate in aggregates.items():
         if not isinstance(aggregate, Aggregate):
             raise GraphError(
@@ -198,8 +196,8 @@ def _check(aggregates: Mapping[str, Any], has_windows: bool) -> None:
             )
         if aggregate.kind in _OF_WINDOWS and not has_windows:
             raise GraphError(
-                f"agg({name}={aggregate.kind.value}()): there are no windows here: call window() "
-                "before, or leave it out"
+                f"agg({name}={aggregate.kind.value}()): the stream has no windows: call window() "
+                "first, or omit it"
             )
 
 
@@ -233,7 +231,7 @@ def _result_type(
     if added_up is None:
         raise GraphError(
             f"agg({name}={aggregate.kind.value}(...)) of a field of {held}: values of this type "
-            "cannot be added up; choose a field that holds numbers"
+            "cannot be added; choose a numeric field"
         )
     return Types.DOUBLE() if aggregate.kind is AggregateKind.AVG else added_up
 
@@ -266,10 +264,6 @@ _SUMS: Final[dict[BasicType | None, BasicType]] = {
 }
 
 
-def _sum_kind(kind: pa.DataType) -> pa.DataType:
-    return pa.float64() if pa.types.is_floating(kind) else pa.int64()
-
-
 def key_fits_columns(format: ArrowFormat, key: KeySelection) -> bool:
     """Whether the keys of a stream can be numbered as columns."""
     if key.columns is None:
@@ -291,7 +285,7 @@ def _fits_columns(
             continue
         kind = format.schema.field(format.column_of(aggregate.field)).type
         is_extreme = aggregate.kind in (AggregateKind.MIN, AggregateKind.MAX)
-        # Running extremes compare what they have with a batch, so any order does.
+        # Running extremes compare their value with a batch, so any orderable type works.
         if not can_be_numbers(kind) and not (
             is_extreme and not has_windows and not pa.types.is_nested(kind)
         ):

@@ -19,7 +19,7 @@ from tidegate.types.row import Row
 
 Getter = Callable[[Any], Any]
 Combine = Callable[[Any, Any], Any]
-"""(the result so far, a record) -> the result now; changes neither."""
+"""(result so far, record) -> new result; changes neither."""
 
 
 class RecordAggregation(KeyedOperator):
@@ -70,7 +70,7 @@ class RecordAggregation(KeyedOperator):
 
 
 class RecordCount(KeyedOperator):
-    """Emits the key and how many records it has had; with a field, in which it is not None."""
+    """Emits the key and its number of records; with a field, of those in which it is not None."""
 
     def __init__(
         self, field: int | str | None, key: KeySelection, format: ArrowFormat | None = None
@@ -103,7 +103,7 @@ class RecordCount(KeyedOperator):
 
 
 class FieldOf:
-    """The field of a record by position or name; a single value is its own field 0."""
+    """A field of a record by position or name; a single value is its own field 0."""
 
     __slots__ = ("_by_name", "_field")
 
@@ -120,12 +120,12 @@ class FieldOf:
             return getattr(record, dataclasses.fields(record)[self._field].name)
         if self._field != 0:
             raise TypeError(
-                f"field {self._field} of {record!r}: a single value has only the field 0, itself"
+                f"field {self._field} of {record!r}: a single value has only field 0, itself"
             )
         return record
 
     def replaced(self, record: Any, value: Any) -> Any:
-        """A record like this one, with another value in the field."""
+        """A copy of the record with another value in the field."""
         field = self._field
         if isinstance(record, Row):
             changed = copy.copy(record)
@@ -147,7 +147,7 @@ class FieldOf:
 
 
 def combining(aggregation: Aggregation, field: int | str) -> Combine:
-    """How the result of an aggregation that keeps a record takes another one in."""
+    """How an aggregation that keeps a record combines it with another one."""
     get = FieldOf(field)
     match aggregation:
         case Aggregation.SUM:
@@ -157,11 +157,11 @@ def combining(aggregation: Aggregation, field: int | str) -> Combine:
         case Aggregation.MIN_BY | Aggregation.MAX_BY:
             return _ExtremeBy(get, greatest=aggregation is Aggregation.MAX_BY)
         case Aggregation.COUNT:
-            raise AssertionError("counts are kept without a record")
+            raise AssertionError("counts keep no record")
 
 
 class _Sum:
-    """None adds nothing, and stays until there is a value."""
+    """None adds nothing; the sum is None until there is a value."""
 
     def __init__(self, field: FieldOf) -> None:
         self._field = field
@@ -200,7 +200,7 @@ class _ExtremeBy:
 
 
 def is_better(value: Any, best: Any, greatest: bool) -> bool:
-    """Whether a value takes the place of the best; None is the worst, NaN the greatest number."""
+    """Whether a value replaces the best one; None is the worst, NaN the greatest number."""
     if value is None or best is None:
         return value is not None and best is None
     if value != value or best != best:

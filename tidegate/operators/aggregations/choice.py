@@ -1,4 +1,4 @@
-"""Which operator runs an aggregation: on columns where the type allows it, else by record."""
+"""Chooses the operator of an aggregation: on columns if the type allows it, else by record."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def aggregation_operator(
     """The operator of `key_by(key).<aggregation>(field)` on a stream of this type.
 
     Raises:
-        MissingField: where the type has no such field.
-        GraphError: where the field's type cannot be aggregated so.
+        MissingField: the type has no such field.
+        GraphError: the field's type does not support the aggregation.
     """
     if field is not None and type_info is not None:
         field = field_position(field, type_info)
@@ -93,11 +93,11 @@ def aggregation_output_type(
 
 
 def check_aggregation(aggregation: Aggregation, place: int, format: ArrowFormat) -> None:
-    """Raise GraphError where a field cannot be aggregated so."""
+    """Raise GraphError if the type of a field does not support the aggregation."""
     if aggregation is Aggregation.SUM and _has_no_sum(format.schema.field(place).type):
         raise GraphError(
             f"sum() of field {format.field_names[place]!r} of {format.type_info}: values of "
-            f"this type cannot be added up; choose a field that holds numbers"
+            f"this type cannot be added; choose a numeric field"
         )
 
 
@@ -110,7 +110,7 @@ def _has_no_sum(kind: pa.DataType) -> bool:
 
 
 def adds_up_in_columns(kind: pa.DataType) -> bool:
-    """Other sums, of text or decimals, are Python's."""
+    """Whether sums are computed on columns; those of text or decimals use Python."""
     return (
         pa.types.is_float32(kind)
         or pa.types.is_float64(kind)

@@ -34,7 +34,7 @@ class ColumnarAggregation(Operator):
     """Keeps one row of state for each key and emits one result for each record."""
 
     state: ColumnarState
-    """There is one once the operator is open."""
+    """Set when the operator is open."""
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class ColumnarAggregation(Operator):
 
     @abstractmethod
     def state_columns(self) -> dict[str, StateColumn]:
-        """What is kept for every key, empty."""
+        """Empty columns for the state of every key."""
 
     @abstractmethod
     def results(self, columns: Columns, places: Places, new: Places) -> Columns:
         """The result columns, a row for each record; `new` places had no record before."""
 
     def on_loaded(self, places: Places) -> None:
-        """The state of these places is back in memory."""
+        """The state of these places was loaded into memory."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         if not len(batch):
@@ -177,13 +177,13 @@ def first_occurrences(places: Places, new: Places) -> Places:
     rows = np.flatnonzero(places >= least)
     later = places[rows] - least
     first = np.empty(int(later.max()) + 1, np.intp)
-    # The last writer wins, so the first row is to write last.
+    # The last write wins, so write in reverse order.
     first[later[::-1]] = rows[::-1]
     return first[new - least]
 
 
 class SumAggregation(ColumnarAggregation):
-    """The running sum of a field; null adds nothing, and stays until there is a value."""
+    """The running sum of a field; null adds nothing, and the sum is null until there is a value."""
 
     def __init__(self, key_columns: int | tuple[int, ...], field: int, format: ArrowFormat) -> None:
         super().__init__(f"sum of field {field}", key_columns, format)
@@ -193,7 +193,7 @@ class SumAggregation(ColumnarAggregation):
         kind = self.format.schema.field(self.field).type
         self._is_float = pa.types.is_floating(kind)
         self._dtype = kind.to_pandas_dtype()
-        # Adding to -0.0 changes nothing, not even the sign of a zero.
+        # -0.0 is neutral for addition, even for the sign of a zero.
         self._nothing = -0.0 if self._is_float else 0
         self._sums = NumberColumn(np.float64 if self._is_float else np.int64, self._nothing)
         self._seen = NumberColumn(np.bool_)
@@ -225,7 +225,7 @@ class SumAggregation(ColumnarAggregation):
     def _absent(
         self, segments: Segments, field: pa.Array[Any], places: Places
     ) -> npt.NDArray[np.bool_] | None:
-        """Where the result is null; None where it is nowhere."""
+        """Where the result is null; None if nowhere."""
         if not field.null_count:
             self._seen.values[segments.places] = True
             return None
@@ -257,13 +257,13 @@ class SumAggregation(ColumnarAggregation):
         return SumOverflow(
             [column.slice(0, row) for column in results],
             row,
-            f"adding {value} to the sum of field {name!r} of the key {shown!r} leaves the range "
+            f"adding {value} to the sum of field {name!r} of key {shown!r} exceeds the range "
             f"of {kind}: declare the field as {advice}",
         )
 
 
 class CountAggregation(ColumnarAggregation):
-    """How many records each key had; with a field, how many in which it is not null."""
+    """The number of records of each key; with a field, of those in which it is not null."""
 
     def __init__(
         self,
@@ -296,9 +296,9 @@ class CountAggregation(ColumnarAggregation):
 
 
 class ExtremeAggregation(ColumnarAggregation):
-    """The least or greatest value of a field, or the record that holds it.
+    """The smallest or greatest value of a field, or the record with it.
 
-    Of equal ones the first stays. Null is worse than any value; NaN is the greatest number.
+    The first among equals wins. Null is worse than any value; NaN is the greatest number.
     """
 
     def __init__(
@@ -332,7 +332,7 @@ class ExtremeAggregation(ColumnarAggregation):
         touched[places] = True
         touched[new] = False
         earlier = np.flatnonzero(touched)
-        # What each key had so far takes part as if it were a record before all others.
+        # The previous value of each key takes part as if it were a record before all others.
         contenders = {
             position: self._contenders(columns, position, earlier) for position in self._best
         }
@@ -357,7 +357,7 @@ class ExtremeAggregation(ColumnarAggregation):
         winners: Places,
         earlier: int,
     ) -> None:
-        """Store the winners of the batch that were not there before."""
+        """Store the new winners of the batch."""
         last = segments.ordered(winners).take(segments.ends)
         beaten = last >= earlier
         for position, values in contenders.items():
@@ -365,5 +365,5 @@ class ExtremeAggregation(ColumnarAggregation):
 
 
 def magnitude(values: npt.NDArray[Any]) -> int:
-    """How far from zero the farthest of them is."""
+    """The largest absolute value."""
     return max(-int(values.min(initial=0)), int(values.max(initial=0)))

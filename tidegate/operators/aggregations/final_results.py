@@ -45,7 +45,7 @@ class Aggregating(Operator):
                 first += len(results)
 
     def _keep(self, batch: Batch, results: Batch) -> None:
-        """There is one result for each record, in order; up to one that failed."""
+        """Keep the last results; there is one for each record, in order, up to a failure."""
         positions = {
             with_one_nan(without_lists(key)): position
             for position, key in enumerate(self.key.values(batch))
@@ -97,7 +97,7 @@ class Aggregating(Operator):
 
 
 class _Results:
-    """Keeps what the aggregation emits until it is taken."""
+    """Holds what the aggregation emits until it is taken."""
 
     def __init__(self, output: Output) -> None:
         self._output = output

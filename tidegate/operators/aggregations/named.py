@@ -1,4 +1,4 @@
-"""Named aggregates that run on columns: a result for each record, and what a window's are."""
+"""Named aggregates on columns, with a result for each record; also used by windows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST: Final = np.iinfo(np.int64).max
 
 
 class RunningPart(ABC):
-    """One aggregate of every key."""
+    """The running value of one aggregate for every key."""
 
     columns: dict[str, StateColumn]
 
@@ -40,11 +40,11 @@ class RunningPart(ABC):
         """The result of each record; `touched` places had records before."""
 
     def on_loaded(self, places: Places) -> None:
-        """The state of these places is back in memory."""
+        """The state of these places was loaded into memory."""
 
 
 class RunningCount(RunningPart):
-    """How many records, or values."""
+    """The number of records, or of values."""
 
     def __init__(self, name: str) -> None:
         self.counts = NumberColumn(np.int64)
@@ -66,7 +66,7 @@ class RunningTotal(RunningPart):
     def __init__(self, name: str, kind: pa.DataType, *, is_mean: bool) -> None:
         self._is_float = pa.types.is_floating(kind)
         self._is_mean = is_mean
-        # Adding to -0.0 changes nothing, not even the sign of a zero.
+        # -0.0 is neutral for addition, even for the sign of a zero.
         self._nothing = -0.0 if self._is_float else 0
         self._sums = NumberColumn(np.float64 if self._is_float else np.int64, self._nothing)
         self._count = RunningCount(f"{name} count")
@@ -99,12 +99,12 @@ class RunningTotal(RunningPart):
 
 
 _OUT_OF_RANGE: Final = (
-    "the sum {!r} leaves the range of 64-bit integers: declare the field as Types.BIG_INT()"
+    "the sum {!r} exceeds the range of 64-bit integers: declare the field as Types.BIG_INT()"
 )
 
 
 class RunningExtreme(RunningPart):
-    """The least or greatest value."""
+    """The smallest or greatest value."""
 
     def __init__(self, name: str, kind: pa.DataType, *, greatest: bool) -> None:
         self._best = ValueColumn(kind)
@@ -113,7 +113,7 @@ class RunningExtreme(RunningPart):
 
     def results(self, field: pa.Array[Any] | None, segments: Segments, touched: Places) -> Any:
         assert field is not None
-        # What each key had so far takes part as if it were a record before all others.
+        # The previous value of each key takes part as if it were a record before all others.
         if len(touched):
             field = pa.concat_arrays([self._best.take(touched), field])
         ranks = ranks_of(field, len(segments.places), descending=self._greatest)

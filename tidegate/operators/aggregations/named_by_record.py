@@ -1,4 +1,4 @@
-"""Named aggregates of whatever records there are, one record at a time."""
+"""Named aggregates of any records, one record at a time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tidegate.state.keys.selection import KeySelection
 from tidegate.types.row import make_rows, row_class
 
 Step = Callable[[Any, Any], Any]
-"""(what was kept, a record) → what is kept."""
+"""(accumulated value, record) -> new accumulated value."""
 
 
 class NamedAggregates(AggregateFunction):
-    """Keeps one value for each aggregate, None until there is any."""
+    """Keeps one value per aggregate; None until there is one."""
 
     def __init__(self, aggregates: Sequence[Aggregate]) -> None:
         self._aggregates = tuple(aggregates)
@@ -46,7 +46,7 @@ class NamedAggregates(AggregateFunction):
 
 
 class ResultRows:
-    """Makes rows of keys and aggregates."""
+    """Builds rows of keys and aggregates."""
 
     def __init__(self, plan: AggregatePlan) -> None:
         self._plan = plan
@@ -54,7 +54,7 @@ class ResultRows:
         self._class = row_class(plan.names)
 
     def row(self, key: Any, values: Sequence[Any], window: Any = None) -> Any:
-        """The result of a key, and of a window if there are any."""
+        """The result of a key, and of a window if there is one."""
         filled = [
             window.start
             if kind is AggregateKind.WINDOW_START

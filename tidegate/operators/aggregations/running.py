@@ -1,8 +1,7 @@
-"""Running sums and extremes of many keys at once, one result for every record, in input order.
+"""Running sums and extremes of many keys at once, with a result for every record.
 
-The records are put in the order of their places, where those of a key stand together as a segment,
-in the order in which they came. What is carried on from earlier batches enters at the start of each
-segment, and the results go back to where the records stood.
+Records are sorted by place, so that those of a key form a segment in input order. Values of earlier
+batches enter at the start of each segment, and results are put back in the order of the records.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ Numbers = npt.NDArray[Any]
 _RADIX_PLACES: Final = 1 << 16
 """NumPy sorts 16-bit numbers by radix, several times faster than wider ones."""
 _LARGEST_BITS: Final = 63
-"""Of a number that is not negative."""
+"""The number of bits of a non-negative integer."""
 _LONG_SEGMENT: Final = 64
 
 
 class Segments:
-    """The records of a batch by place."""
+    """The records of a batch, grouped by place."""
 
     def __init__(self, places: Places, place_count: int) -> None:
         self.length = len(places)
@@ -40,14 +39,14 @@ class Segments:
             self._order = np.argsort(places, kind="stable")
             ordered = places.take(self._order)
         else:
-            # Numbers that hold place and position are all different: any sort of them is stable.
+            # Numbers that combine place and position are all different, so that any sort is stable.
             bits = np.int64(self.length.bit_length())
             both = np.sort((places.astype(np.int64) << bits) | np.arange(self.length))
             self._order = both & ((1 << bits) - 1)
             ordered = both >> bits
         changes = np.flatnonzero(ordered[1:] != ordered[:-1])
         self.starts = np.concatenate([[0], changes + 1]) if self.length else changes
-        """Where each segment begins."""
+        """The start of each segment."""
         self.places: Places = ordered.take(self.starts)
         """The place of each segment."""
 
@@ -61,11 +60,11 @@ class Segments:
         return self.starts + self.lengths - 1
 
     def ordered(self, values: Numbers) -> Numbers:
-        """Values of records, by segment."""
+        """Values of records, ordered by segment."""
         return values if self._order is None else values.take(self._order)
 
     def restored(self, values: Numbers) -> Numbers:
-        """Values by segment, where the records stood."""
+        """Values ordered by segment, put back in the order of the records."""
         if self._order is None:
             return values
         back = np.empty_like(values)
@@ -78,13 +77,13 @@ class Segments:
 
 
 def running_sum(segments: Segments, values: Numbers, sums: Numbers) -> Numbers:
-    """The sum of each record's place up to the record; `sums` are carried on.
+    """The running sum of each record's place, up to and including it; `sums` are updated.
 
-    Integers wrap around where they overflow, as NumPy's do: see `first_overflow`.
+    Integers wrap around on overflow, as in NumPy: see `first_overflow`.
     """
     ordered = segments.ordered(values)
     if sums.dtype.kind == "f":
-        # Infinities of both signs make NaN, and too much an infinity, as in Python: no warning.
+        # As in Python, infinities of both signs give NaN, and overflows give infinity: no warnings.
         with np.errstate(invalid="ignore", over="ignore"):
             running = _running_float_sum(segments, ordered.astype(sums.dtype), sums)
     else:
@@ -97,7 +96,7 @@ def running_sum(segments: Segments, values: Numbers, sums: Numbers) -> Numbers:
 
 
 def _running_float_sum(segments: Segments, ordered: Numbers, sums: Numbers) -> Numbers:
-    """Added up one by one, because with floats the order of additions shows in the result."""
+    """Added one by one, because the order of float additions affects the result."""
     starts, lengths = segments.starts, segments.lengths
     ordered[starts] += sums.take(segments.places)
     long = lengths > _LONG_SEGMENT
@@ -112,7 +111,7 @@ def _running_float_sum(segments: Segments, ordered: Numbers, sums: Numbers) -> N
 
 
 def first_overflow(running: Numbers, values: Numbers) -> int | None:
-    """The first record at which adding its value went beyond 64 bits."""
+    """The first record whose value makes the sum exceed 64 bits."""
     # The sign of a sum differs from those of both its parts only if it wrapped around.
     before = running - values
     wrapped = ((running ^ before) & (running ^ values)) < 0
@@ -120,12 +119,12 @@ def first_overflow(running: Numbers, values: Numbers) -> int | None:
 
 
 def running_least(segments: Segments, ranks: Numbers) -> Places:
-    """The record of the same place, up to each one, whose rank is the least; of equals the first.
+    """For each record, the one with the least rank in its place so far; the first among equals.
 
     `ranks` are integers from 0.
     """
     ordered = segments.ordered(ranks)
-    # Shifted down by more than any rank from segment to segment: the least starts over in each.
+    # Shift each segment down by more than any rank, so that the minimum starts over in each.
     step = int(ordered.max(initial=0)) + 1
     shift = segments.spread(np.arange(len(segments.places), dtype=np.int64) * step)
     least = np.minimum.accumulate(ordered - shift)
@@ -151,12 +150,12 @@ def ranks_of(values: pa.Array[Any], segments: int, *, descending: bool) -> npt.N
         return _directed(ranks, values, descending)
     if (whole := _whole_numbers(values)) is not None:
         least, greatest = int(whole.min(initial=0)), int(whole.max(initial=0))
-        # The distance itself is a rank, unless ranks of all segments would not fit 64 bits.
+        # The distance itself is a rank, unless the ranks of all segments exceed 64 bits.
         if (greatest - least + 2) * (segments + 1) < 1 << 62:
             return _directed(whole - least, values, descending)
         _, ranks = np.unique(whole, return_inverse=True)
         return _directed(ranks, values, descending)
-    # Nulls are ranked last, whatever the order.
+    # Nulls come last in either order.
     ranked = pc.rank(
         values, sort_keys="descending" if descending else "ascending", tiebreaker="dense"
     )

@@ -1,4 +1,4 @@
-"""The event loop of one subtask: runs coroutines of the user on a thread of its own."""
+"""The event loop of one subtask: runs coroutines of the user on its own thread."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tidegate.operators.async_io.results import Request
 from tidegate.operators.user_code import USER_FAILURES, UserCode
 
 _CLOSE_SECONDS = 10.0
-"""How long coroutines that are cancelled, or a blocked loop, hold up the end of a subtask."""
+"""How long cancelled coroutines, or a blocked loop, may delay the end of a subtask."""
 
 
 class RequestLoop:
-    """Keeps up to `capacity` requests under way; the others wait for one of them to be done.
+    """Keeps up to `capacity` requests in progress; others wait.
 
     The next request starts as soon as one is done, whatever the mailbox is doing.
     """
@@ -54,7 +54,7 @@ class RequestLoop:
         self._thread.start()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a function of the user on the event loop, and await what it returns."""
+        """Call a function of the user on the event loop, and await its result."""
         failures: list[BaseException] = []
         is_over = threading.Event()
 
@@ -68,7 +68,7 @@ class RequestLoop:
             finally:
                 is_over.set()
 
-        # The future keeps the task alive: the loop itself refers to it weakly.
+        # The future keeps the task alive: the loop has only a weak reference to it.
         running = asyncio.run_coroutine_threadsafe(called(), self._loop)
         is_over.wait()
         del running
@@ -76,16 +76,16 @@ class RequestLoop:
             raise failure
 
     def send(self, requests: Iterable[Request]) -> None:
-        """Start requests as soon as there is capacity for them; returns at once."""
+        """Start requests as soon as there is capacity; returns at once."""
         self._loop.call_soon_threadsafe(self._admit, list(requests))
 
     def await_progress(self) -> None:
-        """Wait until a request is done that was not when this was last called."""
+        """Wait until another request is done."""
         self._progress.wait()
         self._progress.clear()
 
     def cancel_requests(self) -> bool:
-        """Start no more requests and cancel those under way; false: a coroutine blocks the loop."""
+        """Start no more requests and cancel running ones; False if a coroutine blocks the loop."""
         self._is_closing = True
         running = asyncio.run_coroutine_threadsafe(self._cancel_requests(), self._loop)
         try:
@@ -101,9 +101,9 @@ class RequestLoop:
             await asyncio.wait(cancelled, timeout=_CLOSE_SECONDS)
 
     def close(self) -> None:
-        """End the loop and its thread, whatever still runs there."""
+        """End the loop and its thread, whatever is running there."""
         self._is_closing = True
-        with suppress(RuntimeError):  # the loop is closed already
+        with suppress(RuntimeError):  # the loop is already closed
             self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_CLOSE_SECONDS)
 
@@ -111,7 +111,7 @@ class RequestLoop:
         loop = self._loop
         asyncio.set_event_loop(loop)
         loop.run_forever()
-        for task in (left := asyncio.all_tasks(loop)):  # which the user's coroutines have started
+        for task in (left := asyncio.all_tasks(loop)):  # started by the user's coroutines
             task.cancel()
         if left:
             loop.run_until_complete(asyncio.wait(left, timeout=_CLOSE_SECONDS))
@@ -161,7 +161,7 @@ class RequestLoop:
         return await replaced if inspect.isawaitable(replaced) else replaced
 
     async def _attempts(self, value: Any) -> Any:
-        """The outcome of the first attempt that gives no reason for another one, or of the last."""
+        """The outcome of the first attempt that needs no retry, or of the last."""
         strategy, attempts = self._strategy, 1
         while True:
             try:

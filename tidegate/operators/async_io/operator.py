@@ -1,12 +1,10 @@
-"""The operator of async I/O: records become requests, whose results are emitted in later steps."""
+"""The async I/O operator: records become requests, whose results are emitted in later steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
-
-import numpy as np
 
 from tidegate.core.errors import UserFunctionError
 from tidegate.operators.async_io.contracts import AsyncFunction, AsyncRetryStrategy
@@ -22,7 +20,7 @@ from tidegate.operators.base import OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.poison import DeadLetters
 from tidegate.operators.user_code import FunctionOperator
 from tidegate.state.descriptors import ListStateDescriptor
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import Batch, timestamps_of
 from tidegate.stream.elements import Barrier, Watermark, WatermarkStatus
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.typeinfo import Types
@@ -30,7 +28,7 @@ from tidegate.types.typeinfo import Types
 _STATE = ListStateDescriptor("_requests-in-flight", Types.PICKLED_BYTE_ARRAY())
 _NOW = 0.0
 _ROOM_PER_CAPACITY = 8
-"""Requests that may wait for each one under way, so that a step brings enough for its time."""
+"""How many requests may wait per request in progress, so that a step delivers enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class StoredRequest:
 
 @dataclass(frozen=True, slots=True)
 class StoredWatermark:
-    """A watermark after such records. With another parallelism, it could be too high."""
+    """A watermark after such records. At another parallelism, it could be too high."""
 
     timestamp: int
     parallelism: int
@@ -163,8 +161,7 @@ class AsyncWaitOperator(FunctionOperator):
 
     def _emit(self, records: list[Any], stamps: list[int | None]) -> None:
         if records:
-            known = [stamp for stamp in stamps if stamp is not None]
-            timestamps = np.array(known, np.int64) if len(known) == len(stamps) else None
+            timestamps = timestamps_of(stamps)
             self.output.emit(Batch(records=records, format=self.format, timestamps=timestamps))
 
     def _fail(self, request: Request) -> None:

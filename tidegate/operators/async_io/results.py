@@ -34,7 +34,7 @@ Held = Request | Mark
 
 
 class HeldResults(ABC):
-    """All requests of a subtask whose results are not emitted, and the marks among them."""
+    """All requests of a subtask without emitted results, and the marks among them."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -42,11 +42,11 @@ class HeldResults(ABC):
 
     @abstractmethod
     def add(self, element: Held) -> None:
-        """The next element of the stream."""
+        """Add the next element of the stream."""
 
     @abstractmethod
     def done(self, request: Request) -> None:
-        """A request has its results, or its failure; called by the event loop."""
+        """Mark a request as completed or failed; called by the event loop."""
 
     @abstractmethod
     def is_ready(self) -> bool:
@@ -54,11 +54,11 @@ class HeldResults(ABC):
 
     @abstractmethod
     def take(self) -> Iterator[Held]:
-        """Remove what may be emitted, one by one, in the order in which to emit it."""
+        """Remove and yield what may be emitted, in order."""
 
     @abstractmethod
     def in_flight(self) -> list[Held]:
-        """Everything that was not taken, in the order of the stream."""
+        """Everything that was not taken, in stream order."""
 
 
 class ResultsInOrder(HeldResults):
@@ -110,7 +110,7 @@ class ResultsAsTheyCome(HeldResults):
     def __init__(self) -> None:
         self._segments: deque[_BetweenWatermarks] = deque([_BetweenWatermarks()])
         self._done: deque[Request] = deque()
-        """Of any segment; the event loop appends."""
+        """Of any segment; the event loop appends to it."""
         self._requests = 0
 
     def __len__(self) -> int:

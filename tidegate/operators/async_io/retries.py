@@ -114,7 +114,7 @@ def has_exception_predicate(error: BaseException | None) -> bool:
 
 
 def exception_type_predicate(error: BaseException, expected_error_type: type) -> bool:
-    """Try again after exceptions of a type; use it in a predicate of your own."""
+    """Try again after exceptions of a type; for use in your own predicates."""
     return isinstance(error, expected_error_type)
 
 

@@ -9,10 +9,9 @@ from threading import get_ident
 
 
 class CheckpointLock:
-    """Held by the function around changes that belong together; a waiting snapshot gets it next.
+    """Held by the function around related changes; a waiting snapshot gets it next.
 
-    Otherwise a function that releases and takes the lock in a loop could keep a snapshot waiting
-    forever.
+    Otherwise, a function that releases and takes the lock in a loop could starve a snapshot.
     """
 
     def __init__(self, on_demand: Callable[[], None]) -> None:
@@ -25,12 +24,12 @@ class CheckpointLock:
 
     @property
     def must_be_released(self) -> bool:
-        """Whether a snapshot waits for this thread, which holds the lock."""
+        """Whether a snapshot waits for this thread to release the lock."""
         return self._is_demanded and self._holder == get_ident()
 
     @contextmanager
     def held_by_snapshot(self) -> Iterator[None]:
-        """Take the lock as soon as the function releases it; `on_demand` is called before."""
+        """Take the lock as soon as the function releases it; `on_demand` is called first."""
         self._snapshot_is_over.clear()
         self._is_demanded = True
         try:

@@ -1,4 +1,4 @@
-"""What a sink has prepared at barriers and commits when their checkpoints are durable."""
+"""What a sink has prepared at barriers and commits when the checkpoints are durable."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class _Pending(NamedTuple):
 
 
 class Commits:
-    """The committables of one subtask, which are operator state until they are committed.
+    """The committables of one subtask, kept in operator state until they are committed.
 
-    Every subtask receives those of all others when it is restored: what else it finds prepared
-    outside was left by a lost attempt.
+    On a restore, every subtask receives those of all: anything else that is found prepared in the
+    external system was left by a lost attempt.
     """
 
     def __init__(self, committer: Committer, context: WriterContext) -> None:
@@ -36,10 +36,10 @@ class Commits:
         self._pending: list[_Pending] = []
 
     def recover(self) -> list[Any]:
-        """The checkpoint restored is durable: commit what it holds, before the first record.
+        """Commit the restored committables, whose checkpoint is durable, before the first record.
 
         Returns:
-            What it holds of all subtasks, of which this one has committed its share.
+            Those of all subtasks; this one has committed its share.
         """
         restored: list[_Pending] = list(self._state.get())
         own = [p for p in restored if p.subtask % self._parallelism == self._subtask]
@@ -48,19 +48,19 @@ class Commits:
         return [p.committable for p in restored]
 
     def prepared(self, checkpoint_id: CheckpointId, committables: Sequence[Any]) -> None:
-        """A barrier is here; its checkpoint also holds what waits for earlier ones."""
+        """Add the committables of a barrier; its checkpoint includes those still waiting."""
         self._pending += [_Pending(checkpoint_id, self._subtask, each) for each in committables]
         self._state.update(self._pending)
 
     def complete(self, checkpoint_id: CheckpointId) -> None:
-        """A checkpoint, and so each one before it, is durable."""
+        """Commit everything up to this durable checkpoint."""
         due = [p for p in self._pending if p.checkpoint_id <= checkpoint_id]
         self._commit([p.committable for p in due])
         self._pending = self._pending[len(due) :]
         self._state.update(self._pending)
 
     def at_once(self, committables: Sequence[Any]) -> None:
-        """There are no checkpoints to wait for, and none will follow a savepoint's barrier."""
+        """Commit immediately, without checkpoints or after the last one."""
         self._commit([*(p.committable for p in self._pending), *committables])
         self._pending = []
 

@@ -1,4 +1,4 @@
-"""A source or a sink, driven as an operator."""
+"""Sources and sinks as operators."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ from tidegate.types.arrow import ArrowFormat
 from tidegate.types.privacy import shared
 
 _LARGEST_POLL = 1 << 18
-"""Larger batches gain nothing and leave the processor's caches."""
+"""Larger batches gain nothing and exceed the CPU caches."""
 _FIRST_POLL = 1024
-"""How many records are asked for before their size is known."""
+"""How many records to poll before their size is known."""
 _SAMPLE = 32
 
 
 @dataclass(frozen=True, slots=True)
 class SliceReport:
-    """What a slice emitted, and what the source expects next."""
+    """What a slice emitted, and the status of the source."""
 
     records: int
     bytes: int
-    """Estimated where the records are Python objects."""
+    """Estimated for Python objects."""
     status: InputStatus
 
 
 @dataclass(frozen=True, slots=True)
 class TimedSplit:
-    """A split with its event time, as checkpoints hold it."""
+    """A split with its event time, as stored in checkpoints."""
 
     split: Any
     time: TrackState
@@ -73,14 +73,14 @@ def _untimed(split: Any) -> Any:
 
 
 class SourceOperator(Operator):
-    """The head of a source vertex: its reader is polled slice by slice."""
+    """The head of a source vertex: polls its reader slice by slice."""
 
     _reader: SourceReader
     _halted_by: CheckpointId | None = None
 
     _time: EventTime | None = None
     _split: Hashable = ALL
-    """Of the records that are being given their timestamps."""
+    """The split of the records that get their timestamps."""
     _is_paused = False
 
     def __init__(
@@ -94,7 +94,7 @@ class SourceOperator(Operator):
         self.format = format
         self.strategy = strategy
         self.field = field
-        """The position of the field that holds the timestamp, if the strategy names one."""
+        """The position of the timestamp field, if the strategy names one."""
 
     def keeps_state(self) -> bool:
         return self.source.replay().is_possible
@@ -105,7 +105,7 @@ class SourceOperator(Operator):
         self._bytes_per_record: float | None = None
         self._unconfirmed: dict[CheckpointId, tuple[Any, ...]] = {}
         self._copied: set[CheckpointId] = set()
-        """Savepoints for which files are being copied: until then none may go."""
+        """Savepoints whose files are being copied; until then, none may be deleted."""
         if self.strategy is not None:
             self._time = EventTime(self.strategy, self.field, context, output)
             self._time.add()
@@ -140,15 +140,24 @@ class SourceOperator(Operator):
         return self.source.create_reader(reader_context)
 
     def align(self, lowest: Mapping[str, int]) -> None:
-        """Read nothing while it is too far ahead of the slowest source of its group."""
-        self._is_paused = self._time is not None and not self._time.align(lowest)
+        """Read nothing while it is too far ahead of the slowest source of its group.
+
+        Where only some splits are, these alone wait.
+        """
+        if self._time is None:
+            return
+        before = self._time.ahead
+        self._is_paused = not self._time.align(lowest)
+        if self._time.ahead != before:
+            with _as_user_code(self._user_code):
+                self._reader.pause(self._time.ahead)
 
     def aligned(self) -> tuple[str, int] | None:
-        """Its group and its watermark, if it is aligned and has a say."""
+        """Its group and watermark, if it is aligned and not idle."""
         return None if self._time is None else self._time.aligned()
 
     def run_slice(self, max_records: int, max_bytes: int) -> SliceReport:
-        """Emit what can be had without waiting, up to a number of records and about that size."""
+        """Emit what is available without waiting, up to a number of records and about that size."""
         records, size = 0, 0
         status = InputStatus.MORE_AVAILABLE
         if self._is_paused:
@@ -178,7 +187,7 @@ class SourceOperator(Operator):
         self._time.process(batch, self._split)
 
     def _owned(self, batch: Batch) -> Batch:
-        """The batch with records that the reader cannot change any more."""
+        """The batch with records that the reader can no longer change."""
         private = self._user_code.private
         return batch if private is shared else batch.owned(private)
 
@@ -222,13 +231,13 @@ class SourceOperator(Operator):
             return self._reader.pending_records()
 
     def position(self) -> str | None:
-        """Up to where it has read, in words; None where it cannot tell."""
+        """Its read position as text; None if unknown."""
         if isinstance(self._reader, FunctionReader):
             return None
         return ", ".join(f"before {shorten(split)}" for split in self._reader.snapshot()) or None
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        raise InternalError(f"a source has no input, but got {len(batch)} record(s)")
+        raise InternalError(f"a source has no input, but received {len(batch)} record(s)")
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
         number = barrier.checkpoint_id
@@ -280,7 +289,7 @@ class SourceOperator(Operator):
             self._reader.notify_aborted(checkpoint_id)
 
     def _forget(self, checkpoint_id: CheckpointId) -> None:
-        """Forget this checkpoint and the older ones, which it subsumes."""
+        """Forget this checkpoint and older ones, which it subsumes."""
         for known in [known for known in self._unconfirmed if known <= checkpoint_id]:
             del self._unconfirmed[known]
 
@@ -291,7 +300,7 @@ class SourceOperator(Operator):
 
 
 class _EndedReader(SourceReader):
-    """Of a source that had ended: reads nothing, and keeps what was left unread."""
+    """The reader of a source that had ended: reads nothing, and keeps unread splits."""
 
     def __init__(self) -> None:
         self._splits: list[Any] = []
@@ -307,7 +316,7 @@ class _EndedReader(SourceReader):
 
 
 class SinkOperator(Operator):
-    """The tail of a sink: what it is given goes to its writer."""
+    """The tail of a sink: passes records to its writer."""
 
     _writer: SinkWriter
     _commits: Commits | None = None
@@ -352,7 +361,7 @@ class SinkOperator(Operator):
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         if self._is_watched and batch.format is not None:
-            _ = batch.columns  # a record that is not of the type is found before any is written
+            _ = batch.columns  # find records of the wrong type before any is written
         with _as_user_code(self._user_code):
             self._writer.write(batch)
 
@@ -396,7 +405,7 @@ class SinkOperator(Operator):
 
 
 class SinkFunctionOperator(FunctionOperator):
-    """A SinkFunction, or a plain callable, that takes the records one at a time."""
+    """Calls a SinkFunction, or a plain callable, with one record at a time."""
 
     def __init__(self, function: SinkFunction | Callable[[Any], Any]) -> None:
         super().__init__(function)
@@ -404,7 +413,7 @@ class SinkFunctionOperator(FunctionOperator):
 
     def delivery(self) -> Delivery:
         return Delivery(
-            DeliveryGuarantee.AT_LEAST_ONCE, "is called again for what comes again after a failure"
+            DeliveryGuarantee.AT_LEAST_ONCE, "is called again for repeated records after a failure"
         )
 
     def open(self, context: OperatorContext, output: Output) -> None:
@@ -424,7 +433,7 @@ class SinkFunctionOperator(FunctionOperator):
 
 
 class SinkFunctionContext(UnkeyedContext, SinkFunction.Context):
-    """Time as a sink function sees it."""
+    """Time, as seen by a sink function."""
 
 
 def invoke_for_each(
@@ -433,7 +442,7 @@ def invoke_for_each(
     context: SinkFunctionContext,
     user_code: UserCode,
 ) -> None:
-    """Give every record to a sink function; the one it fails on is named."""
+    """Pass every record to a sink function; a failure names the record."""
     stamps = batch.timestamps
     context.current = None
     record, position = None, 0
@@ -447,7 +456,7 @@ def invoke_for_each(
 
 
 def size_of(batch: Batch) -> int:
-    """Bytes of the records, estimated from a few of them where they are Python objects."""
+    """The size of the records in bytes, estimated from a sample for Python objects."""
     if batch.is_columnar:
         return int(batch.columns.nbytes)
     records = batch.records
@@ -458,7 +467,7 @@ def size_of(batch: Batch) -> int:
 
 @contextmanager
 def _as_user_code(user_code: UserCode) -> Iterator[None]:
-    """Connectors may be the user's: what they raise is theirs, unless it is an error of ours."""
+    """Wrap errors of connectors, which may be the user's, unless they are Tidegate's own."""
     try:
         yield
     except TidegateError:

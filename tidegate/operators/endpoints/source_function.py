@@ -1,8 +1,8 @@
 """SourceFunctions as sources: a loop on its own thread fills a queue that the reader empties.
 
-The function is ahead of what was delivered. So a snapshot holds beside the function's state the
-records that still wait in the queue, both taken under the checkpoint lock: whoever restores them
-delivers these first and then runs the function from its state, and no record is lost or repeated.
+The function is ahead of what was delivered. A snapshot therefore includes the records in the queue
+besides the function's state, both taken under the checkpoint lock. After a restore, these records
+are delivered first, then the function runs from its state, so that no record is lost or repeated.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from tidegate.connectors.durable.source import DurableReader, DurableSource, for_inner_reader
 from tidegate.connectors.guarantee import Replay
@@ -43,7 +41,7 @@ from tidegate.operators.functions import SourceFunction
 from tidegate.operators.runtime_context import RuntimeContext
 from tidegate.operators.user_code import USER_FAILURES, UserCode
 from tidegate.state.operator_state import OperatorStateStore
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import Batch, timestamps_of
 from tidegate.stream.elements import Barrier
 
 _QUEUED_RECORDS = 10_000
@@ -56,38 +54,38 @@ _Emitted = tuple[Any, int | None]
 
 @dataclass(frozen=True, slots=True)
 class FunctionRun:
-    """The only split: the run of the function, and what it has emitted but not delivered."""
+    """The only split: the run of the function, and its emitted but undelivered records."""
 
     queued: tuple[_Emitted, ...] = ()
     is_over: bool = False
-    """Whether the function has returned, so that nothing but the queue is left."""
+    """Whether the function has returned, so that only the queue is left."""
 
 
 class FunctionReader(SourceReader):
-    """A reader that runs a function of the user, which wants to know about checkpoints."""
+    """A reader that runs a function of the user, which takes part in checkpoints."""
 
     @abstractmethod
     def snapshot_at(self, barrier: Barrier) -> list[Any]:
-        """What a checkpoint holds of the reader; called in place of `snapshot`."""
+        """The snapshot of the reader; called instead of `snapshot`."""
 
 
 class FunctionSource(Source):
-    """A source whose reader runs a function of the user and so needs the operator's context."""
+    """A source whose reader runs a function of the user and needs the operator's context."""
 
     @abstractmethod
     def create_function_reader(
         self, context: ReaderContext, operator: OperatorContext
     ) -> SourceReader:
-        """A new reader, in a slot."""
+        """Create a reader, in a slot."""
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         raise InternalError(f"{type(self).__name__} needs create_function_reader()")
 
 
 class SourceFunctionSource(FunctionSource):
-    """One reader that runs the function.
+    """Runs the function in one reader.
 
-    There is nothing to seek: where the function is no CheckpointedFunction a restart runs it again.
+    It has no position: a restart runs the function again, unless it is a CheckpointedFunction.
     """
 
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
@@ -107,7 +105,7 @@ class SourceFunctionSource(FunctionSource):
 
     def replay(self) -> Replay:
         if isinstance(self.function, CheckpointedFunction):
-            return Replay(True, "goes back to the state of its function")
+            return Replay(True, "restores the state of its function")
         return Replay(False, "runs its function again, without state: wrap it in durable()")
 
     def max_readers(self) -> int | None:
@@ -117,7 +115,7 @@ class SourceFunctionSource(FunctionSource):
         if isinstance(self.function, CheckpointedFunction):
             raise GraphError(
                 f"durable() is for sources that cannot replay, but {type(self.function).__name__} "
-                "is a CheckpointedFunction and goes back to its state: use it without durable()"
+                "is a CheckpointedFunction that restores its state: use it without durable()"
             )
         return DurableFunctionSource(self)
 
@@ -139,10 +137,10 @@ class _Canceled(BaseException):
 
 
 class _Mailing(SourceFunction.SourceContext):
-    """Records on their way from the thread of the function to the reader, at most so many.
+    """A bounded queue of records from the thread of the function to the reader.
 
-    Under the checkpoint lock there may be more while a snapshot waits for the lock: a function
-    that waited for room would never let it go.
+    Under the checkpoint lock, it may exceed its bound while a snapshot waits for the lock: a
+    function that waited for room would never release it.
     """
 
     def __init__(self, private: Callable[[Any], Any]) -> None:
@@ -179,15 +177,15 @@ class _Mailing(SourceFunction.SourceContext):
         return self._canceled or has_room or self.lock.must_be_released
 
     def put_first(self, items: Iterable[_Emitted]) -> None:
-        """Records that were emitted before the function runs."""
+        """Add records that were emitted before the function runs."""
         self._items.extend(items)
 
     def waiting(self) -> tuple[_Emitted, ...]:
-        """What was not taken yet; the checkpoint lock is held."""
+        """The records not taken yet; call it with the checkpoint lock held."""
         return tuple(self._items)
 
     def take(self, max_records: int) -> list[_Emitted]:
-        """Up to so many records; only the reader takes."""
+        """Take up to this many records; only called by the reader."""
         pop = self._items.popleft
         taken = [pop() for _ in range(min(max_records, len(self._items)))]
         self._look_again()
@@ -203,7 +201,7 @@ class _Mailing(SourceFunction.SourceContext):
 
 
 class SourceFunctionReader(FunctionReader):
-    """Runs the function once its only split is there."""
+    """Runs the function once it has its only split."""
 
     def __init__(
         self, function: SourceFunction, context: ReaderContext, operator: OperatorContext
@@ -215,9 +213,10 @@ class SourceFunctionReader(FunctionReader):
         self._mailing = _Mailing(self._user_code.private)
         self._thread: threading.Thread | None = None
         self._has_run = False
-        """Whether the split is there: in one subtask only."""
+        """Whether it has the split: only one subtask does."""
         self._states = OperatorStateStore()
-        """The function's own, because it may change them whenever no snapshot holds the lock."""
+        """The function's own states, because it may change them whenever no snapshot holds the
+        lock."""
         self._ended = threading.Event()
         self._failure: BaseException | None = None
         self._no_more = False
@@ -274,8 +273,7 @@ class SourceFunctionReader(FunctionReader):
 
     def _batch(self, items: list[_Emitted]) -> Batch:
         values = [value for value, _ in items]
-        stamps = [stamp for _, stamp in items if stamp is not None]
-        timestamps = np.array(stamps, dtype=np.int64) if len(stamps) == len(items) else None
+        timestamps = timestamps_of([stamp for _, stamp in items])
         return Batch(records=values, format=self._context.format, timestamps=timestamps)
 
     def is_available(self) -> bool:
@@ -289,7 +287,7 @@ class SourceFunctionReader(FunctionReader):
         with self._mailing.lock.held_by_snapshot():
             is_over = self._ended.is_set()
             if self._failure is not None:
-                # What it was about to change is half changed: no state to resume from.
+                # The function failed in the middle of a change: its state is inconsistent.
                 raise self._user_code.failure(self._failure)
             with self._user_code.guard():
                 self._function.snapshot_state(FunctionSnapshotContext(barrier))

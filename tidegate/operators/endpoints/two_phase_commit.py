@@ -1,10 +1,10 @@
-"""Sink functions whose results become visible by transactions of the system they write to.
+"""Sink functions whose results become visible by transactions of the external system.
 
-start     begin_transaction()                       after what the checkpoint holds is settled
+start     begin_transaction()                       after restored transactions are settled
 record    invoke(transaction, value, context)
 barrier   pre_commit(transaction), begin_transaction()
-later     commit(transaction)                       once the checkpoint is durable, only then
-restore   recover_and_commit(…), recover_and_abort(…)   what the checkpoint names
+later     commit(transaction)                       only when the checkpoint is durable
+restore   recover_and_commit(…), recover_and_abort(…)   the transactions of the checkpoint
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ _STATE = "_transactions"
 
 
 class TwoPhaseCommitSinkFunction(Function):
-    """Gives every record to a transaction that is committed with the next checkpoint.
+    """Adds every record to a transaction that is committed with the next checkpoint.
 
-    Transactions are values that can be pickled, such as an id: another process must be able to
-    commit them. `commit` may be called again after a failure, so twice must equal once.
+    Transactions are picklable values, such as an id: another process must be able to commit them.
+    `commit` may be repeated after a failure, so twice must equal once.
     """
 
     transaction_timeout: timedelta | None = None
-    """After how long the outside system gives a transaction up by itself."""
+    """After this time, the external system aborts a transaction by itself."""
     warning_ratio: float = 0.8
     ignores_failures_after_timeout = False
 
     @abstractmethod
     def begin_transaction(self) -> Any:
-        """A new transaction."""
+        """Begin a transaction."""
 
     @abstractmethod
     def invoke(self, transaction: Any, value: Any, context: SinkFunction.Context) -> None:
-        """Write a record within a transaction."""
+        """Write a record in a transaction."""
 
     @abstractmethod
     def pre_commit(self, transaction: Any) -> None:
-        """Make what was written durable; after this a commit must not fail for its own reasons."""
+        """Make what was written durable; afterwards, a commit must not fail for its own reasons."""
 
     @abstractmethod
     def commit(self, transaction: Any) -> None:
@@ -59,41 +59,41 @@ class TwoPhaseCommitSinkFunction(Function):
 
     @abstractmethod
     def abort(self, transaction: Any) -> None:
-        """Forget what was written."""
+        """Discard what was written."""
 
     def recover_and_commit(self, transaction: Any) -> None:
-        """Commit a transaction of an earlier attempt, perhaps for the second time."""
+        """Commit a transaction of an earlier attempt, possibly again."""
         self.commit(transaction)
 
     def recover_and_abort(self, transaction: Any) -> None:
-        """Abort a transaction that an earlier attempt had begun."""
+        """Abort a transaction of an earlier attempt."""
         self.abort(transaction)
 
     def initialize_user_context(self) -> Any:
-        """A value that is stored beside the transactions, at the first start; None for none."""
+        """A value to store with the transactions, created at the first start; None for none."""
         return None
 
     user_context: Any = None
     """What `initialize_user_context` returned, or what was restored; set before `open`."""
 
     def set_transaction_timeout(self, transaction_timeout: DurationLike) -> None:
-        """Milliseconds or a `timedelta`; a transaction that comes near it is warned of."""
+        """Set the timeout, in milliseconds or as `timedelta`; warnings are logged before it."""
         self.transaction_timeout = as_timedelta(transaction_timeout)
 
     def enable_transaction_timeout_warnings(self, warning_ratio: float) -> None:
-        """Warn when a transaction has used this part of its time."""
+        """Warn when a transaction has used this share of its timeout."""
         if not 0 <= warning_ratio <= 1:
             raise ValueError(f"give a ratio from 0 to 1, not {warning_ratio}")
         self.warning_ratio = warning_ratio
 
     def ignore_failures_after_transaction_timeout(self) -> None:
-        """Give up a commit that fails after the timeout: records are lost, the job continues."""
+        """Ignore a commit that fails after the timeout: records are lost, the job continues."""
         self.ignores_failures_after_timeout = True
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction and when, in seconds since the epoch, it was begun."""
+    """A transaction, and when it began in seconds since the epoch."""
 
     handle: Any
     begun_at: float
@@ -101,16 +101,16 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class SavedTransactions:
-    """What a checkpoint knows of the transactions of one subtask."""
+    """The transactions of one subtask in a checkpoint."""
 
     current: OpenTransaction | None
-    """Begun at the barrier: nothing of it is in the checkpoint."""
+    """Begun at the barrier: the checkpoint includes nothing of it."""
     prepared: tuple[tuple[CheckpointId, OpenTransaction], ...]
     user_context: Any
 
 
 class TwoPhaseCommitOperator(FunctionOperator):
-    """Drives the transactions of a TwoPhaseCommitSinkFunction."""
+    """Manages the transactions of a TwoPhaseCommitSinkFunction."""
 
     function: TwoPhaseCommitSinkFunction
 
@@ -180,7 +180,7 @@ class TwoPhaseCommitOperator(FunctionOperator):
         if self._operator_context.is_checkpointed or self._current is None:
             return
         with self.user_code.guard():
-            # No checkpoint follows that would commit what savepoints on the way have prepared.
+            # No further checkpoint will commit what savepoints have prepared.
             for _, prepared in self._prepared:
                 self._commit(prepared, self.function.commit)
             self._prepared.clear()
@@ -214,7 +214,7 @@ class TwoPhaseCommitOperator(FunctionOperator):
         except Exception as error:
             if not (self.function.ignores_failures_after_timeout and self._is_late(transaction, 1)):
                 raise
-            self._say(f"transaction {transaction.handle!r} is past its timeout and lost: {error}")
+            self._say(f"transaction {transaction.handle!r} has timed out and is lost: {error}")
 
     def _warn_if_late(self, transaction: OpenTransaction) -> None:
         if self._is_late(transaction, self.function.warning_ratio):

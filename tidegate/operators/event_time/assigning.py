@@ -16,12 +16,12 @@ from tidegate.stream.elements import NO_WATERMARK, Barrier, Watermark, Watermark
 from tidegate.types.typeinfo import TypeInformation
 
 ALL = None
-"""The split of all records that come from no split in particular."""
+"""The split of records without a particular split."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrackState:
-    """What a checkpoint holds of a split's event time."""
+    """The event time of a split in a checkpoint."""
 
     watermark: int
     is_idle: bool
@@ -59,27 +59,38 @@ class EventTime:
         self._watermark = context.emitted_watermark
         self._is_idle = False
         self._paused_until: float | None = None
+        self.ahead: frozenset[Hashable] = frozenset()
+        """The splits that have to wait for the slowest source of the group."""
 
     def align(self, lowest: Mapping[str, int]) -> bool:
         """Whether to continue reading, given the watermark of the slowest source of each group."""
         alignment = self._strategy.alignment
         bound = None if alignment is None else lowest.get(alignment.group)
-        self._paused_until = None
-        if alignment is None or bound is None or self._watermark <= bound + alignment.max_drift:
+        self._paused_until, self.ahead = None, frozenset()
+        if alignment is None or bound is None:
             return True
-        now = self._clock.time()
-        self._paused_until = now + alignment.update_interval.total_seconds()
-        for track in self._tracks.values():
-            track.active_at = now  # a source that has to wait is not idle
-        return False
+        most = bound + alignment.max_drift
+        waits = self._watermark > most
+        self.ahead = frozenset(
+            split
+            for split, track in self._tracks.items()
+            if split is not ALL and track.watermark > most
+        )
+        if waits or self.ahead:
+            now = self._clock.time()
+            self._paused_until = now + alignment.update_interval.total_seconds()
+            for split, track in self._tracks.items():
+                if waits or split in self.ahead:
+                    track.active_at = now  # what has to wait is not idle
+        return not waits
 
     def aligned(self) -> tuple[str, int] | None:
-        """The group, and the watermark that counts in it; None: it takes no part."""
+        """The group, and its watermark in it; None: it is not aligned."""
         alignment = self._strategy.alignment
         return None if alignment is None or self._is_idle else (alignment.group, self._watermark)
 
     def add(self, split: Hashable = ALL) -> Track:
-        """A split is added: until its records arrive, it holds event time back."""
+        """Add a split; until its records arrive, it holds event time back."""
         track = self._tracks.get(split)
         if track is None:
             track = create_track(self._strategy, self._user_code, self._clock.time())
@@ -90,7 +101,7 @@ class EventTime:
         return track
 
     def release(self, split: Hashable) -> None:
-        """No record of this split follows."""
+        """Remove a split: no records follow."""
         track = self._tracks.get(split)
         if track is None:
             return
@@ -104,7 +115,7 @@ class EventTime:
             self.add()
 
     def state_of(self, split: Hashable = ALL) -> TrackState | None:
-        """What a checkpoint holds of a split; None: it has no track."""
+        """The event time of a split for a checkpoint; None: it has no track."""
         track = self._tracks.get(split)
         if track is None:
             return None
@@ -112,7 +123,6 @@ class EventTime:
             return TrackState(track.watermark, track.is_idle, pickle.dumps(track.state()))
 
     def resume(self, state: TrackState, split: Hashable = ALL) -> None:
-        """Continue with what a checkpoint holds of a split."""
         track = self.add(split)
         track.watermark, track.is_idle = state.watermark, state.is_idle
         with self._user_code.guard():
@@ -120,7 +130,7 @@ class EventTime:
 
     @property
     def _owes_status(self) -> bool:
-        """Whether all splits were idle in the checkpoint restored, and nobody knows it yet."""
+        """Whether all splits were idle in the restored checkpoint, which is not announced yet."""
         return (
             not self._is_idle
             and bool(self._tracks)
@@ -128,7 +138,7 @@ class EventTime:
         )
 
     def process(self, batch: Batch, split: Hashable = ALL) -> None:
-        """Emit records of a split with their timestamps, and the watermarks that are due."""
+        """Emit records of a split with their timestamps, and due watermarks."""
         track = self._tracks.get(split) or self.add(split)
         stamped, failure = self._stamp(batch)
         now = self._clock.time()
@@ -216,7 +226,7 @@ class EventTime:
 
 
 class AssignTimestampsOperator(Operator):
-    """`assign_timestamps_and_watermarks`: event time starts here; older watermarks end here."""
+    """`assign_timestamps_and_watermarks`: event time starts here; earlier watermarks end here."""
 
     def __init__(self, strategy: WatermarkStrategy, field: int | None = None) -> None:
         self.strategy = strategy
@@ -243,7 +253,7 @@ class AssignTimestampsOperator(Operator):
             self.output.emit_watermark(watermark)
 
     def on_watermark_status(self, status: WatermarkStatus) -> None:
-        """Idleness, too, is what the strategy makes of the records."""
+        """Ignored: idleness, too, is determined by the strategy."""
 
     def next_timer(self) -> float | None:
         return self._time.next_timer()

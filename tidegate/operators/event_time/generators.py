@@ -16,19 +16,20 @@ from tidegate.stream.batch import Batch
 from tidegate.stream.elements import NO_WATERMARK, Watermark, WatermarkStatus
 
 Mark = tuple[int, Watermark | WatermarkStatus]
-"""How many records of the batch come before it, and what is emitted there."""
+"""How many records of the batch precede it, and what to emit."""
 
 
 class Track(ABC):
-    """A sequence of records with its own generator, and its last watermark."""
+    """A sequence of records with its own generator and last watermark."""
 
     def __init__(self, now: float) -> None:
         self.watermark = NO_WATERMARK
         self.is_idle = False
         self.active_at = now
-        """When the last records came, in seconds of the wall clock."""
+        """When the last records arrived, in seconds of the wall clock."""
         self.failed_at: tuple[int, TidegateError] | None = None
-        """The place of the record of the last batch that the generator failed on."""
+        """The position in the last batch of the record on which the generator failed, and its
+        error."""
 
     @abstractmethod
     def take(self, batch: Batch) -> list[Mark]:
@@ -37,29 +38,28 @@ class Track(ABC):
     @property
     @abstractmethod
     def has_news(self) -> bool:
-        """Whether there may be something to emit that was not yet."""
+        """Whether there may be something new to emit."""
 
     @abstractmethod
     def emit(self) -> list[Watermark | WatermarkStatus]:
-        """The time for a periodic watermark has come."""
+        """Emit the periodic watermark."""
 
     @abstractmethod
     def state(self) -> Any:
-        """What the generator knows, picklable."""
+        """The picklable state of the generator."""
 
     @abstractmethod
     def resume(self, state: Any) -> None:
-        """Continue with what `state` returned."""
+        """Restore what `state` returned."""
 
 
 def create_track(strategy: WatermarkStrategy, user_code: UserCode, now: float) -> Track:
-    """A new generator."""
     if strategy.generator is None:
         return BoundedTrack(strategy.out_of_orderness, now)
     with user_code.guard():
         generator = strategy.generator()
         if not isinstance(generator, WatermarkGenerator):
-            raise TypeError(f"for_generator() must give a WatermarkGenerator, got {generator!r}")
+            raise TypeError(f"for_generator() must return a WatermarkGenerator, got {generator!r}")
     return GeneratorTrack(generator, user_code, now)
 
 
@@ -138,7 +138,7 @@ class GeneratorTrack(Track):
 
 
 class _Marks(WatermarkOutput):
-    """What a generator emits, with its place among the records."""
+    """Collects what a generator emits, with its position among the records."""
 
     def __init__(self) -> None:
         self.place = 0

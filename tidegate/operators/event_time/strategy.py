@@ -27,8 +27,8 @@ class TimestampAssigner(ABC):
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         """Milliseconds since the epoch.
 
-        `record_timestamp` is what the record has so far, from its source or an earlier assigner;
-        the smallest 64-bit integer where it has none.
+        `record_timestamp` is the current timestamp, from the source or an earlier assigner; the
+        smallest 64-bit integer if there is none.
         """
 
 
@@ -74,7 +74,7 @@ class WatermarkAlignment:
 
 
 TimestampAssignerLike = TimestampAssigner | Callable[[Any, int], int] | str | int
-"""A TimestampAssigner, a function of value and timestamp so far, or the field that holds it."""
+"""A TimestampAssigner, a function of value and current timestamp, or a timestamp field."""
 GeneratorFactory = Callable[[], WatermarkGenerator]
 
 
@@ -132,7 +132,7 @@ class WatermarkStrategy:
         if not (is_function or isinstance(given, TimestampAssigner | str | int)):
             raise TypeError(
                 "with_timestamp_assigner() needs a TimestampAssigner, a function of the value and "
-                f"its timestamp so far, or the name of a field; got {given!r}"
+                f"its current timestamp, or the name of a field; got {given!r}"
             )
         return replace(self, assigner=timestamp_assigner)
 
@@ -158,7 +158,7 @@ class WatermarkStrategy:
 
     @property
     def is_used(self) -> bool:
-        """Whether there is anything to do for a record or a watermark."""
+        """Whether it does anything to records or watermarks."""
         makes_watermarks = self.out_of_orderness is not None or self.generator is not None
         return makes_watermarks or self.assigner is not None or self.idle_timeout is not None
 

@@ -52,7 +52,7 @@ def _by_function(batch: Batch, extract: Callable[[Any, int], int], user_code: Us
     try:
         found.extend(map(extract, records, before))
         if len(found) < len(records):
-            raise StopIteration("raised by extract_timestamp(), which ends no iteration")
+            raise StopIteration("raised by extract_timestamp()")
     except USER_FAILURES as error:
         failure = user_code.failure(error, records[len(found)], len(found))
     stamps = np.array(found) if found else np.empty(0, np.int64)
@@ -96,10 +96,10 @@ def milliseconds(column: Any) -> Timestamps:
 
 
 def timestamp_field(strategy: WatermarkStrategy, type_info: TypeInformation | None) -> int | None:
-    """The position of the field that the strategy takes timestamps from; None: from no field.
+    """The position of the timestamp field of the strategy; None: it uses no field.
 
     Raises:
-        GraphError: the stream has no such field, or it holds something else.
+        GraphError: the stream has no such field, or it has another type.
     """
     field = strategy.assigner
     if not isinstance(field, str | int):
@@ -108,7 +108,7 @@ def timestamp_field(strategy: WatermarkStrategy, type_info: TypeInformation | No
     if format is None or format.is_scalar:
         raise GraphError(
             f"with_timestamp_assigner({field!r}) names a field, but the records of the stream "
-            "have none: declare their type as Types.ROW_NAMED or Types.TUPLE, or give a function"
+            "have none: declare their type as Types.ROW_NAMED or Types.TUPLE, or use a function"
         )
     names = format.field_names
     place = names.index(field) if field in names else field
@@ -117,7 +117,7 @@ def timestamp_field(strategy: WatermarkStrategy, type_info: TypeInformation | No
     kind = format.schema.field(place).type
     if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind)):
         raise GraphError(
-            f"with_timestamp_assigner({field!r}): the field holds {kind}, but a timestamp is an "
-            "integer (milliseconds since the epoch) or a point in time; give a function"
+            f"with_timestamp_assigner({field!r}): the field is a {kind}, but a timestamp is an "
+            "integer (milliseconds since the epoch) or a point in time; use a function"
         )
     return place

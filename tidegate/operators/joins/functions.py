@@ -63,7 +63,7 @@ class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
 
 
 class TwoSided(WindowFunction[Any, Any, Any, Any]):
-    """A function of two streams on windows that hold (0 or 1 for the stream, record)."""
+    """A function of two streams, on windows of (0 or 1 for the stream, record)."""
 
     def __init__(self, function: Any) -> None:
         self.wrapped = function
@@ -71,7 +71,7 @@ class TwoSided(WindowFunction[Any, Any, Any, Any]):
 
     @abstractmethod
     def _method(self) -> Callable[[Any, Any], Any]:
-        """What is called; raises TypeError where the function is none of the expected."""
+        """The method to call; raises TypeError if the function does not fit."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         if isinstance(self.wrapped, Function):

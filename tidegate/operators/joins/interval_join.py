@@ -23,15 +23,15 @@ from tidegate.operators.user_code import (
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.state.keys.key_bytes import with_one_nan
 from tidegate.state.keys.selection import KeySelection
-from tidegate.stream.batch import Batch
-from tidegate.stream.elements import NO_WATERMARK, Watermark
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
+from tidegate.stream.elements import Watermark
 from tidegate.types.arrow import ArrowFormat
 
 _BUFFERS: Final = ("left-buffer", "right-buffer")
 
 
 class IntervalSettings(NamedTuple):
-    """Which right records belong to a left one: those from `lower` to `upper` ms after it."""
+    """Which right records join a left one: those from `lower` to `upper` ms after it."""
 
     lower: int
     upper: int
@@ -43,7 +43,7 @@ class IntervalSettings(NamedTuple):
 class IntervalJoinOperator(KeyedOperator):
     """Keeps records of both sides while records of the other side can still join them.
 
-    Each buffer is a list of (timestamp, record) in the order of time; None: it is empty.
+    Each buffer is a list of (timestamp, record), ordered by time; None: it is empty.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class IntervalJoinOperator(KeyedOperator):
         self._buffers = [self.backend.table(ListStateDescriptor(name)) for name in _BUFFERS]
         self._context = _PairContext()
         self._late: list[int] = []
-        """The places of late records in the batch."""
+        """The positions of late records in the batch."""
         self._pairs_before = 0
-        """How many pairs there were before the record that is being joined."""
+        """How many pairs preceded the current record."""
 
     def keeps_state(self) -> bool:
         return True
@@ -78,10 +78,10 @@ class IntervalJoinOperator(KeyedOperator):
         stamps = batch.timestamps
         if not len(batch):
             return
-        if stamps is None or int(stamps.min()) == NO_WATERMARK:
+        if stamps is None or int(stamps.min()) == NO_TIMESTAMP:
             place = 0 if stamps is None else int(stamps.argmin())
             self.process(batch.slice(0, place), input_index)
-            raise self.user_code.failure(_NO_TIMESTAMP, batch.records[place], place)
+            raise self.user_code.failure(MISSING_TIMESTAMP, batch.records[place], place)
         try:
             super().process(batch, input_index)
         finally:
@@ -133,7 +133,7 @@ class IntervalJoinOperator(KeyedOperator):
             found = other.values[place]
             if found is not None:
                 found = other.owned(place, found)
-                # A tuple without a record comes before all records of its time.
+                # A tuple without a record sorts before all records of its time.
                 first = bisect_left(found, (time + lower,))
                 found = found[first : bisect_left(found, (time + upper + 1,), first)]
             for theirs, match in found or ():
@@ -205,7 +205,7 @@ class _PairContext(ProcessJoinFunction.Context):
         return max(self.times)
 
 
-_NO_TIMESTAMP: Final = GraphError(
-    "an interval join needs records with timestamps, and this one has none: call "
+MISSING_TIMESTAMP: Final = GraphError(
+    "an interval join needs records with timestamps, but this one has none: call "
     "assign_timestamps_and_watermarks() before it"
 )

@@ -23,9 +23,10 @@ from tidegate.state.backend import KeyedStateBackend, NoKey
 from tidegate.state.descriptors import MapStateDescriptor, StateDescriptor
 from tidegate.state.handles import BroadcastState, ReadOnlyBroadcastState
 from tidegate.state.operator_state import OperatorStateStore
+from tidegate.stream.batch import NO_TIMESTAMP
 
 _KEYS_AT_ONCE: Final = 10_000
-"""States that are in memory at once while all are changed."""
+"""How many states are in memory at once while all are changed."""
 
 
 class ReadOnlyView(ReadOnlyBroadcastState[Any, Any]):
@@ -56,7 +57,7 @@ class ReadOnlyView(ReadOnlyBroadcastState[Any, Any]):
 
     def clear(self) -> None:
         raise StateMisuse(
-            "broadcast state is changed by broadcast records only, so that it stays the same in "
+            "only broadcast records can change broadcast state, so that it stays the same in "
             "every subtask: clear it in process_broadcast_element()"
         )
 
@@ -78,14 +79,14 @@ class BroadcastStates:
         return self._views[self._declared(descriptor)]
 
     def _declared(self, descriptor: MapStateDescriptor) -> str:
-        """The name of the state; called for every record, mostly with the same descriptor."""
+        """The name of the state; called for every record, usually with the same descriptor."""
         name = descriptor.name
         known = self._descriptors.get(name)
         if known is descriptor:
             return name
         if known is None:
             raise StateMisuse(
-                f"there is no broadcast state {name!r}, but: {', '.join(self._descriptors)}; give "
+                f"there is no broadcast state {name!r}, only {', '.join(self._descriptors)}; pass "
                 "its descriptor to broadcast() as well"
             )
         if known.declaration != descriptor.declaration:
@@ -104,7 +105,7 @@ class _Times:
         self.watermark = watermark
 
     def timestamp(self) -> int | None:
-        return self.current
+        return None if self.current == NO_TIMESTAMP else self.current
 
     def current_processing_time(self) -> int:
         return int(self._clock.time() * 1000)
@@ -114,7 +115,7 @@ class _Times:
 
 
 class ReadingContext(_Times, BroadcastProcessFunction.ReadOnlyContext):
-    """Given with the records of a stream without keys."""
+    """For the records of a stream without keys."""
 
     def __init__(self, clock: Clock, states: BroadcastStates, watermark: int) -> None:
         super().__init__(clock, watermark)
@@ -127,7 +128,7 @@ class ReadingContext(_Times, BroadcastProcessFunction.ReadOnlyContext):
 
 
 class WritingContext(_Times, BroadcastProcessFunction.Context):
-    """Given with broadcast records."""
+    """For broadcast records."""
 
     def __init__(self, clock: Clock, states: BroadcastStates, watermark: int) -> None:
         super().__init__(clock, watermark)
@@ -138,7 +139,7 @@ class WritingContext(_Times, BroadcastProcessFunction.Context):
 
 
 class KeyedReadingContext(KeyedContext, KeyedBroadcastProcessFunction.ReadOnlyContext):
-    """Given with the records of a keyed stream."""
+    """For the records of a keyed stream."""
 
     def __init__(
         self, backend: KeyedStateBackend, timers: KeyedTimers, states: BroadcastStates
@@ -161,11 +162,11 @@ class KeyedReadingContext(KeyedContext, KeyedBroadcastProcessFunction.ReadOnlyCo
 class KeyedReadingTimerContext(
     KeyedReadingContext, KeyedTimerContext, KeyedBroadcastProcessFunction.OnTimerContext
 ):
-    """Given with the timers of a keyed stream."""
+    """For the timers of a keyed stream."""
 
 
 class KeyedWritingContext(WritingContext, KeyedBroadcastProcessFunction.Context):
-    """Given with broadcast records beside a keyed stream: they have no key of their own."""
+    """For broadcast records next to a keyed stream: they have no key of their own."""
 
     def __init__(
         self,
@@ -178,7 +179,7 @@ class KeyedWritingContext(WritingContext, KeyedBroadcastProcessFunction.Context)
         self._backend = backend
 
     def leave_key(self) -> None:
-        """The records that follow have no key."""
+        """Leave the key: the next records have none."""
         self._backend.leave_key(_NO_KEY)
 
     def apply_to_keyed_state(
@@ -202,6 +203,6 @@ class KeyedWritingContext(WritingContext, KeyedBroadcastProcessFunction.Context)
 
 
 _NO_KEY: Final = NoKey(
-    "broadcast records have no key, so there is no state of it: change the states of all keys by "
+    "broadcast records have no key: change the state of all keys with "
     "ctx.apply_to_keyed_state(descriptor, function)"
 )

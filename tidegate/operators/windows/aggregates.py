@@ -41,8 +41,6 @@ class AggregateRows(WindowFunction[Any, Any, Any, Any]):
 
 
 class AllCount(AllWindowFunction[Any, Any, Any]):
-    """The count of a window."""
-
     def apply(self, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
         return [total for (total,) in inputs]
 

@@ -58,7 +58,7 @@ class WindowAssigner(ABC, Generic[T, W]):
         """Whether windows end in event time."""
 
     def get_window_serializer(self) -> Any:
-        """Only for compatibility: windows are stored as `Window.parts`."""
+        """For compatibility only: windows are stored as `Window.parts`."""
         return None
 
 
@@ -66,7 +66,7 @@ class MergingWindowAssigner(WindowAssigner[T, W]):
     """An assigner whose windows can merge."""
 
     class MergeCallback(ABC, Generic[W2]):
-        """Is notified of the windows that become one."""
+        """Notified of windows that are merged."""
 
         @abstractmethod
         def merge(self, to_be_merged: Iterable[W2], merge_result: W2) -> None: ...
@@ -75,13 +75,14 @@ class MergingWindowAssigner(WindowAssigner[T, W]):
     def merge_windows(
         self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]
     ) -> None:
-        """Call `callback.merge` for each group of windows that becomes one."""
+        """Call `callback.merge` for each group of windows to merge."""
 
 
 class SlicedWindows(WindowAssigner[Any, TimeWindow]):
-    """Windows of one size at regular distances, by the time alone.
+    """Windows of one size at regular intervals, determined by time alone.
 
-    A record belongs to the `windows_per_slice` windows that start at its slice, and before.
+    A record belongs to `windows_per_slice` windows: the one that starts at its slice, and earlier
+    ones.
     """
 
     def __init__(self, size: DurationLike, slide: DurationLike, offset: DurationLike = 0) -> None:
@@ -106,7 +107,7 @@ class SlicedWindows(WindowAssigner[Any, TimeWindow]):
         return [TimeWindow(start, start + self.size) for start in starts]
 
     def last_starts(self, times: Times) -> Times:
-        """Where the last of the windows starts that hold each time."""
+        """The start of the last window that contains each time."""
         return times - (times - self.offset) % self.slide
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
@@ -213,7 +214,7 @@ class _FixedGap(SessionWindows):
     def with_dynamic_gap(
         cls, extractor: SessionWindowTimeGapExtractor | Callable[[Any], int]
     ) -> _DynamicGap:
-        """Windows that end after a pause whose length each record decides."""
+        """Windows that end after a pause whose length each record determines."""
         return cls._dynamic(extractor)
 
     def gap_of(self, element: Any) -> int:
@@ -237,7 +238,7 @@ class _DynamicGap(SessionWindows):
     def with_dynamic_gap(
         cls, extractor: SessionWindowTimeGapExtractor | Callable[[Any], int]
     ) -> Self:
-        """Windows that end after a pause whose length each record decides."""
+        """Windows that end after a pause whose length each record determines."""
         return cls(extractor)
 
     def gap_of(self, element: Any) -> int:
@@ -251,11 +252,11 @@ class _DynamicGap(SessionWindows):
 
 
 class DynamicEventTimeSessionWindows(_ByTimestamps, _DynamicGap):
-    """Sessions whose gap each record decides, by the timestamps of the records."""
+    """Sessions whose gap each record determines, by the timestamps of the records."""
 
 
 class DynamicProcessingTimeSessionWindows(_ByClock, _DynamicGap):
-    """Sessions whose gap each record decides, by the clock of the machine."""
+    """Sessions whose gap each record determines, by the clock of the machine."""
 
 
 class EventTimeSessionWindows(_ByTimestamps, _FixedGap):

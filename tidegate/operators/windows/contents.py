@@ -1,4 +1,4 @@
-"""What a window holds until it fires: a value into which records are folded, or the records."""
+"""The contents of a window until it fires: a folded value, or its records."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ STATE: Final = "window-contents"
 class WindowContents(ABC):
     """The contents of all windows of an operator, each at the place of its window.
 
-    Before `bind` it is plain data. Records that are added are the operator's own.
+    Before `bind` it is plain data. Added records belong to the operator.
     """
 
     is_single: ClassVar[bool]
-    """Whether contents are one value, not a list."""
+    """Whether contents are one value rather than a list."""
     function: Any = None
-    """Of the user; opened and closed with the operator."""
+    """The user's function; opened and closed with the operator."""
     table: StateTable
 
     def bind(self, backend: TableBackend) -> None:
-        """Find the state; called once when the operator is opened."""
+        """Bind to the state; called once when the operator is opened."""
         self.table = backend.table(self.descriptor())
         self._private = backend.private
 
@@ -53,18 +53,18 @@ class WindowContents(ABC):
 
     @abstractmethod
     def add_all(self, place: int, records: list[Any]) -> None:
-        """Add records without their timestamps; see `failed` where it raises."""
+        """Add records without their timestamps; if it raises, `failed` is the record."""
 
     failed: Any = None
-    """The record at which `add_all` failed."""
+    """The record on which `add_all` failed."""
     takes_timestamps: ClassVar[bool] = False
 
     @abstractmethod
     def get(self, place: int, window: Any) -> Any:
-        """What the window function is called with; None: nothing, so it is not called."""
+        """The argument of the window function; None: the window is empty, do not call it."""
 
     def after(self, place: int, window: Any) -> None:
-        """The window function is through with what `get` returned."""
+        """Called after the window function has processed what `get` returned."""
 
     def clear(self, place: int) -> None:
         self.table.values[place] = None
@@ -176,7 +176,7 @@ class AggregatedContents(WindowContents):
 
 
 class _Result:
-    """A result, which may be None although the window holds something."""
+    """A result, which may be None even if the window is not empty."""
 
     __slots__ = ("value",)
 
@@ -215,7 +215,7 @@ class ListedContents(WindowContents):
 
 
 class EvictedContents(WindowContents):
-    """All records with their timestamps, of which an evictor removes some at each firing."""
+    """All records with their timestamps; an evictor removes some at each firing."""
 
     is_single = False
     takes_timestamps = True
@@ -223,7 +223,7 @@ class EvictedContents(WindowContents):
     def __init__(self, evictor: Evictor[Any, Any], folded: WindowContents) -> None:
         self.evictor = evictor
         self.folded = folded
-        """What the records become that are left: a list, or what they are folded into."""
+        """What the remaining records become: a list, or a folded value."""
         self.function = folded.function
         self.context: Evictor.EvictorContext
         self._left: list[TimestampedValue] = []
@@ -271,7 +271,7 @@ class EvictedContents(WindowContents):
 
 
 def _fold_of(contents: WindowContents) -> Callable[[list[Any]], Any]:
-    """What `WindowContents.get` returns of a window with these records."""
+    """What `WindowContents.get` returns for a window with these records."""
     if isinstance(contents, ReducedContents):
         reduce = bound_method(contents.function, ReduceFunction, "reduce")
         return lambda records: _reduced(reduce, map(private_copy, records))

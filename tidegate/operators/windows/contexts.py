@@ -1,4 +1,4 @@
-"""What assigners, triggers, evictors and window functions are given."""
+"""The contexts of assigners, triggers, evictors and window functions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidegate.state.keys.window_keys import WindowKey
 from tidegate.state.memory.row_backend import TableBackend
 
 OF_TRIGGER: Final = "trigger/"
-"""Before the names of the states of triggers: they are no states of the window function."""
+"""Prefix of trigger state names, which separates them from those of the window function."""
 OF_WINDOW_FUNCTION: Final = "window/"
 
 _Descriptor = TypeVar("_Descriptor", bound=StateDescriptor)
@@ -49,7 +49,7 @@ class KeyScope:
         self._key, self._place = key, None
 
     def leave(self) -> None:
-        """State must not be used until the next key is entered."""
+        """Forbid the use of state until the next key is entered."""
         self._place = NO_KEY
 
     @property
@@ -61,7 +61,7 @@ class KeyScope:
 
 
 class WindowScope:
-    """The window that states and timers belong to, and the place of its state."""
+    """The window that state and timers belong to, and the place of its state."""
 
     def __init__(self, backend: TableBackend) -> None:
         self.private: Callable[[Any], Any] = backend.private
@@ -77,7 +77,7 @@ class WindowScope:
 
 
 class WindowTime(Evictor.EvictorContext, WindowAssigner.WindowAssignerContext):
-    """Time as the operator sees it; what evictors and assigners are given."""
+    """Time, as seen by evictors and assigners."""
 
     def __init__(self, clock: Clock, watermark: int, runtime_context: RuntimeContext) -> None:
         self._clock = clock
@@ -98,7 +98,7 @@ class WindowTime(Evictor.EvictorContext, WindowAssigner.WindowAssignerContext):
 
 
 class WindowTimers(Trigger.OnMergeContext):
-    """Timers and state of the trigger for the window of the scope."""
+    """Timers and state of the trigger, for the window of the scope."""
 
     def __init__(self, backend: TableBackend, scope: WindowScope, time: WindowTime) -> None:
         self._backend = backend
@@ -107,7 +107,7 @@ class WindowTimers(Trigger.OnMergeContext):
         self._states = KeyedStates(backend, scope)
         self._handles: dict[str, Any] = {}
         self.merged: Sequence[int] = ()
-        """The places of the windows that have become this one."""
+        """The places of the windows merged into this one."""
 
     def get_current_processing_time(self) -> int:
         return self._time.get_current_processing_time()
@@ -175,7 +175,7 @@ def _merge_of(descriptor: StateDescriptor) -> Callable[[Any, Any], Any]:
 
 
 def named(prefix: str, descriptor: _Descriptor) -> _Descriptor:
-    """The same state under a name that no other user of states has."""
+    """The same state under a name with a prefix."""
     renamed = copy.copy(descriptor)
     renamed.name = prefix + descriptor.name
     return renamed
@@ -203,7 +203,7 @@ class WindowStates(KeyedStates):
 
 
 class FiringContext(ProcessWindowFunction.Context[Any], ProcessAllWindowFunction.Context[Any]):
-    """What window functions are given."""
+    """The context of window functions."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class FiringContext(ProcessWindowFunction.Context[Any], ProcessAllWindowFunction
     def window_state(self) -> KeyedStateStore:
         if self._window_states is None:
             raise StateMisuse(
-                "windows that merge have no state of their own, for it could not be merged: keep "
+                "merging windows have no state of their own, because it could not be merged: keep "
                 "it in context.global_state(), or in the accumulator of an AggregateFunction"
             )
         return self._window_states

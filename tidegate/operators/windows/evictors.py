@@ -35,7 +35,7 @@ class TimestampedValue(NamedTuple):
 
 
 class Evictor(ABC, Generic[T, W]):
-    """Removes records from a window that fires: `del elements[...]`, in the order of arrival."""
+    """Removes records from a firing window: `del elements[...]`, in order of arrival."""
 
     class EvictorContext(ABC):
         """The time as the operator sees it."""
@@ -67,7 +67,7 @@ class Evictor(ABC, Generic[T, W]):
         window: W,
         evictor_context: Evictor.EvictorContext,
     ) -> None:
-        """Called after the window function, with what is left of the elements."""
+        """Called after the window function, with the remaining elements."""
 
 
 class _OneTimeEvictor(Evictor[Any, Any]):

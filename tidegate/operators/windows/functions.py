@@ -1,4 +1,4 @@
-"""The functions that run on windows, under PyFlink's names, and how each of them is called."""
+"""The functions that run on windows, under PyFlink's names, and how they are called."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
 
 class AllWindowFunction(Function, Generic[IN, OUT, W]):
-    """The same on a stream without keys."""
+    """Like WindowFunction, on a stream without keys."""
 
     @abstractmethod
     def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
@@ -33,7 +33,7 @@ class AllWindowFunction(Function, Generic[IN, OUT, W]):
 
 
 class WindowContext(ABC, Generic[W2]):
-    """Given with each firing; valid only during the call."""
+    """The context of a firing; valid only during the call."""
 
     @abstractmethod
     def window(self) -> W2: ...
@@ -57,7 +57,7 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     """Like WindowFunction, with time, state and side outputs."""
 
     class Context(WindowContext[W2], Generic[W2]):
-        """Given with each firing; valid only during the call."""
+        """The context of a firing; valid only during the call."""
 
     @abstractmethod
     def process(
@@ -66,14 +66,14 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
         """The results for the records of a window of one key, as an iterable."""
 
     def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
-        """The window goes: clear what `window_state` holds of it."""
+        """The window is removed: clear its `window_state`."""
 
 
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
-    """The same on a stream without keys."""
+    """Like ProcessWindowFunction, on a stream without keys."""
 
     class Context(WindowContext[W2], Generic[W2]):
-        """Given with each firing; valid only during the call."""
+        """The context of a firing; valid only during the call."""
 
     @abstractmethod
     def process(
@@ -82,7 +82,7 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
         """The results for the records of a window, as an iterable."""
 
     def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
-        """The window goes: clear what `window_state` holds of it."""
+        """The window is removed: clear its `window_state`."""
 
 
 Evaluation = Callable[[Any, Any, Any, Any], Any]
@@ -126,7 +126,7 @@ def _evaluation(function: Any) -> Evaluation:
 
 
 def clear_of(function: Any) -> Callable[[Any], None] | None:
-    """What is called when a window goes; None: the function does not care."""
+    """What to call when a window is removed; None: nothing."""
     for kind in (ProcessWindowFunction, ProcessAllWindowFunction):
         if isinstance(function, kind) and type(function).clear is not kind.clear:
             clear: Callable[[Any], None] = function.clear

@@ -1,4 +1,4 @@
-"""Which windows of a key there are, where windows merge."""
+"""The windows of a key, for windows that merge."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tidegate.operators.windows.windows import Window
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Windows that were there have become one."""
+    """Existing windows became one."""
 
     result: Window
     merged: tuple[Window, ...]
-    """Without the new window, which never had state; in the order that the assigner gave."""
+    """Without the new window, which had no state; in the order given by the assigner."""
 
 
 class MergingWindowSet:
@@ -33,7 +33,7 @@ class MergingWindowSet:
         return self._windows
 
     def add(self, window: Window) -> tuple[Window, list[Merge]]:
-        """The window that holds the records of a new one, and the merges that it has caused."""
+        """Add a window; returns the window that contains it, and the resulting merges."""
         candidates = self._windows if window in self._windows else [*self._windows, window]
         found = _Merges()
         self._assigner.merge_windows(candidates, found)
@@ -53,7 +53,6 @@ class MergingWindowSet:
         return result, merges
 
     def retire(self, window: Window) -> None:
-        """The window is gone."""
         if window in self._windows:
             self._windows.remove(window)
 

@@ -13,7 +13,6 @@ from tidegate.operators.windows.contents import WindowContents
 from tidegate.operators.windows.contexts import WindowStates
 from tidegate.operators.windows.merging import Merge, MergingWindowSet
 from tidegate.operators.windows.operator import (
-    NO_TIMESTAMP,
     WindowOperator,
     WindowSettings,
     held_by,
@@ -22,6 +21,7 @@ from tidegate.operators.windows.triggers import EventTimeTrigger, PurgingTrigger
 from tidegate.operators.windows.windows import TimeWindow, Window, state_key, window_of_parts
 from tidegate.state.descriptors import ValueStateDescriptor
 from tidegate.state.keys.selection import KeySelection
+from tidegate.stream.batch import NO_TIMESTAMP
 from tidegate.types.arrow import ArrowFormat
 
 WINDOWS_STATE: Final = "merging-window-set"
@@ -34,9 +34,9 @@ class _Session:
     start: int
     end: int
     merged: list[Window] = field(default_factory=list)
-    """The sessions that it takes in, which may be itself as it was."""
+    """The sessions merged into it, possibly including its previous self."""
     rows: list[int] = field(default_factory=list)
-    """The places of its new records in the batch."""
+    """The positions of its new records in the batch."""
 
 
 class MergingWindowOperator(WindowOperator):
@@ -79,7 +79,7 @@ class MergingWindowOperator(WindowOperator):
         return super()._added(keyed)
 
     def _add_by_key(self, keyed: KeyedRecords, times: list[int]) -> Iterator[Any]:
-        """Add the records of each key at once, unless one of them fires or is late by itself."""
+        """Add the records of each key together, unless one of them fires or is late by itself."""
         assert isinstance(self._assigner, EventTimeSessionWindows)
         gap, watermark = self._assigner.gap, self._time.watermark
         rows_of: dict[Any, list[int]] = {}
@@ -95,7 +95,7 @@ class MergingWindowOperator(WindowOperator):
                 self._add_sessions(key, [(times[row], row) for row in rows], keyed.records)
 
     def _add_sessions(self, key: Any, added: list[tuple[int, int]], records: list[Any]) -> None:
-        """Add records at these times, none of which is late, and what they merge."""
+        """Add records at these times, none of which is late, and merge sessions."""
         assert isinstance(self._assigner, EventTimeSessionWindows)
         gap = self._assigner.gap
         stored: tuple[tuple[int, int], ...] = self._sets.values[self._key.place] or ()
@@ -140,7 +140,7 @@ class MergingWindowOperator(WindowOperator):
                     self._merge(key, merge)
                 self._enter(key, actual)
                 if self._is_late(actual):
-                    # By merging, it ends before the watermark: this is the last chance to fire.
+                    # The merged window ends before the watermark: this is its last chance to fire.
                     if merges:
                         yield from self._act(TriggerResult.FIRE_AND_PURGE)
                         self._clear(actual)
@@ -149,7 +149,7 @@ class MergingWindowOperator(WindowOperator):
                     continue
                 is_skipped = False
                 place = self._window.place
-                self.contents.add(place, held, None if stamps is None else timestamp)
+                self.contents.add(place, held, None if timestamp == NO_TIMESTAMP else timestamp)
                 result = self._trigger.on_element(record, timestamp, actual, self._timers)
                 if result is not TriggerResult.CONTINUE:
                     yield from self._act(result)

@@ -1,4 +1,4 @@
-"""The window operator: records into windows, windows out when their triggers fire."""
+"""The window operator: assigns records to windows, and emits when triggers fire."""
 
 from __future__ import annotations
 
@@ -34,35 +34,41 @@ from tidegate.operators.windows.triggers import (
     TriggerResult,
 )
 from tidegate.operators.windows.windows import MAX_TIMESTAMP, Window, state_key, window_of
-from tidegate.state.keys.key_bytes import with_one_nan
+from tidegate.state.keys.key_bytes import NEVER_NAN, with_one_nan
 from tidegate.state.keys.selection import KeySelection
 from tidegate.state.keys.window_keys import OF_WINDOW, WindowKey, key_of_window
 from tidegate.state.timers import TimerQueue
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 from tidegate.stream.elements import NO_WATERMARK, Watermark
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.privacy import never_change, private_copy
 
-NO_TIMESTAMP: Final = NO_WATERMARK
-"""The timestamp of a record that has none, as in Flink."""
 LATE_RECORDS: Final = "numLateRecordsDropped"
 
 
 class WindowSettings(NamedTuple):
-    """What a program says about its windows, beside what it does with them."""
+    """How a program defines its windows."""
 
     assigner: WindowAssigner[Any, Any]
     trigger: Trigger[Any, Any]
     allowed_lateness: int = 0
     late_tag: str | None = None
-    """The side output of records that come too late; None: they are dropped."""
+    """The side output of late records; None: they are dropped."""
+
+
+class _Run(NamedTuple):
+    """Successive records of a key that are in the same slice of time."""
+
+    key: Any
+    start: int
+    records: list[Any]
 
 
 class WindowOperator(KeyedOperator):
-    """Follows Flink's operator of this name, also in what is late, fires or is cleared when.
+    """Follows Flink's operator of the same name in what is late, fires, or is cleared when.
 
-    If the trigger only waits for the end of the window, all records of a batch that belong to the
-    same key and window are added at once: the result is the same.
+    If the trigger only waits for the end of the window, all records of a batch with the same key
+    and window are added at once, with the same result.
     """
 
     _runtime: RuntimeContext
@@ -115,9 +121,9 @@ class WindowOperator(KeyedOperator):
         self._fired: list[int] = []
         """The times of the results of each firing."""
         self._late: list[int] = []
-        """The places of late records in the batch."""
+        """The positions of late records in the batch."""
         self._at: int | None = None
-        """The place in the batch of the record that is being added, if they come one by one."""
+        """The position in the batch of the current record, if records are added one by one."""
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._key = KeyScope(self.backend)
@@ -125,7 +131,7 @@ class WindowOperator(KeyedOperator):
         return self._runtime
 
     def _window_states(self) -> WindowStates | None:
-        """Where the window function has state for each window."""
+        """The state store of the window function for each window."""
         return WindowStates(self.backend, self._window)
 
     def _bulk_assigner(self, context: OperatorContext) -> SlicedWindows | None:
@@ -165,7 +171,7 @@ class WindowOperator(KeyedOperator):
         if not len(batch):
             return
         if batch.format is not None:
-            # Functions see records as they are declared, also if they have not travelled.
+            # Functions see records as declared, even if they have not been shipped.
             batch = Batch(columns=batch.columns, format=batch.format, timestamps=batch.timestamps)
         stamps = batch.timestamps
         if self._is_event_time and (stamps is None or int(stamps.min()) == NO_TIMESTAMP):
@@ -174,25 +180,23 @@ class WindowOperator(KeyedOperator):
             record = batch.records[place]
             raise self.user_code.failure(_no_timestamp(self._assigner), record, place)
         keys, _, no_key = self.keys_until_failure(self.keys[input_index], batch)
-        entering = self._entering(batch.records, input_index)
-        keyed = KeyedRecords((), keys, entering, stamps)
+        records = batch.records
+        if len(self.keys) > 1:  # windows of two streams store the stream with each record
+            records = [(input_index, record) for record in records]
+        keyed = KeyedRecords((), keys, records, stamps)
         failure = self._collect(self._added(keyed), keyed)
         self._emit_late(batch)
         if failure is not None or no_key is not None:
             raise failure or no_key  # type: ignore[misc]
         self.backend.clean_up(len(batch))
 
-    def _entering(self, records: list[Any], input_index: int) -> list[Any]:
-        """The records as windows hold them: of two streams with the number of theirs."""
-        return records if len(self.keys) == 1 else [(input_index, record) for record in records]
-
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
-        raise NotImplementedError("windows fire when their triggers say so")
+        raise NotImplementedError("windows fire when their triggers do")
 
     def _collect(
         self, firings: Iterator[Any], keyed: KeyedRecords | None = None
     ) -> TidegateError | None:
-        """Emit what firings give, up to a failure, which is returned."""
+        """Emit the results of firings, up to a failure, which is returned."""
         results: list[Any] = []
         ends: list[int] = []
         failure = None
@@ -221,7 +225,7 @@ class WindowOperator(KeyedOperator):
         return self.user_code.failure(error, self.contents.failed)
 
     def _added(self, keyed: KeyedRecords) -> Iterator[Any]:
-        """Add records to their windows; returns what windows give that fire at once."""
+        """Add records to their windows; yields results of windows that fire immediately."""
         if self._slices is None:
             return self._add_one_by_one(keyed, range(len(keyed.keys)))
         return self._add_by_slices(keyed, self._slices)
@@ -236,18 +240,23 @@ class WindowOperator(KeyedOperator):
             starts = assigner.last_starts(stamps[: len(keys)])
         watermark = self._time.watermark if self._is_event_time else NO_WATERMARK
         if self._lateness and self._may_fire_late(starts, size, slide, watermark):
-            # Every record that comes after the end of its window makes it fire once more.
+            # Every record after the end of its window makes it fire again.
             yield from self._add_one_by_one(keyed, range(len(keys)))
             return
         self.contents.failed = None
-        groups: dict[Any, list[Any]] = {}
+        if not NEVER_NAN.issuperset(map(type, keys)):
+            keys = list(map(with_one_nan, keys))
+        of_keys: dict[Any, _Run] = {}
+        runs: list[_Run] = []
         for key, start, record in zip(keys, starts.tolist(), records, strict=False):
-            try:
-                groups[key, start].append(record)
-            except KeyError:
-                groups[key, start] = [record]
+            run = of_keys.get(key)
+            if run is not None and run.start == start:
+                run.records.append(record)
+            else:
+                of_keys[key] = run = _Run(key, start, [record])
+                runs.append(run)
         are_shared = slide == size or never_change(records)
-        self._add_groups(groups, size, slide, watermark, are_shared=are_shared)
+        self._add_runs(runs, size, slide, watermark, are_shared=are_shared)
         if watermark != NO_WATERMARK and stamps is not None:
             self._find_late(starts + (size - 1), stamps, watermark)
 
@@ -256,23 +265,22 @@ class WindowOperator(KeyedOperator):
         """Whether a window of these slices ends before the watermark."""
         return bool(len(starts)) and int(starts.min()) + slide - 1 <= watermark
 
-    def _add_groups(
+    def _add_runs(
         self,
-        groups: dict[Any, list[Any]],
+        runs: list[_Run],
         size: int,
         slide: int,
         watermark: int,
         *,
         are_shared: bool,
     ) -> None:
-        """Add the records of slices, by key and start, to the windows that have not ended.
+        """Add records to the windows that have not ended; each window keeps their order.
 
-        Records that can change are copied for each window but the last.
+        Mutable records are copied for each window but the last.
         """
         windows: list[WindowKey] = []
         added: list[list[Any]] = []
-        for (given, last), records in groups.items():
-            key = with_one_nan(given)
+        for key, last, records in runs:
             for start in range(last, last - size, -slide):
                 if start + size - 1 <= watermark:
                     break
@@ -291,7 +299,7 @@ class WindowOperator(KeyedOperator):
             contents.add_all(place, records)
 
     def _find_late(self, ends: Timestamps, stamps: Timestamps, watermark: int) -> None:
-        """Remember the records all of whose windows had ended."""
+        """Collect the records whose windows have all ended."""
         late = (ends <= watermark) & (stamps[: len(ends)] + self._lateness <= watermark)
         if late.any():
             self._late = np.flatnonzero(late).tolist()
@@ -313,7 +321,7 @@ class WindowOperator(KeyedOperator):
                 found = state_key(key, window)
                 [place] = self.backend.places_of([found])
                 scope.enter(found, window, place)
-                contents.add(place, held, None if stamps is None else timestamp)
+                contents.add(place, held, None if timestamp == NO_TIMESTAMP else timestamp)
                 result = trigger.on_element(record, timestamp, window, timers)
                 if result is not TriggerResult.CONTINUE:
                     yield from self._act(result)
@@ -339,7 +347,7 @@ class WindowOperator(KeyedOperator):
     # --- windows --------------------------------------------------------------------------------
 
     def _act(self, result: TriggerResult) -> Iterator[Any]:
-        """Do what the trigger says with the window of the scope."""
+        """Carry out the trigger's decision on the window of the scope."""
         window, place = self._window.window, self._window.place
         if result.is_fire():
             contents = self.contents.get(place, window)
@@ -352,7 +360,7 @@ class WindowOperator(KeyedOperator):
             self.contents.clear(place)
 
     def _cleanup_time(self, window: Window) -> int:
-        """When nothing more can happen to a window; the end of time where that never comes."""
+        """When a window can be removed; the end of time if never."""
         end = window.max_timestamp()
         return min(end + self._lateness, MAX_TIMESTAMP) if self._is_event_time else end
 
@@ -379,7 +387,7 @@ class WindowOperator(KeyedOperator):
             self._timers.delete_processing_time_timer(time)
 
     def _clear(self, window: Window) -> None:
-        """The window of the scope goes, with all that is known of it."""
+        """Remove the window of the scope with all its state."""
         self.contents.clear(self._window.place)
         self._trigger.clear(window, self._timers)
         if self._clear_function is not None:
@@ -422,7 +430,7 @@ class WindowOperator(KeyedOperator):
                 window = window_of(key)
                 scope.enter(key, window, timer.place)
                 if only_ends:
-                    # What `_on_timer` does, without asking a trigger whose answer is known.
+                    # The same as `_on_timer`, without a trigger whose answer is known.
                     end = key[3] - 1
                     if timer.timestamp == end:
                         contents = self.contents.get(timer.place, window)
@@ -451,7 +459,7 @@ class WindowOperator(KeyedOperator):
 
 
 def held_by(windows: Collection[Any], record: Any) -> Iterator[tuple[Any, Any]]:
-    """Each window with the record that it holds: functions may change that of one alone."""
+    """Each window with its copy of the record: functions may change one of them."""
     if len(windows) == 1:
         return zip(windows, (record,), strict=True)
     return ((window, private_copy(record)) for window in windows)
@@ -459,6 +467,6 @@ def held_by(windows: Collection[Any], record: Any) -> Iterator[tuple[Any, Any]]:
 
 def _no_timestamp(assigner: WindowAssigner[Any, Any]) -> GraphError:
     return GraphError(
-        f"{type(assigner).__name__} needs records with timestamps, and this one has none: call "
-        "assign_timestamps_and_watermarks() before the window, or use windows of processing time"
+        f"{type(assigner).__name__} needs records with timestamps, but this one has none: call "
+        "assign_timestamps_and_watermarks() before the window, or use processing-time windows"
     )

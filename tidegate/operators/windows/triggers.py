@@ -37,10 +37,10 @@ class TriggerResult(Enum):
 
 
 class Trigger(ABC, Generic[T, W]):
-    """Decides when a window is evaluated. It keeps what it knows in the state of its context."""
+    """Decides when a window is evaluated. It stores what it needs in the state of its context."""
 
     class TriggerContext(ABC):
-        """The time, and timers and state of the window that a method is called for."""
+        """The time, and timers and state of the current window."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int: ...
@@ -65,14 +65,14 @@ class Trigger(ABC, Generic[T, W]):
 
         @abstractmethod
         def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
-            """The state of this name of the window."""
+            """The window's state of this name."""
 
     class OnMergeContext(TriggerContext):
         """The context of the window that results from a merge."""
 
         @abstractmethod
         def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-            """Merge what the merged windows have in this state into that of the result."""
+            """Merge this state of the merged windows into that of the result."""
 
     @abstractmethod
     def on_element(
@@ -91,7 +91,7 @@ class Trigger(ABC, Generic[T, W]):
         """An event-time timer of the window is due."""
 
     def can_merge(self) -> bool:
-        """Whether it works on windows that merge; then `on_merge` must be implemented."""
+        """Whether it supports windows that merge; then `on_merge` must be implemented."""
         return False
 
     @abstractmethod
@@ -104,7 +104,7 @@ class Trigger(ABC, Generic[T, W]):
 
 
 class _QuietTrigger(Trigger[Any, Any]):
-    """Does nothing on the occasions that a trigger does not override."""
+    """Does nothing in methods that a trigger does not override."""
 
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
@@ -154,7 +154,7 @@ class EventTimeTrigger(_QuietTrigger):
         return True
 
     def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
-        # A window that has ended already fires with the record that caused the merge.
+        # A window that has already ended fires with the record that caused the merge.
         if window.max_timestamp() > ctx.get_current_watermark():
             ctx.register_event_time_timer(window.max_timestamp())
 
@@ -214,7 +214,7 @@ class _ContinuousTrigger(_QuietTrigger):
         return cls(interval)
 
     def _register(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> None:
-        """The next firing after a time."""
+        """Register the next firing after a time."""
         following = min(time + self.interval, window.max_timestamp())
         ctx.get_partitioned_state(self._next).add(following)
         self._timer(following, ctx)
@@ -255,7 +255,7 @@ class _ContinuousTrigger(_QuietTrigger):
 
 
 class ContinuousEventTimeTrigger(_ContinuousTrigger):
-    """Fires again and again, whenever the watermark has passed an interval, and at the end."""
+    """Fires each time the watermark has passed an interval, and at the end."""
 
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
@@ -279,7 +279,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
 
 
 class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
-    """Fires again and again, whenever the clock has passed an interval."""
+    """Fires each time the clock has passed an interval."""
 
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
@@ -380,14 +380,14 @@ class DeltaTrigger(_QuietTrigger):
 
 
 class PurgingTrigger(Trigger[Any, Any]):
-    """Like another trigger, and drops the contents of the window whenever that one fires."""
+    """Like another trigger, but drops the contents of the window whenever that one fires."""
 
     def __init__(self, nested_trigger: Trigger[Any, Any]) -> None:
         self.nested_trigger = nested_trigger
 
     @staticmethod
     def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger:
-        """Fire as the given trigger does, and forget the records of the window then."""
+        """Fire like the given trigger, and then drop the records of the window."""
         return PurgingTrigger(nested_trigger)
 
     def on_element(
@@ -485,7 +485,7 @@ class ProcessingTimeoutTrigger(Trigger[Any, Any]):
         return TriggerResult.FIRE_AND_PURGE if result.is_purge() else TriggerResult.FIRE
 
     def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
-        raise NotImplementedError("ProcessingTimeoutTrigger does not work on windows that merge")
+        raise NotImplementedError("ProcessingTimeoutTrigger does not support windows that merge")
 
     def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
         due = ctx.get_partitioned_state(self._due)

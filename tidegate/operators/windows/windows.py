@@ -12,14 +12,14 @@ from tidegate.state.keys.window_keys import OF_WINDOW, WindowKey, parts_of
 from tidegate.types.privacy import declare_immutable
 
 MAX_TIMESTAMP: Final = 2**63 - 1
-"""The end of time: the last watermark, and the end of windows that have none."""
+"""The end of time: the final watermark, and the end of unbounded windows."""
 
 
 class Window(ABC):
     """A finite group of the records of a key.
 
-    Windows of the user's own need `__eq__` and `__hash__`, and attributes that a key may hold:
-    state is found by them.
+    User-defined windows need `__eq__` and `__hash__`, and attributes that can be keys, because
+    their state is found by them.
     """
 
     __slots__ = ()
@@ -29,7 +29,7 @@ class Window(ABC):
         """The last millisecond that belongs to the window."""
 
     def parts(self) -> tuple[Any, ...]:
-        """What tells the window from others of its key; `window_of` rebuilds it."""
+        """What identifies the window among those of its key; `window_of` rebuilds it."""
         return type(self), *getattr(self, "__dict__", {}).items()
 
 
@@ -52,21 +52,21 @@ class TimeWindow(Window):
         return type(self), ("start", self.start), ("end", self.end), *super().parts()[1:]
 
     def intersects(self, other: TimeWindow) -> bool:
-        """Whether the windows share some time, or one ends where the other starts."""
+        """Whether the windows overlap, or one ends where the other starts."""
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: TimeWindow) -> TimeWindow:
-        """The smallest window that holds both."""
+        """The smallest window that contains both."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
     @staticmethod
     def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
-        """Where the window of this size that holds a timestamp starts."""
+        """The start of the window of this size that contains a timestamp."""
         return timestamp - (timestamp - offset) % window_size
 
     @staticmethod
     def merge_windows(windows: Iterable[TimeWindow], callback: Any) -> None:
-        """Call `callback.merge(windows, result)` for all windows that intersect one another."""
+        """Call `callback.merge(windows, result)` for each group of intersecting windows."""
         merged: list[tuple[TimeWindow, list[TimeWindow]]] = []
         for window in sorted(windows):
             if merged and merged[-1][0].intersects(window):
@@ -120,7 +120,7 @@ class CountWindow(Window):
 
 
 class GlobalWindow(Window):
-    """The one window that holds everything."""
+    """The single window that contains everything."""
 
     __slots__ = ()
 
@@ -151,17 +151,14 @@ for _kind in (TimeWindow, CountWindow, GlobalWindow):
 
 
 def state_key(key: Any, window: Window) -> WindowKey:
-    """The key of the state of a window of a key."""
     return OF_WINDOW, with_one_nan(key), *window.parts()
 
 
 def window_of(key: WindowKey) -> Window:
-    """The window that has this key."""
     return window_of_parts(parts_of(key))
 
 
 def window_of_parts(parts: tuple[Any, ...]) -> Window:
-    """The window of which `Window.parts` gave these."""
     if len(parts) == 2 and type(parts[0]) is int:
         return TimeWindow(*parts)
     if not parts:

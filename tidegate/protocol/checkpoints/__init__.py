@@ -1,1 +1,1 @@
-"""What becomes of every checkpoint, and what a restore takes over."""
+"""The life of every checkpoint, and what a restore takes from it."""

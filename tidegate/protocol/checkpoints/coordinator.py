@@ -3,10 +3,10 @@
     look ──▶ TriggerCheckpoint ── acknowledged ──▶ Publish ── published ─▶ NotifyComplete, Discard …
       │         │                                  └── not published ──┐
       │         └── declined · expired · region failed ─▶ NotifyAborted, Abandon (, GoBack, FailJob)
-      └──▶ Finish, once a pipeline has ended and all its slots know the checkpoint that says so
+      └──▶ Finish, once a pipeline has ended and all its slots know of a checkpoint that records it
 
-Times named `now` are readings of one monotonic clock, those named `wall` are seconds since the
-epoch, for people.
+Times named `now` are readings of one monotonic clock; times named `wall` are seconds since the
+epoch.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FINAL_RETRY_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """An attempt of a pipeline has ended with a checkpoint that not all its slots may know."""
+    """The end of an attempt of a pipeline, and the slots that may not know its checkpoint yet."""
 
     attempt: Attempt
     saved_by: CheckpointId
@@ -67,7 +67,7 @@ class _End:
 
 
 class CheckpointCoordinator:
-    """Decides what happens to every checkpoint of one job, and when its pipelines have ended."""
+    """Decides on every checkpoint of one job, and on the end of its pipelines."""
 
     def __init__(
         self,
@@ -90,22 +90,22 @@ class CheckpointCoordinator:
         self._ends: dict[PipelineId, _End] = {}
         self._final_not_before = 0.0
         self._saves_ends = settings.is_enabled and settings.after_tasks_finish
-        """Whether checkpoints go on when subtasks have ended, and one precedes the job's end."""
+        """Whether checkpoints continue after subtasks have ended, with a final one at the end."""
         self._is_unaligned = settings.unaligned and settings.mode is CheckpointingMode.EXACTLY_ONCE
 
     @property
     def is_idle(self) -> bool:
-        """Whether no checkpoint is under way or asked for."""
+        """Whether no checkpoint is pending or requested."""
         return not self._under_way and not self._schedule.queue
 
     @property
     def _under_way(self) -> int:
-        """How many are; a savepoint that waits for the next checkpoint keeps nobody waiting."""
+        """How many are pending; a savepoint that waits for the next checkpoint does not count."""
         return sum(not pending.awaits_next for pending in self._pending.values())
 
     @property
     def is_publishing(self) -> bool:
-        """Whether it is open if some checkpoint is durable: until then none can be restored."""
+        """Whether the outcome of a publication is still unknown; until then nothing is restored."""
         return any(each.state is PendingState.PUBLISHING for each in self._pending.values())
 
     def request(self, request: SnapshotRequest) -> bool:
@@ -115,10 +115,10 @@ class CheckpointCoordinator:
     def look(
         self, now: float, wall: float, regions: Mapping[PipelineId, Region]
     ) -> tuple[list[Instruction], float | None]:
-        """Start what is due, give up what is late, finish what has ended.
+        """Trigger what is due, abort what is late, finish what has ended.
 
         Returns:
-            What to do, and when to look again if nothing happens before.
+            What to do, and when to call again if nothing else happens.
         """
         for pending in self._pending.values():
             if now >= pending.deadline:
@@ -142,26 +142,27 @@ class CheckpointCoordinator:
         if wrote is not None:
             reason = f"it took longer than its timeout of {self._timeout:g} s"
             return self._aborted_by(pending, wrote, now, reason)
-        # As long as the result is unknown no other can begin, and no region can be restored.
+        # While the outcome is unknown, no other checkpoint can start and no region can be restored.
         target = pending.barrier.savepoint
         directory = self._job.directory if target is None else target.directory
         hung = StorageError(
             shown(directory or "the memory of the driver"),
-            f"it has not said for {self._timeout:g} s whether checkpoint "
+            f"it has not confirmed for {self._timeout:g} s that checkpoint "
             f"{pending.checkpoint_id} is written",
-            "start the job again when the storage answers",
+            "start the job again when the storage responds",
         )
         return [StopJob(hung)]
 
     def _ended(self, now: float, regions: Mapping[PipelineId, Region]) -> list[Instruction]:
-        """Finish the pipelines that have nothing more to do; ask for what others still lack."""
+        """Finish the pipelines that are done; request the final checkpoint for the others."""
         finished: list[Instruction] = []
         for pipeline, region in regions.items():
             if region.state is not RegionState.RUNNING:
                 continue
             stop = self.retained.stop_point
             if stop is not None:
-                # Restored from it, it has committed what the savepoint held by opening.
+                # Restored from it, the pipeline has committed what the savepoint held when it
+                # opened.
                 self._note_end(region, stop.checkpoint_id, frozenset(), math.inf)
             if self._is_ending(region):
                 end = self._ends[pipeline]
@@ -178,7 +179,7 @@ class CheckpointCoordinator:
         return finished
 
     def _can_start(self, regions: Mapping[PipelineId, Region]) -> bool:
-        """Whether all pipelines can take part in a checkpoint, but for those that have finished."""
+        """Whether every pipeline is running or finished, and at least one is running."""
         is_any_running = False
         for region in regions.values():
             if region.some_ended and not self._settings.after_tasks_finish:
@@ -188,12 +189,12 @@ class CheckpointCoordinator:
             if region.state is not RegionState.RUNNING or self._is_ending(region):
                 return False
             if region.all_ended and self._saves_ends and self._under_way:
-                return False  # its end is saved by the last one: let that come
+                return False  # the pending checkpoint may record its end
             is_any_running = True
         return is_any_running and not self._is_stopping()
 
     def _is_stopping(self) -> bool:
-        """Whether the job waits for the savepoint that it ends with: nothing follows it."""
+        """Whether the savepoint that ends the job is pending: nothing may follow it."""
         return any(each.barrier.kind is BarrierKind.STOP for each in self._pending.values())
 
     def _is_ending(self, region: Region) -> bool:
@@ -203,12 +204,12 @@ class CheckpointCoordinator:
     def _note_end(
         self, region: Region, saved_by: CheckpointId, unaware: frozenset[SlotIndex], deadline: float
     ) -> None:
-        """The first checkpoint that says so counts."""
+        """Record the end of a pipeline, unless an earlier checkpoint has recorded it."""
         if not self._is_ending(region):
             self._ends[region.pipeline] = _End(region.attempt, saved_by, set(unaware), deadline)
 
     def _is_awaited(self, pipeline: PipelineId) -> bool:
-        """Whether some checkpoint waits for a subtask of this pipeline."""
+        """Whether a checkpoint waits for a subtask of this pipeline."""
         vertices = self._job.graph.vertices
         return any(
             vertices[subtask.vertex].pipeline == pipeline
@@ -217,7 +218,7 @@ class CheckpointCoordinator:
         )
 
     def _request_final(self, now: float) -> None:
-        """A pipeline has ended: a checkpoint that says so should follow soon."""
+        """Request the checkpoint that records the end of a pipeline."""
         if self.is_idle and now >= self._final_not_before:
             self._final_not_before = now + _FINAL_RETRY_SECONDS
             self.request(SnapshotRequest())
@@ -225,13 +226,13 @@ class CheckpointCoordinator:
     def heard(
         self, pipeline: PipelineId, attempt: Attempt, checkpoint_id: CheckpointId, slot: SlotIndex
     ) -> None:
-        """A slot knows that a checkpoint is complete, and so each one before it."""
+        """Note that a slot knows of a complete checkpoint, and so of all before it."""
         end = self._ends.get(pipeline)
         if end is not None and end.attempt == attempt and checkpoint_id >= end.saved_by:
             end.unaware.discard(slot)
 
     def begun(self, checkpoint_id: CheckpointId) -> bool:
-        """The store is ready for a checkpoint; False: it was aborted, so send no barrier."""
+        """The store is ready for a checkpoint. False if it was aborted: send no barrier."""
         pending = self._pending.get(checkpoint_id)
         if pending is None:
             return False
@@ -241,7 +242,7 @@ class CheckpointCoordinator:
     def not_begun(
         self, checkpoint_id: CheckpointId, error: TidegateError, now: float
     ) -> list[Instruction]:
-        """The store is not ready for a checkpoint that was to be triggered."""
+        """The store cannot begin a checkpoint."""
         pending = self._pending.get(checkpoint_id)
         wrote = None if pending is None else pending.abort(AbortReason.STORAGE)
         if pending is None or wrote is None:
@@ -249,13 +250,13 @@ class CheckpointCoordinator:
         return self._aborted_by(pending, wrote, now, str(error), error)
 
     def enumerated(self, checkpoint_id: CheckpointId, states: Mapping[VertexId, bytes]) -> None:
-        """The sources of a pipeline were told of the checkpoint; what their enumerators knew."""
+        """Add the enumerators' states, taken when their sources got the barrier."""
         pending = self._pending.get(checkpoint_id)
         if pending is not None:
             pending.enumerated(states)
 
     def acknowledged(self, ack: CheckpointAcknowledged, wall: float) -> list[Instruction]:
-        """A subtask has written its part."""
+        """Handle the acknowledgement of a subtask."""
         pending = self._pending.get(ack.checkpoint_id)
         if pending is None:
             known = ack.checkpoint_id in self._aborted
@@ -269,14 +270,14 @@ class CheckpointCoordinator:
         return self._publication_of(pending, wall)
 
     def _publication_of(self, pending: PendingCheckpoint, wall: float) -> list[Instruction]:
-        """What follows if nothing is missing any more."""
+        """Publish the checkpoint if nothing is missing."""
         if not pending.is_ready:
             return []
         pending.deadline += self._timeout
         return [Publish(pending.begin_publication(self._job, wall), pending.barrier)]
 
     def declined(self, message: CheckpointDeclined, now: float) -> list[Instruction]:
-        """A subtask cannot take part."""
+        """Abort a checkpoint because a subtask cannot take part."""
         pending = self._pending.get(message.checkpoint_id)
         if pending is None or pending.plan.awaited.get(message.subtask) != message.attempt:
             return []
@@ -290,14 +291,15 @@ class CheckpointCoordinator:
     def published(
         self, checkpoint: Checkpoint, now: float, regions: Mapping[PipelineId, Region]
     ) -> list[Instruction]:
-        """The checkpoint is durable."""
+        """Handle a checkpoint that became durable."""
         number = checkpoint.checkpoint_id
         published = self._pending.pop(number)
         published.published()
         self._schedule.ended(now)
         self._tolerance.succeeded(number)
         barrier = published.barrier
-        # The job may go back before a savepoint: what sinks have prepared waits for a checkpoint.
+        # The job may return to a state before a savepoint, so sinks wait for a checkpoint to
+        # commit.
         is_savepoint = barrier.kind is BarrierKind.SAVEPOINT
         instructions: list[Instruction] = [] if is_savepoint else [NotifyComplete(checkpoint)]
         for region in regions.values():
@@ -320,11 +322,11 @@ class CheckpointCoordinator:
         return [*instructions, *map(Dispose, replaced)]
 
     def _has_saved(self, region: Region, checkpoint: Checkpoint, barrier: Barrier) -> bool:
-        """Whether a checkpoint says that the pipeline has ended."""
+        """Whether the checkpoint records that the pipeline has ended."""
         if barrier.kind is not BarrierKind.CHECKPOINT:
             return barrier.kind is BarrierKind.STOP
         if checkpoint.checkpoint_id + 1 < self._next_id:
-            return False  # what its sinks have prepared for a later one is not committed by this
+            return False  # it does not commit what its sinks have prepared for a later one
         operators = checkpoint.metadata.operators
         return region.all_ended and all(
             len(operators[vertex.chain[0].operator_id].finished) == vertex.parallelism
@@ -335,21 +337,21 @@ class CheckpointCoordinator:
     def not_published(
         self, checkpoint_id: CheckpointId, error: TidegateError, now: float
     ) -> list[Instruction]:
-        """It is certain that the checkpoint is not durable."""
+        """Abort a checkpoint that is certain not to be durable."""
         pending = self._pending[checkpoint_id]
         return self._aborted_by(pending, pending.not_published(), now, str(error), error)
 
     def withdraw_requests(self) -> tuple[SnapshotRequest, ...]:
-        """Those who still wait for their checkpoint to begin, and now wait no longer."""
+        """Drop all requests that have not started, and return them."""
         return self._schedule.withdraw_all()
 
     def region_failed(self, now: float) -> list[Instruction]:
-        """Some region lost its state: what is not yet being published can never complete."""
+        """A region lost its state: abort all checkpoints that are not being published."""
         self._final_not_before = 0.0
         return self._abort_all(AbortReason.REGION_FAILED, now)
 
     def stop(self, now: float) -> list[Instruction]:
-        """The job ends: take no checkpoint any more."""
+        """Take no more checkpoints: the job ends."""
         self._schedule.pause_periodic()
         self._schedule.withdraw_all()
         return self._abort_all(AbortReason.STOPPING, now)
@@ -375,7 +377,7 @@ class CheckpointCoordinator:
         return TriggerCheckpoint(barrier, plan.triggered, len(plan.awaited))
 
     def _mode_of(self, request: SnapshotRequest) -> CheckpointingMode:
-        """Savepoints align in every mode: they are kept, and carried elsewhere."""
+        """Savepoints align in every mode, because they outlive the job."""
         is_checkpoint = request.kind is BarrierKind.CHECKPOINT
         return self._settings.mode if is_checkpoint else CheckpointingMode.EXACTLY_ONCE
 
@@ -412,7 +414,7 @@ class CheckpointCoordinator:
         if goes_back:
             instructions.append(GoBack(pending.plan.triggered))
         assert pending.abort_reason is not None
-        # Whoever asked for it gets the error; it is no failure of the job.
+        # A failed savepoint is reported to its requester; it is no failure of the job.
         counts = pending.abort_reason.counts and pending.barrier.kind is BarrierKind.CHECKPOINT
         if counts and self._tolerance.failed(number):
             failed = CheckpointFailed(number, reason, self._settings.tolerable_failures)
@@ -424,6 +426,6 @@ class CheckpointCoordinator:
 def _hung(end: _End, seconds: float) -> ExternalError:
     names = ", ".join(f"slot {slot}" for slot in sorted(end.unaware))
     return ExternalError(
-        f"{names}: functions and sinks have not done within {seconds:g} s what is due when "
-        f"checkpoint {end.saved_by} is complete, such as a commit"
+        f"{names}: functions and sinks have not completed within {seconds:g} s the work due after "
+        f"checkpoint {end.saved_by}, such as commits"
     )

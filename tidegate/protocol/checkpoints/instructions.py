@@ -1,4 +1,4 @@
-"""What the coordinator of a job's checkpoints wants done, by the store and by the job master."""
+"""Instructions of the checkpoint coordinator to the store and the job master."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tidegate.stream.elements import Barrier, SavepointTarget
 
 @dataclass(frozen=True, slots=True)
 class TriggerCheckpoint:
-    """Send this barrier down the sources of these pipelines."""
+    """Send this barrier through the sources of these pipelines."""
 
     barrier: Barrier
     pipelines: frozenset[PipelineId]
     awaited: int
-    """How many subtasks have to acknowledge."""
+    """How many subtasks must acknowledge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Everything is written: make the checkpoint durable, then report what came of it."""
+    """Make the checkpoint durable, then report the outcome."""
 
     checkpoint: Checkpoint
     barrier: Barrier
@@ -31,14 +31,14 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class NotifyComplete:
-    """Tell everybody that the checkpoint is durable."""
+    """Notify all slots that the checkpoint is durable."""
 
     checkpoint: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class NotifyAborted:
-    """Tell everybody that the checkpoint will never complete."""
+    """Notify all slots that the checkpoint will never complete."""
 
     checkpoint_id: CheckpointId
     reason: str
@@ -46,47 +46,47 @@ class NotifyAborted:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """A completed checkpoint of the job is no longer needed."""
+    """Delete a completed checkpoint of the job."""
 
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class Dispose:
-    """What the job was started from, and has claimed, is no longer needed."""
+    """Delete the claimed checkpoint that the job was started from."""
 
     checkpoint: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """What these snapshots name will never be used: delete it."""
+    """Delete the files of these snapshots: they will never be used."""
 
     checkpoint_id: CheckpointId
     snapshots: tuple[SubtaskSnapshot, ...]
     is_whole: bool
-    """The checkpoint is aborted: all that is its own goes, also what nobody acknowledged."""
+    """The whole checkpoint is aborted: delete everything of its own, acknowledged or not."""
     savepoint: SavepointTarget | None = None
-    """Where it was written, if not where checkpoints are."""
+    """Where it was written, unless with the other checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
 class GoBack:
-    """A drain is aborted: what it ended in these pipelines runs on only from a checkpoint."""
+    """Restore these pipelines: an aborted drain has ended some of their inputs."""
 
     pipelines: frozenset[PipelineId]
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The pipeline has ended, and nothing of it is left to save or to commit."""
+    """The pipeline has ended, with nothing left to save or commit."""
 
     pipeline: PipelineId
 
 
 @dataclass(frozen=True, slots=True)
 class FailJob:
-    """More checkpoints failed in a row than are tolerated, or slots do not commit one."""
+    """Too many checkpoints failed in a row, or a slot does not commit one."""
 
     cause: TidegateError
 

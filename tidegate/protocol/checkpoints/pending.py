@@ -4,7 +4,7 @@
         │                                                          │
         └── declined · expired · subsumed · region failed ──▶ ABORTED ◀── not published ──┘
 
-From the moment publication begins nothing may be deleted or aborted until its result is known.
+Once publication has begun, nothing may be deleted or aborted until its outcome is known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidegate.stream.elements import Barrier
 
 
 class PendingState(Enum):
-    """The life of a pending checkpoint; the diagram is in the module's docstring."""
+    """The life of a pending checkpoint; see the diagram above."""
 
     COLLECTING = auto()
     PUBLISHING = auto()
@@ -40,17 +40,17 @@ LEGAL_MOVES: dict[PendingState, set[PendingState]] = {
 
 
 class AckResult(Enum):
-    """What an acknowledgement was worth."""
+    """How an acknowledgement was received."""
 
     ACCEPTED = auto()
     DUPLICATE = auto()
-    """Already known. It names what is in use: nothing of it may be deleted."""
+    """Already known; its files are in use and must not be deleted."""
     UNKNOWN_SUBTASK = auto()
-    """Of somebody who does not take part, such as an older attempt; it can be deleted."""
+    """From a subtask that does not take part, such as one of an older attempt; deletable."""
 
 
 class AbortReason(Enum):
-    """Why a checkpoint was aborted: its text, and whether it counts as a failed checkpoint."""
+    """Why a checkpoint was aborted, and whether it counts as a failed checkpoint."""
 
     DECLINED = ("a subtask could not take its snapshot", True)
     EXPIRED = ("it was not complete within its timeout", True)
@@ -66,16 +66,16 @@ class AbortReason(Enum):
 
 
 class PendingCheckpoint:
-    """Gathers the acknowledgements of one checkpoint."""
+    """Collects the acknowledgements of one checkpoint."""
 
     def __init__(self, barrier: Barrier, plan: CheckpointPlan, *, deadline: float) -> None:
         self.barrier = barrier
         self.plan = plan
         self.is_sent = False
-        """Whether its barrier was handed to the pipelines: from then on subtasks may obey it."""
+        """Whether the pipelines have its barrier, so that subtasks may act on it."""
         self.deadline = deadline
         self.awaits_next = barrier.request.awaits_next
-        """Whether a later checkpoint has to complete before it is published."""
+        """Whether it is published only after a later checkpoint has completed."""
         self.state = PendingState.COLLECTING
         self.abort_reason: AbortReason | None = None
         self._acknowledged: dict[SubtaskId, CheckpointAcknowledged] = {}
@@ -87,7 +87,7 @@ class PendingCheckpoint:
 
     @property
     def missing(self) -> frozenset[SubtaskId]:
-        """Who has not acknowledged yet."""
+        """The subtasks that have not acknowledged yet."""
         return frozenset(self.plan.awaited.keys() - self._acknowledged.keys())
 
     @property
@@ -97,14 +97,14 @@ class PendingCheckpoint:
         return is_whole and not self.awaits_next
 
     def enumerated(self, states: Mapping[VertexId, bytes]) -> None:
-        """Split enumerators were asked what they know, where their readers put the barrier."""
+        """Add the states of split enumerators, taken when their readers got the barrier."""
         self._enumerators.update(states)
 
     def acknowledge(self, ack: CheckpointAcknowledged) -> AckResult:
         """Note that a subtask has written its part."""
         if ack.checkpoint_id != self.checkpoint_id:
             raise ProtocolViolation(
-                f"checkpoint {self.checkpoint_id} was given an acknowledgement of "
+                f"checkpoint {self.checkpoint_id} got an acknowledgement of checkpoint "
                 f"{ack.checkpoint_id}"
             )
         if self.plan.awaited.get(ack.subtask) != ack.attempt:
@@ -115,10 +115,10 @@ class PendingCheckpoint:
         return AckResult.ACCEPTED
 
     def begin_publication(self, job: CheckpointedJob, wall: float) -> Checkpoint:
-        """All have acknowledged: from here on only the store's answer decides."""
+        """Assemble the checkpoint; from here on, only the store decides its outcome."""
         if self.missing:
             raise ProtocolViolation(
-                f"checkpoint {self.checkpoint_id} was to be published while "
+                f"checkpoint {self.checkpoint_id} cannot be published: "
                 f"{len(self.missing)} subtask(s) have not acknowledged it"
             )
         self._move(PendingState.PUBLISHING)
@@ -133,24 +133,19 @@ class PendingCheckpoint:
         )
 
     def published(self) -> None:
-        """The metadata is there: the checkpoint is complete."""
         self._move(PendingState.COMPLETED)
 
     def not_published(self) -> tuple[SubtaskSnapshot, ...]:
-        """It is certain that the metadata is not there; returns what can be deleted."""
+        """It is certain that no metadata was written; returns what can be deleted."""
         if self.state is not PendingState.PUBLISHING:
             raise ProtocolViolation(f"checkpoint {self.checkpoint_id} is {self.state.name}")
         return self._abort(AbortReason.STORAGE)
 
     def abort(self, reason: AbortReason) -> tuple[SubtaskSnapshot, ...] | None:
-        """Give the checkpoint up; returns what can be deleted, None if nothing may be any more."""
+        """Abort the checkpoint; returns what can be deleted, None if it is too late to abort."""
         if self.state is not PendingState.COLLECTING:
             return None
         return self._abort(reason)
-
-    def expire(self, now: float) -> tuple[SubtaskSnapshot, ...] | None:
-        """Give the checkpoint up if it is past its deadline."""
-        return self.abort(AbortReason.EXPIRED) if now >= self.deadline else None
 
     def _abort(self, reason: AbortReason) -> tuple[SubtaskSnapshot, ...]:
         self._move(PendingState.ABORTED)

@@ -1,4 +1,4 @@
-"""When a checkpoint starts, and how many may fail before the job does."""
+"""When a checkpoint starts, and how many may fail before the job fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_QUEUED = 1000
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to start before this time, unless something happens; None: whatever the time."""
+    """Start nothing before this time unless something happens; None: at no time."""
 
     until: float | None
 
@@ -22,8 +22,8 @@ class Wait:
 class CheckpointSchedule:
     """Decides which checkpoint starts next. Times are readings of one monotonic clock.
 
-    Periodic checkpoints keep the minimum pause and the maximum number under way. Checkpoints that
-    a user asked for keep the maximum only, savepoints neither.
+    Periodic checkpoints respect the minimum pause and the maximum number of concurrent checkpoints,
+    requested checkpoints only the maximum, savepoints neither.
     """
 
     def __init__(self, settings: CheckpointSettings, *, now: float) -> None:
@@ -35,31 +35,31 @@ class CheckpointSchedule:
         self._next_periodic = None if self._interval is None else now + self._interval
         self._earliest = now
         self.queue: list[SnapshotRequest] = []
-        """Those that wait, the next one first."""
+        """Waiting requests, the next one first."""
 
     def submit(self, request: SnapshotRequest) -> bool:
-        """Queue a request; False if too many wait already."""
+        """Queue a request; False if the queue is full."""
         if len(self.queue) >= MAX_QUEUED:
             return False
-        # Savepoints and stops come before checkpoints, then whoever asked first.
+        # Savepoints and stops come before checkpoints; otherwise first come, first served.
         bisect.insort(self.queue, request, key=lambda each: each.kind is BarrierKind.CHECKPOINT)
         return True
 
     def withdraw_all(self) -> tuple[SnapshotRequest, ...]:
-        """The job ends or restarts: return those who wait, to be told."""
+        """Drop all waiting requests, and return them."""
         withdrawn, self.queue = tuple(self.queue), []
         return withdrawn
 
     def ended(self, now: float) -> None:
-        """A checkpoint completed or was aborted: the minimum pause begins."""
+        """Start the minimum pause: a checkpoint completed or was aborted."""
         self._earliest = max(self._earliest, now + self._min_pause)
 
     def pause_periodic(self) -> None:
-        """No periodic checkpoints from here on: the job is being stopped or restarted."""
+        """Take no more periodic checkpoints: the job is being stopped or restarted."""
         self._next_periodic = None
 
     def decide(self, now: float, *, under_way: int) -> SnapshotRequest | Wait:
-        """What to start now, with so many checkpoints triggered and not yet decided."""
+        """What to start now, while `under_way` checkpoints are pending."""
         if self.queue:
             first = self.queue[0]
             if first.kind is not BarrierKind.CHECKPOINT or under_way < self._max_concurrent:
@@ -76,7 +76,7 @@ class CheckpointSchedule:
 
 
 class FailureTolerance:
-    """Counts the checkpoints that failed in a row, each once, whatever else is said of it."""
+    """Counts checkpoints that failed in a row, each once."""
 
     def __init__(self, tolerable: int) -> None:
         self._tolerable = tolerable
@@ -88,7 +88,7 @@ class FailureTolerance:
         return len(self._counted)
 
     def failed(self, checkpoint_id: CheckpointId) -> bool:
-        """A checkpoint failed for a reason that counts; True: the job has to fail."""
+        """Count a failed checkpoint; True if the job must fail."""
         if checkpoint_id > self._succeeded:
             self._counted.add(checkpoint_id)
         if len(self._counted) <= self._tolerable:
@@ -97,7 +97,7 @@ class FailureTolerance:
         return True
 
     def succeeded(self, checkpoint_id: CheckpointId) -> None:
-        """A checkpoint completed: those before it are forgiven."""
+        """Forget the failures before a checkpoint that completed."""
         if checkpoint_id > self._succeeded:
             self._succeeded = checkpoint_id
             self._counted.clear()

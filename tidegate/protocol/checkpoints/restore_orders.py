@@ -16,7 +16,7 @@ from tidegate.state.pointers import FileSegment, KeyedStateHandle, Segment
 
 
 def restore_orders(pipeline: Pipeline, point: Checkpoint) -> dict[SlotIndex, RestoreOrder]:
-    """What every slot of a pipeline takes over from a checkpoint."""
+    """What each slot of a pipeline takes over from a checkpoint."""
     feeding = _feeding(pipeline, point.metadata)
     return {
         SlotIndex(slot): _restore_order(pipeline, point, SubtaskIndex(slot), feeding)
@@ -25,7 +25,7 @@ def restore_orders(pipeline: Pipeline, point: Checkpoint) -> dict[SlotIndex, Res
 
 
 def _feeding(pipeline: Pipeline, metadata: CheckpointMetadata) -> Feeding:
-    """How those who send differ from those who did; one that differs may concern all behind it."""
+    """How the senders changed since the checkpoint; any change may affect everything downstream."""
     found = [
         (metadata.operators.get(chained.operator_id), vertex.parallelism)
         for vertex in pipeline.vertices
@@ -58,7 +58,7 @@ def _restore_order(
 
 
 def _bytes_to_read(restore: SubtaskRestore, key_groups: KeyGroupRange) -> int:
-    """The bytes in files that a subtask with these key groups reads; small state is in none."""
+    """The bytes of files that a subtask with these key groups reads; inline state has none."""
     found = [
         *(channel.content for channel in restore.in_flight),
         *(
@@ -77,7 +77,7 @@ def _bytes_to_read(restore: SubtaskRestore, key_groups: KeyGroupRange) -> int:
 
 
 def _of_groups(handle: KeyedStateHandle, wanted: KeyGroupRange) -> Iterator[Segment]:
-    """A database is read whole, chunks and tables only where they hold something wanted."""
+    """A database is read whole; of chunks and tables, only those with wanted key groups."""
     yield from (file.content for file in handle.native_files)
     for chunk in handle.chunks:
         if any(group in wanted for group, _ in chunk.groups):
@@ -93,7 +93,7 @@ def _of_groups(handle: KeyedStateHandle, wanted: KeyGroupRange) -> Iterator[Segm
 
 
 def with_restored_max_parallelism(graph: JobGraph, metadata: CheckpointMetadata) -> JobGraph:
-    """The graph with the number of key groups that the state has, where the user chose none."""
+    """The graph with the stored number of key groups, except where the user has set one."""
 
     def adapted(vertex: Vertex) -> Vertex:
         stored = {
@@ -110,7 +110,7 @@ def with_restored_max_parallelism(graph: JobGraph, metadata: CheckpointMetadata)
 
 
 def restored_enumerators(pipeline: Pipeline, point: Checkpoint) -> dict[VertexId, bytes]:
-    """What the split enumerators of a pipeline knew, pickled."""
+    """The pickled states of a pipeline's split enumerators."""
     found: dict[VertexId, bytes] = {}
     for vertex in pipeline.sources:
         record = point.metadata.operators.get(vertex.chain[0].operator_id)

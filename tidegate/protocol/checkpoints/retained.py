@@ -1,4 +1,4 @@
-"""Which checkpoints a job keeps, and which of them it goes back to."""
+"""Which checkpoints a job keeps, and which one it resumes from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.stream.elements import BarrierKind
 
 
 class RetainedCheckpoints:
-    """The job's own checkpoints, oldest first, and those that it was started from."""
+    """The job's own checkpoints, oldest first, and those it was started from."""
 
     def __init__(
         self,
@@ -20,24 +20,24 @@ class RetainedCheckpoints:
         *,
         claims: bool = False,
     ) -> None:
-        """What there is at the start.
+        """Set the checkpoints that exist at the start.
 
         Args:
-            limit: how many of its own the job keeps.
-            own: those that an earlier run of the job has left.
-            origins: somebody else's to start from, the best one last.
-            claims: whether the job deletes what it was started from when it no longer needs it.
+            limit: how many checkpoints of its own the job keeps.
+            own: checkpoints that an earlier run of the job has left.
+            origins: foreign checkpoints to start from, the preferred one last.
+            claims: whether the job deletes its origins when it no longer needs them.
         """
         self._limit = limit
         self._kept = sorted(own, key=lambda each: each.checkpoint_id)
         self._origins = list(origins)
         self._claimed = self._origins.copy() if claims else []
         self.stop_point: Checkpoint | None = None
-        """The one that the job ends with, once it is complete."""
+        """The checkpoint that the job ends with, once complete."""
 
     @property
     def own(self) -> tuple[Checkpoint, ...]:
-        """Those whose files belong to the job: the savepoint of a stop is the user's."""
+        """Checkpoints whose files belong to the job; a stop's savepoint belongs to the user."""
         return tuple(each for each in self._kept if each.metadata.kind is BarrierKind.CHECKPOINT)
 
     @property
@@ -46,15 +46,15 @@ class RetainedCheckpoints:
 
     @property
     def restore_point(self) -> Checkpoint | None:
-        """Where a recovery begins; None: from nothing."""
+        """Where a recovery resumes; None: from an empty state."""
         if self._kept:
             return self._kept[-1]
         return self._origins[-1] if self._origins else None
 
     def add(self, checkpoint: Checkpoint, *, ends_the_job: bool = False) -> tuple[Checkpoint, ...]:
-        """Keep a checkpoint that was just published; returns the claimed ones it replaces.
+        """Keep a newly published checkpoint; returns the claimed ones that it replaces.
 
-        A plain savepoint is the user's alone: the job never goes back to it.
+        A plain savepoint belongs to the user: the job never resumes from it.
         """
         if checkpoint.metadata.kind is BarrierKind.SAVEPOINT:
             return ()
@@ -68,13 +68,13 @@ class RetainedCheckpoints:
         return replaced
 
     def trim(self) -> tuple[Checkpoint, ...]:
-        """Keep no more than the limit; returns those of the job that are to be discarded."""
+        """Keep no more than the limit; returns the job's own checkpoints to discard."""
         surplus = self._kept[: max(0, len(self._kept) - self._limit)]
         del self._kept[: len(surplus)]
         return tuple(each for each in surplus if each.metadata.kind is BarrierKind.CHECKPOINT)
 
     def drop(self, checkpoint_id: CheckpointId) -> None:
-        """A point of recovery cannot be read: never go back to it."""
+        """Never resume from this checkpoint: it cannot be read."""
         if any(each.checkpoint_id == checkpoint_id for each in self._kept):
             self._kept = [each for each in self._kept if each.checkpoint_id != checkpoint_id]
         elif self._origins and self._origins[-1].checkpoint_id == checkpoint_id:

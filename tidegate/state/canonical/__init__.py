@@ -1,1 +1,1 @@
-"""State as tables that Spark and others read."""
+"""State as tables for Spark and other readers."""

@@ -1,4 +1,4 @@
-"""Tables of state in Parquet files: written row group by row group, read and verified likewise."""
+"""Tables of state in Parquet files, written, read and verified by row group."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ ROWS_PER_GROUP: Final = 1 << 16
 _BYTES_PER_GROUP: Final = 16 << 20
 _LONGEST_NAME: Final = 120
 _UNSEEN: Final = re.compile(r"^[._]")
-"""Spark ignores files whose names begin like this."""
+"""Spark ignores files with such names."""
 
 
 def directory_name(name: str) -> str:
-    """A directory name for a name chosen by the user."""
+    """A directory name for a user-defined name."""
     safe = _UNSEEN.sub(lambda found: f"%{ord(found[0]):02X}", quote(name, safe=" "))
     if len(safe) > _LONGEST_NAME:
         safe = f"{safe[:_LONGEST_NAME]}-{xxh3_64_hexdigest(name.encode('utf-8', 'replace'))}"
@@ -52,9 +52,9 @@ class OpenFile(Protocol):
 
 
 class TableWriter:
-    """Writes the entries of one state into a Parquet file, or into several.
+    """Writes the entries of one state to one or more Parquet files.
 
-    It starts another file when keys or columns have another type.
+    It starts another file when the type of keys or columns changes.
     """
 
     def __init__(
@@ -74,7 +74,6 @@ class TableWriter:
         self._tables: list[TableHandle] = []
 
     def add(self, chunk: StateChunk) -> None:
-        """Some more entries."""
         is_full = self._rows >= ROWS_PER_GROUP or self._bytes >= _BYTES_PER_GROUP
         if self._held and (is_full or chunk.groups[0][0] < self._held[-1].groups[-1][0]):
             self._flush()
@@ -83,7 +82,7 @@ class TableWriter:
         self._bytes += len(chunk.payload)
 
     def close(self) -> list[TableHandle]:
-        """What was written; empty if there were no entries."""
+        """Finish; returns the written tables, none if there were no entries."""
         self._flush()
         self._end_file()
         return self._tables
@@ -124,7 +123,7 @@ def _joined(entries: Sequence[Entries]) -> Runs:
 
 
 class _ParquetFile:
-    """A Parquet file that knows where its row groups are and what their checksums are."""
+    """A Parquet file that records the positions and checksums of its row groups."""
 
     def __init__(self, file: OpenFile, schema: pa.Schema) -> None:
         self._file = file
@@ -171,7 +170,7 @@ class _Sink(io.RawIOBase):
         return self._position
 
     def segment(self) -> FileSegment:
-        """What was written since the last call."""
+        """The segment written since the last call."""
         size = self._position - self._start
         segment = FileSegment(self._target.file, self._start, size, self._checksum.intdigest())
         self._start, self._checksum = self._position, xxh3_64()
@@ -188,7 +187,7 @@ class OpenedTable:
         self._read = read
         self._where = where
         try:
-            # Arrow reads the metadata at the end of what it takes for a file.
+            # Arrow finds the metadata at the end of the buffer.
             with pq.ParquetFile(pa.BufferReader(read(handle.footer))) as file:
                 self._metadata = file.metadata
                 self.schema: pa.Schema = file.schema_arrow
@@ -200,7 +199,6 @@ class OpenedTable:
             raise CorruptCheckpoint(where, f"{expected} row groups", f"{found}")
 
     def rows(self, number: int) -> pa.RecordBatch:
-        """The rows of a row group."""
         content = self.handle.row_groups[number].content
         source = pa.PythonFile(_FilePart(content.offset, self._read(content)), "r")
         try:
@@ -238,7 +236,7 @@ class _FilePart(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         stop = self._end if size < 0 else min(self._position + size, self._end)
         if self._position < self._offset:
-            raise OSError(f"byte {self._position} is of a part that is not there")
+            raise OSError(f"byte {self._position} is outside the available part")
         start = self._position - self._offset
         self._position = max(stop, self._position)
         return bytes(self._data[start : stop - self._offset])

@@ -1,4 +1,4 @@
-"""Chooses a shape for values: that of their declared type if they conform, otherwise their own."""
+"""Chooses a shape for values: that of their declared type if they conform, or an inferred one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from tidegate.types.typeinfo import (
 
 INSTANT: Final = InstantShape(["seconds", "nanos"], [Single("integer"), Single("integer")])
 _TIMED: Final = ("value", "since")
-"""A value of a state with a time to live, and the milliseconds since 1970 it is counted from."""
+"""A value of a state with a time to live, and its start in milliseconds since the epoch."""
 _DEEPEST: Final = 16
 _LEAST: Final = -(1 << 63)
 _MOST: Final = (1 << 63) - 1
@@ -81,12 +81,12 @@ _BASIC: Final = {
 def choose_shape(
     values: Sequence[Any], declared: Shape | None = None, declaration: str = ""
 ) -> Shape:
-    """A shape for values, chosen from the first few.
+    """Choose a shape from the first few values.
 
     Args:
-        values: the first ones.
-        declared: the shape of the declared type, if that says enough.
-        declaration: of the state whose values they are.
+        values: the first values.
+        declared: the shape of the declared type, if it has one.
+        declaration: that of the state.
     """
     own = infer(values)
     if own is not None and declaration.endswith(TIME_TO_LIVE):
@@ -102,7 +102,7 @@ def choose_shape(
 
 
 def _timed(shape: Shape) -> Shape:
-    """The shape of a value, a list or a map with a time at each value."""
+    """The shape of a value, list or map in which each value has a time."""
     match shape:
         case ListShape():
             return ListShape(_timed(shape.element))
@@ -122,10 +122,10 @@ def _fits(shape: Shape, values: Sequence[Any]) -> bool:
 
 
 def infer(values: Sequence[Any], depth: int = 0) -> Shape | None:
-    """The common shape of values, without a declaration; None: there is none."""
+    """The common shape of values without a declaration; None: they have none."""
     kinds = set(map(type, values)) - {type(None)}
     if not kinds:
-        return Single("text")  # anything will do: there is nothing but None
+        return Single("text")  # all values are None, so any shape fits
     if len(kinds) > 1 or depth > _DEEPEST:
         return None
     [kind] = kinds
@@ -154,7 +154,7 @@ def _infer_record(kind: type[Any], values: list[Any], depth: int) -> Shape | Non
         return _struct(TupleStruct, None, values, depth)
     if issubclass(kind, Row):
         if kind is not row_class(kind._fields):
-            return None  # of another kind than INSERT, or of a subclass
+            return None  # not an INSERT row, or of a subclass
         return _struct(
             NamelessRowStruct if kind._fields is None else RowStruct, kind._fields, values, depth
         )
@@ -187,7 +187,7 @@ def _first(values: Sequence[Any]) -> Any:
 
 
 def shape_of_state(descriptor: StateDescriptor | None) -> Shape | None:
-    """The shape of what a backend stores for a state; None: the type does not determine it."""
+    """The shape of a state's stored values; None: the type does not determine it."""
     if descriptor is None:
         return None
     inner = shape_of_type(descriptor.type_info)
@@ -204,7 +204,7 @@ def shape_of_state(descriptor: StateDescriptor | None) -> Shape | None:
 
 
 def shape_of_type(type_info: TypeInformation | None) -> Shape | None:
-    """The shape of values that are exactly of a type."""
+    """The shape of values that are exactly of this type."""
     match type_info:
         case BasicTypeInfo(basic_type=BasicType.INSTANT):
             return INSTANT

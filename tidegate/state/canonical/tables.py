@@ -1,10 +1,10 @@
-"""Chunks of keyed state ↔ tables that Spark and others read.
+"""Converts chunks of keyed state to tables for Spark and other readers, and back.
 
-key_group   which group the key belongs to
-key         the key: a value, or of several parts a struct
-window      in states of windows: `window_start` and `window_end`, or the number of a count window
-value       the value; of timers `timestamp`; of a columnar state its columns
-pickled     (key, value) where those columns do not say exactly what they were; mostly null
+key_group   the key group of the key
+key         the key: a value, or a struct for several parts
+window      for window state: `window_start` and `window_end`, or the number of a count window
+value       the value; for timers `timestamp`; for columnar state its columns
+pickled     (key, value) if the columns do not represent them exactly; mostly null
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ PICKLED: Final = "pickled"
 WINDOW: Final = "window"
 TIME_WINDOW: Final = ("window_start", "window_end")
 TIMERS: Final = "timers"
-"""What timers are declared as."""
+"""The declaration of timers."""
 _DOCUMENT: Final = b"tidegate"
 _VERSION: Final = 1
 _PLAIN: Final = {
     Single(name).arrow_type: Single(name)
     for name in ("integer", "float", "boolean", "text", "bytes")
 }
-"""Columns whose values Arrow returns as they were."""
+"""Columns that Arrow returns unchanged."""
 _TICKS: Final = (pa.int64(), pa.int32())
-"""In which times are that Spark or Parquet does not have."""
+"""The types for times that Spark or Parquet lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What a chunk holds, in the order of its key groups."""
+    """The content of a chunk, ordered by key group."""
 
     groups: Runs
     keys: list[Any] | KeyColumns
     values: Values | pa.RecordBatch
-    """Of a columnar state the columns beside the key."""
+    """For columnar state, the columns besides the key."""
 
     def __len__(self) -> int:
         return sum(count for _, count in self.groups)
@@ -69,21 +69,20 @@ class Entries:
 
 @dataclass(frozen=True)
 class TableForm:
-    """How the entries of a state are columns."""
+    """How the entries of a state are represented as columns."""
 
     metadata: StateMetadata
     key: Shape | pa.Schema
-    """Keys that are columns keep their types."""
+    """Columnar keys keep their types."""
     is_tuple: bool
-    """Whether such keys are tuples."""
+    """Whether columnar keys are tuples."""
     value: Shape | pa.Schema
-    """Columnar states keep their types too."""
+    """Columnar values keep their types, too."""
     window: tuple[Shape, ...] | None = None
-    """Where the keys are those of windows: the shapes of their parts; ANY alone stands for all."""
+    """For keys of windows, the shapes of their parts; a single ANY stands for all parts."""
 
     @property
     def window_names(self) -> tuple[str, ...]:
-        """The columns of the windows."""
         parts = 0 if self.window is None else len(self.window)
         return TIME_WINDOW if parts == len(TIME_WINDOW) else numbered_windows(parts)
 
@@ -92,7 +91,7 @@ class TableForm:
         return TIMESTAMP if self.metadata.declaration == TIMERS else VALUE
 
     def is_like(self, other: TableForm) -> bool:
-        """Whether the tables of both have the same columns, which mean the same."""
+        """Whether the tables of both have the same columns with the same meaning."""
         mine, others = (
             (self.key, self.is_tuple, self.value, self.window),
             (other.key, other.is_tuple, other.value, other.window),
@@ -101,7 +100,7 @@ class TableForm:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """With everything that is needed to read it again."""
+        """The schema, with everything needed to read the table again."""
         fields: list[pa.Field[Any]] = [pa.field(KEY_GROUP, pa.int32(), nullable=False)]
         fields.append(pa.field(KEY, self._key_type()))
         for name, part in zip(self.window_names, self.window or (), strict=True):
@@ -122,7 +121,6 @@ class TableForm:
         return pa.struct(list(zip(numbered(len(types)), types, strict=True)))
 
     def decoded_keys(self, column: pa.Array[Any]) -> list[Any] | KeyColumns:
-        """The keys of a table."""
         if isinstance(self.key, Shape):
             return self.key.decode(column)
         parts = [column]
@@ -148,12 +146,11 @@ class TableForm:
 
     @classmethod
     def of(cls, schema: pa.Schema) -> TableForm:
-        """The form of a table that was written with a schema."""
         document = json.loads((schema.metadata or {})[_DOCUMENT])
         if document["version"] > _VERSION:
             raise StateMisuse(
-                f"state {document['state']!r} was written in format {document['version']} of its "
-                f"tables, this version of Tidegate reads {_VERSION}: use the one that wrote it"
+                f"state {document['state']!r} was written in table format {document['version']}, "
+                f"but this version of Tidegate reads {_VERSION}: use the version that wrote it"
             )
         form = PayloadForm[document["form"].upper()]
         return cls(
@@ -182,7 +179,7 @@ def entries_of(chunk: StateChunk, form: PayloadForm) -> Entries:
 def choose_form(
     metadata: StateMetadata, entries: Sequence[Entries], declared: StateDescriptor | None = None
 ) -> TableForm:
-    """The form for a state of which these are the first entries, of which there is at least one."""
+    """The form for a state with these first entries; there is at least one."""
     first = entries[0]
     key: Shape | pa.Schema
     value: Shape | pa.Schema
@@ -205,7 +202,7 @@ def choose_form(
 
 
 def _choose_window(parts: Sequence[tuple[Any, ...]]) -> tuple[Shape, ...]:
-    """The shapes of the parts of windows; ANY alone where they have none in common."""
+    """The shapes of the parts of windows; a single ANY if they have none in common."""
     if len(set(map(len, parts))) > 1:
         return (ANY,)
     shapes = tuple(choose_shape(part) for part in zip(*parts, strict=True))
@@ -226,7 +223,7 @@ def _choose_value(values: Sequence[Any], declared: Shape | None, declaration: st
 
 
 def table_of(entries: Entries, form: TableForm) -> pa.RecordBatch | None:
-    """The entries as a table; None: their keys or columns are of other types than the form's."""
+    """The entries as a table; None: their keys or columns do not fit the form."""
     groups, counts = zip(*entries.groups, strict=True)
     columns: list[pa.Array[Any]] = [pa.array(np.repeat(np.array(groups, np.int32), counts))]
     key, key_misfits = _encoded_keys(entries.keys, form)
@@ -272,7 +269,7 @@ def _encoded_keys(
 def _encoded_windows(
     keys: list[Any], shapes: tuple[Shape, ...]
 ) -> tuple[list[pa.Array[Any]], npt.NDArray[np.bool_]]:
-    """The columns of windows, and where they do not say which window it is."""
+    """The columns of windows, and where they do not represent the window exactly."""
     parts = [parts_of(key) for key in keys]
     if shapes == (ANY,):
         return [ANY.encode(parts)], np.ones(len(keys), np.bool_)
@@ -289,7 +286,7 @@ def _encoded_windows(
 
 
 def _encoded(values: Any, shape: Shape) -> tuple[pa.Array[Any], npt.NDArray[np.bool_] | None]:
-    """The column, and where it does not hold what the values are, if anywhere."""
+    """The column, and where it does not represent the values exactly, if anywhere."""
     if isinstance(values, pa.Array):
         if values.type == shape.arrow_type and shape == _PLAIN.get(values.type):
             return values, None
@@ -331,7 +328,6 @@ def _pickled(
 
 
 def chunk_of_table(rows: pa.RecordBatch, form: TableForm, groups: Runs) -> StateChunk:
-    """The chunk whose entries a table has."""
     entries = entries_of_table(rows, form, groups)
     if isinstance(entries.values, pa.RecordBatch):
         assert isinstance(entries.keys, KeyColumns)
@@ -347,7 +343,6 @@ def chunk_of_table(rows: pa.RecordBatch, form: TableForm, groups: Runs) -> State
 
 
 def entries_of_table(rows: pa.RecordBatch, form: TableForm, groups: Runs) -> Entries:
-    """The entries of a table, as they were before they became one."""
     keys = form.decoded_keys(rows.column(KEY))
     if form.window is not None and isinstance(keys, list):
         decoded = [
@@ -393,7 +388,7 @@ def _recalled(document: Any) -> Shape | pa.Schema:
 
 
 def _portable_type(kind: pa.DataType) -> pa.DataType:
-    """In which type `_portable` gives columns of a type."""
+    """The type of `_portable` columns for this type."""
     is_ = pa.types
     if isinstance(kind, pa.DictionaryType):
         return _portable_type(kind.value_type)
@@ -408,7 +403,7 @@ def _portable_type(kind: pa.DataType) -> pa.DataType:
     if is_.is_time32(kind):
         return pa.int32()
     if isinstance(kind, pa.TimestampType) and kind.unit == "ns":
-        return pa.int64()  # Spark has times to the microsecond
+        return pa.int64()  # Spark's times have microseconds
     return kind
 
 
@@ -423,7 +418,7 @@ def _portable(column: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def _from_portable(column: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:
-    """The column in the type that it had, without loss."""
+    """The column in its original type, without loss."""
     if isinstance(kind, pa.DictionaryType):
         kind = kind.value_type
     if column.type == kind:

@@ -26,15 +26,15 @@ from tidegate.state.keys.word_index import Places
 
 ROWS_PER_CHUNK: Final = 1 << 16
 _SPARE_ROWS: Final = 1 << 12
-"""Replaced values that are kept before it is worth while to remove them."""
+"""How many replaced values are kept before they are removed."""
 
 
 FrozenColumn: TypeAlias = "Callable[[Places], pa.Array[Any]]"
-"""A column of state at one moment: the values of some places. May be read on another thread."""
+"""A column of state at one moment: returns the values of places. Thread-safe."""
 
 
 class StateColumn(ABC):
-    """What is kept for every place."""
+    """A column with a value for every place."""
 
     kind: pa.DataType
     is_number: bool
@@ -42,7 +42,7 @@ class StateColumn(ABC):
 
     @abstractmethod
     def grow(self, places: int) -> None:
-        """The number of places has grown to this."""
+        """Grow to this number of places."""
 
     @abstractmethod
     def freeze(self) -> FrozenColumn:
@@ -50,7 +50,7 @@ class StateColumn(ABC):
 
     @abstractmethod
     def restore(self, places: Places, values: pa.Array[Any]) -> None:
-        """Put back what was frozen; `places` are new."""
+        """Restore frozen values; `places` are new."""
 
     @abstractmethod
     def renumber(self, old: Places, new: Places) -> None:
@@ -71,7 +71,7 @@ class NumberColumn(StateColumn):
         self._initial = initial
         self._room = np.full(1024, initial, dtype)
         self.values = self._room[:0]
-        """The number of every place; to be changed in place."""
+        """The numbers by place; changed in place."""
 
     @property
     def nbytes(self) -> int:
@@ -107,7 +107,7 @@ class ValueColumn(StateColumn):
         self.kind = kind
         self._store = ColumnStore()
         self._positions = NumberColumn(np.intp)
-        """The position of a place's value in the store."""
+        """The position of each place's value in the store."""
 
     @property
     def nbytes(self) -> int:
@@ -117,7 +117,7 @@ class ValueColumn(StateColumn):
         self._positions.grow(places)
 
     def put(self, places: Places, values: pa.Array[Any]) -> None:
-        """Replace the values of some places, each of which occurs once."""
+        """Replace the values of places, each of which occurs once."""
         positions = self._positions.values
         positions[places] = np.arange(len(self._store), len(self._store) + len(values))
         self._store.append(values)
@@ -128,7 +128,7 @@ class ValueColumn(StateColumn):
             positions[:] = np.arange(len(positions))
 
     def take(self, places: Places) -> pa.Array[Any]:
-        """The values of some places, all of which have been put."""
+        """The values of places, all of which have been put."""
         return self._store.take(self._positions.values[places])
 
     def freeze(self) -> FrozenColumn:
@@ -162,9 +162,9 @@ class ColumnarState:
         self.metadata = StateMetadata(name, declaration, PayloadForm.ARROW)
         self.columns = dict(columns)
         self.new: Places = np.arange(0)
-        """The places, ascending, that got their first record with the last batch."""
+        """The places, ascending, of keys that are new in the last batch."""
         self.loaded: Places = np.arange(0)
-        """The places that the last batch has brought back into memory."""
+        """The places that the last batch loaded into memory."""
         self._index = keys
         self._key_names = [f"key{position}" for position in range(keys.width)]
         self.key_groups = key_groups
@@ -179,7 +179,7 @@ class ColumnarState:
         return self._index.nbytes + sum(column.nbytes for column in self.columns.values())
 
     def places_of(self, keys: Sequence[pa.Array[Any]]) -> Places:
-        """The place of every row's key; those of new keys follow the ones there were."""
+        """The place of every row's key; new keys get the next places."""
         known = len(self._index)
         places = self._index.find_or_add(keys)
         self.new = np.arange(known, len(self._index))
@@ -189,10 +189,10 @@ class ColumnarState:
         return places
 
     def clean_up(self) -> None:
-        """Give back room; called between batches. Places mean other keys afterwards."""
+        """Free memory between batches. Afterwards, places refer to other keys."""
 
     def close(self) -> None:
-        """Release everything."""
+        """Release all resources."""
 
     def freeze(self) -> FrozenState:
         return _FrozenColumns(
@@ -223,11 +223,11 @@ class ColumnarState:
 
 
 def check_unchanged(declared: StateMetadata, stored: StateMetadata) -> None:
-    """Raise StateTypeChanged where a stored state is not the columns that are declared."""
+    """Raise StateTypeChanged if a stored state has other columns than the declared one."""
     if stored != declared:
         reason = (
-            "an aggregation keeps fields of its records, so map() them before it to what they "
-            "were, or give its operator another uid()"
+            "an aggregation stores fields of its records: map() records to the previous fields, "
+            "or give its operator another uid()"
         )
         raise StateTypeChanged(stored.name, stored.declaration, declared.declaration, reason)
 
@@ -258,4 +258,4 @@ class _FrozenColumns(FrozenState):
                 yield StateChunk(self.metadata[0].name, part.runs, payload)
 
     def release(self) -> None:
-        """Nothing is shared that could change."""
+        """Nothing to release: nothing shared can change."""

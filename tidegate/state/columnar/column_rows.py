@@ -1,4 +1,4 @@
-"""Rows of columns, each as bytes of its own."""
+"""Encodes rows of columns as bytes, one by one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pyarrow as pa
 
 
 class RowCodec:
-    """Numbers side by side, then whatever else there is, pickled.
+    """Encodes numbers side by side, followed by all other values, pickled.
 
-    Fields of the schema that are not nullable are numbers and become bytes as whole columns.
+    Non-nullable fields of the schema are numbers and are encoded as whole columns.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -25,7 +25,7 @@ class RowCodec:
         self._dtype = np.dtype([(name, kind.to_pandas_dtype()) for name, kind in kinds])
 
     def encode(self, columns: Sequence[pa.Array[Any]]) -> list[bytes]:
-        """The rows of the columns, of which there is at least one."""
+        """Encode the rows of the columns; there is at least one."""
         numbers = np.empty(len(columns[0]), self._dtype)
         for position in self._numbers:
             numbers[f"f{position}"] = columns[position].to_numpy(zero_copy_only=False)
@@ -37,7 +37,7 @@ class RowCodec:
         return [row + pickle.dumps(rest, 5) for row, rest in zip(rows, others, strict=True)]
 
     def decode(self, rows: Sequence[bytes]) -> list[pa.Array[Any]]:
-        """The columns of the rows, of which there is at least one."""
+        """Decode rows to columns; there is at least one."""
         width = self._dtype.itemsize
         decoded: dict[int, pa.Array[Any]] = {}
         if self._numbers:
@@ -54,7 +54,7 @@ class RowCodec:
 
 
 def _plain(column: pa.Array[Any]) -> pa.Array[Any]:
-    """Times as integers, for Python's hold fewer digits."""
+    """Times as integers: Python's times are less precise."""
     ticks = _ticks(column.type)
     return column if ticks is None else column.view(ticks)
 

@@ -34,9 +34,9 @@ from tidegate.types.columns import is_binary, is_text
 Hashes = npt.NDArray[np.uint64]
 
 _FEW: Final = 64
-"""Below this many values the fixed cost of the vector path is more than a loop costs."""
+"""Below this many values, a loop is faster than the vectorized path."""
 _BLOCK: Final = 1 << 14
-"""Values mixed at a time, so that the steps of the mixing stay in the processor's cache."""
+"""Values mixed at a time, so that intermediate results stay in the CPU cache."""
 _COLUMN_TYPES: Final = {
     frozenset({str}): pa.large_string(),
     frozenset({bytes}): pa.large_binary(),
@@ -74,19 +74,19 @@ def hash_column(column: pa.Array[Any]) -> Hashes:
 
 
 def hash_columns(columns: Sequence[pa.Array[Any]]) -> Hashes:
-    """The stable hash of the tuples that the columns make up side by side."""
+    """The stable hash of the tuples that the columns form."""
     return fold_hashes([hash_column(column) for column in columns], len(columns[0]))
 
 
 def hash_values(values: Sequence[Any]) -> Hashes:
-    """The stable hash of Python values; those of one plain type are hashed as a column."""
+    """The stable hash of Python values; values of one plain type are hashed as a column."""
     kinds = set(map(type, values))
     column_type = _COLUMN_TYPES.get(frozenset(kinds - {type(None)}))
     if column_type is not None and len(values) >= _FEW:
         try:
             return hash_column(pa.array(values, column_type))
         except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
-            pass  # an integer beyond 64 bits, or a lone surrogate: rare, and no column holds it
+            pass  # an integer beyond 64 bits, or a lone surrogate: rare, and impossible in a column
     if kinds == {tuple} and len(set(map(len, values))) == 1 and len(values) >= _FEW:
         return fold_hashes([hash_values(part) for part in zip(*values, strict=True)], len(values))
     return _hash_one_by_one(values)
@@ -98,7 +98,7 @@ def _hash_one_by_one(values: Sequence[Any]) -> Hashes:
     for position, value in enumerate(values):
         try:
             found = known.get(value)
-        except TypeError:  # a list, or no key at all
+        except TypeError:  # a list, or not a key at all
             hashes[position] = stable_hash(value)
             continue
         if found is None:
@@ -118,7 +118,6 @@ def fold_hashes(parts: Sequence[Hashes], length: int) -> Hashes:
 
 
 def splitmix64_column(values: Hashes) -> Hashes:
-    """`splitmix64` of every value."""
     mixed = np.empty_like(values)
     scratch = np.empty(min(len(values), _BLOCK), np.uint64)
     for start in range(0, len(values), _BLOCK):
@@ -156,7 +155,7 @@ def _hash_binary(column: pa.Array[Any], seed: int) -> Hashes:
     import polars as pl
     import polars_hash
 
-    # Polars holds text and bytes as views; Arrow makes these several times faster than Polars.
+    # Polars stores text and bytes as views, which Arrow creates several times faster.
     view = pa.string_view() if is_text(column.type) else pa.binary_view()
     series = pl.Series("key", column.cast(view))
     expression = polars_hash.col("key").nchash.xxh3_64(seed=seed)
@@ -172,7 +171,7 @@ def _scalar_hash(value: str | bytes | None, seed: int) -> int:
 
 
 def _hash_floats(values: npt.NDArray[np.float64]) -> Hashes:
-    # The bounds are powers of two, which floats hold exactly.
+    # The bounds are powers of two, which floats represent exactly.
     fits_signed = (values >= -(2.0**63)) & (values < 2.0**63)
     integers = np.where(fits_signed, values, 0.0).astype(np.int64)
     integral = fits_signed & (integers == values)
@@ -212,7 +211,7 @@ def _ticks(column: pa.Array[Any]) -> tuple[npt.NDArray[np.int64], int]:
 
 
 def _values(column: pa.Array[Any]) -> npt.NDArray[Any]:
-    """The values, with anything at all where they are null."""
+    """The values; where they are null, anything."""
     if column.null_count:
         column = pc.fill_null(column, pa.scalar(0).cast(column.type))
     values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)

@@ -1,8 +1,8 @@
-"""Keys as bytes: the same bytes exactly where keys are equal in Python.
+"""Keys as bytes, which are equal exactly if the keys are equal in Python.
 
 The forms follow `stable_hash`, so keys that share a form share a hash. Plain keys (text, bytes,
-integers, other floats, None, and windows of such) can be read back; of the others the key itself is
-kept beside.
+integers, non-integral floats, None, and windows of such) can be decoded; other keys are stored next
+to their bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ONE_NAN: Final = float("nan")
 
 
 def key_bytes(key: Any) -> bytes:
-    """The bytes of a key; below 0xFF at the start."""
+    """The bytes of a key; the first byte is below 0xFF."""
     kind = type(key)
     if kind is str:
         return b"s" + key.encode("utf-8", "surrogatepass")  # type: ignore[no-any-return]
@@ -50,7 +50,7 @@ def key_bytes(key: Any) -> bytes:
 
 
 def is_plain(key: Any) -> bool:
-    """Whether `key_of_bytes` returns the very key."""
+    """Whether `key_of_bytes` returns the same key."""
     kind = type(key)
     if kind is tuple:
         return is_window_key(key) and all(map(is_plain, key[1:]))
@@ -58,7 +58,7 @@ def is_plain(key: Any) -> bool:
 
 
 def key_of_bytes(raw: bytes) -> Any:
-    """The plain key that has these bytes."""
+    """The plain key with these bytes."""
     match raw[:1]:
         case b"s":
             return raw[1:].decode("utf-8", "surrogatepass")
@@ -76,7 +76,7 @@ def key_of_bytes(raw: bytes) -> Any:
 
 
 def with_one_nan(key: Any) -> Any:
-    """The key with every NaN in it the same object: a dict finds it again by that alone."""
+    """The key with the same NaN object everywhere: a dict finds NaN only by identity."""
     if type(key) in NEVER_NAN:
         return key
     if is_window_key(key) and type(key[1]) in NEVER_NAN:
@@ -122,7 +122,7 @@ def _parts_of(encoded: bytes) -> Iterator[bytes]:
 
 
 def _of_less_usual(key: Any) -> bytes:
-    """Subclasses come before their bases: a datetime is a date, an IntEnum an int."""
+    """Check subclasses before their bases: a datetime is a date, an IntEnum an int."""
     match key:
         case str():
             return key_bytes(str.__str__(key))
@@ -159,7 +159,7 @@ def _of_less_usual(key: Any) -> bytes:
     if dataclasses.is_dataclass(key) and not isinstance(key, type):
         values = [getattr(key, field.name) for field in dataclasses.fields(key)]
         return b"o" + _of_parts((*_class_name(key), *values))
-    raise UnsupportedKey(key, f"Tidegate knows no bytes of {type(key).__name__}")
+    raise UnsupportedKey(key, f"keys of type {type(key).__name__} are not supported")
 
 
 def _of_decimal(key: Decimal) -> bytes:
@@ -175,7 +175,7 @@ def _of_decimal(key: Decimal) -> bytes:
 
 
 def _of_row(row: Row) -> bytes:
-    """Rows that are equal by name may hold their fields in another order."""
+    """Rows that are equal by name may have their fields in another order."""
     kind = row.get_row_kind().name
     if row._fields is None:
         return _of_parts((kind, tuple(row)))

@@ -1,10 +1,10 @@
-"""Key → key group → subtask: the unit in which keyed state is stored and moved.
+"""Maps keys to key groups, the unit in which keyed state is stored and moved, and to subtasks.
 
     key_group = stable_hash(key) % max_parallelism
     subtask   = key_group * parallelism // max_parallelism
 
-The first line never changes in the life of a job; the second follows its parallelism. So a
-rescaled job hands whole key groups to other subtasks and never looks at a key.
+The first line never changes in the life of a job; the second depends on its parallelism. Rescaling
+therefore moves whole key groups between subtasks without looking at keys.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEFAULT_LOWER_BOUND: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class KeyGroupRange:
-    """The key groups from `start` up to, not including, `stop`; empty where both are equal."""
+    """The key groups from `start` up to, not including, `stop`; empty if both are equal."""
 
     start: int
     stop: int
@@ -44,13 +44,11 @@ class KeyGroupRange:
         return isinstance(key_group, int) and self.start <= key_group < self.stop
 
     def intersection(self, other: KeyGroupRange) -> KeyGroupRange:
-        """The key groups that both ranges hold."""
         start = max(self.start, other.start)
         return KeyGroupRange(start, max(start, min(self.stop, other.stop)))
 
 
 def key_groups_of(hashes: npt.NDArray[np.uint64], max_parallelism: int) -> npt.NDArray[np.uint16]:
-    """The key groups of keys with these stable hashes."""
     if max_parallelism & (max_parallelism - 1) == 0:
         return (hashes & np.uint64(max_parallelism - 1)).astype(np.uint16)
     return (hashes % np.uint64(max_parallelism)).astype(np.uint16)
@@ -79,14 +77,14 @@ def range_of(subtask: int, parallelism: int, max_parallelism: int) -> KeyGroupRa
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """Flink's rule: half as much again, as a power of two, from 128 to 32768."""
+    """Flink's rule: 1.5 times the parallelism, as a power of two, from 128 to 32768."""
     roomy = parallelism + parallelism // 2
     power_of_two = 1 << max(roomy - 1, 0).bit_length()
     return min(max(power_of_two, _DEFAULT_LOWER_BOUND), MAX_PARALLELISM_LIMIT)
 
 
 def check_max_parallelism(max_parallelism: int, parallelism: int) -> None:
-    """Refuse a max parallelism that Flink refuses too, or that is below the parallelism."""
+    """Refuse a max parallelism that Flink refuses, too, or that is below the parallelism."""
     if not 0 < max_parallelism <= MAX_PARALLELISM_LIMIT:
         raise ConfigError(
             "pipeline.max-parallelism", max_parallelism, f"give 1 to {MAX_PARALLELISM_LIMIT}"
@@ -95,6 +93,6 @@ def check_max_parallelism(max_parallelism: int, parallelism: int) -> None:
         raise ConfigError(
             "pipeline.max-parallelism",
             max_parallelism,
-            f"it is below the parallelism {parallelism}; keyed state has one owner per key group, "
+            f"it is below the parallelism {parallelism}; each subtask needs a key group, "
             "so give at least that many",
         )

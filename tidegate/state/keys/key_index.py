@@ -1,4 +1,4 @@
-"""Keys of whole batches → dense place numbers, under which columnar state is kept."""
+"""Numbers the keys of whole batches; columnar state is stored under these places."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ MOST_KEY_COLUMNS: Final = 4
 
 
 def can_be_indexed(kinds: Sequence[pa.DataType]) -> bool:
-    """Whether a `KeyIndex` takes key columns of these types."""
+    """Whether a `KeyIndex` supports key columns of these types."""
     return 0 < len(kinds) <= MOST_KEY_COLUMNS and all(map(can_be_words, kinds))
 
 
 class ColumnIndex:
-    """Numbers the values of one column; null is a value too."""
+    """Numbers the values of one column; null is a value, too."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
         self._index = WordIndex(words_per_key(kind))
         self._null_place: int | None = None
         self._namesakes: dict[Any, int] = {}
-        """Long keys whose words are those of another key; practically none, ever."""
+        """Long keys with the same words as another key; practically never any."""
         self.values = ColumnStore()
         """The value of every place."""
 
@@ -46,7 +46,6 @@ class ColumnIndex:
         return self._index.nbytes + self.values.nbytes
 
     def find_or_add(self, column: pa.Array[Any]) -> Places:
-        """The place of every value."""
         if isinstance(column, pa.DictionaryArray):
             return self._find_by_dictionary(column)
         if column.type != self._kind:
@@ -60,7 +59,7 @@ class ColumnIndex:
         return places
 
     def _find_by_dictionary(self, column: pa.DictionaryArray[Any, Any]) -> Places:
-        """Look only for entries that occur; a dictionary may hold others."""
+        """Look up only entries that occur; a dictionary may contain others."""
         absent = column.is_null().to_numpy(zero_copy_only=False)
         indices = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
         occurring = np.unique(indices[~absent])
@@ -88,7 +87,7 @@ class ColumnIndex:
         return places
 
     def _tell_namesakes_apart(self, column: pa.Array[Any], places: Places, rows: Places) -> None:
-        """Correct the places of keys that only look like the key of their place."""
+        """Correct the places of keys that have the same words as the key of their place."""
         asked = column if len(rows) == len(column) else column.take(rows)
         stored = self.values.take(places[rows])
         if stored.equals(asked):
@@ -105,7 +104,7 @@ class ColumnIndex:
 class KeyIndex:
     """Numbers keys of one or several columns 0, 1, 2, ... in no particular order.
 
-    With `is_tuple` a key is a tuple of the columns, be it of one alone: it hashes differently.
+    With `is_tuple`, a key is a tuple of the columns, even of one alone: it hashes differently.
     """
 
     def __init__(self, kinds: Sequence[pa.DataType], *, is_tuple: bool) -> None:
@@ -121,7 +120,7 @@ class KeyIndex:
 
     @property
     def width(self) -> int:
-        """How many columns a key has."""
+        """The number of columns of a key."""
         return len(self._columns)
 
     @property
@@ -130,7 +129,7 @@ class KeyIndex:
         return own + sum(column.nbytes for column in self._columns)
 
     def find_or_add(self, columns: Sequence[pa.Array[Any]]) -> Places:
-        """The place of every row; new places are those from the length before."""
+        """The place of every row; new places start at the previous length."""
         found = [
             index.find_or_add(column) for index, column in zip(self._columns, columns, strict=True)
         ]
@@ -145,19 +144,19 @@ class KeyIndex:
         return places
 
     def keys(self) -> FrozenKeys:
-        """The key columns of all places, as they are now."""
+        """The current key columns of all places."""
         stores = [column.values.chunks() for column in self._columns]
         parts = None if self._pairs is None else self._parts.rows()
         return FrozenKeys(stores, parts, self._is_tuple, self._order)
 
     def only(self, places: Places) -> tuple[KeyIndex, Places]:
-        """An index of the keys of some places alone, and the new place of each."""
+        """An index of the keys of these places alone, and the new place of each."""
         fewer = KeyIndex(self.schema.kinds, is_tuple=self._is_tuple)
         return fewer, fewer.find_or_add(self.keys().take(places)) if len(places) else places
 
 
 class GrowingRows:
-    """Rows that are only ever added, so that a view of those there are never changes."""
+    """Append-only rows, so that a view of the existing ones never changes."""
 
     def __init__(self, width: int) -> None:
         self._rows = np.empty((1024, width), np.uint32)
@@ -181,7 +180,7 @@ class GrowingRows:
 
 
 class FrozenKeys:
-    """The keys of the places there were at one moment. May be read on another thread."""
+    """The keys of all places at one moment. May be read on another thread."""
 
     def __init__(
         self,
@@ -199,7 +198,7 @@ class FrozenKeys:
         return sum(map(len, self._stores[0])) if self._parts is None else len(self._parts)
 
     def ordered(self, max_parallelism: int, size: int) -> list[OrderedKeys[list[pa.Array[Any]]]]:
-        """The key columns in the order of their key groups, in parts of at most this size."""
+        """The key columns ordered by key group, in parts of at most this size."""
         return self._order.parts(
             len(self),
             lambda start, stop: in_parts(
@@ -208,7 +207,7 @@ class FrozenKeys:
         )
 
     def hashes(self, start: int = 0) -> Hashes:
-        """The stable hash of the key of every place from `start` on."""
+        """The stable hash of the key of every place from `start`."""
         if start:
             columns = self.take(np.arange(start, len(self)))
             return KeyColumns(columns, self._is_tuple).hashes()
@@ -221,7 +220,7 @@ class FrozenKeys:
         return fold_hashes(parts, len(self._parts))
 
     def take(self, places: Places) -> list[pa.Array[Any]]:
-        """The key columns of some places, of which there is at least one."""
+        """The key columns of some places; there is at least one."""
         if self._parts is None:
             return [take_from(self._stores[0], places)]
         return [

@@ -1,4 +1,4 @@
-"""The keys of a state in the order in which snapshots hold them, kept from one to the next."""
+"""The keys of a state in snapshot order, cached between snapshots."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ Runs = tuple[tuple[int, int], ...]
 
 
 class OrderedKeys(NamedTuple, Generic[T]):
-    """Some places in the order of their key groups."""
+    """Some places, ordered by key group."""
 
     places: npt.NDArray[np.int32]
     runs: Runs
     keys: T
-    """The keys of these places, as they are stored."""
+    """The keys of these places in their stored form."""
 
     @property
     def groups(self) -> Groups:
-        """The key group of each place."""
         numbers, counts = zip(*self.runs, strict=True)
         return np.repeat(np.array(numbers, np.uint16), counts)
 
     def are_all_of(self, key_groups: KeyGroupRange | None) -> bool:
-        """Whether these key groups, all by default, hold every one of the keys."""
+        """Whether all keys belong to these key groups; by default, to any."""
         return key_groups is None or (
             key_groups.start <= self.runs[0][0] and self.runs[-1][0] < key_groups.stop
         )
@@ -54,10 +53,10 @@ class _Segment(Generic[T]):
 
 
 class KeyOrder(Generic[T]):
-    """Keys never change and are only added, so their order is found once and kept.
+    """Sorts keys once: keys never change and are only added.
 
-    Keys that were added since are put in order by themselves; of these segments each is at least
-    twice as large as the next, so that there are few. May be used on several threads.
+    New keys are sorted separately. Each of the resulting segments is at least twice as large as the
+    next, so there are few. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -88,7 +87,7 @@ def in_parts(
     size: int,
     stored: Callable[[Places], T],
 ) -> list[OrderedKeys[T]]:
-    """Places from `start` on, whose keys have these hashes, in the order of their key groups."""
+    """Places from `start`, whose keys have these hashes, ordered by key group."""
     groups = key_groups_of(hashes, max_parallelism)
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
@@ -104,6 +103,6 @@ def in_parts(
 
 
 def runs_of(groups: Groups) -> Runs:
-    """(key group, number of entries) of groups in ascending order."""
+    """(key group, number of entries) of sorted groups."""
     found, counts = np.unique(groups, return_counts=True)
     return tuple(zip(found.tolist(), counts.tolist(), strict=True))

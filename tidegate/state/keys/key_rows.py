@@ -1,4 +1,4 @@
-"""Keys → places, the numbers of the rows of their state, for a batch at a time."""
+"""Maps the keys of a batch to places, the row numbers of their state."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tidegate.state.keys.window_keys import hash_keys
 from tidegate.state.keys.word_index import Places
 
 _PICKLED: Final = b"\x80"
-"""How pickled keys begin; Arrow's streams never do."""
+"""The first byte of pickled keys; Arrow streams never begin with it."""
 KEYS_PER_PART: Final = 8_192
 """Pickling holds the interpreter lock; this many entries delay records by a few milliseconds."""
 
 
 class KeySnapshot(ABC):
-    """The keys of the places there were at one moment. May be read on another thread."""
+    """The keys of all places at one moment. May be read on another thread."""
 
     def __init__(self, order: KeyOrder[bytes]) -> None:
         self._order = order
@@ -37,7 +37,7 @@ class KeySnapshot(ABC):
     def __len__(self) -> int: ...
 
     def ordered(self, max_parallelism: int) -> list[OrderedKeys[bytes]]:
-        """All places in the order of their key groups, in parts."""
+        """All places ordered by key group, in parts."""
         return self._order.parts(
             len(self),
             lambda start, stop: in_parts(
@@ -47,15 +47,15 @@ class KeySnapshot(ABC):
 
     @abstractmethod
     def hashes(self, start: int = 0) -> Hashes:
-        """The stable hash of the key of every place from `start` on."""
+        """The stable hash of the key of every place from `start`."""
 
     @abstractmethod
     def stored(self, places: Places) -> bytes:
-        """The keys of some places, of which there is at least one, for `loaded_keys`."""
+        """The keys of some places, at least one, in the form for `loaded_keys`."""
 
 
 class ObjectKeys:
-    """Numbers any hashable keys 0, 1, 2, ..., by a dict, and never forgets one."""
+    """Numbers hashable keys 0, 1, 2, ... with a dict, and never forgets one."""
 
     def __init__(self, keys: Sequence[Any] = ()) -> None:
         self._keys = list(map(with_one_nan, keys))
@@ -66,7 +66,6 @@ class ObjectKeys:
         return len(self._keys)
 
     def find_or_add(self, keys: Sequence[Any]) -> list[int]:
-        """The place of every key."""
         found: list[Any] = list(map(self._places.get, keys))
         if None not in found:
             return found
@@ -78,7 +77,7 @@ class ObjectKeys:
         return found
 
     def _add_all(self, keys: Sequence[Any], found: list[Any]) -> list[int]:
-        """Add those that were not found; the places of all."""
+        """Add the keys that were not found; returns the places of all."""
         are_all_new = found.count(None) == len(found)
         missing = keys if are_all_new else compress(keys, map(is_, found, repeat(None)))
         new = dict.fromkeys(missing)
@@ -101,16 +100,15 @@ class ObjectKeys:
         return self._keys.copy()
 
     def tail(self, start: int) -> tuple[list[Any], Hashes]:
-        """The keys from a place on, of which there is at least one, and their stable hashes."""
+        """The keys from a place on, at least one, and their stable hashes."""
         keys = self._keys[start:]
         return keys, hash_keys(keys)
 
     def freeze(self) -> KeySnapshot:
-        """The keys there are now."""
         return _FrozenObjectKeys(self._keys, self._order)
 
     def only(self, places: Places) -> tuple[ObjectKeys, Places]:
-        """The keys of some places renumbered, and the new place of each."""
+        """The keys of some places, renumbered, and the new place of each."""
         keys = self._keys
         return ObjectKeys([keys[place] for place in places.tolist()]), np.arange(len(places))
 
@@ -119,7 +117,7 @@ class _FrozenObjectKeys(KeySnapshot):
     def __init__(self, keys: list[Any], order: KeyOrder[bytes]) -> None:
         super().__init__(order)
         self._keys = keys
-        # Keys are only added to the list: the first ones stay what they are.
+        # Keys are only appended: the first ones do not change.
         self._size = len(keys)
 
     def __len__(self) -> int:
@@ -137,7 +135,7 @@ class _FrozenObjectKeys(KeySnapshot):
 
 
 class ColumnKeys:
-    """The same for keys that are columns of typed streams, without a Python object for each."""
+    """Numbers keys that are columns of typed streams, without a Python object per key."""
 
     def __init__(self, kinds: Sequence[pa.DataType], *, is_tuple: bool) -> None:
         self._is_tuple = is_tuple
@@ -152,7 +150,7 @@ class ColumnKeys:
         return len(self._index)
 
     def takes(self, keys: KeyColumns) -> bool:
-        """Whether these keys are of the same type."""
+        """Whether these keys have the same type."""
         return self.schema == KeySchema(tuple(keys.kinds), keys.is_tuple)
 
     def find_or_add(self, keys: KeyColumns) -> list[int]:
@@ -200,18 +198,17 @@ class _FrozenColumnKeys(KeySnapshot):
 
 
 def stored_columns(keys: KeyColumns) -> bytes:
-    """Keys that are columns, for `loaded_keys`."""
+    """Encode columnar keys for `loaded_keys`."""
     parts = [f"part{position}" for position in range(len(keys.columns))]
     return to_bytes(keys.columns, parts if keys.is_tuple else ["key"])
 
 
 def pickled_keys(keys: list[Any]) -> bytes:
-    """Keys of any kind, for `loaded_keys`."""
+    """Encode any keys for `loaded_keys`."""
     return pickle.dumps(keys, protocol=5)
 
 
 def loaded_keys(stored: bytes) -> list[Any] | KeyColumns:
-    """Keys as they were before they were stored."""
     if stored.startswith(_PICKLED):
         keys: list[Any] = pickle.loads(stored)
         return keys

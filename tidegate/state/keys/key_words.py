@@ -1,8 +1,8 @@
-"""Key columns as rows of 64-bit words, equal where the keys are equal.
+"""Key columns as rows of 64-bit words, which are equal if the keys are equal.
 
-Most keys are the words: numbers, times, and text or bytes of up to 12 bytes, whose length and
-bytes fill two words. For longer ones length, first bytes and a hash stand in, so these must be
-compared themselves as well.
+For most keys the words are exact: numbers, times, and text or bytes of up to 12 bytes, whose length
+and bytes fill two words. Longer keys are represented by length, first bytes and a hash, so the keys
+themselves must be compared, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidegate.state.keys.word_index import Words
 from tidegate.types.columns import is_binary, is_text
 
 _INLINE_BYTES: Final = 12
-"""What Arrow's views of text and bytes hold beside the length, instead of a pointer."""
+"""The bytes that Arrow's views of text and bytes store next to the length, without a pointer."""
 _MILLISECONDS_PER_DAY: Final = 86_400_000
 _QUIET_NAN: Final = np.uint64(0x7FF8000000000000)
 
@@ -28,11 +28,11 @@ class KeyWords(NamedTuple):
 
     words: Words
     long_rows: npt.NDArray[np.intp]
-    """The rows whose words do not say all."""
+    """The rows whose words are not exact."""
 
 
 def can_be_words(kind: pa.DataType) -> bool:
-    """Whether `words_of` takes columns of this type."""
+    """Whether `words_of` supports columns of this type."""
     return (
         is_text_or_bytes(kind)
         or pa.types.is_decimal128(kind)
@@ -70,7 +70,7 @@ def _words_of_bytes(column: pa.Array[Any]) -> KeyWords:
     lengths = words.view(np.uint32)[:, 0]
     long_rows = np.flatnonzero(lengths > _INLINE_BYTES)
     if len(long_rows):
-        # Where it is long, the second word is an address, which says nothing about the key.
+        # For a long value, the second word is an address, which is unrelated to the key.
         words = words.copy()
         every = len(long_rows) == len(column)
         words[long_rows, 1] = digest(column if every else column.take(long_rows))
@@ -92,7 +92,7 @@ def _pairs(column: pa.Array[Any]) -> Words:
 def _one_word(column: pa.Array[Any]) -> Hashes:
     kind = column.type
     if pa.types.is_floating(kind):
-        # Adding zero makes one zero of the two.
+        # Adding zero turns -0.0 into 0.0.
         values = column.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
         return np.where(np.isnan(values), _QUIET_NAN, values.view(np.uint64))
     if pa.types.is_date64(kind):

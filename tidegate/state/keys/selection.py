@@ -1,4 +1,4 @@
-"""What a stream is keyed by: columns of a typed stream, or a function of the record."""
+"""The key of a stream: columns of a typed stream, or a function of the record."""
 
 from __future__ import annotations
 
@@ -19,45 +19,44 @@ Key = int | str | tuple[int | str, ...] | Callable[[Any], Any]
 
 
 class KeyColumns(NamedTuple):
-    """Keys that are columns: of plain types, in whatever encoding."""
+    """Columnar keys of plain types, in any encoding."""
 
     columns: list[pa.Array[Any]]
     is_tuple: bool
-    """Whether a key is a tuple of the columns, which may be one alone."""
+    """Whether a key is a tuple of the columns, possibly of only one."""
 
     @property
     def kinds(self) -> list[pa.DataType]:
-        """The types of the values, whatever their encoding."""
+        """The types of the values, without their encoding."""
         return [_plain_kind(column.type) for column in self.columns]
 
     def values(self) -> list[Any]:
-        """The keys as Python values; right only if they `decode_alike`."""
+        """The keys as Python values; only correct if they `decode_alike`."""
         parts = [column.to_pylist() for column in self.columns]
         return list(zip(*parts, strict=True)) if self.is_tuple else parts[0]
 
     def slice(self, start: int, stop: int) -> KeyColumns:
-        """The keys from a row up to another."""
+        """The keys in a range of rows."""
         return KeyColumns([c.slice(start, stop - start) for c in self.columns], self.is_tuple)
 
     def hashes(self) -> Hashes:
-        """The stable hash of every key."""
         return hash_columns(self.columns) if self.is_tuple else hash_column(self.columns[0])
 
     @property
     def decode_alike(self) -> bool:
-        """Whether pyarrow makes of the columns what records hold; of a BIG_INT it would not."""
+        """Whether pyarrow decodes the columns to the values of the records; not so for BIG_INT."""
         return not any(map(pa.types.is_decimal256, self.kinds))
 
 
 @dataclass(frozen=True, slots=True)
 class KeySchema:
-    """What keys that are columns are."""
+    """The types of columnar keys."""
 
     kinds: tuple[pa.DataType, ...]
     is_tuple: bool
 
     def columns(self, keys: Sequence[Any]) -> KeyColumns:
-        """Python values, of which there is at least one, as the columns they came from."""
+        """Convert Python values, at least one, to these columns."""
         parts = zip(*keys, strict=True) if self.is_tuple else [keys]
         columns = [pa.array(list(p), kind) for p, kind in zip(parts, self.kinds, strict=True)]
         return KeyColumns(columns, self.is_tuple)
@@ -65,15 +64,15 @@ class KeySchema:
 
 @dataclass(frozen=True, slots=True)
 class KeySelection:
-    """How to find the key of a record. Made by `select_key`; travels pickled."""
+    """How to find the key of a record. Created by `select_key`; picklable."""
 
     selector: Any
-    """A callable, or an object with `get_key` and perhaps `open` and `close`."""
+    """A callable, or an object with `get_key` and optionally `open` and `close`."""
     columns: int | tuple[int, ...] | None = None
     """The key of a typed stream: one column, or several that form a tuple."""
 
     def open(self, runtime_context: Any) -> None:
-        """Once in the life of a subtask, where the selector is an object that wants it."""
+        """Open the selector, once per subtask, if it has `open`."""
         if hasattr(self.selector, "open"):
             self.selector.open(runtime_context)
 
@@ -83,18 +82,18 @@ class KeySelection:
 
     @property
     def function(self) -> Callable[[Any], Any]:
-        """The key of one record, as Python sees records."""
+        """A function that returns the key of a record."""
         chosen: Callable[[Any], Any] = getattr(self.selector, "get_key", self.selector)
         return chosen
 
     def column(self, batch: Batch) -> pa.Array[Any] | None:
-        """The keys as one column, where one column is the key."""
+        """The keys as one column, if the key is one column."""
         if isinstance(self.columns, int) and batch.format is not None:
             return batch.columns.column(self.columns)
         return None
 
     def key_columns(self, batch: Batch) -> KeyColumns | None:
-        """The keys as columns; None where they are made by a function or not of plain types."""
+        """The keys as columns; None if a function computes them, or their types are not plain."""
         if self.columns is None or batch.format is None:
             return None
         is_tuple = isinstance(self.columns, tuple)
@@ -110,11 +109,11 @@ class KeySelection:
         return list(zip(*map(batch.field, self.columns), strict=True))
 
     def values(self, batch: Batch) -> list[Any]:
-        """The key of every record, in order; decodes no more than the key where it can."""
+        """The key of every record, in order; decodes only the key if possible."""
         keys = self.key_columns(batch)
         if keys is not None and keys.decode_alike:
             return keys.values()
-        # Records that have not travelled may differ from what arrives, as 0.1 does as a FLOAT.
+        # Records may change when they are encoded, as 0.1 does as a FLOAT.
         records = batch.records if batch.format is None else batch.format.decode(batch.columns)
         return list(map(self.function, records))
 
@@ -125,9 +124,9 @@ class KeySelection:
 
 
 def select_key(key: Key, type_info: TypeInformation | None = None) -> KeySelection:
-    """What `key_by(key)` means on a stream of this type; raises MissingField.
+    """The meaning of `key_by(key)` on a stream of this type; raises MissingField.
 
-    On a typed stream fields become columns, and so do functions that do nothing but take fields.
+    On a typed stream, fields become columns, and so do functions that only select fields.
     """
     format = arrow_format(type_info)
     if isinstance(key, int | str | tuple):

@@ -1,4 +1,4 @@
-"""Getting at fields of records, and seeing that a function does nothing but that."""
+"""Selects fields of records, and detects functions that only do that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Fields = int | tuple[int, ...]
 
 
 class FieldByName:
-    """The field of this name of whatever comes: rows and dicts by item, objects by attribute."""
+    """Selects a field by name: from rows and dicts by item, from objects by attribute."""
 
     __slots__ = ("name",)
 
@@ -50,17 +50,17 @@ class TupleOf:
 
 
 def itself(record: Any) -> Any:
-    """The record: what the one field of a single value is."""
+    """Return the record: a single value is its own only field."""
     return record
 
 
 def field_getter(
     field: int | str | tuple[int | str, ...], type_info: TypeInformation | None
 ) -> Callable[[Any], Any]:
-    """What takes a field, or several as a tuple, out of a record of this type; it pickles.
+    """A picklable function that selects a field, or several as a tuple, from records of a type.
 
     Raises:
-        MissingField: where the type has no such field.
+        MissingField: the type has no such field.
     """
     if isinstance(field, tuple):
         return TupleOf(tuple(field_getter(part, type_info) for part in field))
@@ -74,7 +74,7 @@ def field_getter(
 
 
 def field_position(field: int | str, type_info: TypeInformation) -> int | str:
-    """The position of a field, if the type says; raises MissingField if there is none."""
+    """The position of a field, if the type defines it; raises MissingField if there is none."""
     if isinstance(type_info, PickledBytesTypeInfo):
         return field
     names = [VALUE_COLUMN]
@@ -88,9 +88,9 @@ def field_position(field: int | str, type_info: TypeInformation) -> int | str:
 
 
 def field_of_selector(selector: Any, type_info: TypeInformation) -> Fields | None:
-    """Which fields a key selector takes, if that is all it does: `lambda x: x[0]` takes 0.
+    """The fields that a key selector selects, if it does nothing else: `lambda x: x[0]` gives 0.
 
-    A tuple means that the selector returns a tuple. None where there is the least doubt.
+    A tuple means that the selector returns a tuple. None in case of doubt.
     """
     if not isinstance(type_info, CompositeTypeInfo):
         return 0 if _is_straight_identity(selector) else None
@@ -108,8 +108,8 @@ def field_of_selector(selector: Any, type_info: TypeInformation) -> Fields | Non
     return None
 
 
-# Straight-line code on the argument alone: no branch, no call, no global, no closure, no store.
-# Python's versions differ in names; an unknown one makes the selector an ordinary function.
+# Straight-line code on the argument alone: no branch, call, global, closure or store. The names
+# differ between Python versions; an unknown one makes the selector an ordinary function.
 _HARMLESS = frozenset(
     {
         "BINARY_OP",
@@ -131,7 +131,7 @@ _HARMLESS = frozenset(
 
 
 def _only_takes_fields(selector: Any) -> bool:
-    """Whether a probe sees all that the selector will ever do."""
+    """Whether a probe sees everything that the selector will ever do."""
     if type(selector) in (itemgetter, attrgetter):
         return True
     function = _plain_function(selector)

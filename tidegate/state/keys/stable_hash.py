@@ -1,8 +1,8 @@
-"""One hash for a key, the same in every process, on every machine and in every version.
+"""A hash of keys that is the same in every process, on every machine and in every version.
 
-It is defined on the *value*: keys that are equal in a dict have equal hashes, whatever types they
-come in (`1`, `1.0`, `True`, `Decimal(1)` and a NumPy scalar are one key), because the state of
-equal keys must live in one subtask. The built-in `hash` is salted per process and would not do.
+It is defined on the *value*: keys that are equal in a dict have equal hashes, whatever their types
+(`1`, `1.0`, `True`, `Decimal(1)` and a NumPy scalar are one key), because equal keys must share
+their state. The built-in `hash` is salted per process and cannot be used.
 
     integer     splitmix64 of the two's complement, if it fits 64 bits signed
                 splitmix64 with a salt up to 64 bits unsigned; beyond, xxh3 of its bytes
@@ -75,12 +75,12 @@ def stable_hash(key: Any) -> int:
 
 
 def holds_list(key: Any) -> bool:
-    """Whether a key is, or has, a list, which a dict cannot have as its key."""
+    """Whether a key is or contains a list, which cannot be a key of a dict."""
     return isinstance(key, list) or (type(key) is tuple and any(map(holds_list, key)))
 
 
 def without_lists(key: Any) -> Any:
-    """A key with tuples in place of lists: they have the same hash."""
+    """The key with tuples instead of lists; they have the same hash."""
     return tuple(map(without_lists, key)) if holds_list(key) else key
 
 
@@ -93,7 +93,7 @@ def splitmix64(value: int) -> int:
 
 
 def fold(hashes: Iterable[int], seed: int) -> int:
-    """The hash of parts in order."""
+    """The hash of a sequence of parts."""
     folded = seed & MASK
     for part in hashes:
         folded = splitmix64((folded * FOLD_FACTOR + part) & MASK)
@@ -111,7 +111,7 @@ def hash_integer(value: int) -> int:
 
 
 def hash_float(value: float) -> int:
-    """The hash of a float: that of the integer where it equals one."""
+    """The hash of a float; that of the integer if it equals one."""
     if value != value:
         return NAN_HASH
     if value.is_integer():
@@ -121,7 +121,7 @@ def hash_float(value: float) -> int:
 
 
 def _hash_of_less_usual(key: Any) -> int:
-    """Subclasses come before their bases: a datetime is a date, an IntEnum an int."""
+    """Check subclasses before their bases: a datetime is a date, an IntEnum an int."""
     match key:
         case str():
             return stable_hash(str.__str__(key))
@@ -149,14 +149,14 @@ def _hash_of_less_usual(key: Any) -> int:
         case UUID():
             return int(xxhash.xxh3_64_intdigest(key.bytes, seed=_UUID_SEED))
         case Enum():
-            # The module is omitted: the user's main module has another name in the slots.
+            # Without the module: the user's main module has another name in the slots.
             name = f"{type(key).__qualname__}.{key.name}".encode()
             return int(xxhash.xxh3_64_intdigest(name, seed=_ENUM_SEED))
     return _hash_of_parts(key)
 
 
 def hash_datetime(key: dt.datetime) -> int:
-    """Aware datetimes by instant, as they compare; naive ones by what the clock shows."""
+    """Aware datetimes by instant, as they compare; naive ones by their local time."""
     if key.utcoffset() is None:
         naive = key.replace(tzinfo=None)
         return splitmix64((naive - _EPOCH) // _MICROSECOND & MASK ^ NAIVE_DATETIME_SALT)
@@ -165,7 +165,7 @@ def hash_datetime(key: dt.datetime) -> int:
 
 def _hash_time(key: dt.time) -> int:
     if key.tzinfo is not None:
-        raise UnsupportedKey(key, "a time of day with a time zone has no single order")
+        raise UnsupportedKey(key, "a time of day with a time zone has no unique order")
     since_midnight = dt.timedelta(
         hours=key.hour, minutes=key.minute, seconds=key.second, microseconds=key.microsecond
     )
@@ -188,7 +188,7 @@ def _hash_decimal(key: Decimal) -> int:
 def _hash_of_parts(key: Any) -> int:
     """Rows and frozen dataclasses."""
     if isinstance(key, Row):
-        # Rows that are equal by name may hold their fields in another order.
+        # Rows that are equal by name may have their fields in another order.
         if key._fields is None:
             return stable_hash(tuple(key))
         named = key.as_dict()
@@ -197,9 +197,9 @@ def _hash_of_parts(key: Any) -> int:
         _check_dataclass(key)
         return stable_hash(tuple(getattr(key, field.name) for field in dataclasses.fields(key)))
     if isinstance(key, (dict, set, bytearray, np.ndarray)):
-        raise UnsupportedKey(key, f"a {type(key).__name__} can change after it was used as a key")
+        raise UnsupportedKey(key, f"a {type(key).__name__} is mutable")
     raise UnsupportedKey(
-        key, f"Tidegate knows no hash of {type(key).__name__} that is the same in every process"
+        key, f"Tidegate has no hash of {type(key).__name__} that is the same in every process"
     )
 
 
@@ -207,7 +207,7 @@ def _check_dataclass(key: Any) -> None:
     name = type(key).__name__
     settings = type(key).__dataclass_params__
     if not (settings.eq and (settings.frozen or settings.unsafe_hash)):
-        raise UnsupportedKey(key, f"{name} can change; declare it @dataclass(frozen=True)")
+        raise UnsupportedKey(key, f"{name} is mutable; declare it @dataclass(frozen=True)")
     if ignored := [field.name for field in dataclasses.fields(key) if not field.compare]:
         raise UnsupportedKey(
             key, f"{name} does not compare {', '.join(ignored)}, so equal keys would differ in it"

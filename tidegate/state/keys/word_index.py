@@ -14,18 +14,18 @@ Places = npt.NDArray[np.intp]
 
 _FIRST_CELLS: Final = 1 << 10
 _CELLS_PER_KEY: Final = 4
-"""Few keys then stand away from their home cell, so that one look finds nearly all of them."""
+"""Sparse, so that a single probe finds nearly all keys in their home cell."""
 _EMPTY: Final = -1
 _NO_ROWS: Final = np.empty(0, np.intp)
 _WHOLE_ROW: Final[dict[int, Any]] = {1: np.uint64, 2: np.complex128}
-"""A type as wide as a row: one element is moved for a whole row, without looking into it."""
+"""A type as wide as a row, to move a row as one element."""
 
 
 class WordIndex:
     """Numbers distinct keys 0, 1, 2, ... in no particular order, and finds them again.
 
-    Open addressing with linear probing, in which each round looks at one cell for every key that
-    is still searched for. The words are compared themselves, so nothing is ever mistaken.
+    Open addressing with linear probing: each round probes one cell for every key not found so far.
+    The words themselves are compared, so the result is exact.
     """
 
     def __init__(self, width: int) -> None:
@@ -33,7 +33,7 @@ class WordIndex:
         self._size = 0
         self._words = np.empty((_FIRST_CELLS, width), np.uint64)
         self._cells = np.full(_FIRST_CELLS, _EMPTY, np.int32)
-        # Different in each process, so that no one can choose keys that collide.
+        # Random per process, so that nobody can choose keys that collide.
         self._factors = [np.uint64(secrets.randbits(64) | 1) for _ in range(3)]
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class WordIndex:
             cells, found = cells.take(left), found.take(left)
 
     def _claim(self, rows: Places, cells: Places) -> Places:
-        """One row for each empty cell that is wanted: the first, for the last writer wins."""
+        """One row for each wanted empty cell: the first, because the last write wins."""
         wanted = cells[rows]
         ballot = np.arange(len(rows), dtype=np.int32)
         self._cells[wanted[::-1]] = ballot[::-1]
@@ -86,7 +86,7 @@ class WordIndex:
         return np.compress(chosen, rows)
 
     def _add(self, words: Words, cells: Places) -> bool:
-        """Give new keys their places at these cells; True where all cells were redistributed."""
+        """Assign places to new keys at these cells; True if all cells were redistributed."""
         self._cells[cells] = np.arange(self._size, self._size + len(words), dtype=np.int32)
         self._append(words)
         if self._size * _CELLS_PER_KEY <= len(self._cells):
@@ -104,7 +104,7 @@ class WordIndex:
         self._size = stop
 
     def _deal(self, keys: int) -> None:
-        """Make more cells and put all keys into them."""
+        """Enlarge the table and insert all keys again."""
         self._cells = np.full(1 << (keys * _CELLS_PER_KEY * 2 - 1).bit_length(), _EMPTY, np.int32)
         places = np.arange(self._size, dtype=np.intp)
         cells = self._home(self._words[: self._size])
@@ -115,7 +115,7 @@ class WordIndex:
             places, cells = places[left], (cells[left] + 1) & (len(self._cells) - 1)
 
     def _home(self, words: Words) -> Places:
-        """The cell at which a key is looked for first."""
+        """The first cell to probe for a key."""
         mixed = words[:, 0] * self._factors[0]
         if self._width == 2:
             mixed ^= words[:, 1]
@@ -126,7 +126,7 @@ class WordIndex:
         return mixed.view(np.intp)
 
     def _mismatches(self, places: Places, words: Words) -> Places:
-        """The rows whose place holds another key, or none."""
+        """The rows whose place has another key, or none."""
         wrong = self._take(self._words, places) != words
         missed = places == _EMPTY
         for column in range(self._width):
@@ -134,7 +134,7 @@ class WordIndex:
         return np.flatnonzero(missed)
 
     def _take(self, words: Words, rows: Places) -> Words:
-        """Some rows; any row at all where a number is negative."""
+        """The rows of these numbers; any row for a negative number."""
         whole = words.view(_WHOLE_ROW[self._width]).ravel()
         taken: Words = whole.take(rows, mode="clip").view(np.uint64)
         return taken.reshape(-1, self._width)

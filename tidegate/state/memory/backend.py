@@ -1,4 +1,4 @@
-"""Keyed state as Python objects in memory, with snapshots that share what does not change."""
+"""Keyed state as Python objects in memory, with snapshots that share unchanged values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tidegate.state.memory.tables import StateTable, filled_places
 from tidegate.state.timers import Timer, TimerQueue
 
 _FEW_PLACES: Final = 1 << 12
-"""How many keys may keep their number after they have become empty."""
+"""How many keys may keep their number after they became empty."""
 
 
 class HashMapBackend(TableBackend):
@@ -120,7 +120,7 @@ class HashMapBackend(TableBackend):
         now = lifetime.now()
         sweep = self._swept.setdefault(table.metadata.name, _Sweep())
         if sweep.next_place >= len(table.values):
-            # Values expire as time goes by: looking at all of them more often finds no more.
+            # Values expire over time: checking all of them more often finds no more.
             if now < sweep.next_start:
                 return
             sweep.next_place = 0
@@ -156,11 +156,11 @@ class HashMapBackend(TableBackend):
 
 @dataclass(slots=True)
 class _Sweep:
-    """How far the removal of expired values has come."""
+    """The progress of removing expired values."""
 
     next_place: int = 0
     next_start: int = 0
-    """When, in milliseconds since the epoch, the next sweep may start."""
+    """The earliest start of the next sweep, in milliseconds since the epoch."""
 
 
 class FrozenTable:

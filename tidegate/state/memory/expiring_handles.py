@@ -1,4 +1,4 @@
-"""State handles whose values expire: each is kept with the time of its last write, or read.
+"""State handles whose values expire: each has the time of its last write, or read.
 
 A list has a time for each element and a map one for each entry, as in Flink.
 """
@@ -19,11 +19,11 @@ from tidegate.state.ttl import StateTtlConfig, StateVisibility, UpdateType
 from tidegate.types.privacy import ATOMIC
 
 Timed = tuple[Any, int]
-"""A value and the milliseconds since the epoch at which its life started over."""
+"""A value, and the last restart of its life in milliseconds since the epoch."""
 
 
 class Lifetime:
-    """Decides what has expired, by a clock."""
+    """Decides by a clock what has expired."""
 
     __slots__ = ("_clock", "cleanup_size", "milliseconds", "read_prolongs", "shows_expired")
 
@@ -43,7 +43,7 @@ class Lifetime:
         return timed[1] + self.milliseconds <= now
 
     def living(self, stored: Any, now: int) -> Any:
-        """What is left of a stored value, list or map; None where nothing is."""
+        """The unexpired part of a stored value, list or map; None if nothing is left."""
         if isinstance(stored, tuple):
             return None if self.is_over(stored, now) else stored
         if isinstance(stored, list):
@@ -77,7 +77,7 @@ class _TtlSingle(_TtlHandle):
         return timed[0]
 
     def _read_living(self) -> Any:
-        """For what is added to: an expired value counts as none, even where it may be shown."""
+        """The value to add to: an expired one counts as none, even if it may be visible."""
         timed = self._owned()
         if timed is None or self._lifetime.is_over(timed, self._lifetime.now()):
             return None
@@ -234,7 +234,7 @@ class TtlMapState(_TtlHandle, HashMapMapState):
         return not self.items()
 
     def _timed(self, key: Any) -> Timed | None:
-        """The entry of a key of the map, if it is to be seen; an expired one is removed."""
+        """The entry of a key in the map, if visible; an expired one is removed."""
         stored = self._owned()
         timed: Timed | None = None if stored is None else stored.get(key)
         if timed is None:

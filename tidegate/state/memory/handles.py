@@ -24,7 +24,7 @@ from tidegate.types.privacy import ATOMIC
 
 
 class Handle(State):
-    """What the handles share: the place of the current key in the table."""
+    """The common base of handles: the place of the current key in the table."""
 
     __slots__ = ("_holder", "_private", "_table", "_values")
 
@@ -46,7 +46,7 @@ class Handle(State):
         return stored
 
     def _all_private(self, values: Iterable[Any], known: Iterable[Any] = ()) -> list[Any]:
-        """Values to be stored; those that are known are stored already."""
+        """Private copies of values to store, except of those that are stored already."""
         stored = set(map(id, known))
         added = []
         for value in values:
@@ -57,7 +57,7 @@ class Handle(State):
 
 
 class HashMapValueState(Handle, ValueState[Any]):
-    """One value per key, of a type whose values never change."""
+    """One value per key, of an immutable type."""
 
     __slots__ = ()
 
@@ -69,7 +69,7 @@ class HashMapValueState(Handle, ValueState[Any]):
 
 
 class HashMapObjectState(HashMapValueState):
-    """One value per key that may be an object which can be changed."""
+    """One value per key, which may be a mutable object."""
 
     __slots__ = ()
 
@@ -121,7 +121,7 @@ class HashMapListState(Handle, ListState[Any]):
 
 
 class HashMapMapState(Handle, MapState[Any, Any]):
-    """A dict per key; views of it are lists, so that the map may change while they are read."""
+    """A dict per key; views are lists, so that the map may change while they are read."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Keyed state in lists by the places of the keys: what the backends share."""
+"""Keyed state in lists by place: the common part of the backends."""
 
 from __future__ import annotations
 
@@ -49,10 +49,9 @@ EVENT_TIMERS: Final = "_timers/event-time"
 
 
 class TableBackend(KeyedStateBackend):
-    """A list for each state, by the places of the keys.
+    """A list for each state, indexed by the places of the keys.
 
-    Keys that are columns of a typed stream are found by an index over whole columns, all others
-    by a dict.
+    Columnar keys of a typed stream are found by an index over whole columns, all others by a dict.
     """
 
     def __init__(
@@ -66,13 +65,13 @@ class TableBackend(KeyedStateBackend):
         self.key_groups = key_groups
         self.max_parallelism = max_parallelism
         self.private: Callable[[Any], Any] = private
-        """Makes what is stored the state's own."""
+        """Makes a private copy of what is stored."""
         self.leave_key()
         self.processing_timers = TimerQueue() if processing_timers is None else processing_timers
         self.event_timers = TimerQueue() if event_timers is None else event_timers
         self._clock = clock or SystemClock()
         self._keys: ObjectKeys | ColumnKeys | None = None
-        """None until it is known what the keys are."""
+        """None until the type of keys is known."""
         self._tables: dict[str, StateTable] = {}
         self._descriptors: dict[str, StateDescriptor] = {}
 
@@ -83,12 +82,12 @@ class TableBackend(KeyedStateBackend):
             assert isinstance(self._keys, ColumnKeys)
             return self._grown(self._keys.find_or_add(columns))
         if not isinstance(self._keys, ObjectKeys):
-            # Two inputs may have keys of different types: what is equal must be found as equal.
+            # Two inputs may have keys of different types, but equal keys must share their state.
             self._keys = ObjectKeys([] if self._keys is None else self._keys.values())
         return self._grown(self._keys.find_or_add(keys))
 
     def _takes(self, columns: KeyColumns) -> bool:
-        """Whether keys can be found by these columns."""
+        """Whether keys can be looked up by these columns."""
         if self._keys is None:
             return columns.decode_alike and can_be_indexed(columns.kinds)
         return isinstance(self._keys, ColumnKeys) and self._keys.takes(columns)
@@ -142,7 +141,7 @@ class TableBackend(KeyedStateBackend):
         return HashMapAggregatingState(holder or self, table, descriptor)
 
     def table(self, descriptor: StateDescriptor) -> StateTable:
-        """The values of a state, for operators that loop over records by themselves."""
+        """The table of a state, for operators that loop over records themselves."""
         name = descriptor.name
         table = self._tables.get(name)
         if table is None:
@@ -159,17 +158,17 @@ class TableBackend(KeyedStateBackend):
 
     @abstractmethod
     def _new_table(self, metadata: StateMetadata) -> StateTable:
-        """A table with a place for every place there is."""
+        """A table with the current number of places."""
 
     @abstractmethod
     def _convert(self, table: StateTable, conversion: Conversion) -> None:
         """Convert all values of a state that was restored before it was declared."""
 
     def _expect(self, stored: StateMetadata) -> Conversion | None:
-        """Prepare for values of a stored state; returns what they have to go through.
+        """Prepare for values of a stored state; returns their conversion, if any.
 
         Raises:
-            StateTypeChanged: the state is declared as something else.
+            StateTypeChanged: the state is declared with another type.
         """
         declared = self._descriptors.get(stored.name)
         if declared is not None:
@@ -181,7 +180,7 @@ class TableBackend(KeyedStateBackend):
 
     @abstractmethod
     def _known(self, stored: StateMetadata) -> StateMetadata:
-        """What is known about a state that is not declared yet: by default what is stored."""
+        """The metadata of a state that is not declared yet: by default, the stored one."""
 
     def _places(self) -> int:
         return 0 if self._keys is None else len(self._keys)

@@ -1,4 +1,4 @@
-"""One keyed state in memory: a list by place, and the snapshots that still share its values."""
+"""One keyed state in memory: a list by place, and the snapshots that share its values."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _sharing: Final = threading.Lock()
 class StateTable:
     """The values of all keys of one state; None stands for no value.
 
-    A frozen copy of the list shares the values. As long as it is read, `owned` gives a value that
-    the user may change in place: on the first access a copy takes the place of the shared one.
+    A frozen copy of the list shares the values. While it is in use, `owned` replaces a shared value
+    with a copy on the first access, so that the user may change it in place.
     """
 
     __slots__ = ("frozen", "metadata", "ttl", "values")
@@ -32,7 +32,6 @@ class StateTable:
         self.frozen: tuple[list[Any], ...] = ()
 
     def grow(self, places: int) -> None:
-        """The number of places has grown to this."""
         self.values.extend([None] * (places - len(self.values)))
 
     def owned(self, place: int, value: Any) -> Any:
@@ -50,20 +49,18 @@ class StateTable:
             self.values[place] = value
 
     def freeze(self) -> list[Any]:
-        """The values as they are now."""
         values = self.values.copy()
         with _sharing:
             self.frozen = (*self.frozen, values)
         return values
 
     def release(self, values: list[Any]) -> None:
-        """These frozen values are no longer read. Called on any thread."""
+        """Release frozen values. Called on any thread."""
         with _sharing:
             self.frozen = tuple(shared for shared in self.frozen if shared is not values)
 
 
 def filled_places(values: list[Any]) -> Places:
-    """The places that hold something."""
     if None not in values:
         return np.arange(len(values))
     return np.array([place for place, value in enumerate(values) if value is not None], np.intp)

@@ -1,4 +1,4 @@
-"""Keyed state in RocksDB on local disk, with the keys in use in memory in front of it."""
+"""Keyed state in RocksDB on local disk, with the keys in use in memory."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ _TIMERS: Final = (
     StateMetadata(PROCESSING_TIMERS, "timers"),
     StateMetadata(EVENT_TIMERS, "timers"),
 )
-"""They have the first numbers of all databases."""
+"""They have the first numbers in all databases."""
 _TIMERS_AT_ONCE: Final = 50_000
 _RECORDS_BETWEEN_ESTIMATES: Final = 10_000
 _SAMPLE: Final = 64
 _PLACE_BYTES: Final = 300
-"""What a key in memory takes beside its values: index, stem, lists."""
+"""The memory for a key besides its values: index, stem, lists."""
 _VALUE_BYTES: Final = 48
 _FEWEST_PLACES: Final = 1_000
 
 
 class RocksDBBackend(TableBackend):
-    """All entries in a database; those of keys that were used lately in lists in memory as well.
+    """All entries in a database; those of recently used keys in lists in memory as well.
 
-    The keys of a batch that are not in memory are read at once. What was handed out counts as
-    changed, and is written when a snapshot is taken or places are given back.
+    The keys of a batch that are not in memory are read together. State that was handed out counts
+    as changed, and is written when a snapshot is taken or places are released.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class RocksDBBackend(TableBackend):
         """By number."""
         self._stored_tables: dict[str, StoredTable] = {}
         self._key_schemas: set[KeySchema | None] = set()
-        """Of all keys in the database; None stands for any values."""
+        """The schemas of all keys in the database; None stands for any values."""
         self._series = SnapshotSeries(self._store)
         self._sweep = ExpirySweep(self._store, key_groups)
         self._records = 0
@@ -101,7 +101,7 @@ class RocksDBBackend(TableBackend):
         return places
 
     def _load(self, known: int) -> None:
-        """Read what the database holds of the keys from this place on."""
+        """Read the state of keys from this place on from the database."""
         assert self._keys is not None
         keys, hashes = self._keys.tail(known)
         stems = stems_of(keys, hashes, self.max_parallelism)
@@ -130,7 +130,7 @@ class RocksDBBackend(TableBackend):
         table.load(0, self._store.get_many([stem + table.suffix for stem in self._set.stems]))
 
     def _rewrite(self, suffix: bytes, conversion: Conversion) -> None:
-        """Convert what the database holds of a state."""
+        """Convert the entries of a state in the database."""
         self._store.write(
             (key, converted(content, conversion))
             for key, content in self._store.scan(bounds_of(self.key_groups))
@@ -165,7 +165,7 @@ class RocksDBBackend(TableBackend):
         return now
 
     def _as_columns(self, keys: list[Any]) -> KeyColumns | None:
-        """Keys as the columns that other records have them in, so that they are found as those."""
+        """Keys as columns of the same types as in other records, so that they are found."""
         schema: KeySchema | None = None
         if isinstance(self._keys, ColumnKeys):
             schema = self._keys.schema
@@ -197,7 +197,7 @@ class RocksDBBackend(TableBackend):
         )
 
     def _only_schema(self) -> KeySchema | None:
-        """What all keys in the database are."""
+        """The schema that all keys in the database share."""
         return next(iter(self._key_schemas)) if len(self._key_schemas) == 1 else None
 
     def _write_back(self) -> None:
@@ -218,7 +218,7 @@ class RocksDBBackend(TableBackend):
         self._load_timers()
 
     def _expected(self, stored: Iterable[StateMetadata]) -> Conversions:
-        """What the values of states have to go through, all of which have a number then."""
+        """The conversions of states; afterwards all of them have a number."""
         return {metadata.name: self._expect(metadata) for metadata in stored}
 
     def _take_over(self, image: KeyedStateImage) -> None:
@@ -274,12 +274,12 @@ class RocksDBBackend(TableBackend):
         if self._records >= _RECORDS_BETWEEN_ESTIMATES and self._places() > _FEWEST_PLACES:
             self._records = 0
             room = self._budget // self._bytes_per_place()
-            # As long as a snapshot is being written it is worth while to wait a little.
+            # While a snapshot is being written, it pays to wait a little.
             if self._places() > (room if self._series.is_settled else 2 * room):
                 self.shrink(max(room // 2, _FEWEST_PLACES))
 
     def _bytes_per_place(self) -> int:
-        """By a sample of the values in memory."""
+        """Estimated from a sample of the values in memory."""
         chosen = random.sample(range(self._places()), min(_SAMPLE, self._places()))
         total = 0
         for table in self._stored_tables.values():
@@ -304,7 +304,7 @@ class RocksDBBackend(TableBackend):
 
 
 def _estimated_bytes(value: Any) -> int:
-    """Objects take some times the room of their pickled form."""
+    """Estimate: objects take several times the size of their pickled form."""
     try:
         return _VALUE_BYTES + 4 * len(pickle.dumps(value, 5))
     except Exception:
@@ -312,9 +312,10 @@ def _estimated_bytes(value: Any) -> int:
 
 
 class ExpirySweep:
-    """Goes through all entries about once in the shortest lifetime of a state.
+    """Visits all entries about once per shortest lifetime of a state.
 
-    An entry of a key that is in memory may go too: if it lives on there, it is written again.
+    An entry of a key in memory may be removed, too: if it is still alive there, it is written
+    again.
     """
 
     def __init__(self, store: SharedDatabase, key_groups: KeyGroupRange) -> None:
@@ -324,7 +325,7 @@ class ExpirySweep:
         self._next_pass = 0
 
     def go_on(self, lifetimes: Mapping[bytes, Lifetime], records: int) -> None:
-        """Check some more entries for expiry; states by their suffix."""
+        """Check some more entries for expiry; states are identified by their suffix."""
         looked_at = records * max(lifetime.cleanup_size for lifetime in lifetimes.values())
         now = next(iter(lifetimes.values())).now()
         if not looked_at or (self._next == self._start and now < self._next_pass):

@@ -1,4 +1,4 @@
-"""Keyed state as columns in memory, in front of a database that holds it as rows."""
+"""Columnar keyed state in memory, backed by a database that stores it as rows."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from tidegate.state.rocksdb.working_set import WorkingSet
 _SUFFIX: Final = state_suffix(0)
 _ROWS_AT_ONCE: Final = 8_192
 _PLACE_BYTES: Final = 200
-"""What a key in memory takes beside index and columns: its stem and the lists it is in."""
+"""The memory for a key besides index and columns: its stem and list entries."""
 _FEWEST_PLACES: Final = 1_000
 
 
 class RocksDBColumnarState(ColumnarState):
-    """The rows of all keys in a database, those of keys that were used lately as columns too."""
+    """The rows of all keys in a database; those of recently used keys as columns, too."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class RocksDBColumnarState(ColumnarState):
         return places
 
     def _load(self, known: int) -> None:
-        """Read the rows of the keys from this place on, as far as there are any."""
+        """Read the rows of the keys from this place on, if they exist."""
         schema = self._index.schema
         columns = self._index.keys().take(np.arange(known, len(self)))
         keys = KeyColumns(columns, schema.is_tuple)
@@ -142,7 +142,7 @@ class RocksDBColumnarState(ColumnarState):
         self._set.end_batch()
         if len(self) > _FEWEST_PLACES:
             room = self._budget // (_PLACE_BYTES + self.nbytes // len(self))
-            # As long as a snapshot is being written it is worth while to wait a little.
+            # While a snapshot is being written, it pays to wait a little.
             if len(self) > (room if self._series.is_settled else 2 * room):
                 self.shrink(max(room // 2, _FEWEST_PLACES))
 
@@ -163,7 +163,7 @@ class RocksDBColumnarState(ColumnarState):
 
 
 class UnwrittenRows(Unwritten):
-    """The rows of the places that have changed."""
+    """The rows of changed places."""
 
     def __init__(
         self, columns: Sequence[FrozenColumn], codec: RowCodec, working_set: WorkingSet

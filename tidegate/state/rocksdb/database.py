@@ -25,33 +25,33 @@ from rocksdict import (
 from tidegate.core.errors import LocalStateFailed
 
 _WRITTEN_AT_ONCE: Final = 2_000
-"""Writing holds the interpreter lock: for this many entries, about a millisecond."""
+"""Writing holds the interpreter lock: about a millisecond for this many entries."""
 _READ_AT_ONCE: Final = 1_000
 _SORTED_RUNS: Final = 8
-"""More of them are merged: each makes reading dearer, each merge checkpoints larger."""
+"""Beyond this number they are merged: each slows down reads, each merge enlarges checkpoints."""
 _OUTGROWN_PERCENT: Final = 100
-"""All is rewritten when what changed since is as large as what was written then."""
+"""Everything is rewritten when the changes since then are as large as what was written then."""
 _BLOOM_BITS: Final = 10
 _BLOCK_BYTES: Final = 8 << 10
 
 
 class Database:
-    """Entries in the order of their keys. May be used by several threads at once.
+    """Entries in the order of their keys. Thread-safe.
 
-    There is no log of writes: what survives is what `snapshot` links. Small changes stay in files
-    of their own for long, so that a snapshot shares most of its files with the one before.
+    There is no write-ahead log: only what `snapshot` links survives. Small changes stay in separate
+    files for long, so that a snapshot shares most of its files with the previous one.
     """
 
     def __init__(self, directory: Path, memory: int) -> None:
-        """Open a database, or make one.
+        """Open or create a database.
 
         Args:
-            directory: its own; made if there is none.
-            memory: bytes for what is not yet written and what was read.
+            directory: its own directory; created if it does not exist.
+            memory: bytes for unwritten entries and for the read cache.
         """
         self._directory = directory
         self._writing = WriteOptions()
-        # A property, though its stub says that it is a method.
+        # A property, although its stub says that it is a method.
         setattr(self._writing, "disable_wal", True)  # noqa: B010
         with self._failures():
             directory.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,6 @@ class Database:
 
     @classmethod
     def read_only(cls, directory: Path, memory: int = 8 << 20) -> Database:
-        """Open a database for reading."""
         database = cls.__new__(cls)
         database._directory = directory
         with database._failures():
@@ -68,7 +67,6 @@ class Database:
         return database
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """The value of each key."""
         asked: Any = keys
         with self._failures():
             found: Any = self._rdict[asked]
@@ -107,7 +105,7 @@ class Database:
                 yield entry
 
     def snapshot(self, directory: Path) -> None:
-        """Link the files of the database as it is now into a directory that does not exist."""
+        """Link the current files of the database into a directory that does not exist yet."""
         with self._failures():
             Checkpoint(self._rdict).create_checkpoint(str(directory))
 
@@ -120,16 +118,16 @@ class Database:
             yield
         except LocalStateFailed:
             raise
-        # rocksdict raises plain Exception for whatever the database reports.
+        # rocksdict raises a plain Exception for all errors of the database.
         except Exception as failure:
             raise LocalStateFailed(str(self._directory), str(failure), _advice(failure)) from None
 
 
 def _advice(failure: Exception) -> str:
     if "No space left" in str(failure):
-        return "make room there, or set state.backend.rocksdb.localdir to a larger disk"
+        return "free some space there, or set state.backend.rocksdb.localdir to a larger disk"
     return (
-        "see that the directory can be written and read, or set "
+        "make sure that the directory can be written and read, or set "
         "state.backend.rocksdb.localdir to another"
     )
 

@@ -1,11 +1,11 @@
-"""How keyed state is laid out in a database: one entry for each key and state.
+"""The layout of keyed state in a database: one entry for each key and state.
 
-    key group    2 bytes, so that the entries of a range of key groups stand together
-    key          `key_bytes`; of a timer: 0xFF, `key_bytes`, and its time as 8 bytes
+    key group    2 bytes, so that the entries of a range of key groups are contiguous
+    key          `key_bytes`; for a timer: 0xFF, `key_bytes`, and its time as 8 bytes
     state        2 bytes, the number of the state
 
-An entry holds the key too, where it cannot be read back from its bytes, and then the payload: a
-pickled value, a row of columns, or of a timer the number of its registration.
+The value of an entry begins with the key if that cannot be decoded from its bytes, followed by the
+payload: a pickled value, a row of columns, or the registration number of a timer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def state_suffix(number: int) -> bytes:
 
 
 def stems_of(keys: Sequence[Any], hashes: Hashes, max_parallelism: int) -> list[bytes]:
-    """Key group and key: how the entries of each key begin."""
+    """Key group and key: the prefix of each key's entries."""
     groups = key_groups_of(hashes, max_parallelism).astype(">u2").tobytes()
     return [
         groups[start : start + 2] + key_bytes(key)
@@ -38,7 +38,7 @@ def stems_of(keys: Sequence[Any], hashes: Hashes, max_parallelism: int) -> list[
 
 
 def head_of(key: Any) -> bytes:
-    """How the contents of an entry of this key begin; the payload follows."""
+    """The beginning of the values of this key's entries; the payload follows."""
     if is_plain(key):
         return _PLAIN
     stored = pickle.dumps(key, protocol=5)
@@ -46,21 +46,20 @@ def head_of(key: Any) -> bytes:
 
 
 def payload_of(content: bytes) -> bytes:
-    """What an entry holds beside the key."""
     if content[0] == 0:
         return content[1:]
     return content[5 + int.from_bytes(content[1:5], "big") :]
 
 
 def key_of(stem: bytes, content: bytes) -> Any:
-    """The key of an entry, from both of its sides."""
+    """The key of an entry, from its stem and value."""
     if content[0] == 0:
         return key_of_bytes(stem[2:])
     return pickle.loads(content[5 : 5 + int.from_bytes(content[1:5], "big")])
 
 
 def timer_stem(stem: bytes, timestamp: int) -> bytes:
-    """The stem of a timer of the key with this stem."""
+    """The stem of a timer, from the stem of its key."""
     return stem[:2] + _TIMER + stem[2:] + (timestamp - _LEAST_TIME).to_bytes(8, "big")
 
 
@@ -78,10 +77,8 @@ def group_of(key: bytes) -> int:
 
 
 def bounds_of(key_groups: KeyGroupRange) -> tuple[bytes, bytes]:
-    """Where the entries of these key groups begin and end."""
     return key_groups.start.to_bytes(2, "big"), key_groups.stop.to_bytes(2, "big")
 
 
 def timer_bounds_of(group: int) -> tuple[bytes, bytes]:
-    """Where the timers of a key group begin and end."""
     return group.to_bytes(2, "big") + _TIMER, (group + 1).to_bytes(2, "big")

@@ -1,8 +1,8 @@
-"""The files of a database in a checkpoint: their names, and one of our own that describes them.
+"""The files of a database in a checkpoint: their names, and a file that describes them.
 
-SST files never change, but two databases that grew out of one checkpoint give the same numbers to
-different files. So in a checkpoint a file is named after its number and the life of the database
-that wrote it: `000012-5f0c…e1.sst`.
+SST files never change, but two databases restored from the same checkpoint give the same numbers to
+different files. In a checkpoint, a file is therefore named after its number and the life of the
+database that wrote it: `000012-5f0c…e1.sst`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _VERSION: Final = 1
 _NEEDED: Final = ("MANIFEST-", "CURRENT", "OPTIONS-", "rocksdict-config.json", FACTS_FILE)
 
 Lives = Mapping[str, str]
-"""Number of an SST file -> the life that wrote it."""
+"""Maps the number of an SST file to the life that wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFacts:
-    """What one must know to read the entries of a database."""
+    """What is needed to read the entries of a database."""
 
     states: tuple[StateMetadata, ...]
     """By number."""
@@ -42,7 +42,7 @@ class DatabaseFacts:
     keys: KeySchema | None = None
     """None: any values."""
     rows: pa.Schema | None = None
-    """What an entry of a columnar state holds."""
+    """The schema of an entry of columnar state."""
 
     def write(self, directory: Path) -> None:
         keys = None
@@ -64,7 +64,7 @@ class DatabaseFacts:
         facts: dict[str, Any] = json.loads((directory / FACTS_FILE).read_text())
         if facts["version"] != _VERSION:
             raise StateMisuse(
-                f"the state was written in format {facts['version']} of its database, this "
+                f"the state was written in database format {facts['version']}, but this "
                 f"version of Tidegate reads {_VERSION}: use the version that wrote it, or newer"
             )
         keys = None
@@ -90,7 +90,7 @@ def _state(name: str, declaration: str, form: str, structure: Any = None) -> Sta
 
 
 def native_files(directory: Path, inherited: Lives, life: str) -> list[NativeFile]:
-    """The files of a database to be stored, under the names they have in checkpoints."""
+    """The files of a database to store, under their names in checkpoints."""
     files = []
     for path in sorted(directory.iterdir()):
         if path.suffix == ".sst":
@@ -102,7 +102,7 @@ def native_files(directory: Path, inherited: Lives, life: str) -> list[NativeFil
 
 
 def adopt(directory: Path) -> Lives:
-    """Give files that were fetched from a checkpoint the names under which a database opens."""
+    """Rename files fetched from a checkpoint to the names that a database expects."""
     lives = {}
     for path in list(directory.glob("*-*.sst")):
         number, life = path.stem.split("-", 1)

@@ -1,4 +1,4 @@
-"""Chunks of keyed state out of the files of a database, as other backends restore them."""
+"""Reads chunks of keyed state from the files of a database, to restore other backends."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def chunks_of_database(
     """The entries of these key groups, by default all, of a closed database.
 
     Args:
-        directory: the native files of an image, as `KeyedStateImage.fetch` puts them.
-        key_groups: those that are wanted.
+        directory: the native files of an image, as put there by `KeyedStateImage.fetch`.
+        key_groups: the wanted key groups.
     """
     adopt(directory)
     facts = DatabaseFacts.read(directory)
@@ -62,7 +62,7 @@ def _chunks(
 
 
 class _Gathered:
-    """Entries of one state, in the order of their key groups, until they fill a chunk."""
+    """Entries of one state, ordered by key group, until they fill a chunk."""
 
     def __init__(self, metadata: StateMetadata, facts: DatabaseFacts) -> None:
         self._metadata = metadata

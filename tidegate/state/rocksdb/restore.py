@@ -1,4 +1,4 @@
-"""Entries out of images of all kinds, as a database of its own takes them in."""
+"""Converts entries of any image to those of a database."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tidegate.state.rocksdb.store import SharedDatabase, remove
 
 Entries = Iterator[tuple[bytes, bytes]]
 Numbers = Mapping[str, int]
-"""State -> the number that it has in the database the entries are for."""
+"""Maps states to their numbers in the target database."""
 Conversions = Mapping[str, Conversion | None]
-"""State -> what its values have to go through."""
+"""Maps states to the conversions of their values."""
 
 _TIMER_PAYLOAD: Final = (0).to_bytes(8, "big")
 
@@ -50,7 +50,7 @@ def to_take_over(
 
 
 class CopiedDatabase:
-    """The entries of some key groups of an image that is a database."""
+    """Entries of some key groups from an image that is a database."""
 
     def __init__(self, store: SharedDatabase, image: KeyedStateImage) -> None:
         self._directory = store.fetched(image)
@@ -79,13 +79,13 @@ class CopiedDatabase:
 
 
 def converted(content: bytes, conversion: Conversion) -> bytes:
-    """An entry of a pickled value as it is after a conversion."""
+    """The entry of a pickled value after a conversion."""
     payload = payload_of(content)
     return content[: -len(payload)] + pickle.dumps(conversion(pickle.loads(payload)), 5)
 
 
 class CopiedChunk:
-    """The entries of some key groups of a chunk of pickled values."""
+    """Entries of some key groups from a chunk of pickled values."""
 
     def __init__(
         self, chunk: StateChunk, key_groups: KeyGroupRange, conversion: Conversion | None = None
@@ -115,7 +115,7 @@ class CopiedChunk:
 
 
 def copied_rows(keys: KeyColumns, rows: Sequence[bytes], max_parallelism: int) -> Entries:
-    """Entries of the only state there is, from key columns and encoded rows."""
+    """Entries of the only state, from key columns and encoded rows."""
     suffix = state_suffix(0)
     values: list[Any] = keys.values()
     stems = stems_of(values, keys.hashes(), max_parallelism)

@@ -1,4 +1,4 @@
-"""Keyed state as it was at one moment, first as frozen values, then as files of a database."""
+"""Keyed state at one moment, first as frozen values, then as files of a database."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from tidegate.state.rocksdb.store import SharedDatabase, remove
 
 
 class Unwritten(ABC):
-    """Live state at one moment, as far as it is not in the database yet."""
+    """Live state at one moment that is not in the database yet."""
 
     @abstractmethod
     def changes(self) -> Iterable[tuple[bytes, bytes | None]]:
         """The entries to write; None deletes. May be read on another thread, once."""
 
     def thaw(self) -> None:
-        """They are written, or will not be: live values may change in place. On any thread."""
+        """They are written, or never will be: live values may change in place. On any thread."""
 
     @abstractmethod
     def undo(self) -> None:
-        """Writing failed: all of it has to be written again."""
+        """Writing failed: everything must be written again."""
 
 
 class FrozenDatabase(FrozenState):
     """The changes since the last snapshot, written by the first thread that needs them.
 
-    That is the thread that stores the files, or the backend, before it writes something itself:
-    until then the database does not change.
+    That is the thread that stores the files, or the backend before it writes something itself:
+    until then, the database does not change.
     """
 
     native_form = NATIVE_FORM
@@ -66,7 +66,7 @@ class FrozenDatabase(FrozenState):
         return self._is_settled
 
     def settle(self) -> None:
-        """See that all is written; the failure of the first call is raised by all later ones."""
+        """Make sure that everything is written; later calls repeat the failure of the first."""
         with self._lock:
             if not self._is_settled:
                 self._settle()
@@ -101,7 +101,7 @@ class FrozenDatabase(FrozenState):
     def _read(self) -> None:
         self.settle()
         if self._is_released:
-            raise StateMisuse("this snapshot was released and cannot be read any more")
+            raise StateMisuse("this snapshot was released and can no longer be read")
 
     def release(self) -> None:
         with self._lock:
@@ -113,7 +113,7 @@ class FrozenDatabase(FrozenState):
 
 
 class SnapshotSeries:
-    """The snapshots of one database, in order, and what is written between them."""
+    """The snapshots of one database, in order, and writes between them."""
 
     def __init__(self, store: SharedDatabase) -> None:
         self._store = store
@@ -127,13 +127,13 @@ class SnapshotSeries:
     def freeze(
         self, facts: DatabaseFacts, metadata: tuple[StateMetadata, ...], unwritten: Unwritten
     ) -> FrozenDatabase:
-        """A snapshot; the one before must have been settled."""
+        """Take a snapshot; the previous one must be settled."""
         frozen = FrozenDatabase(self._store, facts, metadata, unwritten)
         self._last = frozen, unwritten
         return frozen
 
     def settle(self) -> None:
-        """See that the database is as the last snapshot left it; what failed is undone."""
+        """Make sure that the last snapshot is written; failed writes are undone."""
         last, self._last = self._last, None
         if last is None:
             return
@@ -141,11 +141,11 @@ class SnapshotSeries:
         try:
             frozen.settle()
         except Exception:
-            # The thread that stores the snapshot reports the failure; here only the undo matters.
+            # The thread that stores the snapshot reports the failure; only the undo matters here.
             unwritten.undo()
 
     def write(self, unwritten: Unwritten) -> None:
-        """Write without a snapshot, at once; the last one must have been settled."""
+        """Write immediately, without a snapshot; the last one must be settled."""
         try:
             self._store.write(unwritten.changes())
         except Exception:

@@ -25,7 +25,7 @@ class SharedDatabase:
     """A database that lives until the backend and all snapshots have released it."""
 
     def __init__(self, parent: Path | None, memory: int = DEFAULT_MEMORY) -> None:
-        """Make a directory of its own.
+        """Create a directory for the database.
 
         Args:
             parent: where; None: among temporary files.
@@ -34,19 +34,19 @@ class SharedDatabase:
         try:
             if parent is not None:
                 parent.mkdir(parents=True, exist_ok=True)
-            # Removed with the object, too, where a snapshot is never released.
+            # Also removed with the object, if a snapshot is never released.
             self._root = tempfile.TemporaryDirectory(
                 prefix="rocksdb-", dir=parent, ignore_cleanup_errors=True
             )
         except OSError as failure:
             raise LocalStateFailed(
                 str(parent or tempfile.gettempdir()),
-                f"no directory can be made there: {failure.strerror}",
-                "set state.backend.rocksdb.localdir to a directory that the slots can write",
+                f"no directory can be created there: {failure.strerror}",
+                "set state.backend.rocksdb.localdir to a directory that the slots can write to",
             ) from None
         self.directory = Path(self._root.name)
         self.has_entries = False
-        """Whether anything was ever written or taken over."""
+        """Whether anything was ever written or restored."""
         self._memory = memory
         self._life = secrets.token_hex(8)
         self._inherited: Lives = {}
@@ -69,7 +69,7 @@ class SharedDatabase:
         return self.database.scan(*bounds) if self.has_entries else iter(())
 
     def take_over(self, image: KeyedStateImage, key_groups: KeyGroupRange) -> DatabaseFacts:
-        """Continue with these key groups of the files of an image; before the database is used."""
+        """Continue with these key groups of an image's files; before the database is used."""
         image.fetch(self.directory / "db")
         self._inherited = adopt(self.directory / "db")
         self.has_entries = True
@@ -81,19 +81,19 @@ class SharedDatabase:
         return facts
 
     def fetched(self, image: KeyedStateImage) -> Path:
-        """The files of an image in a directory beside the database."""
+        """The files of an image, in a directory next to the database."""
         directory = self.new_directory()
         image.fetch(directory)
         adopt(directory)
         return directory
 
     def new_directory(self) -> Path:
-        """A name for a directory beside the database, on the same file system."""
+        """A new directory name next to the database, on the same file system."""
         self._snapshots += 1
         return self.directory / f"snapshot-{self._snapshots}"
 
     def link(self, directory: Path, facts: DatabaseFacts) -> None:
-        """Link the database as it is now into a new directory."""
+        """Link the current database into a new directory."""
         self.database.snapshot(directory)
         try:
             facts.write(directory)
@@ -101,20 +101,19 @@ class SharedDatabase:
             raise LocalStateFailed(
                 str(directory),
                 f"a file cannot be written: {failure.strerror}",
-                "make room there, or set state.backend.rocksdb.localdir to another disk",
+                "free some space there, or set state.backend.rocksdb.localdir to another disk",
             ) from None
 
     def files(self, directory: Path) -> list[NativeFile]:
-        """The files of a linked directory."""
         return native_files(directory, self._inherited, self._life)
 
     def share(self) -> None:
-        """One more user, who will `drop` it."""
+        """Add a user, who will `drop` it."""
         with self._lock:
             self._users += 1
 
     def drop(self) -> None:
-        """The last user closes the database and removes all files."""
+        """Remove a user; the last one closes the database and removes all files."""
         with self._lock:
             self._users -= 1
             is_last = self._users == 0
@@ -125,5 +124,5 @@ class SharedDatabase:
 
 
 def remove(directory: Path) -> None:
-    """Remove a directory, if it is there."""
+    """Remove a directory, if it exists."""
     shutil.rmtree(directory, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""One keyed state in memory in front of a database."""
+"""One keyed state in memory, backed by a database."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNKNOWN: Final = object()
 
 
 class StoredTable(StateTable):
-    """The values of the keys in memory, and what the database holds of them."""
+    """The values of the keys in memory, and their stored values."""
 
     __slots__ = ("stored", "suffix")
 
@@ -38,14 +38,14 @@ class StoredTable(StateTable):
         super().__init__(metadata, places)
         self.suffix = state_suffix(number)
         self.stored: list[Any] = [None] * places
-        """By place: the value that was written or read last. Only what cannot change counts."""
+        """By place: the value that was last written or read. Only immutable values count."""
 
     def grow(self, places: int) -> None:
         super().grow(places)
         self.stored.extend([None] * (places - len(self.stored)))
 
     def load(self, start: int, entries: Sequence[bytes | None]) -> None:
-        """Take what the database holds for the places from `start` on."""
+        """Load database entries for the places from `start`."""
         for place, content in enumerate(entries, start):
             if content is not None:
                 self.values[place] = self.stored[place] = pickle.loads(payload_of(content))
@@ -64,7 +64,7 @@ class StoredTable(StateTable):
         entries: tuple[list[bytes], list[bytes]],
         lifetime: Lifetime | None,
     ) -> Iterator[tuple[bytes, bytes | None]]:
-        """The entries of places whose value may differ from what is stored, which it is then."""
+        """The entries of places whose value may differ from the stored one."""
         stored, suffix, dumps = self.stored, self.suffix, pickle.dumps
         stems, heads = entries
         now = 0 if lifetime is None else lifetime.now()
@@ -85,7 +85,7 @@ class StoredTable(StateTable):
             stored[place] = value
 
     def forget_stored(self, places: list[int]) -> None:
-        """Writing these failed half way: who knows what is stored."""
+        """Forget what is stored after a failed write: it is unknown."""
         for place in places:
             self.stored[place] = _UNKNOWN
 
@@ -98,7 +98,7 @@ class StoredTable(StateTable):
 
 
 class UnwrittenValues(Unwritten):
-    """The values of tables at the places that have changed, and the timers that have."""
+    """The values of tables at changed places, and changed timers."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class UnwrittenValues(Unwritten):
         max_parallelism: int,
         clock: Clock | None,
     ) -> None:
-        """Freeze what has changed; with a clock, without what has expired by it."""
+        """Freeze what has changed; with a clock, without expired values."""
         self._clock = clock
         self._tables = [(table, table.freeze()) for table in tables]
         self._timers = [(queue, queue.take_changes()) for queue in timers]

@@ -1,4 +1,4 @@
-"""Timers in memory that know what of them is not yet written."""
+"""Timers in memory that track their unwritten changes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from tidegate.state.timers import Timer, TimerQueue
 
 TimerChanges = dict[tuple[int, Any], int | None]
-"""(time, key) -> the number of its registration; None: the timer is gone."""
+"""Maps (time, key) to the registration number; None: the timer is gone."""
 
 
 class StoredTimerQueue(TimerQueue):
-    """The timers of one clock, and which of them came or went since they were last written."""
+    """The timers of one clock, and their changes since the last write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class StoredTimerQueue(TimerQueue):
         return timer
 
     def take_changes(self) -> TimerChanges:
-        """What is to be written; nothing is any more, unless it is put back."""
+        """Take the unwritten changes; they count as written unless they are put back."""
         taken, self._changed = self._changed, set()
         return {timer: self._registered.get(timer, (None, None))[0] for timer in taken}
 
@@ -41,7 +41,7 @@ class StoredTimerQueue(TimerQueue):
         self._changed.update(changes)
 
     def load(self, timers: Iterable[tuple[int, int, Any]]) -> None:
-        """Add timers that are written already: number of registration, time, key."""
+        """Add timers that are already written: registration number, time, key."""
         self.add_all(
             Timer(timestamp, key, None) for _, timestamp, key in sorted(timers, key=_number)
         )
@@ -59,7 +59,7 @@ class StoredTimerQueue(TimerQueue):
         return found
 
     def put_at(self, timers: Sequence[tuple[int, Any]], places: Sequence[int]) -> None:
-        """The state of the keys of these timers has moved there."""
+        """Set the new places of these timers' keys."""
         for timer, place in zip(timers, places, strict=True):
             self._registered[timer] = self._registered[timer][0], place
 

@@ -1,4 +1,4 @@
-"""Which keys are in memory of those that a database holds, and which of them have changed."""
+"""Which keys of a database are in memory, and which of them have changed."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from tidegate.state.keys.word_index import Places
 
 
 class WorkingSet:
-    """For each place: how its entries begin in the database, and when it was last handed out.
+    """The stem of each place in the database, and when it was last handed out.
 
-    A place that was handed out counts as changed, for a value may be changed in place. Times are
-    numbers of batches.
+    A place that was handed out counts as changed, because its value may be changed in place. Times
+    are batch numbers.
     """
 
     def __init__(self) -> None:
         self.stems: list[bytes] = []
-        """Key group and key, by place. Replaced, never changed, when places are given back."""
+        """Key group and key, by place. Replaced, never changed, when places are released."""
         self.heads: list[bytes] = []
-        """How the contents of entries begin, by place."""
+        """The beginnings of entry values, by place."""
         self._touched = np.zeros(1024, np.int64)
         self._batch = 1
         self._written = 0
-        """What was touched in a later batch is not yet in the database."""
+        """Places touched in later batches are not in the database yet."""
 
     def __len__(self) -> int:
         return len(self.stems)
 
     def add(self, stems: list[bytes], heads: list[bytes]) -> None:
-        """There are new places, of these keys."""
+        """Add places for these keys."""
         self.stems += stems
         self.heads += heads
         if len(self.stems) > len(self._touched):
@@ -40,30 +40,29 @@ class WorkingSet:
             self._touched = grown
 
     def touch(self, places: Sequence[int] | Places) -> None:
-        """These places are handed out."""
+        """Hand out these places."""
         self._touched[np.asarray(places, np.intp)] = self._batch
 
     def end_batch(self) -> None:
-        """What was handed out is given back."""
+        """End the use of the places handed out."""
         self._batch += 1
 
     def changed(self) -> Places:
-        """The places that are not written."""
+        """The unwritten places."""
         return np.flatnonzero(self._all() > self._written)
 
     def mark_written(self) -> None:
-        """All is written, but what is handed out still may change."""
+        """Mark all places as written; those handed out may still change."""
         in_use = np.flatnonzero(self._all() == self._batch)
         self._written = self._batch
         self._batch += 1
         self._touched[in_use] = self._batch
 
     def mark_changed(self, places: Sequence[int]) -> None:
-        """These places are not written after all."""
         self._touched[np.asarray(places, np.intp)] = self._batch
 
     def latest(self, count: int) -> Places:
-        """The places that were used last."""
+        """The most recently used places."""
         first = len(self.stems) - count
         return np.sort(np.argpartition(self._all(), min(first, len(self.stems) - 1))[first:])
 

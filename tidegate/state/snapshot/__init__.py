@@ -1,1 +1,1 @@
-"""Stored state: how it is written, pointed to and read."""
+"""Stored state: writing and reading."""

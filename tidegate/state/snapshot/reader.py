@@ -39,23 +39,23 @@ _PARALLEL_READS: Final = 4
 
 
 FileResolver: TypeAlias = Callable[[StoredFile], tuple[BlobStore, str]]
-"""The location of a file of a checkpoint: its store and path."""
+"""Resolves a file of a checkpoint to its store and path."""
 
 
 class CheckpointLocation(NamedTuple):
-    """Where the files of a checkpoint are; travels to the slots that restore from it."""
+    """Where the files of a checkpoint are; sent to the slots that restore from it."""
 
     job_directory: str
     """A path or URL."""
     name: str
-    """Of the checkpoint in it, such as "chk-7"."""
+    """The name of the checkpoint in it, such as "chk-7"."""
 
     def resolver(self) -> FileResolver:
         return resolver_in(open_store(self.job_directory), self.name)
 
 
 def resolver_in(store: BlobStore, checkpoint: str) -> FileResolver:
-    """Where the files of a checkpoint such as "chk-7" stand in the store of its job."""
+    """A resolver for the files of a checkpoint, such as "chk-7", in the store of its job."""
     return lambda file: (store, path_of(file, checkpoint))
 
 
@@ -71,7 +71,7 @@ def read_segment(segment: Segment, resolve: FileResolver) -> bytes:
 
 
 def read_blocks(segment: FileSegment, resolve: FileResolver) -> Iterator[bytes]:
-    """The bytes of a segment piece by piece; they are verified when the last one was taken."""
+    """The bytes of a segment piece by piece; verified after the last one."""
     checksum = xxh3_64()
     for offset in range(0, segment.size, _READ_AT_ONCE):
         wanted = min(_READ_AT_ONCE, segment.size - offset)
@@ -88,7 +88,7 @@ def location_of(file: StoredFile, resolve: FileResolver) -> str:
 
 
 class StoredImage(KeyedStateImage):
-    """The keyed state of one operator of one subtask in a checkpoint."""
+    """The keyed state of one operator of a subtask in a checkpoint."""
 
     def __init__(self, handle: KeyedStateHandle, resolve: FileResolver) -> None:
         self.metadata = handle.metadata
@@ -105,7 +105,7 @@ class StoredImage(KeyedStateImage):
         return chain(self._read_chunks(wanted), self._chunks_of_tables(key_groups))
 
     def tables(self, state: str | None = None) -> Iterator[OpenedTable]:
-        """The tables that hold entries of a state, or of all."""
+        """The tables with entries of a state, or of all."""
         for handle in self._handle.tables:
             if state in (None, handle.state):
                 yield self._opened(handle)
@@ -180,7 +180,7 @@ def _holds(groups: Runs, key_groups: KeyGroupRange | None) -> bool:
 
 
 def _runs(handles: Iterable[ChunkHandle]) -> Iterator[list[ChunkHandle]]:
-    """Consecutive chunks of a file, so that one read gets them all."""
+    """Group consecutive chunks of a file, so that one read gets them all."""
     run: list[ChunkHandle] = []
     for handle in handles:
         if run and not _continues(run[0].payload, run[-1].payload, handle.payload):
@@ -224,7 +224,7 @@ def _verify(checksum: int, segment: FileSegment, resolve: FileResolver) -> None:
     if checksum != segment.checksum:
         raise CorruptCheckpoint(
             location_of(segment.file, resolve),
-            f"{segment.size} bytes with the checksum {segment.checksum:016x} from byte "
-            f"{segment.offset} on",
+            f"{segment.size} bytes at byte {segment.offset} with the checksum "
+            f"{segment.checksum:016x}",
             f"{checksum:016x}",
         )

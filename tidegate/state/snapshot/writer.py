@@ -1,13 +1,13 @@
-"""Writes what one subtask has in one checkpoint.
+"""Writes the state of one subtask in one checkpoint.
 
     writer = SnapshotWriter(target, is_canceled)
     handle = OperatorHandle(keyed=writer.write_keyed(...), operator=writer.write(...), ...)
     writer.close()       durable: the handles may be acknowledged
-    writer.discard()     instead, after an error: nothing of it stays
+    writer.discard()     instead, after an error: removes everything
 
-A subtask writes one file of its own, however many states it has, and none at all if its state is
-small. Immutable files of an embedded database are files of their own, shared by checkpoints. In
-the canonical form every keyed state is a Parquet file of its own, however small it is.
+A subtask writes one file, however many states it has, and none at all if its state is small.
+Immutable files of an embedded database are separate files that checkpoints share. In the canonical
+form, every keyed state is a separate Parquet file, however small.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ _BLOCK: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileTarget:
-    """State goes into files, as far as it is not small."""
+    """State goes to files, unless it is small."""
 
     store: BlobStore
     """The directory of the job."""
     directory: str
-    """Of the checkpoint, such as "chk-7"."""
+    """The directory of the checkpoint, such as "chk-7"."""
     inline_threshold: int
-    """A subtask with no more bytes of state than this hands them over with its pointers."""
+    """State of a subtask up to this many bytes is stored in its pointers."""
     shares: bool = True
-    """Whether other checkpoints may name its files; a savepoint is whole without others."""
+    """Whether other checkpoints may reference its files; a savepoint is self-contained."""
     format: SavepointFormat = SavepointFormat.NATIVE
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryTarget:
-    """State goes to the driver with its pointers, up to a limit for a subtask."""
+    """State is sent to the driver in its pointers, up to a limit per subtask."""
 
     limit: int
 
@@ -82,11 +82,11 @@ class TableDirectory:
     """Where the tables of an operator go: by its uid and the names of its states."""
 
     operator: str
-    """The uid, or the id where it has none."""
+    """The uid, or the id if it has none."""
     subtask: int
 
     def new_file(self, metadata: StateMetadata) -> str:
-        """A name that no other file of the savepoint has."""
+        """A unique file name within the savepoint."""
         root, state = "state", metadata.name
         if metadata.declaration == TIMERS:
             root, state = "timers", metadata.name.rpartition("/")[2]
@@ -95,7 +95,7 @@ class TableDirectory:
 
 
 class SnapshotWriter:
-    """Writes everything of one subtask and one checkpoint. Used by one thread."""
+    """Writes the state of one subtask in one checkpoint. Used by one thread."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class SnapshotWriter:
     ) -> None:
         self._target = target
         self._transfer_threads = transfer_threads
-        """How many files of a database are copied at once."""
+        """How many files of a database are copied concurrently."""
         self._is_canceled = is_canceled
         self._file: _OpenFile | None = None
         self._own_files: list[_OpenFile] = []
@@ -115,10 +115,10 @@ class SnapshotWriter:
             case FileTarget(inline_threshold=room) | MemoryTarget(limit=room):
                 self._room = room
         self.bytes_written = 0
-        """Without what was reused of earlier checkpoints: the incremental size."""
+        """The incremental size: without reused files of earlier checkpoints."""
 
     def write(self, payload: bytes) -> Segment:
-        """Store bytes; how they are read again is the caller's knowledge."""
+        """Store bytes; the caller knows how to decode them."""
         self._stop_if_canceled()
         return self._inline(payload) if self._fits(len(payload)) else self._append(payload)
 
@@ -129,14 +129,13 @@ class SnapshotWriter:
         reusable: Mapping[str, FileSegment],
         directory: TableDirectory | None = None,
     ) -> KeyedStateHandle:
-        """Store keyed state: its native files where it has such, else its chunks.
+        """Store keyed state: its native files if it has them, otherwise its chunks.
 
         Args:
             frozen: the state.
             key_groups: those of the subtask.
-            reusable: shared files of the checkpoint that this one builds on, by the name that the
-                database has given them.
-            directory: where tables go, if the target asks for them.
+            reusable: shared files of the base checkpoint, by their name in the database.
+            directory: where tables go, if the target requires them.
         """
         target = self._target
         handle = KeyedStateHandle(
@@ -158,7 +157,7 @@ class SnapshotWriter:
         directory: TableDirectory,
         states: Collection[str] | None = None,
     ) -> tuple[TableHandle, ...]:
-        """Store the states of these names, all by default, as tables."""
+        """Store the states with these names, by default all, as tables."""
         writers = {
             each.name: self.table_writer(each, directory, image.descriptors.get(each.name))
             for each in image.metadata
@@ -176,7 +175,6 @@ class SnapshotWriter:
         directory: TableDirectory,
         declared: StateDescriptor | None = None,
     ) -> TableWriter:
-        """Writes the tables of one state."""
         return TableWriter(metadata, declared, partial(self._open_table, metadata, directory))
 
     def _open_table(self, metadata: StateMetadata, directory: TableDirectory) -> _OpenFile:
@@ -185,7 +183,7 @@ class SnapshotWriter:
         return file
 
     def write_file(self, parts: Iterable[bytes], name: str | None = None) -> StoredFile:
-        """Store a file of its own, beside the metadata; its name is random by default."""
+        """Store a separate file next to the metadata; its name is random by default."""
         self._stop_if_canceled()
         file = self._open(FileScope.EXCLUSIVE, name)
         self._own_files.append(file)
@@ -196,17 +194,17 @@ class SnapshotWriter:
         return file.file
 
     def close(self) -> None:
-        """Make everything durable that was written."""
+        """Make everything written durable."""
         self._stop_if_canceled()
         if self._file is not None:
             self._file.close()
             self._file = None
         self.bytes_written += sum(file.size for file in self._own_files)
         self._own_files.clear()
-        self._stop_if_canceled()  # a storage may take so long that nobody else deletes it
+        self._stop_if_canceled()  # after a slow write, nobody else may be left to delete it
 
     def discard(self) -> None:
-        """Remove what was written; only before it has been acknowledged."""
+        """Remove everything written; only before it has been acknowledged."""
         for begun in (self._file, *self._own_files):
             if begun is not None:
                 begun.abandon()
@@ -219,7 +217,7 @@ class SnapshotWriter:
         self._written.clear()
 
     def _write_chunks(self, chunks: Iterator[StateChunk]) -> Iterator[ChunkHandle]:
-        """All of them with their pointers, or all of them in the file."""
+        """Store all chunks inline, or all of them in the file."""
         held: list[StateChunk] = []
         size = 0
         for chunk in chunks:
@@ -324,7 +322,7 @@ class _OpenFile:
         self._writer = context.__enter__()
 
     def write(self, data: bytes) -> None:
-        # Arrow ends a Parquet file even when its writer is abandoned.
+        # Arrow writes the end of a Parquet file even if its writer is abandoned.
         if not self._is_closed:
             self._writer.write(data)
             self.size += len(data)
@@ -335,11 +333,11 @@ class _OpenFile:
             self._context.__exit__(None, None, None)
 
     def abandon(self) -> None:
-        """Give up; the store removes what there is of it."""
+        """Abandon the file; the store removes it."""
         if self._is_closed:
             return
         self._is_closed = True
-        reason = SnapshotWriteAborted("what was written is removed")
+        reason = SnapshotWriteAborted("the file is removed")
         with suppress(SnapshotWriteAborted, StorageError):
             self._context.__exit__(SnapshotWriteAborted, reason, None)
 

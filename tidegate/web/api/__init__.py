@@ -1,1 +1,1 @@
-"""The paths of the REST API, by what they are about."""
+"""The endpoints of the REST API, by topic."""

@@ -1,4 +1,4 @@
-"""What helps to find out why a job behaves as it does: logs, stacks, profiles, records."""
+"""Diagnostics of jobs: logs, stacks, profiles, records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OF_SLOT = (400, 404, 409)
 
 
 class NamesQuery(Form):
-    """Of which metrics to return the values."""
+    """Which metrics to return with their values."""
 
     get: str | None = None
 
@@ -66,11 +66,11 @@ class DiagnosticsApi:
         self._jobs = jobs
         self._logs = logs
         self._sampled: dict[tuple[str, int], float] = {}
-        """When each edge was last looked at."""
+        """When each edge was last sampled."""
 
     @endpoint("/tidegate/logs", is_private=True, refusals=(400,))
     async def logs(self, request: Request, query: diagnostics.LogQuery) -> diagnostics.Logs:
-        """The last lines that the driver and its slots have logged, newest first."""
+        """The last log lines of the driver and its slots, newest first."""
         lines, more = self._logs.find(
             logging.getLevelNamesMapping()[query.level],
             query.search or "",
@@ -90,12 +90,12 @@ class DiagnosticsApi:
 
     @endpoint("/jobmanager/environment", refusals=(), is_private=True)
     async def environment(self, request: Request) -> diagnostics.Environment:
-        """What the driver runs on."""
+        """The environment of the driver."""
         return diagnostics.environment()
 
     @endpoint("/jobmanager/metrics", refusals=(400,))
     async def driver_metrics(self, request: Request, query: NamesQuery) -> list[MetricDocument]:
-        """The names of the driver's metrics, or with `get` the values of some of them."""
+        """The names of the driver's metrics, or the values of those in `get`."""
         return metric_documents(diagnostics.driver_metrics(), query.get)
 
     @endpoint("/jobmanager/thread-dump", is_private=True, refusals=())
@@ -125,7 +125,7 @@ class DiagnosticsApi:
 
     @endpoint("/jobmanager/log", content_type="text/plain", is_private=True, refusals=(404,))
     async def log(self, request: Request) -> Response:
-        """The end of what a detached driver has printed and logged."""
+        """The end of a detached driver's output and log."""
         return _tail("driver.log")
 
     @endpoint("/jobmanager/stdout", content_type="text/plain", is_private=True, refusals=(404,))
@@ -151,7 +151,7 @@ class DiagnosticsApi:
 
     @endpoint("/taskmanagers/{taskmanagerid}/metrics")
     async def slot_metrics(self, request: Request, query: NamesQuery) -> list[MetricDocument]:
-        """The names of the metrics of a slot, or with `get` the values of some of them."""
+        """The names of a slot's metrics, or the values of those in `get`."""
         job, slot = self._slot(request)
         memory = job.processes()[slot].memory
         values = {} if memory is None else {"Status.Process.Memory": float(memory)}
@@ -168,7 +168,7 @@ class DiagnosticsApi:
     async def flame_graph(
         self, request: Request, query: diagnostics.FlameQuery
     ) -> diagnostics.FlameGraph:
-        """Where the time of the slot of a subtask goes, sampled now for a few seconds."""
+        """A profile of the slot of a subtask, sampled now for a few seconds."""
         job = self._jobs.get(request.path_params["jobid"])
         vertex = vertex_of(request, job).vertex
         if query.subtaskindex >= vertex.parallelism:
@@ -179,15 +179,15 @@ class DiagnosticsApi:
 
     @order("/tidegate/jobs/{jobid}/edges/{edgeid}/sample", status=200)
     async def sample(self, request: Request, body: diagnostics.SampleOrder) -> diagnostics.Sample:
-        """Some of the next records that go along an edge, as text."""
+        """Some of the next records on an edge, as text."""
         job = self._jobs.get(request.path_params["jobid"])
-        wanted = whole_number(request.path_params["edgeid"], "number of an edge")
+        wanted = whole_number(request.path_params["edgeid"], "edge number")
         edge = next((each for each in job.graph.edges if each.id == wanted), None)
         if edge is None:
             raise Refusal(404, f"the job has no edge {wanted}")
         began = time.monotonic()
         if began - self._sampled.get((job.job_id, wanted), 0.0) < _SAMPLE_PAUSE_SECONDS:
-            raise Refusal(429, "this edge was looked at a moment ago", {"retry-after": "1"})
+            raise Refusal(429, "this edge was sampled a moment ago", {"retry-after": "1"})
         self._sampled[job.job_id, wanted] = began
         source = job.graph.vertices[edge.source]
         what = SampleEdge(source.pipeline, EdgeId(wanted), body.records, body.seconds)
@@ -199,29 +199,29 @@ class DiagnosticsApi:
 
     @endpoint("/tidegate/jobs/{jobid}/dead-letters", is_private=True)
     async def dead_letters(self, request: Request) -> diagnostics.DeadLettersDocument:
-        """The last records that were skipped, with the errors."""
+        """The last skipped records, with their errors."""
         return diagnostics.dead_letters(self._jobs.get(request.path_params["jobid"]).chronicle)
 
     def _slot(self, request: Request) -> tuple[JobHandle, SlotIndex]:
         wanted = request.path_params["taskmanagerid"]
         job_id, _, number = wanted.partition("-slot-")
         job = self._jobs.get(job_id)
-        slot = SlotIndex(whole_number(number, "number of a slot"))
+        slot = SlotIndex(whole_number(number, "slot number"))
         if slot not in job.processes():
-            raise Refusal(404, f"no process serves {wanted} now")
+            raise Refusal(404, f"no process currently serves {wanted}")
         return job, slot
 
 
 async def _answer(asked: Future[Any], seconds: float) -> Any:
-    """What a slot says.
+    """Wait for the answer of a slot.
 
     Raises:
-        Refusal: it does not, or not in time.
+        Refusal: it does not answer in time.
     """
     try:
         return await asyncio.wait_for(asyncio.wrap_future(asked), seconds)
     except TimeoutError:
-        raise Refusal(409, "the slot does not answer: it is busy, or gone") from None
+        raise Refusal(409, "the slot does not respond: it is busy, or gone") from None
     except TidegateError as error:
         raise Refusal(409, str(error)) from None
 

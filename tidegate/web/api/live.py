@@ -1,4 +1,4 @@
-"""What a page watches: a job now, its last hours, and a stream of changes."""
+"""Live data for pages: the current state of a job, its last hours, and a stream of changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LiveApi:
 
     @endpoint("/tidegate/jobs/{jobid}/live")
     async def live(self, request: Request) -> LiveJob:
-        """A job now: rates, load, lag, by vertex and edge."""
+        """The current rates, load and lag of a job, by vertex and edge."""
         found = self._hub.watched(request.path_params["jobid"]).live
         assert found is not None
         return found

@@ -1,4 +1,4 @@
-"""Who asks, and the jobs of other drivers of this machine."""
+"""Logins, and the jobs of other drivers on this machine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MachineApi:
 
     @endpoint("/config", refusals=())
     async def config(self, request: Request) -> ServerConfig:
-        """What a user interface wants to know of this driver, and what the request may do."""
+        """What a user interface needs to know about this driver, and what the request may do."""
         is_known, read_only = request.scope[KNOWN], self._settings.read_only
         return server_config(
             self._kind,
@@ -53,9 +53,9 @@ class MachineApi:
 
     @order("/tidegate/login", refusals=(), status=200)
     async def login(self, request: Request) -> machine.LoginCode:
-        """A code with which a page can log in as the owner."""
+        """A code for a page to log in as the owner."""
         if not request.scope[OWNER]:
-            raise Refusal(403, "only the owner of the job can give out codes")
+            raise Refusal(403, "only the owner of the job can issue codes")
         return machine.LoginCode(code=self._logins.new_code(), seconds=int(CODE_SECONDS))
 
     @order(SESSION, refusals=(400, 413), status=200)
@@ -63,13 +63,13 @@ class MachineApi:
         """Log in with a code, which cannot be used again."""
         found = self._logins.redeem(body.code)
         if found is None:
-            raise Refusal(401, "the code was used or has expired: `tidegate ui` prints another")
+            raise Refusal(401, "the code is used or has expired: `tidegate ui` prints a new one")
         token, expires = found
         return machine.LoggedIn(token=token, expires=milliseconds(expires))
 
     @endpoint("/tidegate/jobs", refusals=())
     async def known_jobs(self, request: Request) -> machine.KnownJobs:
-        """The jobs of this user on this machine, those that have ended lately, too."""
+        """The jobs of this user on this machine, including recently ended ones."""
         return self.jobs_of_machine()
 
     def jobs_of_machine(self) -> machine.KnownJobs:
@@ -86,13 +86,13 @@ class MachineApi:
 
     @order("/tidegate/jobs/{jobid}/link", status=200, refusals=(400, 404, 409))
     async def link(self, request: Request) -> machine.Link:
-        """Where the dashboard of a job is, with a code for one login."""
+        """The URL of a job's dashboard, with a code for one login."""
         wanted = identity(request.path_params["jobid"], "job")
         if not request.scope[OWNER]:
-            raise Refusal(403, "only the owner of the job can give out codes")
+            raise Refusal(403, "only the owner of the job can issue codes")
         record = next((record for record in known_jobs() if record.job_id == wanted), None)
         if record is None:
-            raise Refusal(404, f"no job {wanted} is known on this machine")
+            raise Refusal(404, f"this machine has no job {wanted}")
         if not record.is_running or record.url is None:
             raise Refusal(409, f"job {wanted} has ended, or its driver serves no dashboard")
         try:

@@ -1,10 +1,11 @@
-"""Takes orders for savepoints and checkpoints, and tells what became of them."""
+"""Requests for savepoints, checkpoints and rescaling, and their outcomes."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 
 from starlette.requests import Request
 
@@ -21,7 +22,8 @@ from tidegate.web.allowed_paths import (
     savepoint_directories,
 )
 from tidegate.web.documents import orders
-from tidegate.web.documents.common import Triggered
+from tidegate.web.documents.common import Nothing, Triggered, vertex_id
+from tidegate.web.documents.rescales import VertexRequirements
 from tidegate.web.endpoints import endpoint, order
 from tidegate.web.forms import F
 from tidegate.web.operations import Operation, OperationKind, Operations
@@ -29,7 +31,7 @@ from tidegate.web.requests import OWNER, Refusal, identity
 from tidegate.web.served_jobs import ServedJobs
 
 _EVERYWHERE = ""
-"""In directory of a job, for operations that belong to none."""
+"""The scope of operations that belong to no job."""
 
 
 class OrderApi:
@@ -47,12 +49,12 @@ class OrderApi:
 
     @endpoint("/jobs/{jobid}/checkpoints/{triggerid}")
     async def checkpoint_status(self, request: Request) -> orders.CheckpointTriggerStatus:
-        """What became of a checkpoint that was asked for."""
+        """The outcome of a requested checkpoint."""
         return self._status(request, OperationKind.CHECKPOINT, orders.CheckpointTriggerStatus)
 
     @order("/jobs/{jobid}/savepoints")
     async def take_savepoint(self, request: Request, body: orders.SavepointOrder) -> Triggered:
-        """Take a savepoint, and cancel the job after it if that is asked for."""
+        """Take a savepoint, and optionally cancel the job afterwards."""
         job = self._jobs.get(request.path_params["jobid"])
         directory = self._directory(request, job, body.target_directory)
         format = SavepointFormat[body.format_type]
@@ -64,7 +66,7 @@ class OrderApi:
 
     @order("/jobs/{jobid}/stop")
     async def stop(self, request: Request, body: orders.StopOrder) -> Triggered:
-        """Stop the job with a savepoint after which nothing follows."""
+        """Stop the job with a savepoint after which nothing is emitted."""
         job = self._jobs.get(request.path_params["jobid"])
         directory = self._directory(request, job, body.target_directory)
         format = SavepointFormat[body.format_type]
@@ -76,20 +78,35 @@ class OrderApi:
 
     @endpoint("/jobs/{jobid}/savepoints/{triggerid}")
     async def savepoint_status(self, request: Request) -> orders.SavepointStatus:
-        """What became of a savepoint, or of a stop with one."""
+        """The outcome of a savepoint, or of a stop with one."""
         return self._status(request, OperationKind.SAVEPOINT, orders.SavepointStatus)
 
     @order("/jobs/{jobid}/rescaling", method="PATCH")
     async def rescale(self, request: Request, query: orders.RescalingQuery) -> Triggered:
-        """Continue with another parallelism, from a checkpoint that is taken now."""
+        """Change the parallelism, resuming from a checkpoint taken now."""
         job = self._jobs.get(request.path_params["jobid"])
         return self._ordered(
             job, OperationKind.RESCALING, lambda: job.order_rescaling(query.parallelism)
         )
 
+    @order("/jobs/{jobid}/resource-requirements", method="PUT", status=200)
+    async def require(self, request: Request, body: dict[str, VertexRequirements]) -> Nothing:
+        """The same by the upper bounds of vertices that differ from their parallelism."""
+        job = self._jobs.get(request.path_params["jobid"])
+        current = {vertex_id(vertex): vertex.parallelism for vertex in job.graph.vertices}
+        bounds = {id: each.parallelism.upper_bound for id, each in body.items()}
+        for unknown in bounds.keys() - current.keys():
+            raise Refusal(400, f"the job has no vertex {unknown!r}")
+        wanted = {bound for id, bound in bounds.items() if bound != current[id]}
+        if len(wanted) > 1:
+            raise Refusal(400, f"all vertices change together, not to {wanted}")
+        for parallelism in wanted:
+            self._ordered(job, OperationKind.RESCALING, partial(job.order_rescaling, parallelism))
+        return Nothing()
+
     @endpoint("/jobs/{jobid}/rescaling/{triggerid}")
     async def rescaling_status(self, request: Request) -> orders.PlainStatus:
-        """What became of a change of parallelism."""
+        """The outcome of a change of parallelism."""
         return self._status(request, OperationKind.RESCALING, orders.PlainStatus)
 
     @order("/savepoint-disposal", refusals=(400, 403, 413, 429))
@@ -110,7 +127,7 @@ class OrderApi:
 
     @endpoint("/savepoint-disposal/{triggerid}")
     async def disposal_status(self, request: Request) -> orders.PlainStatus:
-        """What became of the deletion of a savepoint."""
+        """The outcome of deleting a savepoint."""
         return self._status(request, OperationKind.DISPOSAL, orders.PlainStatus)
 
     def _status(self, request: Request, kind: OperationKind, form: type[F]) -> F:
@@ -151,7 +168,7 @@ class OrderApi:
 
     def _allowed(self, request: Request, wanted: str, directories: list[str]) -> str:
         if not is_storage_path(wanted):
-            raise Refusal(400, f"{wanted!r} is no path or URL")
+            raise Refusal(400, f"{wanted!r} is not a path or URL")
         if request.scope[OWNER]:
             return wanted
         found = allowed_path(wanted, directories)

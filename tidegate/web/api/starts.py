@@ -1,4 +1,4 @@
-"""Starts jobs that have ended again, as `tidegate run --detached` would."""
+"""Restarts jobs that have ended, like `tidegate run --detached`."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class StartApi:
 
     @order("/tidegate/jobs/{jobid}/start")
     async def start(self, request: Request, body: StartOrder) -> Triggered:
-        """Start a job that has ended again, from a savepoint or checkpoint if one is given."""
+        """Restart a job that has ended, optionally from a savepoint or checkpoint."""
         if not request.scope[OWNER]:
             raise Refusal(403, "only the owner of a job can start it")
         job_id = identity(request.path_params["jobid"], "job")
         launch = launch_of(job_id)
         if any(record.job_id == job_id and record.is_running for record in known_jobs()):
-            raise Refusal(409, f"job {job_id} still runs: stop or cancel it first")
+            raise Refusal(409, f"job {job_id} is still running: stop or cancel it first")
         command = run_again(launch, body)
 
         def begin() -> Operation:
@@ -58,7 +58,7 @@ class StartApi:
 
     @endpoint("/tidegate/starts/{triggerid}", is_private=True)
     async def status(self, request: Request) -> StartStatus:
-        """What became of a start."""
+        """The outcome of a restart."""
         trigger = identity(request.path_params["triggerid"], "trigger")
         found = self._operations.get(_SCOPE, OperationKind.START, trigger).status()
         assert isinstance(found, StartStatus)
@@ -66,7 +66,7 @@ class StartApi:
 
 
 def run_again(launch: dict[str, Any], order: StartOrder) -> list[str]:
-    """The command that starts a job as it was started before, from another place."""
+    """The command that starts a job as before, from the given savepoint."""
     settings = dict(launch["settings"])
     if order.parallelism is not None:
         settings["parallelism.default"] = str(order.parallelism)
@@ -91,7 +91,7 @@ async def _run(command: list[str], directory: str, result: Future[Any]) -> None:
         out, err = await process.communicate()
         job_id = out.decode().strip()
         if process.returncode or not job_id:
-            raise OrderRefused(err.decode(errors="replace").strip() or "it ended without a word")
+            raise OrderRefused(err.decode(errors="replace").strip() or "it ended without a message")
         result.set_result({"jid": job_id, "url": await asyncio.to_thread(_link_to, job_id)})
     except (TidegateError, OSError, ValueError) as error:
         result.set_exception(error)

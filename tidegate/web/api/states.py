@@ -1,6 +1,6 @@
-"""Savepoints and checkpoints on disk: what is in them, how they differ, what a program makes of it.
+"""Stored savepoints and checkpoints: their contents, differences, and fit with a program.
 
-Only those with a token may ask, and only the owner may ask about any path.
+Only requests with a token are allowed, and only the owner may use any path.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class StateApi:
 
     @order("/tidegate/plan", status=200)
     async def plan(self, request: Request, body: states.PlanOrder) -> states.UpgradeDocument:
-        """What becomes of the state of a savepoint in a program, without running it."""
+        """What becomes of a savepoint's state in a program, without running it."""
         if not request.scope[OWNER]:
-            raise Refusal(403, "only the owner of the job can have programs planned")
+            raise Refusal(403, "only the owner of the job can plan programs")
         program, arguments = body.program, body.arguments or []
         directory = None
         if body.jid is not None:
@@ -88,20 +88,20 @@ class StateApi:
             program, arguments = launch["program"], launch["arguments"]
             directory = launch["directory"]
         if program is None:
-            raise Refusal(400, "give the program, or the jid of a job that was started by `run`")
+            raise Refusal(400, "specify the program, or the jid of a job that was started by `run`")
         command = [sys.executable, "-m", "tidegate", "plan", "--json", body.savepoint]
         code, out, err = await output_of([*command, program, *arguments], directory)
         try:
             return cast(states.UpgradeDocument, json.loads(out))
         except ValueError:
             said = err.strip().rpartition("\n")[2] or f"exit code {code}"
-            raise Refusal(400, f"the plan cannot be made: {said}") from None
+            raise Refusal(400, f"the plan failed: {said}") from None
 
     async def _ask(self, what: str, query: Any) -> Any:
         return await self._browser.ask(what, as_document(query))
 
     def _directories(self, job_id: str | None) -> list[str]:
-        """Where the jobs of this machine write their checkpoints and savepoints."""
+        """The checkpoint and savepoint directories of the jobs of this machine."""
         found: list[str] = []
         for job in self._jobs.all():
             if job_id in (None, job.job_id):
@@ -113,7 +113,7 @@ class StateApi:
 
     def _allowed(self, request: Request, path: str) -> str:
         if not is_storage_path(path):
-            raise Refusal(400, f"{path!r} is no path or URL")
+            raise Refusal(400, f"{path!r} is not a path or URL")
         if request.scope[OWNER]:
             return path
         directories = self._directories(None)
@@ -141,18 +141,18 @@ def launch_of(job_id: str) -> dict[str, Any]:
     """How a job was started.
 
     Raises:
-        Refusal: it was not by `tidegate run`, or is not known.
+        Refusal: it is unknown, or was not started by `tidegate run`.
     """
     record = next((record for record in known_jobs() if record.job_id == job_id), None)
     if record is None:
-        raise Refusal(404, f"no job {job_id} is known on this machine")
+        raise Refusal(404, f"this machine has no job {job_id}")
     if record.command is None:
         raise Refusal(409, f"job {job_id} was not started by `tidegate run`: start it yourself")
     return dict(record.command)
 
 
 async def output_of(command: list[str], directory: str | None) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a command of ours.
+    """Exit code, standard output and standard error of a `tidegate` command.
 
     Raises:
         Refusal: it takes too long, or cannot be started.

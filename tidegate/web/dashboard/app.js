@@ -1,4 +1,4 @@
-// The frame of the page: the way around on the left, one view on the right.
+// The frame of the page: navigation on the left, one view on the right.
 import { html, useEffect } from "./core/html.js";
 import { isTokenWanted } from "./core/api.js";
 import { isArchived } from "./core/job.js";
@@ -33,6 +33,7 @@ function Page() {
   const [place, jid, view = "graph"] = parts;
   useEffect(() => {
     document.getElementById("content").scrollTop = 0;
+    document.querySelector('nav [aria-current="page"]')?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [place, jid, view]);
   if (place === "savepoints") return html`<div class="page"><h1>Savepoints and checkpoints</h1><${mustLogIn.value ? Login : Savepoints} /></div>`;
   if (place !== "jobs" || !jid) return html`<${Jobs} />`;

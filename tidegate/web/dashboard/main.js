@@ -1,4 +1,4 @@
-// Starts the page: log in, learn what it may do, follow the job of the address, draw.
+// Starts the page: logs in, finds out what it may do, follows the job in the address, renders.
 import { App } from "./app.js";
 import { logInByAddress } from "./core/api.js";
 import { effect, html, render } from "./core/html.js";

@@ -1,1 +1,1 @@
-"""What the REST API answers: documents and their schemas."""
+"""The documents of the REST API, and their schemas."""

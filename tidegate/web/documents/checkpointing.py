@@ -1,4 +1,4 @@
-"""When and how the checkpoints of a job are taken, in Flink's words."""
+"""When and how the checkpoints of a job are taken, under Flink's names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.web.documents.common import milliseconds
 from tidegate.web.forms import Form, OneOf, snake
 
 _NO_CHECKPOINTS = (1 << 63) - 1
-"""What Flink gives as the interval of a job without periodic checkpoints."""
+"""Flink's interval of a job without periodic checkpoints."""
 
 
 class Externalization(Form, naming=snake):

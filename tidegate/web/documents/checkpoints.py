@@ -1,4 +1,4 @@
-"""The checkpoints of a job, in Flink's words."""
+"""The checkpoints of a job, under Flink's names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Status = Annotated[str, OneOf(("IN_PROGRESS", "COMPLETED", "FAILED"))]
 
 
 class Spread(Form):
-    """How a number differs between subtasks, or between checkpoints."""
+    """The distribution of a number over subtasks, or over checkpoints."""
 
     min: int
     max: int
@@ -43,7 +43,7 @@ class Spread(Form):
 
 
 class TaskStatistics(Form, naming=snake):
-    """What some subtasks did for a checkpoint."""
+    """Statistics of some subtasks in a checkpoint."""
 
     id: int
     status: Status
@@ -56,68 +56,6 @@ class TaskStatistics(Form, naming=snake):
     persisted_data: int = 0
     num_subtasks: int
     num_acknowledged_subtasks: int
-
-
-class CheckpointDocument(TaskStatistics, naming=snake):
-    """One checkpoint."""
-
-    kind: Annotated[str, OneOf(("in_progress", "completed", "failed"))] = named("@class")
-    is_savepoint: bool
-    trigger_timestamp: int
-    checkpoint_type: Annotated[str, OneOf(("CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"))]
-    tasks: dict[str, TaskStatistics]
-    external_path: str | Absent = ABSENT
-    discarded: bool | Absent = ABSENT
-    failure_timestamp: int | Absent = ABSENT
-    failure_message: str | Absent | None = ABSENT
-
-
-class CheckpointCountsDocument(Form, naming=snake):
-    """How many there have been."""
-
-    restored: int
-    total: int
-    in_progress: int
-    completed: int
-    failed: int
-
-
-class RestoredCheckpoint(Form, naming=snake):
-    """What the job was last restored from."""
-
-    id: int
-    restore_timestamp: int
-    is_savepoint: bool
-    external_path: str | None
-
-
-class LatestCheckpoints(Form):
-    """The latest of each kind."""
-
-    completed: CheckpointDocument | None
-    savepoint: CheckpointDocument | None
-    failed: CheckpointDocument | None
-    restored: RestoredCheckpoint | None
-
-
-class CheckpointSummary(Form, naming=snake):
-    """Over the completed checkpoints of the history."""
-
-    checkpointed_size: Spread
-    state_size: Spread
-    end_to_end_duration: Spread
-    alignment_buffered: Spread
-    processed_data: Spread
-    persisted_data: Spread
-
-
-class Checkpoints(Form):
-    """All that is known of the checkpoints of a job."""
-
-    counts: CheckpointCountsDocument
-    summary: CheckpointSummary
-    latest: LatestCheckpoints
-    history: list[CheckpointDocument]
 
 
 class Durations(Form):
@@ -136,8 +74,85 @@ class AlignmentDocument(Form):
     duration: int
 
 
+class Stages(Form, naming=snake):
+    """What took the time of a subtask, under the names that Flink has for it."""
+
+    start_delay: Annotated[int, "Until the first barrier arrived."]
+    alignment: AlignmentDocument
+    checkpoint: Durations
+
+
+class CheckpointFacts(Form):
+    """What only Tidegate says of a checkpoint."""
+
+    slowest: Annotated[Stages | None, "Of the subtask that acknowledged last."]
+
+
+class CheckpointDocument(TaskStatistics, naming=snake):
+    """One checkpoint."""
+
+    kind: Annotated[str, OneOf(("in_progress", "completed", "failed"))] = named("@class")
+    is_savepoint: bool
+    trigger_timestamp: int
+    checkpoint_type: Annotated[str, OneOf(("CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"))]
+    tasks: dict[str, TaskStatistics]
+    external_path: str | Absent = ABSENT
+    discarded: bool | Absent = ABSENT
+    failure_timestamp: int | Absent = ABSENT
+    failure_message: str | Absent | None = ABSENT
+    tidegate: CheckpointFacts
+
+
+class CheckpointCountsDocument(Form, naming=snake):
+    """How many checkpoints there have been."""
+
+    restored: int
+    total: int
+    in_progress: int
+    completed: int
+    failed: int
+
+
+class RestoredCheckpoint(Form, naming=snake):
+    """The checkpoint that the job was last restored from."""
+
+    id: int
+    restore_timestamp: int
+    is_savepoint: bool
+    external_path: str | None
+
+
+class LatestCheckpoints(Form):
+    """The latest of each kind."""
+
+    completed: CheckpointDocument | None
+    savepoint: CheckpointDocument | None
+    failed: CheckpointDocument | None
+    restored: RestoredCheckpoint | None
+
+
+class CheckpointSummary(Form, naming=snake):
+    """Statistics over the completed checkpoints in the history."""
+
+    checkpointed_size: Spread
+    state_size: Spread
+    end_to_end_duration: Spread
+    alignment_buffered: Spread
+    processed_data: Spread
+    persisted_data: Spread
+
+
+class Checkpoints(Form):
+    """All checkpoints of a job."""
+
+    counts: CheckpointCountsDocument
+    summary: CheckpointSummary
+    latest: LatestCheckpoints
+    history: list[CheckpointDocument]
+
+
 class SubtaskCheckpoint(Form, naming=snake):
-    """What one subtask did; only its number until it has acknowledged."""
+    """The part of one subtask; only its number until it has acknowledged."""
 
     kind: Annotated[str, OneOf(("pending", "completed"))] = named("@class")
     index: int
@@ -181,7 +196,7 @@ class TaskSpreads(Form, naming=snake):
 
 
 class CheckpointTask(TaskStatistics):
-    """What the subtasks of a vertex did for a checkpoint."""
+    """Statistics of the subtasks of a vertex in a checkpoint."""
 
     summary: TaskSpreads
     subtasks: list[SubtaskCheckpoint]
@@ -212,7 +227,7 @@ def statistics(job: JobHandle) -> Checkpoints:
 def checkpoint_document(
     record: CheckpointRecord, vertices: Sequence[Vertex] = ()
 ) -> CheckpointDocument:
-    """One checkpoint, with the work of these vertices."""
+    """One checkpoint, with statistics of these vertices."""
     failed = record.status is CheckpointStatus.FAILED
     completed = record.status is CheckpointStatus.COMPLETED
     return CheckpointDocument(
@@ -225,6 +240,7 @@ def checkpoint_document(
         discarded=record.is_discarded if completed else ABSENT,
         failure_timestamp=milliseconds(record.ended_at) if failed else ABSENT,
         failure_message=record.failure if failed else ABSENT,
+        tidegate=CheckpointFacts(slowest=_slowest(record)),
         **_work(record, list(record.subtasks.values()), record.awaited),
     )
 
@@ -253,6 +269,24 @@ def task_details(record: CheckpointRecord, vertex: Vertex) -> CheckpointTask:
         ),
         subtasks=[_subtask(record, index, known.get(index)) for index in range(vertex.parallelism)],
     )
+
+
+def _slowest(record: CheckpointRecord) -> Stages | None:
+    done = record.subtasks.values()
+    last = max(done, key=lambda each: each.acknowledged_at, default=None)
+    return None if last is None else Stages(**_stages(last))
+
+
+def _stages(facts: SubtaskStatistics) -> dict[str, Any]:
+    return {
+        "start_delay": milliseconds(facts.start_delay),
+        "alignment": AlignmentDocument(
+            buffered=facts.alignment_bytes, duration=milliseconds(facts.alignment)
+        ),
+        "checkpoint": Durations(
+            sync=milliseconds(facts.sync), asynchronous=milliseconds(facts.asynchronous)
+        ),
+    }
 
 
 def _document(record: CheckpointRecord | None) -> CheckpointDocument | None:
@@ -331,13 +365,7 @@ def _subtask(
         end_to_end_duration=_duration(record, facts),
         checkpointed_size=facts.incremental_size,
         state_size=facts.size,
-        checkpoint=Durations(
-            sync=milliseconds(facts.sync), asynchronous=milliseconds(facts.asynchronous)
-        ),
-        alignment=AlignmentDocument(
-            buffered=facts.alignment_bytes, duration=milliseconds(facts.alignment)
-        ),
-        start_delay=milliseconds(facts.start_delay),
+        **_stages(facts),
         unaligned_checkpoint=False,
         aborted=False,
     )

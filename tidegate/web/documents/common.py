@@ -1,4 +1,4 @@
-"""What several documents have in common."""
+"""Common parts of documents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.stream.elements import FINAL_WATERMARK
 from tidegate.web.forms import Form, Id, OneOf
 
 NEVER = -1
-"""In place of a time that has not come."""
+"""Stands for a time that has not come."""
 EXECUTION_STATES = (
     "CREATED",
     "SCHEDULED",
@@ -38,17 +38,17 @@ class Times(Form):
 
 
 class Nothing(Form):
-    """An answer that says only that it was done."""
+    """An empty answer: the request was carried out."""
 
 
 class RefusalDocument(Form):
-    """Why there is no other answer."""
+    """Why a request is refused."""
 
     errors: list[str]
 
 
 class Triggered(Form):
-    """Under which id the outcome can be asked for."""
+    """The id under which to query the outcome."""
 
     request_id: Id
 
@@ -67,7 +67,7 @@ def times_of(job: JobHandle, now: float) -> dict[str, Any]:
 
 
 def vertex_id(vertex: Vertex) -> str:
-    """That of the operator at its head: the same over restarts and rescaling."""
+    """The id of its first operator: stable across restarts and rescaling."""
     return vertex.chain[0].operator_id
 
 
@@ -76,19 +76,19 @@ def slot_name(index: int) -> str:
 
 
 def task_manager_id(job_id: str, index: int) -> str:
-    """A slot is what Flink calls a task manager."""
+    """The id of a slot, which is what Flink calls a task manager."""
     return f"{job_id}-{slot_name(index)}"
 
 
 def state_sizes(record: CheckpointRecord | None) -> dict[tuple[int, int], int]:
-    """Bytes of the state of each subtask, by vertex and index, in the last checkpoint."""
+    """The state size of each subtask in the last checkpoint, by vertex and index, in bytes."""
     if record is None:
         return {}
     return {(who.vertex, int(who.subtask)): facts.size for who, facts in record.subtasks.items()}
 
 
 def watermark_lag(watermark: int | None, now: float) -> int | None:
-    """Milliseconds behind the clock; None where time has not begun, or has ended."""
+    """Milliseconds behind the clock; None before the first and after the final watermark."""
     if watermark is None or watermark >= FINAL_WATERMARK:
         return None
     return milliseconds(now) - watermark

@@ -1,4 +1,4 @@
-"""The settings of a job, in Flink's words."""
+"""The settings of a job, under Flink's names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.driver.job_handle import JobHandle
 from tidegate.web.forms import Form, Id
 
 _PARAMETERS = "pipeline.global-job-parameters"
-"""They are told one by one."""
+"""They are listed one by one."""
 
 
 class ExecutionDocument(Form):
@@ -49,7 +49,7 @@ def job_config(job: JobHandle) -> JobConfig:
 
 
 def user_config(settings: Settings) -> dict[str, str]:
-    """What differs from the defaults, and the program's parameters; secrets are hidden."""
+    """Settings that differ from the defaults, and job parameters; secrets are hidden."""
     found = {**settings.spark_conf, **settings.pipeline.job_parameters}
     for group in (getattr(settings, name) for name in GROUPS):
         for attribute, option in options_of(group).items():

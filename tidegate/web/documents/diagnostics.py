@@ -1,4 +1,4 @@
-"""What helps to find out why a job behaves as it does."""
+"""Diagnostics of a job."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Level = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 class LogQuery(Form):
     """Which lines to return."""
 
-    level: Annotated[Level, "This and above."] = "DEBUG"
-    search: Annotated[str | None, "Text in the line, in any case."] = None
+    level: Annotated[Level, "This level and above."] = "DEBUG"
+    search: Annotated[str | None, "Text in the line, case-insensitive."] = None
     task: Annotated[str | None, "Text in the name of the subtask or thread."] = None
     before: Annotated[int | None, Between(0, 10**17), "Only lines with lower ids."] = None
     limit: Annotated[int, Between(1, 1000)] = 200
@@ -96,7 +96,7 @@ class SampleOrder(Form):
 
 
 class SampledRecordDocument(Form):
-    """A record that went along an edge."""
+    """A record that was sent along an edge."""
 
     subtask: int
     record: str
@@ -104,14 +104,14 @@ class SampledRecordDocument(Form):
 
 
 class Sample(Form):
-    """Some records that went along an edge."""
+    """Some records that were sent along an edge."""
 
     records: list[SampledRecordDocument]
     seconds: float
 
 
 class DeadLetterDocument(Form):
-    """A record that was skipped."""
+    """A skipped record."""
 
     time: int
     operator: str
@@ -126,14 +126,14 @@ class DeadLetterDocument(Form):
 
 
 class DeadLettersDocument(Form):
-    """The last records that were skipped, newest first."""
+    """The last skipped records, newest first."""
 
-    total: Annotated[int, "All that were skipped since the job started."]
+    total: Annotated[int, "All records skipped since the job started."]
     letters: list[DeadLetterDocument]
 
 
 class TaskManagerFacts(Form):
-    """What only Tidegate says of a slot."""
+    """Tidegate's own facts about a slot."""
 
     jid: str
     slot: int
@@ -143,8 +143,26 @@ class TaskManagerFacts(Form):
     memory: int | None
 
 
+class Hardware(Form, naming=camel):
+    """Of the host of a slot; -1: not known here."""
+
+    cpu_cores: int = NEVER
+    physical_memory: int = NEVER
+    free_memory: int = NEVER
+    managed_memory: int = NEVER
+
+
+class SlotMemory(Form, naming=camel):
+    """What a slot uses, as Flink says it of the heap."""
+
+    heap_used: int
+    heap_committed: int
+    heap_max: int = NEVER
+    garbage_collectors: list[str]
+
+
 class TaskManagerDocument(Form, naming=camel):
-    """A slot, which is a process of its own."""
+    """A slot, which is a separate process."""
 
     id: str
     path: str
@@ -152,6 +170,9 @@ class TaskManagerDocument(Form, naming=camel):
     time_since_last_heartbeat: int = NEVER
     slots_number: int = 1
     free_slots: int = 0
+    hardware: Hardware
+    memory_configuration: dict[str, int]
+    metrics: SlotMemory
     tidegate: TaskManagerFacts
 
 
@@ -169,7 +190,7 @@ class ConfigEntry(Form):
 
 
 class JvmFacts(Form):
-    """Flink's name for what runs the driver."""
+    """Flink's name for the environment of the driver."""
 
     version: str
     arch: str
@@ -177,7 +198,7 @@ class JvmFacts(Form):
 
 
 class Environment(Form):
-    """What a driver runs on."""
+    """The environment of a driver."""
 
     jvm: JvmFacts
     classpath: list[str]
@@ -255,9 +276,13 @@ def dead_letters(chronicle: Chronicle) -> DeadLettersDocument:
 
 
 def task_manager(job: JobHandle, slot: int, process: SlotProcess) -> TaskManagerDocument:
+    memory = NEVER if process.memory is None else process.memory
     return TaskManagerDocument(
         id=task_manager_id(job.job_id, slot),
         path=f"{process.host}:{process.pid}/{slot_name(slot)}",
+        hardware=Hardware(),
+        memory_configuration={},
+        metrics=SlotMemory(heap_used=memory, heap_committed=memory, garbage_collectors=[]),
         tidegate=TaskManagerFacts(
             jid=job.job_id,
             slot=slot,
@@ -282,7 +307,7 @@ def environment() -> Environment:
 
 
 def driver_metrics() -> dict[str, float]:
-    """In Flink's names where it has them."""
+    """Metrics of the driver, under Flink's names if it has them."""
     times = os.times()
     return {
         "Status.JVM.CPU.Time": 1e9 * (times.user + times.system),

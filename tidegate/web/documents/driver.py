@@ -1,4 +1,4 @@
-"""The driver and its jobs in short, in Flink's words."""
+"""A summary of the driver and its jobs, under Flink's names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ServerKind = Literal["driver", "registry"]
 
 
 class Overview(Form):
-    """How many slots and jobs a driver has."""
+    """The numbers of slots and jobs of a driver."""
 
     taskmanagers: int
     slots_total: int
@@ -44,20 +44,20 @@ class Features(Form):
 
 
 class ServerFacts(Form):
-    """What only Tidegate's dashboard wants to know."""
+    """Facts for Tidegate's own dashboard."""
 
     version: str = __version__
     server: ServerKind
     read_only: bool
-    may_act: Annotated[bool, "Whether this request comes from somebody who may give orders."]
+    may_act: Annotated[bool, "Whether this request may give orders."]
     may_look: Annotated[bool, "Whether it may see records, state, logs and stacks."]
     pid: int
     host: str
-    py_spy: Annotated[bool, "Whether py-spy is installed beside this driver."]
+    py_spy: Annotated[bool, "Whether py-spy is installed next to this driver."]
 
 
 class ServerConfig(Form):
-    """What a user interface wants to know of a driver."""
+    """What a user interface needs to know about a driver."""
 
     refresh_interval: int = 3000
     timezone_name: str
@@ -82,7 +82,7 @@ class Jobs(Form):
 
 
 class JobOverview(Times):
-    """One job in short."""
+    """A summary of one job."""
 
     jid: Id
     name: str
@@ -92,7 +92,7 @@ class JobOverview(Times):
 
 
 class JobsOverview(Form):
-    """The jobs of a driver in short."""
+    """A summary of the jobs of a driver."""
 
     jobs: list[JobOverview]
 

@@ -1,4 +1,4 @@
-"""What failed in a job, in Flink's words."""
+"""The failures of a job, under Flink's names."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tidegate.web.forms import Form, camel, named
 
 
 class FailureFacts(Form):
-    """What only Tidegate says of a failure."""
+    """Tidegate's own facts about a failure."""
 
     restarted: bool
-    traceback: Annotated[str, "The user's frames only; the sentence of other errors."]
+    traceback: Annotated[str, "The user's frames only; for other errors, the message."]
     record: Annotated[str | None, "The record that was being processed, as text."]
     operator: str | None
     uid: str | None
     subtask: int | None
-    vertices: Annotated[list[str], "Those of the part that failed."]
+    vertices: Annotated[list[str], "The vertices of the failed part."]
     checkpoint_id: Annotated[int | None, "The checkpoint that was restored."]
-    recovered: Annotated[int, "When the job ran again; -1: it has not, or never will."]
+    recovered: Annotated[int, "When the job ran again; -1: not yet, or never."]
     recovery_time: int
 
 
@@ -49,7 +49,7 @@ class ExceptionHistory(Form):
 
 
 class Exceptions(Form):
-    """What failed, the latest first."""
+    """The failures of a job, newest first."""
 
     root_exception: str | None
     timestamp: int | None

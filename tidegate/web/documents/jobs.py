@@ -1,4 +1,4 @@
-"""One job, in Flink's words."""
+"""One job, under Flink's names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidegate.web.documents.vertices import (
     state_of,
     states_of,
 )
-from tidegate.web.forms import Form, Id, camel, named, snake
+from tidegate.web.forms import Form, Id, named, snake
 
 
 class PlanInput(Form, naming=snake):
@@ -59,15 +59,15 @@ class PlanDocument(Form):
 
 
 class JobPlan(Form):
-    """The graph of a job, as Flink wraps it."""
+    """The graph of a job, wrapped as in Flink."""
 
     plan: PlanDocument
 
 
 class VertexFacts(Form):
-    """What only Tidegate says of a vertex."""
+    """Tidegate's own facts about a vertex."""
 
-    watermark: Annotated[int | None, "Of the slowest subtask; null: one has none yet."]
+    watermark: Annotated[int | None, "Of the slowest subtask; null: it has none yet."]
     idle_channels: int
 
 
@@ -85,28 +85,28 @@ class VertexOverview(Times):
 
 
 class RestoreDocument(Form):
-    """How far the job has read the checkpoint that it resumes from."""
+    """The progress of restoring a checkpoint."""
 
     checkpoint_id: int
-    bytes: Annotated[int, "In files that slots read; 0 where all state is small."]
-    restored_bytes: Annotated[int, "Those that they have read."]
-    complete: Annotated[bool, "Whether all subtasks have their state."]
+    bytes: Annotated[int, "Bytes of files to read; 0 if all state is inline."]
+    restored_bytes: Annotated[int, "Bytes read so far."]
+    complete: Annotated[bool, "Whether all subtasks are restored."]
 
 
 class JobFacts(Form):
-    """What only Tidegate says of a job."""
+    """Tidegate's own facts about a job."""
 
     started: Annotated[
         bool, "Whether the slots are deployed and all pipelines have completed a step."
     ]
-    restart: Annotated[str | None, "The restart that it waits for after a failure."]
+    restart: Annotated[str | None, "The pending restart after a failure."]
     records_in: Annotated[int, "Read by sources, since the last deployment."]
     records_out: Annotated[int, "Received by sinks, since the last deployment."]
     lag: Annotated[int | None, "Records waiting to be read; null if a source does not know."]
-    records_to_repeat: Annotated[int, "Read again until sources are where they had been."]
+    records_to_repeat: Annotated[int, "Read again after a failure until sources have caught up."]
     restore: RestoreDocument | None
     steps: int
-    step_duration: Annotated[int, "Last one of the slowest pipeline."]
+    step_duration: Annotated[int, "Of the last step of the slowest pipeline."]
     restarts: int
 
 
@@ -127,8 +127,14 @@ class JobDetails(Times):
     tidegate: JobFacts
 
 
+class StatusDocument(Form):
+    """The state of a job."""
+
+    status: JobState
+
+
 class AccumulatorDocument(Form):
-    """What functions have added up under a name."""
+    """The value of an accumulator."""
 
     name: str
     type: str
@@ -136,62 +142,26 @@ class AccumulatorDocument(Form):
 
 
 class VertexAccumulators(Form):
-    """What functions have added up, as Flink lists it for a vertex."""
+    """Accumulators, as Flink lists them for a vertex."""
 
     id: Id
     user_accumulators: list[AccumulatorDocument]
 
 
+class SubtaskAccumulators(Form):
+    """Flink's list of what each subtask has added up; empty, as only sums are known."""
+
+    id: Id
+    parallelism: int
+    subtasks: list[dict[str, Any]]
+
+
 class AccumulatorsDocument(Form):
-    """What functions have added up, over all subtasks."""
+    """Accumulators, merged over all subtasks."""
 
     job_accumulators: list[dict[str, Any]]
     user_task_accumulators: list[AccumulatorDocument]
     serialized_user_task_accumulators: dict[str, Any]
-
-
-class ParallelismBounds(Form, naming=camel):
-    """From what to what it may go."""
-
-    lower_bound: int
-    upper_bound: int
-
-
-class VertexRequirements(Form):
-    """How many subtasks a vertex may have."""
-
-    parallelism: ParallelismBounds
-
-
-class RescalingDocument(Form):
-    """A change of the parallelism."""
-
-    timestamp: int
-    before: int
-    after: int
-
-
-class Rescalings(Form):
-    """Changes of the parallelism, newest first."""
-
-    rescales: list[RescalingDocument]
-
-
-def resource_requirements(job: JobHandle) -> dict[str, VertexRequirements]:
-    return {
-        vertex_id(vertex): VertexRequirements(
-            parallelism=ParallelismBounds(lower_bound=1, upper_bound=vertex.max_parallelism)
-        )
-        for vertex in job.graph.vertices
-    }
-
-
-def rescalings(job: JobHandle) -> Rescalings:
-    found = [
-        RescalingDocument(timestamp=milliseconds(each.at), before=each.before, after=each.after)
-        for each in job.chronicle.rescalings
-    ]
-    return Rescalings(rescales=found)
 
 
 def job_details(job: JobHandle) -> JobDetails:

@@ -1,4 +1,4 @@
-"""A job as a page watches it."""
+"""Live data of a job for pages."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class LastFailedCheckpoint(Form):
 
 
 class LiveCheckpoints(Form):
-    """The checkpoints of a job in short."""
+    """A summary of the checkpoints of a job."""
 
     completed: int
     failed: int
@@ -71,7 +71,7 @@ class LiveCheckpoints(Form):
 
 
 class LastFailure(Form):
-    """The last failure of a job in short."""
+    """A summary of the last failure of a job."""
 
     at: int
     message: str
@@ -79,7 +79,7 @@ class LastFailure(Form):
 
 
 class LiveOperation(Form):
-    """Something that was ordered and is under way."""
+    """An operation in progress."""
 
     id: str
     kind: str
@@ -88,7 +88,7 @@ class LiveOperation(Form):
 
 
 class LiveVertex(Form):
-    """A vertex now."""
+    """The current state of a vertex."""
 
     id: Id
     name: str
@@ -104,7 +104,7 @@ class LiveVertex(Form):
     back_pressured: Share
     idle: Share
     busy_max: Annotated[float | None, "That of the busiest subtask."]
-    skew: Annotated[float, "0: all subtasks receive as much; 1: one receives everything."]
+    skew: Annotated[float, "0: all subtasks receive the same amount; 1: one receives everything."]
     watermark: int | None
     watermark_lag: int | None
     idle_channels: int
@@ -114,7 +114,7 @@ class LiveVertex(Form):
 
 
 class LiveEdge(Form):
-    """An edge of the graph now."""
+    """The current state of an edge."""
 
     id: int
     source: Id
@@ -128,7 +128,7 @@ class LiveEdge(Form):
 
 
 class LiveJob(Times):
-    """A job now."""
+    """The current state of a job."""
 
     jid: Id
     name: str
@@ -158,7 +158,7 @@ class LiveJob(Times):
 
 
 class Charts(Form):
-    """Series of numbers, each with a value or null for every time."""
+    """Series of numbers, with a value or null for every time."""
 
     resolution: Annotated[int, "Seconds between two points."]
     times: Annotated[list[float], "Seconds since the epoch."]
@@ -222,7 +222,7 @@ def live_job(
 
 
 def headline(cause: TidegateError) -> str:
-    """One line that says what went wrong."""
+    """A one-line description of a failure."""
     if isinstance(cause, UserFunctionError):
         return cause.cause
     return str(cause).strip().partition("\n")[0]
@@ -316,7 +316,7 @@ def _checkpoints(history: CheckpointHistory, last: CheckpointRecord | None) -> L
 
 
 def chart_values(live: LiveJob) -> dict[Series, float | None]:
-    """What is kept of a moment for charts."""
+    """The values kept for charts."""
     busy = [vertex.busy for vertex in live.vertices if vertex.busy is not None]
     values: dict[Series, float | None] = {
         ("", "records-in-per-second"): live.records_in_per_second,

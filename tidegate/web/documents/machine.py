@@ -1,4 +1,4 @@
-"""The jobs of a user on this machine, as the registry knows them."""
+"""The jobs of a user on this machine, from the registry."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ class KnownJob(Times):
     jid: str
     name: str
     state: str
-    here: Annotated[bool, "Whether this server answers for it."]
-    archived: Annotated[bool, "Whether it has ended, and what was known then is kept."]
+    here: Annotated[bool, "Whether this server runs it."]
+    archived: Annotated[bool, "Whether it has ended and its last data is kept."]
     url: str | None
     pid: int
     application: str | None
     failure: str | None
     log: str | None
     checkpoint_directory: str | None
-    command: Annotated[list[str] | None, "How to start it again; null: not by `tidegate run`."]
+    command: Annotated[list[str] | None, "How to restart it; null if not run by `tidegate run`."]
 
 
 class KnownJobs(Form):
-    """The jobs of this machine, the latest first."""
+    """The jobs of this machine, latest first."""
 
     jobs: list[KnownJob]
 
 
 class Link(Form):
-    """Where the dashboard of another driver is, with a code to log in once."""
+    """The URL of another driver's dashboard, with a code for one login."""
 
     url: str
 
@@ -54,14 +54,14 @@ class SessionOrder(Form):
 
 
 class LoggedIn(Form):
-    """Who has logged in."""
+    """The outcome of a login."""
 
     token: str
     expires: int
 
 
 def known_job(record: JobRecord, *, state: str | None, is_archived: bool) -> KnownJob:
-    """A job as it is written down; `state` is known of those that this server runs."""
+    """A job from its record; `state` is known for jobs of this server."""
     end = record.ended_at
     return KnownJob(
         jid=record.job_id,
@@ -83,6 +83,6 @@ def known_job(record: JobRecord, *, state: str | None, is_archived: bool) -> Kno
 
 
 def run_command(called: Mapping[str, Any]) -> list[str]:
-    """What to type to run the program again."""
+    """The command that runs the program again."""
     pairs = [text for key, value in called["settings"].items() for text in ("-D", f"{key}={value}")]
     return ["tidegate", "run", *pairs, called["program"], *called["arguments"]]

@@ -1,4 +1,4 @@
-"""Orders, and what became of them, in Flink's words."""
+"""Orders and their outcomes, under Flink's names."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ class RescalingQuery(Form):
 
 
 class CancelQuery(Form):
-    """Flink knows other modes, too."""
+    """Flink has other modes, too."""
 
     mode: Literal["cancel"] = "cancel"
 
 
 class OperationState(Form):
-    """Whether it has ended."""
+    """Whether an operation has ended."""
 
     id: Literal["IN_PROGRESS", "COMPLETED"]
 
 
 class SnapshotProgress(Form):
-    """How far a checkpoint is."""
+    """The progress of a checkpoint."""
 
     checkpoint_id: int
     acknowledged: Annotated[int, "Subtasks that have written their part."]
-    subtasks: Annotated[int, "Those that take part."]
+    subtasks: Annotated[int, "Subtasks that take part."]
 
 
 class FailureCause(Form):
@@ -74,19 +74,19 @@ class FailureCause(Form):
 
 
 class PlainOutcome(Form):
-    """How an operation ended that leaves nothing behind."""
+    """The outcome of an operation without a result."""
 
     failure_cause: FailureCause | Absent = ABSENT
 
 
 class SavepointOutcome(PlainOutcome):
-    """How a savepoint ended."""
+    """The outcome of a savepoint."""
 
     location: str | Absent = ABSENT
 
 
 class CheckpointOutcome(Form):
-    """How a checkpoint ended."""
+    """The outcome of a checkpoint."""
 
     checkpoint_id: int | Absent | None = named("checkpointId", default=ABSENT)
     external_path: str | Absent | None = ABSENT
@@ -101,7 +101,7 @@ class StartOutcome(PlainOutcome):
 
 
 class PlainStatus(Form):
-    """What became of an operation."""
+    """The status of an operation."""
 
     status: OperationState
     progress: SnapshotProgress | Absent | None = ABSENT
@@ -109,19 +109,19 @@ class PlainStatus(Form):
 
 
 class StartStatus(PlainStatus):
-    """What became of a start."""
+    """The status of a restart."""
 
     operation: StartOutcome | Absent = ABSENT
 
 
 class SavepointStatus(PlainStatus):
-    """What became of a savepoint."""
+    """The status of a savepoint."""
 
     operation: SavepointOutcome | Absent = ABSENT
 
 
 class CheckpointTriggerStatus(Form):
-    """What became of a checkpoint that was asked for."""
+    """The status of a requested checkpoint."""
 
     status: OperationState
     progress: SnapshotProgress | Absent | None = ABSENT

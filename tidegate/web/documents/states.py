@@ -1,4 +1,4 @@
-"""Savepoints and checkpoints on disk, and the state in them."""
+"""Stored savepoints and checkpoints, and their state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SnapshotKind = Literal["savepoint", "checkpoint"]
 
 
 class SavepointsQuery(Form):
-    """Where to look: in a directory, in those of a job, or in all that are known."""
+    """Where to search: in a directory, in those of a job, or in all known ones."""
 
     directory: Location | None = None
     job: Id | None = None
@@ -33,14 +33,14 @@ class FoundSavepoint(Form):
 
 
 class FoundSavepoints(Form):
-    """Savepoints and checkpoints, the latest first."""
+    """Savepoints and checkpoints, latest first."""
 
     directories: list[str]
     savepoints: list[FoundSavepoint]
 
 
 class StateQuery(Form):
-    """Which savepoint or checkpoint to look into."""
+    """Which savepoint or checkpoint to read."""
 
     path: Location
 
@@ -52,7 +52,7 @@ class StateEntry(Form):
     kind: str
     type: str
     keyed: bool
-    entries: Annotated[int | None, "Null where files of a database would have to be read."]
+    entries: Annotated[int | None, "Null if files of a database would have to be read."]
     size: int | None
 
 
@@ -70,7 +70,7 @@ class OperatorStates(Form):
 
 
 class PositionEntry(Form):
-    """How far a reader of a source had come."""
+    """The position of a source reader."""
 
     uid: str
     subtask: int
@@ -78,7 +78,7 @@ class PositionEntry(Form):
 
 
 class SavepointContents(Form):
-    """What a savepoint or checkpoint holds."""
+    """The contents of a savepoint or checkpoint."""
 
     path: str
     kind: SnapshotKind
@@ -141,7 +141,7 @@ class OperatorDifference(Form):
 
 
 class DifferenceDocument(Form):
-    """What the second has that the first has not, and the other way round."""
+    """The differences between two savepoints."""
 
     operators_added: list[str]
     operators_removed: list[str]
@@ -149,7 +149,7 @@ class DifferenceDocument(Form):
 
 
 class PlanOrder(Form):
-    """Which program to check against which savepoint: that of a job, or a file."""
+    """Which program, of a job or a file, to check against which savepoint."""
 
     savepoint: Location
     jid: Id | None = None
@@ -158,7 +158,7 @@ class PlanOrder(Form):
 
 
 class UpgradeDocument(Form):
-    """What becomes of the state of a savepoint in a program."""
+    """What becomes of a savepoint's state in a program."""
 
     fits: bool
     bytes_not_restored: int
@@ -167,7 +167,7 @@ class UpgradeDocument(Form):
 
 
 class StartOrder(Form):
-    """How to start a job again."""
+    """How to restart a job."""
 
     from_: str | None = named("from", default=None)
     parallelism: Annotated[int, Between(1, 1 << 15)] | None = None

@@ -1,4 +1,4 @@
-"""The vertices of a job and their subtasks, in Flink's words."""
+"""The vertices of a job and their subtasks, under Flink's names."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class IoMetrics(Form):
 
 
 class SubtaskFacts(Form):
-    """What only Tidegate says of a subtask."""
+    """Tidegate's own facts about a subtask."""
 
     records_in_per_second: float | None
     records_out_per_second: float | None
-    busy: Annotated[float | None, "The share of its time that its operators ran, from 0 to 1."]
-    back_pressured: Annotated[float | None, "The share that it waited for later operators."]
+    busy: Annotated[float | None, "The share of time in which its operators ran, from 0 to 1."]
+    back_pressured: Annotated[float | None, "The share of time it waited for later operators."]
     idle: float | None
     watermark: int | None
     watermark_lag: int | None
@@ -85,7 +85,7 @@ class SubtaskDocument(Times):
 
 
 class VertexDetailsFacts(Form):
-    """What only Tidegate says of a vertex."""
+    """Tidegate's own facts about a vertex."""
 
     operators: list[OperatorDocument]
 
@@ -103,10 +103,21 @@ class VertexDetails(Form):
 
 
 class MetricDocument(Form):
-    """A metric, with its value if that was asked for."""
+    """A metric, with its value on request."""
 
     id: str
     value: str | Absent = ABSENT
+
+
+class AggregatedMetric(Form):
+    """A metric over all subtasks, with its values on request."""
+
+    id: str
+    min: float | Absent = ABSENT
+    max: float | Absent = ABSENT
+    avg: float | Absent = ABSENT
+    sum: float | Absent = ABSENT
+    skew: Annotated[float | Absent, "The mean deviation, in percent of the mean."] = ABSENT
 
 
 def vertex_details(job: JobHandle, progress: VertexProgress, rates: Rates | None) -> VertexDetails:
@@ -176,7 +187,7 @@ def _facts(
 
 
 def watermarks(progress: VertexProgress) -> list[MetricDocument]:
-    """In the form of Flink's metrics."""
+    """The watermarks in the form of Flink's metrics."""
     return [
         MetricDocument(id=f"{index}.currentInputWatermark", value=str(subtask.watermark))
         for index, subtask in enumerate(progress.subtasks)
@@ -185,27 +196,78 @@ def watermarks(progress: VertexProgress) -> list[MetricDocument]:
 
 
 def metric_documents(values: dict[str, float], wanted: str | None) -> list[MetricDocument]:
-    """Their names, or with names, separated by commas, those with their values."""
+    """The names of metrics, or the values of those in `wanted`, separated by commas."""
     if wanted is None:
         return [MetricDocument(id=name) for name in values]
     asked = [name for name in wanted.split(",") if name in values]
     return [MetricDocument(id=name, value=f"{values[name]:.15g}") for name in asked]
 
 
-def vertex_metrics(progress: VertexProgress) -> dict[str, float]:
-    """All metrics of a vertex by name, those of functions too."""
-    values: dict[str, float] = {}
-    for index, subtask in enumerate(progress.subtasks):
-        values[f"{index}.numRecordsIn"] = subtask.records_in
-        values[f"{index}.numRecordsOut"] = subtask.records_out
-        if subtask.pending is not None:
-            values[f"{index}.pendingRecords"] = subtask.pending
-        if subtask.watermark is not None:
-            values[f"{index}.currentInputWatermark"] = subtask.watermark
-        for operator, readings in subtask.user_metrics.items():
-            for name, value in readings.items():
-                values[f"{index}.{operator}.{name}"] = value
+def vertex_metrics(progress: VertexProgress, rates: Rates | None) -> dict[str, float]:
+    """All metrics of a vertex by the number of the subtask and name."""
+    return {
+        f"{index}.{name}": value
+        for index, metrics in enumerate(subtask_metrics(progress, rates))
+        for name, value in metrics.items()
+    }
+
+
+def subtask_metrics(progress: VertexProgress, rates: Rates | None) -> list[dict[str, float]]:
+    """The metrics of each subtask by Flink's name, those of functions too."""
+    found = None if rates is None else rates.vertices.get(progress.vertex.id)
+    speeds = () if found is None else found.subtasks
+    return [
+        _metrics(subtask, speeds[index] if index < len(speeds) else None)
+        for index, subtask in enumerate(progress.subtasks)
+    ]
+
+
+def _metrics(subtask: SubtaskProgress, rates: SubtaskRates | None) -> dict[str, float]:
+    values: dict[str, float] = {
+        "numRecordsIn": subtask.records_in,
+        "numRecordsOut": subtask.records_out,
+        "numBytesIn": subtask.bytes_in,
+        "numBytesOut": subtask.bytes_out,
+    }
+    if rates is not None:
+        values["numRecordsInPerSecond"] = rates.records_in
+        values["numRecordsOutPerSecond"] = rates.records_out
+        values["busyTimeMsPerSecond"] = 1000 * rates.busy
+        values["backPressuredTimeMsPerSecond"] = 1000 * rates.back_pressured
+        values["idleTimeMsPerSecond"] = 1000 * rates.idle
+    if subtask.pending is not None:
+        values["pendingRecords"] = subtask.pending
+    if subtask.watermark is not None:
+        values["currentInputWatermark"] = subtask.watermark
+    for operator, readings in subtask.user_metrics.items():
+        for name, value in readings.items():
+            values[f"{operator}.{name}"] = value
     return values
+
+
+def aggregated(metrics: Sequence[dict[str, float]], wanted: str | None) -> list[AggregatedMetric]:
+    """Over all subtasks: names, or with names, separated by commas, those with their values."""
+    names = dict.fromkeys(name for each in metrics for name in each)
+    if wanted is None:
+        return [AggregatedMetric(id=name) for name in names]
+    return [
+        _aggregated(name, [each[name] for each in metrics if name in each])
+        for name in wanted.split(",")
+        if name in names
+    ]
+
+
+def _aggregated(name: str, values: Sequence[float]) -> AggregatedMetric:
+    mean = sum(values) / len(values)
+    deviation = sum(abs(value - mean) for value in values) / len(values)
+    return AggregatedMetric(
+        id=name,
+        min=min(values),
+        max=max(values),
+        avg=mean,
+        sum=sum(values),
+        skew=min(100.0, 100 * deviation / mean) if mean > 0 else 0.0,
+    )
 
 
 _EXECUTION_STATE = {
@@ -219,11 +281,11 @@ _EXECUTION_STATE = {
     RegionState.CANCELED: "CANCELED",
     RegionState.FAILED: "FAILED",
 }
-"""Of the subtasks of a region."""
+"""The states of the subtasks of a region."""
 
 
 def states_of(progress: VertexProgress) -> list[str]:
-    """Of the subtasks of a vertex."""
+    """The states of the subtasks of a vertex."""
     state = _EXECUTION_STATE[progress.state]
     return [
         "FINISHED" if state == "RUNNING" and subtask.is_finished else state
@@ -232,23 +294,23 @@ def states_of(progress: VertexProgress) -> list[str]:
 
 
 def state_of(progress: VertexProgress) -> str:
-    """Of a vertex."""
+    """The state of a vertex."""
     states = set(states_of(progress))
     return states.pop() if len(states) == 1 else _EXECUTION_STATE[progress.state]
 
 
 def counts_of(states: Iterable[str]) -> dict[str, int]:
-    """How many there are of each state."""
+    """The number of subtasks in each state."""
     found = Counter(states)
     return {state: found[state] for state in EXECUTION_STATES}
 
 
 def io_metrics(subtasks: Sequence[SubtaskProgress]) -> IoMetrics:
     return IoMetrics(
-        read_bytes=0,
-        read_bytes_complete=False,
-        write_bytes=0,
-        write_bytes_complete=False,
+        read_bytes=sum(subtask.bytes_in for subtask in subtasks),
+        read_bytes_complete=True,
+        write_bytes=sum(subtask.bytes_out for subtask in subtasks),
+        write_bytes_complete=True,
         read_records=sum(subtask.records_in for subtask in subtasks),
         read_records_complete=True,
         write_records=sum(subtask.records_out for subtask in subtasks),
@@ -278,7 +340,7 @@ class BackPressure(Form, naming=camel):
 
 
 def back_pressure(progress: VertexProgress, rates: Rates | None) -> BackPressure:
-    """In Flink's levels: high above a half of the time, low above a tenth."""
+    """In Flink's levels: high above half of the time, low above a tenth."""
     found = None if rates is None else rates.vertices.get(progress.vertex.id)
     each = () if found is None else found.subtasks
     return BackPressure(
@@ -304,7 +366,7 @@ def _level(share: float) -> str:
 
 
 class VertexTaskManager(Times):
-    """What one slot does for a vertex."""
+    """The part of one slot in a vertex."""
 
     endpoint: str
     taskmanager_id: str

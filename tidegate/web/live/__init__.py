@@ -1,1 +1,1 @@
-"""What changes while a page is open: rates, charts, and the stream that carries them."""
+"""Live data: rates, charts, and the stream that carries them."""

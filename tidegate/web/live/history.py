@@ -1,4 +1,4 @@
-"""The last minutes of a job finely, and its last hours coarsely: charts in a bounded space."""
+"""Charts in bounded memory: the last minutes of a job finely, its last hours coarsely."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Series = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Points in time, seconds since the epoch, and the values of each series at them."""
+    """Points in time, in seconds since the epoch, and the values of each series at them."""
 
     resolution: int
     times: list[float]
@@ -26,7 +26,7 @@ class Points:
 
 
 class Ring:
-    """The last values of some series. What has no value at a time has none there."""
+    """The last values of series, which may be missing at some points."""
 
     def __init__(self, resolution: int, size: int) -> None:
         self._resolution = resolution
@@ -49,7 +49,6 @@ class Ring:
         self._count += 1
 
     def since(self, time: float) -> Points:
-        """What came later than this."""
         first = max(0, self._count - self._size)
         places = [number % self._size for number in range(first, self._count)]
         later = [at for at in places if self._times[at] > time]
@@ -68,7 +67,7 @@ class _Mean:
 
 @dataclass(slots=True)
 class JobHistory:
-    """All charts of one job: every point is kept finely, and the mean of some of them coarsely."""
+    """All charts of one job: every point for the fine ones, means for the coarse ones."""
 
     rings: dict[int, Ring] = field(
         default_factory=lambda: {step: Ring(step, size) for step, size in _SIZES.items()}

@@ -1,4 +1,4 @@
-"""How fast a job works: what it has counted now, compared with a few seconds ago. Pure code."""
+"""The rates of a job, from the difference between two samples. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tidegate.protocol.messages import Traffic
 from tidegate.protocol.region import RegionState
 
 _WINDOW = 5
-"""Samples over which rates are taken: a step may be longer than the time between two of them."""
+"""The number of samples between which rates are computed: a step may take several."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a job has counted at one moment."""
+    """The counts of a job at one moment."""
 
     at: float
-    """Seconds by the monotonic clock."""
+    """Seconds of the monotonic clock."""
     records_in: int
     records_out: int
     vertices: Mapping[VertexId, VertexProgress]
@@ -29,7 +29,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtaskRates:
-    """Of one subtask. The three shares of its time add up to 1."""
+    """The rates of one subtask. The three shares of its time add up to 1."""
 
     records_in: float = 0.0
     records_out: float = 0.0
@@ -40,11 +40,11 @@ class SubtaskRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VertexRates:
-    """Of a vertex: sums of records, means of shares."""
+    """The rates of a vertex: sums of records, means of shares."""
 
     subtasks: tuple[SubtaskRates, ...]
     skew: float
-    """0: all subtasks receive as much; 1: one receives everything."""
+    """0: all subtasks receive the same amount; 1: one receives everything."""
 
     @property
     def records_in(self) -> float:
@@ -72,7 +72,7 @@ class VertexRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Of a job, records and bytes per second."""
+    """The rates of a job in records and bytes per second."""
 
     records_in: float
     records_out: float
@@ -94,7 +94,7 @@ class RateMeter:
         return self._samples[-1] if self._samples else None
 
     def rates(self) -> Rates | None:
-        """None until there are two samples."""
+        """The current rates; None until there are two samples."""
         if len(self._samples) < 2:
             return None
         return rates_between(self._samples[0], self._samples[-1])
@@ -121,7 +121,7 @@ def rates_between(before: Counts, after: Counts) -> Rates:
 
 
 def skew_of(counts: list[int]) -> float:
-    """How unevenly records are spread over subtasks."""
+    """How unevenly records are distributed over subtasks."""
     total = sum(counts)
     if total == 0 or len(counts) == 1:
         return 0.0
@@ -130,7 +130,7 @@ def skew_of(counts: list[int]) -> float:
 
 
 def _rate(before: float, after: float, seconds: float) -> float:
-    """Counts begin at 0 again when a pipeline is deployed again."""
+    """A rate; counts start over at 0 when a pipeline is redeployed."""
     return (after - before if after >= before else after) / seconds
 
 
@@ -148,7 +148,7 @@ def _vertex_rates(
 def _pairs(
     before: VertexProgress | None, after: VertexProgress
 ) -> Iterator[tuple[SubtaskProgress, SubtaskProgress]]:
-    """Each subtask as it was and as it is; one that was deployed since then begins at nothing."""
+    """Each subtask before and after; one deployed in between starts at zero."""
     for index, now in enumerate(after.subtasks):
         was = SubtaskProgress()
         if before is not None and before.attempt == after.attempt and index < len(before.subtasks):
@@ -171,10 +171,10 @@ def _subtask_rates(
 
 
 def _waits(before: Counts, after: Counts, seconds: float) -> dict[VertexId, float]:
-    """The share of time that each vertex could have worked, but waited for those below it.
+    """The share of time in which each vertex waited for later levels instead of working.
 
-    The levels of a pipeline work one after the other. While there is more to read, a level that
-    has done its part of a step waits until the slowest subtasks of all later levels have.
+    The levels of a pipeline work in turn. While there is more to read, a level that has done its
+    part of a step waits for the slowest subtasks of all later levels.
     """
     found: dict[VertexId, float] = {}
     by_pipeline: dict[int, list[VertexProgress]] = {}

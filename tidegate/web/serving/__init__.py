@@ -1,1 +1,1 @@
-"""What stands between the network and the answers."""
+"""Between network and endpoints: connections, access control, logins, static files."""

@@ -1,4 +1,4 @@
-"""Connections to the server: few enough that the job keeps its files, and none that only waits."""
+"""Limits the number and the duration of connections, so that the job keeps its files."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+ACCEPTED_AT_ONCE = 16
+"""How many connections the event loop accepts before it closes those that are too many."""
 _WANTED_FILES = 4096
 _REQUEST_SECONDS = 20.0
-"""How long a client may take to send a request, and to be silent between two of them."""
+"""How long a client may take to send a request, or be silent between two."""
 _ANSWER_SECONDS = 120.0
-"""How long a request may take to be answered and its answer to be read."""
+"""How long a request may take until its answer is read."""
 
 
 class BoundedProtocol(H11Protocol):
-    """HTTP on one connection, which is cut if it is slow.
+    """HTTP on one connection, which is closed if it is slow.
 
-    If there are too many connections, the one that has been waiting for a request for longest is
-    cut. Only if all are being answered, the new one is.
+    With too many connections, the one that has waited longest for a request is closed. If all are
+    being answered, the new one is closed.
     """
 
     most: int
     waiting: dict[BoundedProtocol, None]
-    """Connections of the same server without a complete request, the oldest first."""
+    """Connections of this server without a complete request, the oldest first."""
     _timer: asyncio.TimerHandle | None = None
     _is_answering = False
 
@@ -70,7 +72,7 @@ class BoundedProtocol(H11Protocol):
 
     def _cut(self) -> None:
         self._leave()
-        # The transport tells us later: until then the connection must not count.
+        # The transport reports it later: until then, the connection must not count.
         self.connections.discard(self)
         self.transport.abort()
 
@@ -81,13 +83,13 @@ class BoundedProtocol(H11Protocol):
 
 
 def bounded_protocol() -> type[BoundedProtocol]:
-    """The protocol of one server: it may use a quarter of the files that the process may open."""
+    """The protocol of one server, limited to a quarter of the process's open files."""
     values: dict[str, Any] = {"most": _files() // 4, "waiting": {}}
     return type("BoundedProtocol", (BoundedProtocol,), values)
 
 
 def _files() -> int:
-    """How many files the process may open; a low limit is raised as far as that is allowed."""
+    """The limit of open files of the process; a low limit is raised if possible."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _WANTED_FILES

@@ -1,4 +1,4 @@
-"""Which requests the server accepts, and at what rate; decided before a request is read."""
+"""Decides which requests are accepted, and at what rate, before they are read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate.web.serving.pages import FOLDER
 from tidegate.web.serving.shared_answers import ARRIVED
 
 SESSION = "/tidegate/session"
-"""Where a code becomes a token."""
+"""Where a code is exchanged for a token."""
 _RATE = 300.0
 _BURST = 100.0
 _READING = ("GET", "HEAD")
@@ -26,7 +26,7 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class Pace:
-    """So many turns a second: the driver shares its interpreter with the server."""
+    """Limits requests per second: the server shares the interpreter with the driver."""
 
     def __init__(self, rate: float = _RATE, burst: float = _BURST) -> None:
         self._gap = 1.0 / rate
@@ -34,16 +34,16 @@ class Pace:
         self._next = 0.0
 
     def wait(self, now: float) -> float:
-        """Take the next turn; how many seconds it is away."""
+        """Take the next turn; returns the seconds until then."""
         self._next = max(self._next, now - self._ahead) + self._gap
         return max(0.0, self._next - now)
 
 
 class Guard:
-    """Refuses who has no token, other names of this machine, and pages of other origins.
+    """Refuses requests without a token, for other host names, or from other origins.
 
-    Without a token in the settings everybody may read, and the owner may give orders. The files of
-    the dashboard are no secret.
+    Without a token in the settings, everybody may read, and the owner may give orders. The files of
+    the dashboard are public.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         scope[ARRIVED] = now = asyncio.get_running_loop().time()
-        # Also without a wait: who has come by now is answered together.
+        # Even without a wait, so that concurrent requests share an answer.
         await asyncio.sleep(self._pace.wait(now))
         headers = Headers(scope=scope)
         try:
@@ -75,10 +75,10 @@ class Guard:
 
     def _check_host(self, headers: Headers) -> None:
         if _name_of(headers.get("host", "")) is None:
-            raise Refusal(400, f"{headers.get('host', '')!r} is no name of a host")
+            raise Refusal(400, f"{headers.get('host', '')!r} is not a host name")
 
     def _who(self, headers: Headers) -> tuple[bool, bool]:
-        """Whether it is the owner, and whether it is somebody that we know."""
+        """Whether it is the owner, and whether it has a valid token."""
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         given = credentials.strip() if scheme.lower() == "bearer" else ""
         is_owner = _equal(given, self._owner_token) or self._logins.knows(given)
@@ -97,17 +97,17 @@ class Guard:
 
     def _check_origin(self, headers: Headers) -> None:
         host = headers.get("host", "")
-        # A page elsewhere may have a name that it lets point to this machine.
+        # A foreign page may have a name that resolves to this machine.
         local = (*_LOCAL_NAMES, self._settings.address)
         if self._settings.is_loopback and _name_of(host) not in local:
-            raise Refusal(403, f"the host {host!r} is not this machine: ask for localhost")
+            raise Refusal(403, f"the host {host!r} is not this machine: use localhost")
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
             raise Refusal(403, f"pages of {origin!r} may not use this API")
 
 
 def unknown(settings: RestSettings) -> Refusal:
-    """What somebody without a token is told."""
+    """The refusal of a request without a token."""
     advice = "" if settings.token is not None else f"; the owner finds it in {token_file()}"
     return Refusal(
         401,

@@ -1,4 +1,4 @@
-"""How a page in a browser becomes the owner's: by a code that can be used once."""
+"""Logs in pages of the owner with one-time codes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _MOST = 1000
 class Logins:
     """The codes and sessions of one server; used by the thread of its requests.
 
-    A link may show up in a list of processes or in the history of a browser, so it carries a code
-    that is worth nothing once it was used. Only digests are kept.
+    A link may appear in a list of processes or in a browser's history, so it contains a code that
+    is worthless once used. Only digests are stored.
     """
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
@@ -29,7 +29,7 @@ class Logins:
         return _issue(self._codes, self._now(), CODE_SECONDS)
 
     def redeem(self, code: str) -> tuple[str, float] | None:
-        """A token and when it expires; None: the code is unknown, used or too old."""
+        """A token and its expiry; None: the code is unknown, used or expired."""
         until = self._codes.pop(_digest(code), 0.0)
         if until < self._now():
             return None
@@ -38,7 +38,7 @@ class Logins:
         )
 
     def knows(self, token: str) -> bool:
-        """Whether it is the token of a session that has not expired."""
+        """Whether it is the token of a valid session."""
         return bool(token) and self._sessions.get(_digest(token), 0.0) > self._now()
 
 

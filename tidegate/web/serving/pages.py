@@ -1,4 +1,4 @@
-"""The files of the dashboard, as they are in the package."""
+"""The files of the dashboard, from the package."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _File:
 
 
 class Pages:
-    """Answers for `/` and what is below `/dashboard/`."""
+    """Serves `/` and `/dashboard/`."""
 
     def __init__(self, root: Path = _ROOT) -> None:
         self._root = root
@@ -63,7 +63,7 @@ class Pages:
         return self._answer(request, "index.html")
 
     async def file(self, request: Request) -> Response:
-        """A file that the page refers to."""
+        """A file of the page."""
         return self._answer(request, request.path_params["path"])
 
     def _answer(self, request: Request, name: str) -> Response:

@@ -1,4 +1,4 @@
-"""One answer for all who asked the same before it was made: none is older than its question."""
+"""Shares one answer among identical concurrent requests; none is older than its request."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from starlette.responses import Response
 from tidegate.web.requests import KNOWN
 
 ARRIVED = "tidegate.arrived"
-"""In the scope of a request: when it came, by the clock of the event loop."""
+"""In the scope of a request: its arrival time, by the clock of the event loop."""
 _MOST = 100
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 class SharedAnswers:
-    """Of one server; used by the thread of its requests."""
+    """The shared answers of one server; used by the thread of its requests."""
 
     def __init__(self) -> None:
         self._made: dict[object, tuple[float, Response]] = {}
 
     def of(self, handler: Handler) -> Handler:
-        """The same answers, made once for those who wait for them at the same time."""
+        """A handler that computes an answer once for all who wait for it."""
 
         async def handle(request: Request) -> Response:
             scope = request.scope

@@ -89,10 +89,10 @@ def test_elements_of_operator_state_are_shown(savepoint):
 def test_what_is_not_there_is_a_sentence(savepoint, tmp_path):
     for arguments, text in (
         (["show", tmp_path / "none"], "there is no such directory, or it is empty"),
-        (["show", savepoint, "--uid", "x"], "no operator with the uid 'x': give one of 'counts'"),
+        (["show", savepoint, "--uid", "x"], "no operator with the uid 'x'; it has 'counts'"),
         (
             ["show", savepoint, "--uid", "counts", "--state", "x"],
-            "no keyed state 'x': give one of 'count'",
+            "no keyed state 'x'; it has 'count'",
         ),
         (["show", savepoint, "--uid", "x", "--state", "x"], "no operator with the uid 'x'"),
     ):
@@ -121,7 +121,7 @@ def test_a_difference_is_shown_and_exits_with_one(savepoint, tmp_path):
 
 def test_no_difference_exits_with_zero(savepoint):
     done = invoke("diff", savepoint, savepoint)
-    assert (done.exit_code, done.output) == (0, "They hold the same state.\n")
+    assert (done.exit_code, done.output) == (0, "They have the same state.\n")
 
 
 # --- savepoints of others -----------------------------------------------------------------------

@@ -21,7 +21,7 @@ from tidegate.connectors.source import InputStatus, Poll, ReaderContext, Source,
 from tidegate.connectors.splits import KnownSplits
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ConfigError, CorruptCheckpoint, NotAccepted, StorageError
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import Types
 
@@ -151,7 +151,7 @@ def test_without_a_checkpoint_the_whole_log_comes_again_and_then_the_source(tmp_
     again.crash()
 
 
-def test_a_restored_position_goes_on_in_the_middle_of_a_segment(tmp_path):
+def test_a_restored_position_continues_in_the_middle_of_a_segment(tmp_path):
     source = Fleeting("abcde")
     first = Reading(tmp_path, source)
     assert first.take(2) == ["a", "b"]
@@ -165,7 +165,7 @@ def test_a_restored_position_goes_on_in_the_middle_of_a_segment(tmp_path):
 
 
 @pytest.mark.parametrize("index", range(1, 6))
-def test_a_restored_position_goes_on_in_a_segment_of_more_than_one_batch(tmp_path, log, index):
+def test_a_restored_position_continues_in_a_segment_of_more_than_one_batch(tmp_path, log, index):
     texts = arrow_format(Types.STRING())
     batches = [Batch(columns=texts.encode(part), format=texts) for part in (["a", "b"], ["c", "d"])]
     more = [Batch(columns=texts.encode(["e", "f"]), format=texts)]
@@ -314,7 +314,7 @@ def test_a_new_attempt_deletes_nothing_that_an_older_checkpoint_may_need(tmp_pat
     again.crash()
 
 
-def test_a_log_that_was_deleted_to_its_end_goes_on_with_the_next_number(tmp_path, log):
+def test_a_log_that_was_deleted_to_its_end_continues_with_the_next_number(tmp_path, log):
     source = Fleeting()
     reading = Reading(tmp_path, source)
     splits = step(reading, source, "a", 1)
@@ -537,10 +537,10 @@ def test_without_a_log_a_push_returns_when_the_record_is_queued():
     reader = reader_of(CallbackSource(office.subscribe, Types.LONG()), clock=SystemClock())
     wait_until(lambda: office.emit)
     office.emit(1, timestamp=7)
-    office.emit(2, timestamp=8)
+    office.emit(2)
     office.emit.end()
     poll = reader.poll(10)
-    assert (poll.batch.records, poll.batch.timestamps.tolist()) == ([1, 2], [7, 8])
+    assert (poll.batch.records, poll.batch.timestamps.tolist()) == ([1, 2], [7, NO_TIMESTAMP])
     assert reader.poll(10).status is InputStatus.END_OF_INPUT
     assert reader.snapshot() == []
     reader.close()

@@ -1,9 +1,11 @@
 import dataclasses
+import errno
 import json
 import re
 from datetime import date
 from typing import NamedTuple
 
+import psutil
 import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
@@ -151,13 +153,27 @@ def test_a_sink_without_a_lease_gives_no_file_its_name_and_deletes_none(tmp_path
     assert hidden(tmp_path) == before
 
 
+class NoSpaceForTheHeader(Encoder):
+    def open(self, stream):
+        self.stream = stream
+        raise OSError(errno.ENOSPC, "no space")
+
+
+def test_a_file_whose_header_finds_no_space_is_closed_and_the_reason_told(tmp_path):
+    with opened(FileSink(str(tmp_path), NoSpaceForTheHeader())) as harness:
+        with pytest.raises(UnwritableOutput, match="the disk is full; free some space"):
+            harness.process(["a"])
+        open_files = [each.path for each in psutil.Process().open_files()]
+    assert [path for path in open_files if path.startswith(str(tmp_path))] == []
+
+
 def test_a_pending_file_that_is_gone_is_named(tmp_path):
     with opened(FileSink(str(tmp_path), Encoder())) as harness:
         harness.process(["a"])
         snapshot = harness.snapshot()
         (file,) = hidden(tmp_path)
         file.unlink()
-        with pytest.raises(ExternalError, match="which a checkpoint holds, is gone"):
+        with pytest.raises(ExternalError, match="which a checkpoint references, is missing"):
             harness.restore(snapshot)
 
 
@@ -175,7 +191,7 @@ def test_files_left_by_subtasks_that_are_no_more_are_removed(tmp_path):
 def test_a_path_that_is_a_file_is_refused_before_the_first_record(tmp_path):
     path = tmp_path / "out"
     path.write_text("")
-    with pytest.raises(ConfigError, match="it is a file: give a directory"):
+    with pytest.raises(ConfigError, match="it is a file: specify a directory"):
         opened(FileSink(str(path), Encoder()))
 
 
@@ -323,7 +339,7 @@ def test_sinks_of_one_job_that_share_a_directory_leave_each_others_files_alone(t
         assert lines_in(tmp_path) == [["a"]]
 
 
-def test_a_job_without_checkpoints_that_begins_anew_replaces_what_it_had_committed(tmp_path):
+def test_a_job_without_checkpoints_that_starts_fresh_replaces_what_it_had_committed(tmp_path):
     write(FileSink(str(tmp_path), Encoder()), ["a"])
     with opened(FileSink(str(tmp_path), Encoder()), attempt=2, is_checkpointed=False) as harness:
         harness.process(["a"])
@@ -359,5 +375,5 @@ def test_more_buckets_than_files_may_be_open_are_written_too(tmp_path):
 @pytest.mark.parametrize("bucket", ["../elsewhere", "/elsewhere"])
 def test_a_bucket_outside_of_the_directory_is_refused(tmp_path, bucket):
     sink = FileSink(str(tmp_path), Encoder(), buckets=BucketAssigner.by(lambda record: bucket))
-    with opened(sink) as harness, pytest.raises(UserError, match="lies outside"):
+    with opened(sink) as harness, pytest.raises(UserError, match="is outside the sink's directory"):
         harness.process(["a"])

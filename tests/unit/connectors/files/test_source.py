@@ -82,8 +82,7 @@ def test_bytes_that_are_no_text_name_file_and_line_after_the_good_lines(tmp_path
     with pytest.raises(UnreadableInput) as error:
         reader.poll(100)
     assert str(error.value) == (
-        f"{path}, line 3: byte 0xff is not utf-8 text; give the charset that the file was written "
-        "in"
+        f"{path}, line 3: byte 0xff is not utf-8 text; specify the charset of the file"
     )
 
 

@@ -9,7 +9,7 @@ from tidegate.core.errors import ConfigError
 SERVERS = {"bootstrap.servers": "one:9092,two:9092"}
 
 
-def test_what_only_java_knows_is_left_out_or_renamed():
+def test_settings_that_only_java_has_are_dropped_or_renamed():
     java = {"key.serializer": "org…StringSerializer", "max.request.size": 5, "linger.ms": 7}
     assert librdkafka_settings(java) == {"message.max.bytes": 5, "linger.ms": 7}
 
@@ -80,7 +80,7 @@ def test_patience_is_ours_and_not_the_clients():
     ("properties", "message"),
     [
         ({}, "bootstrap.servers = None: give the brokers' addresses"),
-        ({**SERVERS, "transactional.id": "x"}, "the sink makes its own ids: give their prefix"),
+        ({**SERVERS, "transactional.id": "x"}, "the sink creates its own ids: set their prefix"),
         ({**SERVERS, "transaction.timeout.ms": "soon"}, "give a whole number of milliseconds"),
         ({**SERVERS, "delivery.timeout.ms": 0}, "give a whole number of milliseconds, above zero"),
     ],

@@ -9,6 +9,7 @@ from tidegate.connectors.kafka.partitions import KafkaSplit, KafkaTopicPartition
 from tidegate.connectors.kafka.reader import KafkaReader
 from tidegate.connectors.serialization import SimpleStringSchema
 from tidegate.connectors.source import InputStatus, refuse
+from tidegate.stream.batch import NO_TIMESTAMP
 
 
 @dataclass
@@ -46,6 +47,12 @@ class Client:
     def consume(self, count, timeout):
         taken, self.messages = self.messages[:count], self.messages[count:]
         return taken
+
+    def pause(self, partitions):
+        self.told = [*getattr(self, "told", ()), ("pause", *(p.partition for p in partitions))]
+
+    def resume(self, partitions):
+        self.told += [("resume", *(p.partition for p in partitions))]
 
     def incremental_assign(self, partitions): ...
 
@@ -88,6 +95,11 @@ def test_a_poll_has_records_of_one_partition_with_their_timestamps():
     assert [reader.split_key(each) for each in reader.snapshot()] == [("t", 0), ("t", 1)]
 
 
+def test_a_record_without_a_timestamp_takes_none_from_others():
+    reader = reader_of([(0, 0, 10), (0, 1, -1)], split(0))
+    assert list(polls(reader)) == [(("t", 0), [("0@0", 10), ("0@1", NO_TIMESTAMP)], ())]
+
+
 def test_a_partition_that_is_read_to_its_end_holds_no_watermark_back():
     reader = reader_of([(0, 0, 10), (1, 0, 5), (0, 1, 11)], split(0, stop=2), split(1))
     assert [(key, ended) for key, _, ended in polls(reader)] == [
@@ -102,3 +114,20 @@ def test_a_partition_that_had_been_read_to_its_end_says_so_again():
     reader = reader_of([], done, split(1))
     assert reader.poll(100).ended == (("t", 0),)
     assert reader.poll(100).ended == ()
+
+
+def test_records_of_a_partition_that_is_paused_come_when_it_is_not():
+    reader = reader_of([(0, 0, 1), (1, 0, 2), (0, 1, 3), (1, 1, 4)], split(0), split(1))
+    assert reader.is_available()
+    reader.pause({("t", 0)})
+    assert [records for _, records, _ in polls(reader)] == [[("1@0", 2), ("1@1", 4)]]
+    assert not reader.is_available()
+    reader._client.messages = [Message(("t", 0, 2, 5)), Message(("t", 1, 2, 6))]
+    assert [records for _, records, _ in polls(reader)] == [[("1@2", 6)]]
+    assert {split.partition.partition: split.position for split in reader.snapshot()} == {
+        0: 0,
+        1: 3,
+    }
+    reader.pause(())
+    assert [records for _, records, _ in polls(reader)] == [[("0@0", 1), ("0@1", 3), ("0@2", 5)]]
+    assert reader._client.told == [("pause", 0), ("resume", 0)]

@@ -69,9 +69,9 @@ def test_what_is_missing_is_named():
 @pytest.mark.parametrize(
     ("guarantee", "why"),
     [
-        (DeliveryGuarantee.NONE, "does not wait for what it sends"),
+        (DeliveryGuarantee.NONE, "does not wait for acknowledgements"),
         (DeliveryGuarantee.AT_LEAST_ONCE, "repeats results after a failure"),
-        (DeliveryGuarantee.EXACTLY_ONCE, "commits transactions of Kafka with the checkpoint"),
+        (DeliveryGuarantee.EXACTLY_ONCE, "commits Kafka transactions with the checkpoint"),
     ],
 )
 def test_a_sink_says_how_often_its_messages_arrive(guarantee, why):

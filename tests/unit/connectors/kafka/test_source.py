@@ -1,12 +1,13 @@
 import pickle
+import sys
 from datetime import timedelta
 
 import pytest
 
 from tidegate.common import DeserializationSchema, SimpleStringSchema, Types
-from tidegate.connectors.kafka.consumer_settings import ConsumerSettings
+from tidegate.connectors.kafka.consumer_settings import ConsumerSettings, create_consumer
 from tidegate.connectors.source import Boundedness
-from tidegate.core.errors import ConfigError
+from tidegate.core.errors import ConfigError, UserError
 from tidegate.datastream.connectors.kafka import (
     FlinkKafkaConsumer,
     KafkaOffsetsInitializer,
@@ -24,7 +25,14 @@ def settings(**properties):
     return ConsumerSettings(properties={"bootstrap.servers": "somewhere:9092", **given})
 
 
-def test_a_source_ends_only_if_it_is_told_to():
+def test_a_missing_package_is_for_the_user_to_install(monkeypatch):
+    """So the job ends: no restart installs it."""
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(UserError, match=r"pip install 'tidegate\[kafka\]'"):
+        create_consumer(settings(), "reader")
+
+
+def test_a_source_ends_only_on_request():
     assert builder().build().boundedness is Boundedness.CONTINUOUS_UNBOUNDED
     latest = KafkaOffsetsInitializer.latest()
     assert builder().set_bounded(latest).build().boundedness is Boundedness.BOUNDED
@@ -53,7 +61,7 @@ def test_a_source_travels():
         (lambda: KafkaSource.builder().set_topics("t").build(), "give how to read values"),
         (lambda: KafkaSource.builder().set_topics(), "give at least one topic"),
         (lambda: KafkaSource.builder().set_partitions([]), "give at least one partition"),
-        (lambda: builder().set_topic_pattern("x"), "'t' is chosen already"),
+        (lambda: builder().set_topic_pattern("x"), "'t' is already set"),
         (lambda: KafkaSource.builder().set_topic_pattern("("), "topic_pattern"),
         (lambda: builder().set_bootstrap_servers("").build(), "give the brokers' addresses"),
         (
@@ -72,7 +80,7 @@ def test_what_makes_no_sense_is_refused_where_it_is_said(make, problem):
         make()
 
 
-def test_new_partitions_are_looked_for_every_five_minutes_unless_it_is_said_otherwise():
+def test_new_partitions_are_discovered_every_five_minutes_by_default():
     assert settings().discovery_interval == timedelta(minutes=5)
     assert settings(partition_discovery_interval_ms="100").discovery_interval == timedelta(
         milliseconds=100
@@ -92,7 +100,7 @@ def test_the_client_never_commits_by_itself():
     assert client["enable.auto.offset.store"] is False
 
 
-def test_properties_of_java_are_translated_or_left_out():
+def test_properties_of_java_are_translated_or_dropped():
     client = settings(
         key_deserializer="org.apache.kafka.common.serialization.StringDeserializer",
         max_poll_records=10,

@@ -62,5 +62,5 @@ def test_what_a_job_wrote_is_a_dataframe(spark, tmp_path):
 def test_a_dataframe_needs_the_type_of_the_records(tmp_path):
     from tidegate.connectors.spark.dataframes import DataFrameSink
 
-    with pytest.raises(GraphError, match="give the last operator an output_type"):
+    with pytest.raises(GraphError, match="set output_type on the last operator"):
         DataFrameSink(str(tmp_path), None)

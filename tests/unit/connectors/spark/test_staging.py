@@ -99,7 +99,7 @@ def test_a_reader_without_a_lease_deletes_nothing(staging):
     assert Path(rows.path).exists()
 
 
-def test_a_restored_reader_goes_on_behind_the_last_row(staging):
+def test_a_restored_reader_continues_after_the_last_row(staging):
     rows = stage(staging, 0, [1, 2, 3], [4])
     reading = reader(*splits(rows))
     reading.poll(2)
@@ -135,7 +135,7 @@ def test_a_savepoint_needs_the_files_that_are_not_read_yet(staging):
 
 
 @pytest.mark.parametrize("directory", [True, False], ids=["checkpoints in files", "in memory"])
-def test_another_job_goes_on_with_the_copies_of_a_savepoint(staging, tmp_path, directory):
+def test_another_job_continues_with_the_copies_of_a_savepoint(staging, tmp_path, directory):
     rows = stage(staging, 0, [1, 2, 3], [4])
     reading = reader(*splits(rows), directory=str(tmp_path / "root"))
     reading.poll(2)
@@ -175,7 +175,7 @@ def test_two_checkpoints_under_way_may_both_do_without_a_file(staging):
 def test_a_file_that_a_checkpoint_counts_on_and_that_is_gone_is_named(staging):
     (rows,) = stage(staging, 0, [1])
     Path(rows.path).unlink()
-    with pytest.raises(UnreadableInput, match="that a checkpoint counts on, are gone"):
+    with pytest.raises(UnreadableInput, match="that a checkpoint references are missing"):
         reader(*splits([rows])).poll(1)
 
 

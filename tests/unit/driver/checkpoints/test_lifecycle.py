@@ -200,7 +200,7 @@ def test_more_state_than_the_driver_takes_is_refused_with_the_way_out(start, wat
     job = start(summed(watch, read(RECORDS)), settings=settings)
     failure = job.fails(CheckpointFailed)
     for part in (
-        "take 10 per subtask",
+        "accept 10 per subtask",
         "execution.checkpointing.dir",
         "tidegate.checkpoint.max-state-in-memory",
     ):

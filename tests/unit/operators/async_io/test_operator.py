@@ -20,7 +20,7 @@ from tidegate.operators.async_io.retries import (
     has_exception_predicate,
 )
 from tidegate.operators.poison import DEAD_LETTERS
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 from tidegate.stream.elements import Watermark, WatermarkStatus
 from tidegate.testing.harness import OperatorHarness
 
@@ -141,6 +141,16 @@ def test_results_have_the_timestamp_of_their_record():
         assert [int(t) for b in harness.batches for t in b.timestamps] == [100, 100, 200, 200]
 
 
+def test_results_keep_their_timestamps_beside_results_without():
+    with OperatorHarness(operator(Gated(), capacity=1)) as harness:
+        harness.process_batch(Batch(records=[1], timestamps=np.array([100])))
+        harness.process_batch(Batch(records=[2, 3]))
+        gates["all"] = True
+        wait_until(lambda: sent == [1, 2, 3])  # so the others have their results
+        harness.operator.drain()
+        assert harness.batches[0].timestamps.tolist()[:2] == [100, NO_TIMESTAMP]
+
+
 def test_requests_in_flight_are_part_of_the_snapshot_and_sent_again():
     with OperatorHarness(operator(Gated())) as harness:
         harness.process([1, 2])
@@ -246,7 +256,7 @@ def test_the_results_before_a_failure_are_emitted_and_the_failure_names_its_reco
         assert failure.value.args[4].count("File") == 1, "the traceback is the user's alone"
 
 
-def test_a_poison_record_is_left_out_where_that_was_ordered():
+def test_a_poison_record_is_skipped_if_ordered():
     skipping = PoisonOrders(skips_at_once=True)
     with OperatorHarness(operator(FailsAt(3)), poison=skipping) as harness:
         harness.process([1, 2, 3, 4])

@@ -67,7 +67,7 @@ def test_a_source_without_splits_waits_for_them():
     assert harness.run_slice().status is InputStatus.END_OF_INPUT
 
 
-def test_a_snapshot_goes_on_behind_the_last_record():
+def test_a_snapshot_continues_after_the_last_record():
     harness = source_harness(NumberSequenceSource(0, 9))
     harness.run_slice(max_records=3)
     restored = OperatorHarness(
@@ -126,7 +126,7 @@ class ToldReader(SourceReader):
         self.told.append("close")
 
 
-def test_a_reader_is_told_of_the_checkpoint_with_the_splits_it_had_then():
+def test_a_reader_is_notified_of_a_checkpoint_with_the_splits_it_had_then():
     harness = OperatorHarness(SourceOperator(Told()))
     harness.run_slice()
     harness.snapshot()

@@ -13,8 +13,9 @@ from tidegate.core.errors import UserFunctionError
 from tidegate.operators.checkpointed import CheckpointedFunction, CheckpointListener
 from tidegate.operators.endpoints.operators import SourceOperator
 from tidegate.operators.endpoints.source_function import SourceFunctionSource
-from tidegate.operators.functions import SourceFunction
+from tidegate.operators.functions import ProcessFunction, SourceFunction
 from tidegate.state.descriptors import ListStateDescriptor
+from tidegate.testing.environments import mini_environment
 from tidegate.testing.harness import OperatorHarness
 
 
@@ -137,6 +138,31 @@ def test_timestamps_of_queued_records_are_kept():
         assert [time for batch in restored.batches for time in batch.timestamps] == [30, 40]
 
 
+class Mixed(SourceFunction):
+    """Every second number has a timestamp."""
+
+    def run(self, ctx):
+        for number in range(4):
+            if number % 2:
+                ctx.collect_with_timestamp(number, number * 10)
+            else:
+                ctx.collect(number)
+
+    def cancel(self): ...
+
+
+class Times(ProcessFunction):
+    def process_element(self, value, ctx):
+        yield value, ctx.timestamp()
+
+
+@pytest.mark.parametrize("step", [1, 4])
+def test_records_keep_their_timestamps_beside_records_without(step):
+    with mini_environment({"tidegate.step.max-records": step}) as env:
+        found = env.add_source(Mixed()).process(Times()).execute_and_collect(limit=10)
+    assert found == [(0, None), (1, 10), (2, None), (3, 30)]
+
+
 def test_a_source_function_listens_to_checkpoints():
     with harness_of(Numbers(3)) as harness:
         harness.snapshot()
@@ -157,7 +183,7 @@ class Plain(SourceFunction):
         """Ends by itself."""
 
 
-def test_a_function_without_state_starts_anew():
+def test_a_function_without_state_starts_fresh():
     with harness_of(Plain()) as harness:
         harness.operator._reader._thread.join()
         harness.run_slice(max_records=2)
@@ -175,7 +201,7 @@ class Broken(Numbers):
             raise OSError("gone")
 
 
-def test_a_failed_function_has_no_state_to_go_on_from():
+def test_a_failed_function_has_no_state_to_resume_from():
     with harness_of(Broken(5)) as harness:
         harness.operator._reader._thread.join()
         with pytest.raises(UserFunctionError, match="OSError: gone"):

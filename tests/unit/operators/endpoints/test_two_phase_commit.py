@@ -203,7 +203,7 @@ def test_a_transaction_close_to_its_timeout_is_warned_of(bank):
         assert "close to its timeout of 0:00:10" in harness.console[0]
 
 
-def test_a_transaction_that_was_given_up_by_the_other_side_can_be_let_go(bank):
+def test_a_transaction_that_the_external_system_aborted_can_be_ignored(bank):
     function = Transfers()
     function.set_transaction_timeout(10_000)
     function.ignore_failures_after_transaction_timeout()
@@ -213,4 +213,4 @@ def test_a_transaction_that_was_given_up_by_the_other_side_can_be_let_go(bank):
         bank.refuses = True
         harness.advance(11)
         harness.complete_checkpoint()
-        assert "is past its timeout and lost" in harness.console[-1]
+        assert "has timed out and is lost" in harness.console[-1]

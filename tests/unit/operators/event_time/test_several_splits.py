@@ -124,6 +124,49 @@ def test_a_source_waits_that_is_more_than_the_drift_ahead(own, lowest, drift, re
             assert time.aligned() == ("group", own)
 
 
+# The watermarks of splits, the lowest of the group, the drift: which splits wait, and whether the
+# subtask reads on.
+ALIGNED_SPLITS = [
+    ({"a": 5, "b": 5}, 5, 0, "", True),
+    ({"a": 4, "b": 5}, 4, 0, "b", True),
+    ({"a": 4, "b": 5}, 4, 1, "", True),
+    ({"a": 4, "b": 5}, 3, 0, "ab", False),
+    ({"a": 4, "b": 5, "c": 6}, 4, 1, "c", True),
+    ({"a": 4, "b": 5}, None, 0, "", True),
+    ({"a": "idle", "b": 5}, 5, 0, "", True),
+    ({"a": 9, "b": "idle", "c": 4}, 4, 2, "a", True),
+]
+
+
+@pytest.mark.parametrize(("splits", "lowest", "drift", "waiting", "reads_on"), ALIGNED_SPLITS)
+def test_splits_wait_that_are_more_than_the_drift_ahead(splits, lowest, drift, waiting, reads_on):
+    strategy = WatermarkStrategy.for_generator(AsTold).with_timestamp_assigner(lambda *_: 0)
+    strategy = strategy.with_watermark_alignment("group", Duration.of_millis(drift))
+    with Subtask(strategy) as subtask:
+        time = subtask.time
+        for split in splits:
+            time.add(split)
+        for split, watermark in splits.items():
+            time.process(Batch.of_records([watermark]), split)
+        assert time.align({} if lowest is None else {"group": lowest}) is reads_on
+        assert time.ahead == set(waiting)
+        assert not waiting or time.next_timer() is not None
+
+
+def test_a_split_that_waits_does_not_become_idle():
+    strategy = WatermarkStrategy.for_generator(AsTold).with_timestamp_assigner(lambda *_: 0)
+    strategy = strategy.with_watermark_alignment("group", Duration.of_millis(0))
+    with Subtask(strategy.with_idleness(Duration.of_seconds(10))) as subtask:
+        time = subtask.time
+        for split, watermark in (("a", 4), ("b", 5)):
+            time.process(Batch.of_records([watermark]), split)
+        subtask.clock.advance(9)
+        time.align({"group": 4})
+        subtask.clock.advance(2)
+        time.fire(subtask.clock.time())
+        assert {split for split, track in time._tracks.items() if track.is_idle} == {"a"}
+
+
 def test_an_idle_source_has_no_say_in_its_group():
     strategy = WatermarkStrategy.for_generator(AsTold).with_timestamp_assigner(lambda *_: 0)
     strategy = strategy.with_watermark_alignment("group", Duration.of_millis(1))

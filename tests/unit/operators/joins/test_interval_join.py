@@ -1,14 +1,21 @@
 """Facts about Flink's interval join, as tables."""
 
+import numpy as np
 import pytest
 
 from tests.unit.operators.windows.windowed import BACKENDS, BY_FIRST, WindowHarness
 from tidegate.core.errors import UserFunctionError
 from tidegate.core.poison import PoisonOrders
 from tidegate.datastream.functions import ProcessJoinFunction
+from tidegate.operators.joins.columnar.interval import ColumnarIntervalJoin
 from tidegate.operators.joins.interval_join import IntervalJoinOperator, IntervalSettings
+from tidegate.operators.joins.selection import columnar_selection, left, right, select_fields
 from tidegate.operators.poison import DEAD_LETTERS
+from tidegate.state.keys.selection import select_key
+from tidegate.stream.batch import Batch
 from tidegate.stream.elements import NO_WATERMARK
+from tidegate.types.arrow import arrow_format
+from tidegate.types.typeinfo import Types
 
 ALL = [1, 2, 3, 4]
 PAIRS = {
@@ -30,15 +37,40 @@ class Pairs(ProcessJoinFunction):
         yield left[1], right[1]
 
 
-@pytest.fixture(params=sorted(BACKENDS))
+class ColumnHarness(WindowHarness):
+    """With typed records (key, value, timestamp), whose results are shown as tuples."""
+
+    def add(self, *records, input_index=0):
+        stamps = np.array([timestamp for *_, timestamp in records], np.int64)
+        columns = FORMAT.encode([tuple(record) for *record, _ in records])
+        batch = Batch(columns=columns, format=FORMAT, timestamps=stamps)
+        self.process_batch(batch, input_index)
+
+    def take_timed(self):
+        return [(tuple(row), time) for row, time in super().take_timed()]
+
+
+RECORD = Types.TUPLE([Types.STRING(), Types.LONG()])
+FORMAT = arrow_format(RECORD)
+COLUMNS = columnar_selection(
+    select_fields({"ours": left(1), "theirs": right(1)}, (RECORD, RECORD)),
+    (select_key(0, RECORD), select_key(0, RECORD)),
+)
+
+
+@pytest.fixture(params=[*sorted(BACKENDS), "columns"])
 def joined(request):
+    """A harness of a join by record, on each backend, or on columns."""
     made = []
 
     def make(lower, upper, **settings):
-        operator = IntervalJoinOperator(
-            IntervalSettings(lower, upper, **settings), Pairs(), [BY_FIRST, BY_FIRST]
-        )
-        made.append(WindowHarness(operator, settings=BACKENDS[request.param]))
+        settings = IntervalSettings(lower, upper, **settings)
+        if request.param == "columns":
+            formats = dict.fromkeys(filter(None, settings.late_tags))
+            made.append(ColumnHarness(ColumnarIntervalJoin(settings, COLUMNS, formats)))
+        else:
+            operator = IntervalJoinOperator(settings, Pairs(), [BY_FIRST, BY_FIRST])
+            made.append(WindowHarness(operator, settings=BACKENDS[request.param]))
         return made[-1]
 
     yield make
@@ -55,7 +87,13 @@ def pairs(harness):
 
 
 def kept(harness):
-    return [sum(map(len, filter(None, b.values))) for b in harness.operator._buffers]
+    join = harness.operator
+    if isinstance(join, ColumnarIntervalJoin):
+        frozen = (b.freeze(join._needed_since(side)) for side, b in enumerate(join._buffers))
+        return [len(rows().keys) for rows in frozen]
+    counts = [sum(map(len, filter(None, b.values))) for b in join._buffers]
+    assert any(counts) == bool(join.backend.event_timers.timers())
+    return counts
 
 
 @pytest.mark.parametrize(("bounds", "expected"), PAIRS.items())
@@ -102,7 +140,18 @@ def test_buffers_hold_what_may_still_be_joined(joined, bounds, left, right):
         assert left.get(watermark, found[0]) == found[0]
         assert right.get(watermark, found[1]) == found[1]
     assert kept(harness) == [0, 0]
-    assert not harness.operator.backend.event_timers.timers()
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_record_at_the_watermark_is_not_late_but_partners_at_their_last_moment_have_gone(
+    joined, side
+):
+    bounds = (0, 2) if side == 0 else (-2, 0)
+    harness = joined(*bounds)
+    harness.add(*at(3, 4), input_index=side)
+    harness.watermark(5)
+    harness.add(*at(4, 5), input_index=1 - side)
+    assert pairs(harness) == [(4, 5) if side == 0 else (5, 4)]
 
 
 def test_late_records_go_to_the_output_of_their_side(joined):
@@ -128,7 +177,7 @@ def test_buffers_are_part_of_a_checkpoint(joined):
 
 def test_a_record_without_a_timestamp_is_refused(joined):
     with pytest.raises(UserFunctionError, match="assign_timestamps_and_watermarks"):
-        joined(0, 1).process([("k", 1)])
+        joined(0, 1).process_batch(Batch.of_records([("k", 1)], FORMAT))
 
 
 class Picky(Pairs):

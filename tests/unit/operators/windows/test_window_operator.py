@@ -461,6 +461,14 @@ def test_a_failure_names_the_record(harness):
         tested.add(("a", 1, 1), ("a", 2, 2))
 
 
+def test_a_sliding_window_holds_records_in_the_order_in_which_they_came(harness):
+    tested = harness(SlidingEventTimeWindows.of(20, 10))
+    nan, other_nan = float("nan"), float("nan")
+    tested.add((nan, 1, 5), (other_nan, 2, 12), (nan, 3, 6), (nan, 4, 13))
+    held = {result[2]: result[1] for result, _ in tested.fired(100)}
+    assert held == {-10: [1, 3], 0: [1, 2, 3, 4], 10: [2, 4]}
+
+
 def test_keys_that_are_nan_share_a_window(harness):
     tested = harness(TumblingEventTimeWindows.of(10), contents=reduced())
     tested.add((float("nan"), 1, 1), (float("nan"), 2, 2))

@@ -100,7 +100,7 @@ def test_it_is_published_once_everybody_has_acknowledged():
     assert subject.retained.latest is None
 
 
-def test_what_is_complete_is_told_and_the_one_before_it_discarded():
+def test_a_complete_checkpoint_is_announced_and_the_previous_one_discarded():
     subject = coordinator()
     (notify,) = complete(subject, 10.0)
     assert isinstance(notify, NotifyComplete)
@@ -122,7 +122,7 @@ def test_a_snapshot_that_is_not_to_be_incremental_builds_on_nothing():
     assert trigger(subject, 20.0).barrier.base is None
 
 
-def test_past_its_timeout_a_checkpoint_is_given_up_with_all_it_wrote():
+def test_past_its_timeout_a_checkpoint_is_aborted_with_all_it_wrote():
     subject = coordinator(tolerable_failures=1)
     trigger(subject, 10.0)
     subject.acknowledged(ack(1, EVERYBODY[0]), 0.0)
@@ -254,7 +254,7 @@ def published_ids(instructions):
     return [each.checkpoint.checkpoint_id for each in instructions if isinstance(each, Publish)]
 
 
-def test_a_savepoint_is_published_when_the_checkpoint_behind_it_is_complete():
+def test_a_savepoint_is_published_when_the_checkpoint_after_it_is_complete():
     subject = coordinator(max_concurrent=1)
     savepoint, checkpoint = begun_savepoint(subject, 1.0)
     assert acknowledge_all(subject, savepoint) == []
@@ -262,7 +262,7 @@ def test_a_savepoint_is_published_when_the_checkpoint_behind_it_is_complete():
     assert published_ids(subject.published(publish.checkpoint, 2.0, RUNNING)) == [savepoint]
 
 
-def test_a_savepoint_that_is_slower_than_the_checkpoint_behind_it_is_not_given_up():
+def test_a_savepoint_that_is_slower_than_the_checkpoint_after_it_is_not_aborted():
     subject = coordinator()
     savepoint, checkpoint = begun_savepoint(subject, 1.0)
     (publish,) = acknowledge_all(subject, checkpoint)
@@ -271,7 +271,7 @@ def test_a_savepoint_that_is_slower_than_the_checkpoint_behind_it_is_not_given_u
     assert published_ids(acknowledge_all(subject, savepoint)) == [savepoint]
 
 
-def test_a_failure_before_the_checkpoint_behind_it_leaves_nothing_of_a_savepoint():
+def test_a_failure_before_the_checkpoint_after_it_leaves_nothing_of_a_savepoint():
     subject = coordinator()
     savepoint, checkpoint = begun_savepoint(subject, 1.0)
     acknowledge_all(subject, savepoint)
@@ -290,7 +290,7 @@ def test_a_savepoint_whose_checkpoint_fails_waits_for_the_next_one():
     assert published_ids(complete(subject, 10.0)) == [savepoint]
 
 
-def test_a_savepoint_that_waits_in_vain_is_given_up_after_its_timeout():
+def test_a_savepoint_that_waits_in_vain_is_aborted_after_its_timeout():
     subject = coordinator(tolerable_failures=9, interval=timedelta(hours=1))
     savepoint, checkpoint = begun_savepoint(subject, 1.0)
     acknowledge_all(subject, savepoint)
@@ -459,7 +459,7 @@ def test_slots_that_do_not_commit_the_end_in_time_fail_the_job():
     subject.heard(0, 1, number, 0)
     assert subject.look(60.9, 0.0, regions)[0] == []
     ((failure,), _) = subject.look(61.0, 0.0, regions)
-    assert "slot 1: functions and sinks have not done within 60 s" in str(failure.cause)
+    assert "slot 1: functions and sinks have not completed within 60 s" in str(failure.cause)
 
 
 def test_without_checkpoints_a_pipeline_is_finished_when_its_last_step_is_through():
@@ -512,4 +512,4 @@ def test_a_publication_whose_result_stays_unknown_stops_the_job_and_is_not_asked
     assert subject.look(70.0, 0.0, RUNNING) == ([], 130.0)
     ((stopped,), _) = subject.look(130.0, 0.0, RUNNING)
     assert isinstance(stopped, StopJob)
-    assert "whether checkpoint 1 is written" in str(stopped.cause)
+    assert "that checkpoint 1 is written" in str(stopped.cause)

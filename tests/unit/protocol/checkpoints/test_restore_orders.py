@@ -90,7 +90,7 @@ def test_what_the_user_chose_and_what_would_not_do_stays(chosen, stored, used):
     assert {vertex.max_parallelism for vertex in adapted.vertices} == {used}
 
 
-def test_every_slot_is_told_what_its_subtasks_take_over():
+def test_every_slot_gets_what_its_subtasks_take_over():
     graph = job()
     metadata = checkpoint_of(graph, parallelism=2, max_parallelism=128, enumerator=b"known")
     point = Checkpoint(metadata, None)
@@ -203,7 +203,7 @@ def test_records_in_flight_are_for_the_job_as_it_was(changes, fits):
     if fits:
         check_in_flight(metadata, exchanges_of(changed))
     else:
-        with pytest.raises(StateMisuse, match=r"on their way to .* continue the job as it was"):
+        with pytest.raises(StateMisuse, match=r"in flight to .* resume the unchanged job"):
             check_in_flight(metadata, exchanges_of(changed))
 
 

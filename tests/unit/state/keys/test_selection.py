@@ -124,7 +124,7 @@ def test_what_is_no_key_is_refused():
 
 
 def test_a_key_without_a_stable_hash_is_refused():
-    with pytest.raises(UnsupportedKey, match="a set can change"):
+    with pytest.raises(UnsupportedKey, match="a set is mutable"):
         select_key(lambda x: x).hashes(Batch.of_records([{1}]))
 
 

@@ -203,7 +203,7 @@ def test_keys_that_are_columns_stay_columns_of_their_types(before, after):
     second.close()
 
 
-def test_tables_that_are_given_up_leave_nothing_behind(tmp_path):
+def test_tables_that_are_aborted_leave_nothing_behind(tmp_path):
     backend = HashMapBackend(ALL, 128)
     state = backend.value_state(ValueStateDescriptor("value", Types.LONG()))
     places = backend.places_of(list(range(100_000)))

@@ -433,5 +433,5 @@ def test_column_keys_become_columns_again_in_chunks(a_backend):
 @pytest.mark.skipif("os.geteuid() == 0", reason="root may write everywhere")
 def test_a_directory_without_the_right_to_write_is_refused(tmp_path):
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    with pytest.raises(LocalStateFailed, match="no directory can be made there: Permission"):
+    with pytest.raises(LocalStateFailed, match="no directory can be created there: Permission"):
         RocksDBBackend(ALL, 16, directory=tmp_path)

@@ -1,4 +1,4 @@
-"""Which windows of built-in aggregates run on columns, and how."""
+"""Chooses which windows with built-in aggregates run on columns, and how."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ from tidegate.operators.windows.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from tidegate.operators.windows.columnar.combining import WindowCombiner
 from tidegate.operators.windows.columnar.operator import (
     ColumnarWindowOperator,
     SessionWindowing,
     SlicedWindowing,
     WindowResults,
 )
+from tidegate.operators.windows.columnar.slicing import Slicing
 from tidegate.operators.windows.operator import WindowSettings
 from tidegate.operators.windows.triggers import EventTimeTrigger, ProcessingTimeTrigger
 from tidegate.state.keys.selection import KeySelection
@@ -61,7 +63,7 @@ _GREATEST: Final = (Aggregation.MAX, Aggregation.MAX_BY)
 
 
 def columnar_windowing(settings: WindowSettings) -> SlicedWindowing | SessionWindowing | None:
-    """The windows, where they only wait for their end; None: others run record by record."""
+    """The windows, if they only fire at their end; None: they run record by record."""
     assigner = settings.assigner
     waiting = EventTimeTrigger if assigner.is_event_time() else ProcessingTimeTrigger
     if type(settings.trigger) is not waiting:
@@ -95,6 +97,20 @@ def columnar_agg(
     )
 
 
+def window_combiner(settings: WindowSettings, plan: AggregatePlan) -> WindowCombiner | None:
+    """What adds records up before they travel; None: they may become results one by one.
+
+    That is where what becomes of a record depends on more than its slice.
+    """
+    windowing = columnar_windowing(settings)
+    if not isinstance(windowing, SlicedWindowing) or windowing.slide > windowing.size:
+        return None
+    if not settings.assigner.is_event_time() or settings.allowed_lateness or settings.late_tag:
+        return None
+    slicing = Slicing(windowing.size, windowing.slide, windowing.offset)
+    return WindowCombiner(slicing, plan)
+
+
 def columnar_aggregation(
     settings: WindowSettings,
     aggregation: Aggregation,
@@ -122,7 +138,7 @@ def columnar_aggregation(
     if isinstance(windowing, SessionWindowing) and any(
         isinstance(each, Pick) for each in plan.accumulators()
     ):
-        # Which record of merged sessions is the first depends on how they came to be merged.
+        # Which record of merged sessions comes first depends on the order of merges.
         return None
     of = "records" if place is None else f"field {place}"
     name = f"window {aggregation.value} of {of}"

@@ -13,27 +13,29 @@ from tidegate.core.errors import StateMisuse
 from tidegate.operators.aggregations.accumulators import Accumulator, Accumulators, Columns
 from tidegate.operators.base import Operator, OperatorContext, OperatorSnapshot, Output
 from tidegate.operators.runtime_context import RuntimeContext
+from tidegate.operators.windows.columnar.combining import NO_TIMESTAMPS, PartialRows
 from tidegate.operators.windows.columnar.session_table import SessionTable
 from tidegate.operators.windows.columnar.slice_table import SliceTable
 from tidegate.operators.windows.columnar.slicing import Slicing
 from tidegate.operators.windows.columnar.table import Fired, Times, WindowTable
-from tidegate.operators.windows.operator import LATE_RECORDS, NO_TIMESTAMP, WindowSettings
+from tidegate.operators.windows.operator import LATE_RECORDS, WindowSettings
 from tidegate.state.backend import PayloadForm, StateMetadata
-from tidegate.state.columnar.window_rows import FrozenWindowRows, stored_rows
+from tidegate.state.columnar.keyed_rows import FrozenRows, RowState, stored_rows
+from tidegate.state.columnar.window_rows import WINDOW_END, WINDOW_START
 from tidegate.state.descriptors import ListStateDescriptor
 from tidegate.state.keys.key_index import KeyIndex
-from tidegate.stream.batch import Batch
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
 from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK, Barrier, Watermark
 from tidegate.types.arrow import ArrowFormat
 
 _ROWS_AT_ONCE: Final = 1 << 16
 _TIMES: Final = "window-time"
-"""Up to when windows have fired, so that none fires again after a restore."""
+"""The time up to which windows have fired, so that none fires again after a restore."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlicedWindowing:
-    """Windows of a size, one each slide; all in milliseconds."""
+    """Windows of a size, one per slide, in milliseconds."""
 
     size: int
     slide: int
@@ -51,7 +53,7 @@ class SlicedWindowing:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindowing:
-    """Windows that end when nothing has come for so many milliseconds."""
+    """Windows that end after a gap of this many milliseconds."""
 
     gap: int
 
@@ -65,17 +67,17 @@ class SessionWindowing:
 
 
 class WindowResults(NamedTuple):
-    """What is known of windows that have fired, to make results of it."""
+    """Windows that have fired, with the values for their results."""
 
     keys: Columns
     values: list[Columns]
-    """Of each accumulator."""
+    """By accumulator."""
     starts: Times
     ends: Times
 
 
 class ResultPlan(Protocol):
-    """What is kept of windows, and which results that gives. Travels pickled."""
+    """What is kept of windows, and how it becomes results. Picklable."""
 
     def accumulators(self) -> list[Accumulator]: ...
 
@@ -83,7 +85,7 @@ class ResultPlan(Protocol):
 
 
 class ColumnarWindowOperator(Operator):
-    """Aggregates of windows that fire once when time has come, and again for late records."""
+    """Aggregates of windows that fire once at their end, and again for late records."""
 
     def __init__(
         self,
@@ -107,6 +109,8 @@ class ColumnarWindowOperator(Operator):
         self.lateness = settings.allowed_lateness if self.is_event_time else 0
         self.late_tag = settings.late_tag
         self.side_formats = side_formats
+        self.partial: PartialRows | None = None
+        """What arrives where records were added up before they travelled."""
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
@@ -134,17 +138,20 @@ class ColumnarWindowOperator(Operator):
     def process(self, batch: Batch, input_index: int = 0) -> None:
         if not len(batch):
             return
+        if self.partial is not None:
+            self._take_partial(batch, self.partial.width)
+            return
         if self.is_event_time:
             times = batch.timestamps
             if times is None or int(times.min()) == NO_TIMESTAMP:
                 place = 0 if times is None else int(times.argmin())
                 self.process(batch.slice(0, place))
-                failure = StateMisuse(_NO_TIMESTAMPS)
+                failure = StateMisuse(NO_TIMESTAMPS)
                 failure.suspects = range(place, place + 1)
                 raise failure
         else:
-            # The clock of another machine may be behind the one before a restore.
-            now = max(self._clock_time(), self._table.now + 1)
+            # The clock of another machine may be behind that before a restore.
+            now = max(int(self._context.clock.time() * 1000), self._table.now + 1)
             times = np.full(len(batch), now, np.int64)
         columns = batch.columns.columns
         keys = [columns[place] for place in self.key_columns]
@@ -152,6 +159,15 @@ class ColumnarWindowOperator(Operator):
         if len(added.late):
             self._send_late(batch, added.late)
         self._emit(added.fired)
+        self._table.clean_up()
+
+    def _take_partial(self, batch: Batch, width: int) -> None:
+        columns, times = batch.columns.columns, batch.timestamps
+        assert times is not None
+        values = self._accumulators.restored(columns[width + 1 :], len(batch))
+        added = self._table.add(columns[:width], times, columns[:width], values)
+        if len(added.late):
+            self._late_records.inc(int(columns[width].to_numpy()[added.late].sum()))
         self._table.clean_up()
 
     def _send_late(self, batch: Batch, late: Any) -> None:
@@ -178,9 +194,6 @@ class ColumnarWindowOperator(Operator):
         if not self.is_event_time:
             self._advance(int(now * 1000) - 1)
 
-    def _clock_time(self) -> int:
-        return int(self._context.clock.time() * 1000)
-
     def _advance(self, now: int) -> None:
         self._emit(self._table.advance(now))
         self._table.clean_up()
@@ -198,35 +211,26 @@ class ColumnarWindowOperator(Operator):
 
     def snapshot(self, barrier: Barrier) -> OperatorSnapshot:
         now = self._table.now
-        self._times.update([now] if now < FINAL_WATERMARK else [])  # more may come after a restore
+        self._times.update([now] if now < FINAL_WATERMARK else [])  # a restore may add input
+        windows = self._table.freeze()
+        names = (WINDOW_START, WINDOW_END, *self._accumulators.stored_names)
+        state = RowState(self._metadata, names, lambda: windows().keyed())
+        context = self._context
         return OperatorSnapshot(
-            keyed=FrozenWindowRows(
-                self._metadata,
-                self._context.key_groups,
-                self._context.max_parallelism,
-                self._table.keys,
-                self._accumulators.stored_names,
-                self._table.freeze(),
-            )
+            keyed=FrozenRows([state], context.key_groups, context.max_parallelism, self._table.keys)
         )
 
     def restore(self, snapshots: list[OperatorSnapshot]) -> None:
         images = [found.keyed for found in snapshots if found.keyed is not None]
         context = self._context
-        for rows in stored_rows(
-            images, self._metadata, context.key_groups, context.max_parallelism
+        for _, rows in stored_rows(
+            images, [self._metadata], context.key_groups, context.max_parallelism
         ):
             self._table.restore(rows)
 
 
-_NO_TIMESTAMPS: Final = (
-    "the records have no timestamps: call assign_timestamps_and_watermarks() on the stream before "
-    "the window, or choose a window of processing time"
-)
-
-
 def _in_parts(fired: Iterable[Fired]) -> Iterator[Fired]:
-    """The same windows, many small firings as one."""
+    """Combine many small firings into one."""
     held: list[Fired] = []
     count = 0
     for each in fired:

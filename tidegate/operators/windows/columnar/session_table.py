@@ -1,4 +1,4 @@
-"""Session windows: by sort, gap and running maximum, merged with the sessions there are."""
+"""Session windows: sorted by gap and running maximum, then merged with open sessions."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ _NEVER: Final = np.iinfo(np.int64).max
 
 
 class Sessions(NamedTuple):
-    """Sessions of keys."""
-
     keys: Places
     starts: Times
     ends: Times
@@ -37,7 +35,7 @@ class Sessions(NamedTuple):
 
 
 class SessionTable(WindowTable):
-    """Open sessions, each at a place of its own; a key may have several."""
+    """Open sessions, each at its own place; a key may have several."""
 
     def __init__(
         self, keys: KeyIndex, accumulators: Accumulators, lateness: int, now: int, gap: int
@@ -46,16 +44,19 @@ class SessionTable(WindowTable):
         self._gap = gap
         self._sessions = _sessions_of(_FIRST_ROOM)
         self._values = accumulators.empty(_FIRST_ROOM)
-        """The first of them says which places are taken."""
+        """The first array marks the places in use."""
         self._size = 0
         self._free: list[int] = []
         self._first_end: int = _NEVER
-        """No session that has not fired ends before."""
+        """A lower bound for the ends of sessions that have not fired."""
 
-    def add(self, keys: Columns, times: Times, columns: Columns) -> Added:
+    def add(
+        self, keys: Columns, times: Times, columns: Columns, values: Arrays | None = None
+    ) -> Added:
         rows = self._numbers_of(keys)
-        values = self._accumulators.lift(columns)
-        # A record whose own session lies behind joins another one or is late: order matters.
+        if values is None:
+            values = self._accumulators.lift(columns)
+        # A record whose own session has ended joins another one or is late: order matters.
         behind = times + (self._gap - 1) <= self.now
         if not behind.any():
             self._take(rows, times, values, columns)
@@ -83,7 +84,7 @@ class SessionTable(WindowTable):
         return Added(np.sort(too_late), tuple(fired))
 
     def _hopeless(self, rows: Places, times: Times) -> npt.NDArray[np.bool_]:
-        """Which records come too late even for the session that all records would make."""
+        """Which records are too late even for the session that all records together would form."""
         order, firsts = _gathered(rows, times, self._gap)
         owners = np.empty(len(rows), np.intp)
         owners[order] = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(rows)))
@@ -101,7 +102,7 @@ class SessionTable(WindowTable):
         return ends - 1 <= self.now - self._lateness
 
     def _take_one(self, row: Places, time: Times, values: Arrays, columns: Columns) -> Fired | None:
-        """Take a record whose own session lies behind; None where it is too late."""
+        """Add a record whose own session has ended; None if it is too late."""
         start, end = int(time[0]), int(time[0]) + self._gap
         touched = self._of_keys(row)
         held = self._sessions.take(touched)
@@ -118,7 +119,7 @@ class SessionTable(WindowTable):
         return self._fired(fires)
 
     def _take(self, rows: Places, times: Times, values: Arrays, columns: Columns) -> None:
-        """Put records into sessions."""
+        """Add records to sessions."""
         order, firsts = _gathered(rows, times, self._gap)
         made = _sessions(rows, times, order, firsts, self._gap)
         owners = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(order)))
@@ -128,7 +129,7 @@ class SessionTable(WindowTable):
         self._merge(made, reduced)
 
     def _merge(self, made: Sessions, values: Arrays) -> None:
-        """Merge sessions, of which those of a key are apart, with those that there are."""
+        """Merge new sessions, which do not overlap, with the open ones."""
         touched = self._of_keys(made.keys)
         if len(touched):
             both = _joined(made, self._sessions.take(touched))
@@ -147,7 +148,7 @@ class SessionTable(WindowTable):
         self._put(made, values, touched)
 
     def _put(self, sessions: Sessions, values: Arrays, free: Places) -> None:
-        """Store sessions at places that have become free, and at others."""
+        """Store sessions at freed places, then at new ones."""
         count = len(sessions.keys)
         places = free[:count]
         self._release(free[count:])
@@ -184,7 +185,6 @@ class SessionTable(WindowTable):
         self._free += places.tolist()
 
     def _of_keys(self, keys: Places) -> Places:
-        """The places of the sessions of some keys."""
         wanted = np.zeros(self._capacity, np.bool_)
         wanted[keys] = True
         taken = self._values[0][: self._size]
@@ -246,7 +246,7 @@ def _joined(one: Sessions, other: Sessions) -> Sessions:
 
 
 def _gathered(rows: Places, times: Times, gap: int) -> tuple[Places, Places]:
-    """Records in the order of key and time, and where in it sessions begin."""
+    """Records ordered by key and time, and the positions where sessions begin."""
     order = _order(rows, times)
     rows, times = rows[order], times[order]
     begins = (rows[1:] != rows[:-1]) | (times[1:] - times[:-1] > gap)
@@ -254,17 +254,17 @@ def _gathered(rows: Places, times: Times, gap: int) -> tuple[Places, Places]:
 
 
 def _sessions(rows: Places, times: Times, order: Places, firsts: Places, gap: int) -> Sessions:
-    """The sessions that begin with these records of the order."""
+    """The sessions that begin at these positions."""
     lasts = np.append(firsts[1:], len(order)) - 1
     return Sessions(rows[order[firsts]], times[order[firsts]], times[order[lasts]] + gap)
 
 
 def _overlapping(sessions: Sessions) -> tuple[Places, Places]:
-    """Sessions in the order of key and start, and where in it those begin that stay apart."""
+    """Sessions ordered by key and start, and the positions where separate ones begin."""
     order = _order(sessions.keys, sessions.starts)
     keys, starts, ends = sessions.take(order)
     new_key = np.append(True, keys[1:] != keys[:-1])
-    # Shifted by more than any distance from key to key: the running maximum starts at each.
+    # Shift each key by more than any distance, so that the running maximum starts over in each.
     base = int(starts.min())
     span = int(ends.max()) - base + 1
     number = np.cumsum(new_key) - 1
@@ -282,13 +282,13 @@ def _running_maximum(values: Times, firsts: Places) -> Times:
 
 
 def _order(rows: Places, times: Times) -> Places:
-    """The order by row, then time, then place."""
+    """The order by row, then time, then position."""
     least = int(times.min())
     bits = (int(times.max()) - least).bit_length()
     places = len(rows).bit_length()
     if bits + places + int(rows.max()).bit_length() > 62:
         return np.lexsort((times, rows))
-    # Numbers that hold row, time and place are sorted faster than an order is found.
+    # Sorting numbers that combine row, time and position is faster than an argsort.
     packed = (rows.astype(np.int64) << (bits + places)) | ((times - least) << places)
     packed |= np.arange(len(rows))
     packed.sort()

@@ -1,4 +1,4 @@
-"""Tumbling and sliding windows, kept as slices."""
+"""Tumbling and sliding windows, stored as slices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tidegate.state.keys.word_index import Places
 
 
 class SliceTable(WindowTable):
-    """Slices of time, each with the aggregates of its keys; windows are runs of them."""
+    """Slices of time, each with the aggregates of its keys; windows are runs of slices."""
 
     def __init__(
         self,
@@ -46,7 +46,9 @@ class SliceTable(WindowTable):
         self._slices: dict[int, Slice] = {}
         self._run: SlidingRun | None = None
 
-    def add(self, keys: Columns, times: Times, columns: Columns) -> Added:
+    def add(
+        self, keys: Columns, times: Times, columns: Columns, values: Arrays | None = None
+    ) -> Added:
         slicing = self._slicing
         slices = slicing.slices_of(times)
         late, wanted = self._sorted_out(slices, times)
@@ -54,13 +56,16 @@ class SliceTable(WindowTable):
             keys = [column.take(wanted) for column in keys]
             columns = [column.take(wanted) for column in columns]
             slices = slices[wanted]
+            if values is not None:
+                values = [array[wanted] for array in values]
             if not len(slices):
                 return Added(late)
         capacity = self._capacity
         rows = self._numbers_of(keys)
         if self._capacity != capacity:
             self._run = None
-        values = self._accumulators.lift(columns)
+        if values is None:
+            values = self._accumulators.lift(columns)
         fired = self._late_firings(slices, rows, values, columns)
         first, last = int(slices.min()), int(slices.max())
         if first == last:
@@ -76,7 +81,7 @@ class SliceTable(WindowTable):
         return Added(late, fired)
 
     def _sorted_out(self, slices: Times, times: Times) -> tuple[Places, Places | None]:
-        """The records that are too late, and those that are not; None: all of them."""
+        """The records that are too late, and the others; None: all of them."""
         slicing = self._slicing
         gone = slicing.passed(self.now - self._lateness)
         has_gaps = slicing.slide > slicing.size
@@ -120,7 +125,7 @@ class SliceTable(WindowTable):
         return (self._running(rows[records], windows, kept),)
 
     def _running(self, rows: Places, windows: Times, values: Arrays) -> Fired:
-        """The result of its window after each record, as these come one after the other."""
+        """The result of its window after each record, in the order of the records."""
         first = int(windows.min())
         pairs = (windows - first) * self._capacity + rows
         found, owners = np.unique(pairs, return_inverse=True)
@@ -155,7 +160,7 @@ class SliceTable(WindowTable):
             del self._slices[number]
 
     def _fire(self, window: int, last: int) -> Iterator[Fired]:
-        """The windows from one up to another that hold anything."""
+        """The non-empty windows in a range."""
         slicing = self._slicing
         numbers = sorted(self._slices)
         while numbers:
@@ -212,6 +217,12 @@ class SliceTable(WindowTable):
                 else [],
             )
 
+        return rows
+
+    def drain(self) -> WindowRows:
+        """All that it holds, by slice; nothing remains but the keys."""
+        rows = self.freeze()()
+        self._slices, self._run = {}, None
         return rows
 
     def _restore(self, keys: Places, starts: Times, ends: Times, values: Arrays) -> None:

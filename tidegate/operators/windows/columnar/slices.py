@@ -12,12 +12,12 @@ from tidegate.operators.aggregations.running import Segments
 from tidegate.state.keys.word_index import Places
 
 _DENSE_SHARE: Final = 8
-"""A slice in which more than one of so many keys occurs has a place for each key."""
+"""A slice is dense, with a place for each key, if more than one in this many keys occurs."""
 _MOST_RUNS: Final = 16
 
 
 class SliceEntries(NamedTuple):
-    """The keys, by row, that have anything, and what they have."""
+    """The rows of the keys that occur, and their values."""
 
     rows: Places
     values: Arrays
@@ -29,7 +29,7 @@ class SliceEntries(NamedTuple):
 class Slice:
     """Aggregates by key: a place for every key, or runs of the keys that occur.
 
-    Of the runs each holds a key at most once.
+    A run contains each key at most once.
     """
 
     __slots__ = ("_accumulators", "_dense", "_is_frozen", "_runs")
@@ -39,17 +39,16 @@ class Slice:
         self._dense: Arrays | None = None
         self._runs: list[SliceEntries] = []
         self._is_frozen = False
-        """Whether somebody else still reads the places."""
+        """Whether a snapshot still reads the places."""
 
     def add(self, rows: Places, values: Arrays, columns: Columns, capacity: int) -> None:
-        """Combine records into it."""
         if self._dense is None and self._fits_runs(len(rows), capacity):
             self.merge(reduced(self._accumulators, rows, values, columns), capacity)
         else:
             self._accumulators.scatter(self._places(capacity), rows, values, columns)
 
     def merge(self, entries: SliceEntries, capacity: int) -> None:
-        """Combine entries into it; each key occurs once."""
+        """Merge entries; each key occurs once."""
         if self._dense is None and self._fits_runs(len(entries), capacity):
             self._runs.append(entries)
             if len(self._runs) > _MOST_RUNS:
@@ -89,21 +88,21 @@ class Slice:
         return reduced(self._accumulators, rows, values)
 
     def merge_into(self, places: Arrays) -> None:
-        """Combine all that it has into places of all keys."""
+        """Merge its values into places of all keys."""
         if self._dense is not None:
             self._accumulators.merge(places, slice(0, len(self._dense[0])), self._dense)
         for run in self._runs:
             self._accumulators.merge(places, run.rows, run.values)
 
     def entries(self) -> SliceEntries:
-        """What it has, by key in ascending order."""
+        """Its entries by key, ascending."""
         if self._dense is None:
             self._runs = [self._joined()]
             return self._runs[0]
         return entries_of(self._dense)
 
     def at(self, rows: Places) -> Arrays:
-        """What keys have; where there is nothing, the initial values."""
+        """The values of keys; initial values where there are none."""
         found = self._accumulators.empty(len(rows))
         if self._dense is not None:
             within = np.flatnonzero(rows < len(self._dense[0]))
@@ -117,7 +116,7 @@ class Slice:
         return found
 
     def freeze(self) -> Callable[[], SliceEntries]:
-        """What it has now; may be called on another thread."""
+        """A function for its current entries; may be called on another thread."""
         if self._dense is None:
             rows, values = self.entries()
             joined = SliceEntries(rows, list(values))
@@ -127,19 +126,18 @@ class Slice:
         return lambda: entries_of(dense)
 
     def close(self) -> None:
-        """No more is expected: give back room where few keys occur."""
+        """Free memory if few keys occur: no more records are expected."""
         if self._dense is not None and not self._is_frozen:
             occurring = np.count_nonzero(self._dense[0])
             if _DENSE_SHARE * occurring < len(self._dense[0]):
                 self._runs, self._dense = [entries_of(self._dense)], None
 
     def replace(self, entries: SliceEntries) -> None:
-        """It has these entries alone, by key in ascending order."""
+        """Replace its entries, given by key, ascending."""
         self._dense, self._runs, self._is_frozen = None, [entries], False
 
     @property
     def living(self) -> list[Arrays]:
-        """All arrays that it has."""
         runs = [run.values for run in self._runs]
         return runs if self._dense is None else [self._dense]
 
@@ -147,13 +145,13 @@ class Slice:
 def reduced(
     accumulators: Accumulators, rows: Places, values: Arrays, columns: Columns | None = None
 ) -> SliceEntries:
-    """What records, or entries of which several may be of one key, come to by key."""
+    """Combine records, or entries with repeated keys, by key."""
     segments = Segments(rows, int(rows.max(initial=0)) + 1)
     return SliceEntries(segments.places, accumulators.reduce(segments, values, columns))
 
 
 def entries_of(places: Arrays) -> SliceEntries:
-    """The entries that are present among places of all keys."""
+    """The entries present among places of all keys."""
     rows = np.flatnonzero(places[0])
     if len(rows) == len(places[0]):
         return SliceEntries(rows, [array.copy() for array in places])
@@ -161,11 +159,11 @@ def entries_of(places: Arrays) -> SliceEntries:
 
 
 class SlidingRun:
-    """Aggregates of runs of slices that move forward: each costs a few combinations, not all.
+    """Aggregates of a moving run of slices, without combining all slices each time.
 
-    What lies before `middle` is kept as the aggregates from some slices up to `middle`, at first
-    from every beginning of a block, and within the block that is needed from each slice. What lies
-    behind is one aggregate, to which slices are added.
+    Before `middle`, aggregates from some slices up to `middle` are kept: at first from every start
+    of a block, and within the current block from each slice. After it, there is one aggregate, to
+    which slices are added.
 
         from here up to middle: ├──────┼──────┼──────┤ middle ┤ added up ├ end
                                 block
@@ -184,7 +182,7 @@ class SlidingRun:
         self._added = accumulators.empty(0)
 
     def combined(self, first: int, end: int) -> Arrays:
-        """Places of all keys with what the slices from `first` up to `end` have."""
+        """Places of all keys with the values of the slices from `first` up to `end`."""
         if not self._begins or first < min(self._begins) or first >= self._middle:
             self._turn(first, end)
         for number in range(self._end, end):
@@ -195,7 +193,7 @@ class SlidingRun:
         return combined
 
     def late(self, number: int, entries: SliceEntries) -> None:
-        """A slice that was combined already has got more."""
+        """Add late entries to a slice that was already combined."""
         if self._middle <= number < self._end:
             self._accumulators.merge(self._added, entries.rows, entries.values)
         if number < self._middle:
@@ -205,7 +203,7 @@ class SlidingRun:
                         self._accumulators.merge(values, entries.rows, entries.values)
 
     def covers(self, number: int) -> bool:
-        """Whether a slice was combined already."""
+        """Whether a slice was already combined."""
         return bool(self._begins) and min(self._begins) <= number < self._end
 
     def _merge(self, number: int, places: Arrays) -> None:
@@ -226,7 +224,7 @@ class SlidingRun:
 
     def _from(self, first: int) -> Arrays:
         if first in self._begins:
-            # Blocks that lie behind are no longer needed.
+            # Earlier blocks are no longer needed.
             for number in [number for number in self._begins if number < first]:
                 del self._begins[number]
             return self._begins[first]

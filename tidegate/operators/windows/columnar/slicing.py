@@ -1,7 +1,7 @@
-"""Windows as runs of slices: each record belongs to one slice, each slice to several windows.
+"""Windows as runs of slices: a record belongs to one slice, a slice to several windows.
 
-A slice ends where a window begins or ends. Windows that slide by a divisor of their size are cut
-at every slide; others twice in each slide, at their beginnings and at their ends.
+A slice ends where a window begins or ends. If the slide divides the size, there is a cut at every
+slide; otherwise there are two per slide, at the starts and at the ends of windows.
 
     size 10, slide 5    |----|----|----|----|     slices 0 1 2 3, window k = slices k, k + 1
     size  7, slide 5    |-|--|-|--|-|--|-|--|     slices 0 1 2 …, window k = slices 2k … 2k + 2
@@ -29,7 +29,6 @@ class Slicing:
         self.per_window = self.per_slide * (size // slide) + (1 if self._cut else 0)
 
     def slices_of(self, timestamps: Numbers) -> Numbers:
-        """The slice of every record."""
         since = timestamps - self.offset
         slides = since // self.slide
         if self.per_slide == 1:
@@ -40,11 +39,19 @@ class Slicing:
         slides, half = divmod(number, self.per_slide)
         return self.offset + slides * self.slide + half * self._cut
 
+    def starts_of(self, timestamps: Numbers) -> Numbers:
+        """The start of the slice of every record."""
+        since = (timestamps - self.offset) % self.slide
+        starts: Numbers = timestamps - since
+        if self.per_slide == 2:
+            starts += np.where(since >= self._cut, self._cut, 0)
+        return starts
+
     def slice_end(self, number: int) -> int:
         return self.slice_start(number + 1)
 
     def window_start(self, window: Any) -> Any:
-        """Of one window, or of many."""
+        """The start of one window, or of many."""
         return self.offset + window * self.slide
 
     def window_end(self, window: Any) -> Any:
@@ -54,13 +61,13 @@ class Slicing:
         return self.per_slide * window
 
     def first_window(self, slices: Any) -> Any:
-        """The first window that a slice, or each of many, belongs to."""
+        """The first window of a slice, or of each of many."""
         return -((self.per_window - 1 - slices) // self.per_slide)
 
     def last_window(self, slices: Any) -> Any:
-        """The last one; before the first where the slice belongs to none."""
+        """The last window of a slice; before the first one if it belongs to none."""
         return slices // self.per_slide
 
     def passed(self, watermark: int) -> int:
-        """The last window whose last millisecond is not behind the watermark."""
+        """The last window whose last millisecond the watermark has reached."""
         return (watermark + 1 - self.size - self.offset) // self.slide

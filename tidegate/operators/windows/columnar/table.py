@@ -1,4 +1,4 @@
-"""What all windows of a subtask hold, by key: the contract, and the keys."""
+"""The windows of a subtask by key: the contract, and the keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.operators.aggregations.accumulators import Accumulators, Arrays, Columns
-from tidegate.state.columnar.window_rows import WINDOW_END, WINDOW_START, WindowRows, key_names
+from tidegate.state.columnar.keyed_rows import key_names
+from tidegate.state.columnar.window_rows import WINDOW_END, WINDOW_START, WindowRows
 from tidegate.state.keys.key_index import FrozenKeys, KeyIndex
 from tidegate.state.keys.word_index import Places
 
@@ -21,7 +22,7 @@ NO_RECORDS: Final[Places] = np.arange(0)
 
 
 class Fired(NamedTuple):
-    """Windows that have a result, in the order in which it is emitted."""
+    """Windows with results, in the order of emission."""
 
     keys: Places
     starts: Times
@@ -30,18 +31,18 @@ class Fired(NamedTuple):
 
 
 class Added(NamedTuple):
-    """What has become of records."""
+    """The outcome for added records."""
 
     late: Places = NO_RECORDS
-    """Those for which it was too late."""
+    """The records that were too late."""
     fired: tuple[Fired, ...] = ()
-    """The results of windows that had fired before, one for each record that they have got."""
+    """Results of windows that had already fired, one for each record added to them."""
 
 
 class WindowTable(ABC):
     """The windows of all keys. Time is that of a watermark, or of a clock.
 
-    A window fires when time comes to its last millisecond, and is forgotten `lateness` later.
+    A window fires when time reaches its last millisecond, and is dropped `lateness` later.
     """
 
     def __init__(self, keys: KeyIndex, accumulators: Accumulators, lateness: int, now: int) -> None:
@@ -49,38 +50,40 @@ class WindowTable(ABC):
         self._accumulators = accumulators
         self._lateness = lateness
         self.now = now
-        """Up to when windows have fired."""
+        """The time up to which windows have fired."""
         self._capacity = _FEWEST_KEYS
-        """How many keys there is room for."""
+        """The number of keys there is room for."""
         self._living_keys = 0
-        """How many of the keys had windows when they were last counted."""
+        """How many keys had windows when they were last counted."""
 
     @abstractmethod
-    def add(self, keys: Columns, times: Times, columns: Columns) -> Added:
-        """Take records, of which there is at least one."""
+    def add(
+        self, keys: Columns, times: Times, columns: Columns, values: Arrays | None = None
+    ) -> Added:
+        """Add at least one record, or `values` that each stand for several records."""
 
     @abstractmethod
     def advance(self, now: int) -> Iterator[Fired]:
-        """It has come to this time."""
+        """Advance to this time; returns what fires."""
 
     @abstractmethod
     def next_end(self) -> int | None:
-        """When the first of the windows ends that have not fired."""
+        """The first end of the windows that have not fired."""
 
     @abstractmethod
     def freeze(self) -> Callable[[], WindowRows]:
-        """All windows as they are now; may be called on another thread."""
+        """A function for all current windows; may be called on another thread."""
 
     @abstractmethod
     def _restore(self, keys: Places, starts: Times, ends: Times, values: Arrays) -> None: ...
 
     @abstractmethod
     def _occurring(self) -> npt.NDArray[np.bool_]:
-        """Which of the keys have windows."""
+        """Which keys have windows."""
 
     @abstractmethod
     def _renumber(self, new: Places) -> None:
-        """Each key has a new number; those with a negative one have no windows."""
+        """Renumber the keys; those with a negative number have no windows."""
 
     @property
     @abstractmethod
@@ -88,14 +91,14 @@ class WindowTable(ABC):
         """All values of the accumulators, in lists that may be changed."""
 
     def _on_moved(self) -> None:
-        """Values were replaced: forget what was derived from them."""
+        """Values were replaced: drop what was derived from them."""
 
     @property
     def keys(self) -> FrozenKeys:
         return self._index.keys()
 
     def restore(self, rows: pa.RecordBatch) -> None:
-        """Take over windows that were frozen."""
+        """Restore frozen windows."""
         keys = [rows.column(name) for name in key_names(self._index.width)]
         first = len(keys) + 2
         self._restore(
@@ -112,7 +115,7 @@ class WindowTable(ABC):
         return numbers
 
     def clean_up(self) -> None:
-        """Give back room; called between batches."""
+        """Free memory; called between batches."""
         self._accumulators.relax(lambda: self._living)
         if self._accumulators.forget(self._living):
             self._on_moved()

@@ -1,11 +1,11 @@
-// Requests to the driver. `tidegate ui` opens the page with a code in its address, which is good
-// for one token. The token is kept for the session of the tab.
+// Requests to the driver. `tidegate ui` opens the page with a code in its address, which can be
+// exchanged for one token. The token is kept for the session of the tab.
 import { signal } from "./html.js";
 
 const KEPT = "tidegate.token";
 const CODE = /([#?&])login=([^&]+)&?/;
 
-/** Whether a request was refused for want of a token: the page then asks for one. */
+/** Whether a request was refused because it had no token: the page then asks for one. */
 export const isTokenWanted = signal(false);
 
 addEventListener("hashchange", () => (isTokenWanted.value = false)); // Another view may need none.
@@ -52,7 +52,7 @@ export function headers() {
 
 export const get = (path, signal) => request("GET", path, undefined, signal);
 
-/** A document from the driver; raises an ApiError with a sentence to show. */
+/** A document from the driver; throws an ApiError with a message to show. */
 export async function request(method, path, body, signal) {
   let response;
   try {

@@ -1,4 +1,4 @@
-// How numbers, sizes and times are written. NOTHING stands for a value that is not known (yet).
+// Formats numbers, sizes and times. NOTHING stands for a value that is unknown (so far).
 
 export const NOTHING = "–";
 
@@ -54,7 +54,8 @@ export function duration(value) {
 }
 
 export function ago(time, now = Date.now()) {
-  return isKnown(time) && time > 0 ? `${duration(Math.max(0, now - time))} ago` : NOTHING;
+  if (!isKnown(time) || time <= 0) return NOTHING;
+  return now - time < 1000 ? "just now" : `${duration(now - time)} ago`;
 }
 
 /** Of milliseconds since the epoch; with the date only if it is not today. */

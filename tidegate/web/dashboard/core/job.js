@@ -4,7 +4,7 @@ import { jobs, live } from "./live.js";
 import { route } from "./router.js";
 import { useResource } from "./resource.js";
 
-/** Whether the job of the page has ended, and only what was known at its end is left. */
+/** Whether the job of the page has ended, so that only its last data is available. */
 export const isArchived = computed(() => jobs.value?.find((job) => job.jid === route.value.parts[1])?.archived ?? false);
 
 /** The live document of a job, or null. */

@@ -3,7 +3,7 @@ import { headers, isTokenWanted } from "./api.js";
 import { Ring } from "./ring.js";
 import { batch, computed, signal } from "./html.js";
 
-/** Milliseconds without a byte after which the driver counts as lost: it says something every two seconds. */
+/** Milliseconds of silence after which the driver counts as lost: it sends something every two seconds. */
 export const SILENCE = 4000;
 const AFTER_ERROR = 1000;
 const AFTER_REFUSAL = 5000;
@@ -13,7 +13,7 @@ export const connection = signal("connecting");
 export const isConnected = computed(() => connection.value === "live");
 /** All jobs of this machine, as the driver lists them. */
 export const jobs = signal(null);
-/** What the job of the page does at present; null if there is none. */
+/** The live data of the page's job; null if there is none. */
 export const live = signal(null);
 /** Whether the server has forgotten the job of the page. */
 export const isGone = signal(false);
@@ -35,7 +35,7 @@ export function follow(jid) {
   run(stream);
 }
 
-/** Ask again, with a new token for example. */
+/** Reconnect, for example with a new token. */
 export function reconnect() {
   const jid = stream?.wanted ?? null;
   stream?.abort.abort();
@@ -59,7 +59,7 @@ async function run(own) {
   }
 }
 
-/** Read one stream to its end; the milliseconds to wait before the next. */
+/** Read one stream to its end; returns the milliseconds to wait before the next. */
 async function listen(own) {
   const silence = new AbortController();
   let alarm = setTimeout(() => silence.abort(), SILENCE);

@@ -1,14 +1,14 @@
-// A document of the API that a view shows, asked for again while the view is open.
+// A document of the API that a view shows, refreshed while the view is open.
 import { isConnected } from "./live.js";
 import { get } from "./api.js";
 import { useEffect, useState } from "./html.js";
 
 /**
  * `{data, error, refresh}` for a path; `every` gives the milliseconds between two requests.
- * It is also asked for when `changes` does. For a list of paths, `data` is the list of their documents; for null, nothing is asked.
+ * A change of `changes` refreshes it, too. For a list of paths, `data` is the list of their documents; for null, nothing is requested.
  *
- * A page in the background and a page without a driver do not ask. While the next answer is on
- * its way the last one stays, so nothing flickers; with another path it goes.
+ * A page in the background or without a driver sends no requests. Until the next answer arrives,
+ * the last one stays, so that nothing flickers; a new path discards it.
  */
 export function useResource(wanted, { every = null, changes = null } = {}) {
   const path = Array.isArray(wanted) ? wanted.join(" ") : wanted;

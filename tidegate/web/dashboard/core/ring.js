@@ -1,4 +1,4 @@
-// The newest points of charts: columns beside `times`, never longer than the ring.
+// The newest points of charts: columns next to `times`, never longer than the ring.
 import { signal } from "./html.js";
 
 export class Ring {
@@ -17,7 +17,7 @@ export class Ring {
     this.version.value += 1;
   }
 
-  /** Points in the form of the history; those that are there already are skipped. */
+  /** Add points in the form of the history; existing ones are skipped. */
   add({ times, job, vertices }) {
     const newest = this.times.at(-1) ?? -Infinity;
     const first = times.findIndex((time) => time > newest);

@@ -22,7 +22,7 @@ export function go(parts, query = {}) {
   location.hash = link(parts, query);
 }
 
-/** Change the query of the present address without a new entry in the history. */
+/** Change the query of the current address without a new entry in the history. */
 export function narrow(query) {
   const { parts, query: present } = route.value;
   history.replaceState(null, "", link(parts, { ...Object.fromEntries(present), ...query }));

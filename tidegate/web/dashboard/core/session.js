@@ -5,14 +5,14 @@ import { computed, signal } from "./html.js";
 /** `tidegate` of /config: version, server, read-only, may-act, may-look, ... */
 export const session = signal(null);
 
-/** Whether records, state, logs and stacks are hidden from whoever looks at this page. */
+/** Whether records, state, logs and stacks are hidden from the user of this page. */
 export const mustLogIn = computed(() => session.value !== null && !session.value["may-look"]);
 
 export async function loadSession() {
   try {
     session.value = (await get("/config")).tidegate;
   } catch {
-    // The banner shows that the driver is away; the next connection asks again.
+    // The banner shows that the driver is unreachable; the next connection tries again.
   }
 }
 

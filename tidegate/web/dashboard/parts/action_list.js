@@ -69,7 +69,7 @@ export const ACTIONS = [
   },
 ];
 
-/** Start an ended job again; `from` is a path, or "latest". */
+/** Restart an ended job; `from` is a path, or "latest". */
 export const restart = (job, from) => ({
   id: "restart",
   label: "Start again",
@@ -92,10 +92,10 @@ function startCommand(job, from, form) {
 }
 
 /** Delete a savepoint, or a checkpoint that no job needs. */
-export const dispose = (path) => ({
+export const dispose = ({ path, kind }) => ({
   id: "dispose",
   label: "Delete",
-  title: "Delete this savepoint",
+  title: `Delete this ${kind}`,
   text: `All files of ${path} are deleted. This cannot be undone.`,
   command: () => `tidegate savepoint --dispose ${quoted(path)}`,
   call: () => ["POST", "/savepoint-disposal", { "savepoint-path": path }],

@@ -67,7 +67,7 @@ export function ActionDialog({ action, job, close, done }) {
   </dialog>`;
 }
 
-/** Ask until the operation is complete; what became of it. */
+/** Poll until the operation is complete; returns its outcome. */
 async function outcome(path, report) {
   for (;;) {
     const { status, progress, operation } = await get(path);

@@ -1,4 +1,4 @@
-// The small parts that all views are made of.
+// Small components shared by all views.
 import { html, useState } from "../core/html.js";
 import { Icon } from "./icons.js";
 
@@ -52,7 +52,7 @@ export function Problem({ error, retry }) {
   </div>`;
 }
 
-/** What a resource has brought, or what to show in its place. */
+/** The data of a resource, or a placeholder. */
 export function Loaded({ resource, lines = 4, children }) {
   const { data, error, refresh } = resource;
   if (data !== undefined) return html`${error && html`<${Problem} error=${error} retry=${refresh} />`}${children(data)}`;
@@ -101,7 +101,7 @@ export function Load({ busy, held }) {
   </div>`;
 }
 
-/** A traceback: frames of the user stand out against those of libraries. */
+/** A traceback in which the user's frames stand out. */
 export function Trace({ text }) {
   const lines = text.trimEnd().split("\n");
   let isOwn = true;

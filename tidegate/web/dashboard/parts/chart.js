@@ -1,4 +1,4 @@
-// Lines over time, by uPlot. What the pointer shows stands above, so nothing covers the lines.
+// Line charts over time, with uPlot. Values at the pointer are shown above, so nothing covers the lines.
 import { html, useEffect, useRef, useState } from "../core/html.js";
 import { time } from "../core/format.js";
 import { theme } from "../core/session.js";
@@ -7,7 +7,7 @@ import uPlot from "../vendor/uplot.js";
 const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const colour = (n) => token(`--series-${(n % 4) + 1}`);
 
-/** `series` are `{label, values}` beside `times` in seconds; `version` changes with the values. */
+/** `series` are `{label, values}` next to `times` in seconds; `version` changes with the values. */
 export function Chart({ label, times, series, format, height = 180, version }) {
   const box = useRef(null);
   const plot = useRef(null);
@@ -20,7 +20,7 @@ export function Chart({ label, times, series, format, height = 180, version }) {
     const options = {
       width: element.clientWidth,
       height,
-      padding: [8, 8, 0, 0],
+      padding: [8, 24, 0, 0],
       cursor: { drag: { x: false, y: false }, points: { size: 6 } },
       legend: { show: false },
       scales: { x: { time: true }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },

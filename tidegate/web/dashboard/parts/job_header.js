@@ -1,4 +1,4 @@
-// What stands above every view of a job: its name, its state, and what can be done with it.
+// The header of every view of a job: its name, state and actions.
 import { html } from "../core/html.js";
 import { duration } from "../core/format.js";
 import { useJob } from "../core/job.js";

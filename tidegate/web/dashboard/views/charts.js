@@ -1,4 +1,4 @@
-// How fast, how far behind, how large: the last minutes, or hours.
+// Rates, lag and sizes over the last minutes or hours.
 import { html, useMemo, useState } from "../core/html.js";
 import { bytes, duration, rate, short } from "../core/format.js";
 import { points } from "../core/live.js";

@@ -1,12 +1,12 @@
 // Are checkpoints taken, how long do they take, and why did one fail?
-import { html, useMemo, useState } from "../core/html.js";
+import { html } from "../core/html.js";
 import { bytes, count, duration, time } from "../core/format.js";
 import { live } from "../core/live.js";
 import { go } from "../core/router.js";
 import { useResource } from "../core/resource.js";
 import { Badge, Card, Copy, Empty, Facts, Loaded, Pairs, State } from "../parts/basics.js";
 import { Table } from "../parts/table.js";
-import { CheckpointColumns } from "./checkpoints/columns.js";
+import { CheckpointCharts } from "./checkpoints/columns.js";
 import { Details } from "./checkpoints/details.js";
 
 const NEVER = 2 ** 62;
@@ -33,9 +33,7 @@ export function Checkpoints({ jid, rest: [chosen] }) {
     <${Facts} items=${facts(data)} />
     ${data.history.length
       ? html`
-        <${Card} title="Duration of the last ${data.history.length}" tools=${html`<${Keys} />`}>
-          <${CheckpointColumns} jid=${jid} history=${data.history} chosen=${chosen} open=${open} />
-        <//>
+        <${CheckpointCharts} history=${data.history} chosen=${chosen} open=${open} />
         ${chosen && html`<${Details} key=${chosen} jid=${jid} id=${chosen} row=${data.history.find((row) => String(row.id) === chosen)} />`}
         <${Card} title="History" plain>
           <${Table} name="History of checkpoints" columns=${COLUMNS} rows=${data.history} rowKey=${(row) => String(row.id)} open=${open} chosen=${chosen} />
@@ -46,11 +44,6 @@ export function Checkpoints({ jid, rest: [chosen] }) {
       <${Configured} jid=${jid} />
     </div>`}<//>`;
 }
-
-const Keys = () => html`<span class="row wrap">
-  <span class="key"><i class="tone-4"></i>until the barrier</span><span class="key"><i class="tone-1"></i>alignment</span>
-  <span class="key"><i class="tone-2"></i>synchronous</span><span class="key"><i class="tone-3"></i>asynchronous</span><span class="key"><i class="tone-bad"></i>failed</span>
-</span>`;
 
 function facts({ counts, summary, latest }) {
   return [

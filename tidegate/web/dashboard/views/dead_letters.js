@@ -14,19 +14,20 @@ const COLUMNS = [
   { id: "record", label: "Record", wide: true, show: (row) => html`<code>${row.record}</code>` },
 ];
 
-export function DeadLetters({ jid }) {
+/** With `own`, only those of the operators for which it returns true. */
+export function DeadLetters({ jid, own }) {
   const skipped = live.value?.vertices.reduce((sum, vertex) => sum + (vertex.skipped ?? 0), 0);
   const resource = useResource(`/tidegate/jobs/${jid}/dead-letters`, { every: 5000, changes: skipped });
   const [chosen, setChosen] = useState(null);
   return html`<${Loaded} resource=${resource}>${({ total, letters }) => {
-    const rows = letters.map((letter, n) => ({ ...letter, key: `${letter.time} ${letter.operator} ${letter.subtask} ${letter.position ?? n}` }));
+    const rows = letters.filter((letter) => !own || own(letter)).map((letter, n) => ({ ...letter, key: `${letter.time} ${letter.operator} ${letter.subtask} ${letter.position ?? n}` }));
     const letter = rows.find((row) => row.key === chosen);
     if (!rows.length) {
       return html`<${Card}><${Empty} title="No dead letters">
         <p>A record on which a function fails makes the job fail, unless you allow it to be skipped:</p><code>env.on_poison_record(PoisonRecords.skip(after=3))</code><//><//>`;
     }
     return html`
-      <div class=${letter ? "brief" : ""}><${Card} title="${count(total)} skipped${total > rows.length ? `, the last ${rows.length} are kept` : ""}" plain>
+      <div class=${letter ? "brief" : ""}><${Card} title="${own ? rows.length : count(total)} skipped${!own && total > rows.length ? `, the last ${rows.length} are kept` : ""}" plain>
         <${Table} name="Dead letters" columns=${COLUMNS} rows=${rows} rowKey=${(row) => row.key} chosen=${chosen} open=${(row) => setChosen(row.key === chosen ? null : row.key)} />
       <//></div>
       ${letter && html`<${Card} title=${letter.error}><div class="stack">

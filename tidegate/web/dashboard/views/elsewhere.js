@@ -12,7 +12,7 @@ export function Elsewhere({ job }) {
   return job["end-time"] > 0 || job.state === "LOST" ? html`<${Ended} job=${job} />` : html`<${Redirected} job=${job} />`;
 }
 
-/** On the way to the page of the driver that runs the job. */
+/** Leads to the page of the driver that runs the job. */
 function Redirected({ job }) {
   const [error, setError] = useState(null);
   useEffect(() => {

@@ -31,7 +31,7 @@ function facts(job, entries) {
   ];
 }
 
-/** The life of the job as a line; where it was down is red. */
+/** The life of the job as a line; downtime is red. */
 function Timeline({ entries, start, end }) {
   if (!start || !end || end <= start) return null;
   const at = (when) => `${(100 * Math.min(1, Math.max(0, (when - start) / (end - start)))).toFixed(3)}%`;

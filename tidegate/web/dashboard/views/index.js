@@ -1,5 +1,5 @@
 // The views of a job, in the order of the menu. Private ones show records, state, logs or stacks.
-// Some need the driver of the job: they are gone with it.
+// Some need the driver of the job, and disappear with it.
 import { Charts } from "./charts.js";
 import { Checkpoints } from "./checkpoints.js";
 import { Configuration } from "./configuration.js";

@@ -1,4 +1,4 @@
-// Look into savepoints and checkpoints: operators, their states, keys and values.
+// The contents of savepoints and checkpoints: operators, their states, keys and values.
 import { html } from "../core/html.js";
 import { path } from "../core/api.js";
 import { bytes, time } from "../core/format.js";
@@ -7,7 +7,7 @@ import { useResource } from "../core/resource.js";
 import { Badge, Card, Empty, Loaded } from "../parts/basics.js";
 import { Difference } from "./state/difference.js";
 import { Inside } from "./state/inside.js";
-import { Plan } from "./state/plan.js";
+import { ANY_PROGRAM, Plan } from "./state/plan.js";
 
 export const JobState = ({ jid }) => html`<${Browser} jid=${jid} />`;
 export const Savepoints = () => html`<${Browser} />`;
@@ -48,6 +48,7 @@ function Chosen({ jid, refresh, savepoints }) {
   const chosen = query.get("path");
   if (!chosen) return html`<${Card}><${Empty} title="Choose a savepoint or checkpoint">Then look up a key, compare it with another one, or check whether a program can resume from it.<//><//>`;
   if (query.get("after")) return html`<${Difference} before=${chosen} after=${query.get("after")} />`;
-  if (query.get("plan")) return html`<${Plan} savepoint=${chosen} jid=${jid} />`;
+  const plan = query.get("plan");
+  if (plan) return html`<${Plan} savepoint=${chosen} jid=${plan === ANY_PROGRAM ? null : plan} />`;
   return html`<${Inside} key=${chosen} path=${chosen} jid=${jid} refresh=${refresh} savepoints=${savepoints} />`;
 }

@@ -33,7 +33,7 @@ export function Canvas({ vertices, edges, chosen, open, sample }) {
     const element = box.current;
     const place = layout.places[chosen];
     if (!place) return fit();
-    // Beside the drawer there is less room: bring the chosen vertex into the middle, readable.
+    // The drawer takes room: center the chosen vertex at a readable size.
     const scale = Math.max(view?.scale ?? 0, READABLE);
     setView({ scale, x: element.clientWidth / 2 - scale * (place.x + WIDTH / 2), y: element.clientHeight / 2 - scale * (place.y + HEIGHT / 2) });
   }, [layout, chosen]);
@@ -74,7 +74,7 @@ export function Canvas({ vertices, edges, chosen, open, sample }) {
     if (event.key === "0") fit();
   };
 
-  // The same element as long as nothing of it changes: moving and zooming draw no vertex again.
+  // Keep the same element while nothing changes, so that moving and zooming render no vertex again.
   const drawing = useMemo(
     () => html`
       <svg class="edges" width=${layout.width} height=${layout.height} aria-hidden="true">

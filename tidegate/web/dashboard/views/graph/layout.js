@@ -1,4 +1,4 @@
-// Where the vertices of a job stand: chains from left to right, by dagre.
+// The layout of the graph: chains from left to right, with dagre.
 import { Graph, layout } from "../../vendor/dagre.js";
 
 export const WIDTH = 212;

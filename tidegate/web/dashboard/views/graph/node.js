@@ -1,6 +1,6 @@
 // A vertex of the graph: a chain of operators that runs as one.
 import { html } from "../../core/html.js";
-import { count, percent, rate, watermark } from "../../core/format.js";
+import { count, duration, percent, rate, watermark } from "../../core/format.js";
 import { Load } from "../../parts/basics.js";
 import { HEIGHT, WIDTH } from "./layout.js";
 import { useVertex } from "./figures.js";
@@ -14,6 +14,7 @@ const texts = (vertex) => ({
   input: vertex["records-in-per-second"] === undefined ? count(vertex["records-in"]) : rate(vertex["records-in-per-second"]),
   output: vertex["records-out-per-second"] === undefined ? count(vertex["records-out"]) : rate(vertex["records-out-per-second"]),
   watermark: watermark(vertex.watermark),
+  lag: vertex["watermark-lag"] > 0 ? duration(vertex["watermark-lag"]) : null,
   skewed: vertex.skew > 0.5 && vertex.parallelism > 1 && vertex["records-in-per-second"] > 1,
   skipped: vertex.skipped || 0,
 });
@@ -36,6 +37,6 @@ function note(vertex) {
   if (vertex.status !== "RUNNING") return (vertex.status ?? "").toLowerCase();
   if (vertex.skipped) return html`<b class="bad">${count(vertex.skipped)} skipped</b>`;
   if (vertex.skewed) return html`<b class="warn">skewed</b>`;
-  if (vertex.watermark !== "–") return `watermark ${vertex.watermark}`;
+  if (vertex.watermark !== "–") return vertex.lag ? `watermark ${vertex.lag} behind` : `watermark ${vertex.watermark}`;
   return typeof vertex.busy === "number" ? `${percent(vertex.busy)} busy` : "running";
 }

@@ -10,6 +10,7 @@ import { dispose, restart } from "../../parts/action_list.js";
 import { ActionDialog } from "../../parts/actions.js";
 import { Card, Copy, Loaded, Pairs } from "../../parts/basics.js";
 import { Entries } from "./entries.js";
+import { ANY_PROGRAM } from "./plan.js";
 
 export function Inside({ path, jid, refresh, savepoints }) {
   const resource = useResource(pathOf("/tidegate/state", { path }));
@@ -44,6 +45,7 @@ function Operator({ operator, chosen }) {
 
 function Tools({ stored, jid, refresh, savepoints }) {
   const [action, setAction] = useState(null);
+  const [isDeleted, setDeleted] = useState(false);
   const others = savepoints.filter((each) => each.path !== stored.path);
   const mayAct = session.value?.["may-act"];
   const owner = jobs.value?.find((job) => job.jid === (jid ?? stored.jid));
@@ -53,11 +55,15 @@ function Tools({ stored, jid, refresh, savepoints }) {
       <option value="">Compare with …</option>
       ${others.map((each) => html`<option key=${each.path} value=${each.path}>${each.kind} ${each.id ?? ""} ${time(each.completed)}</option>`)}
     </select>
-    ${mayAct && html`<button onClick=${() => narrow({ plan: "1" })}>Plan</button>`}
+    ${mayAct && html`<button onClick=${() => narrow({ plan: owner?.command ? owner.jid : ANY_PROGRAM })}>Plan</button>`}
     ${mayAct && hasEnded && html`<button onClick=${() => setAction(restart(owner, stored.path))}>Start from it</button>`}
-    ${mayAct && html`<button class="danger" onClick=${() => setAction(dispose(stored.path))}>Delete</button>`}
-    ${action && html`<${ActionDialog} action=${action} job=${live.value ?? {}} close=${() => setAction(null)} done=${() => {
+    ${mayAct && (stored.kind === "savepoint" || hasEnded || !owner) && html`<button class="danger" onClick=${() => setAction(dispose(stored))}>Delete</button>`}
+    ${action && html`<${ActionDialog} action=${action} job=${live.value ?? {}} close=${() => {
+      setAction(null);
+      if (isDeleted) narrow({ path: null, operator: null, state: null });
+    }} done=${() => {
       if (action.id !== "dispose") return;
+      setDeleted(true);
       refresh();
     }} />`}
   </div>`;

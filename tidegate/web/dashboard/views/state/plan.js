@@ -1,9 +1,12 @@
-// What would become of the state if a program were started from a savepoint: `tidegate plan`.
+// How a savepoint's state fits a program: `tidegate plan`.
 import { html, useEffect, useState } from "../../core/html.js";
 import { request } from "../../core/api.js";
 import { bytes } from "../../core/format.js";
 import { narrow } from "../../core/router.js";
 import { Badge, Card, Command, Empty, Loaded, Problem } from "../../parts/basics.js";
+
+/** In place of the id of a job whose program is known. */
+export const ANY_PROGRAM = "any";
 
 const TONES = { restored: "good", added: "info", new: "info", dropped: "bad", blocked: "bad" };
 

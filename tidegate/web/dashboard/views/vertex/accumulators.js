@@ -1,4 +1,4 @@
-// What functions of a vertex have added up.
+// The accumulators of a vertex.
 import { html } from "../../core/html.js";
 import { useResource } from "../../core/resource.js";
 import { Empty, Loaded, Pairs } from "../../parts/basics.js";

@@ -1,5 +1,5 @@
-// All about one vertex, beside the graph.
-import { html, useEffect } from "../../core/html.js";
+// Details of one vertex, next to the graph.
+import { html, useEffect, useRef } from "../../core/html.js";
 import { percent } from "../../core/format.js";
 import { isArchived } from "../../core/job.js";
 import { go } from "../../core/router.js";
@@ -11,6 +11,7 @@ import { Accumulators } from "./accumulators.js";
 import { Flames } from "./flames.js";
 import { Metrics } from "./metrics.js";
 import { Subtasks } from "./subtasks.js";
+import { VertexLetters } from "./vertex_letters.js";
 import { VertexLogs } from "./vertex_logs.js";
 import { VertexState } from "./vertex_state.js";
 
@@ -18,12 +19,15 @@ const TABS = [
   ["subtasks", "Subtasks", Subtasks],
   ["metrics", "Metrics", Metrics],
   ["state", "State", VertexState, "private"],
+  ["letters", "Skipped", VertexLetters, "private"],
   ["logs", "Logs", VertexLogs, "private"],
-  ["flames", "Flame graph", Flames, "private"],
+  ["flames", "Flames", Flames, "private"],
   ["accumulators", "Accumulators", Accumulators],
 ];
 
 export function Drawer({ jid, vertex, tab = "subtasks", close }) {
+  const box = useRef(null);
+  useEffect(() => box.current.scrollIntoView({ block: "nearest" }), []); // On a phone it is below the graph.
   useEffect(() => {
     const onKey = (event) => event.key === "Escape" && !document.querySelector("dialog[open]") && close();
     addEventListener("keydown", onKey);
@@ -32,7 +36,7 @@ export function Drawer({ jid, vertex, tab = "subtasks", close }) {
   const tabs = isArchived.value ? TABS.slice(0, 1) : TABS;
   const [, , found, isPrivate] = tabs.find(([id]) => id === tab) ?? TABS[0];
   const view = isPrivate && mustLogIn.value ? Login : found;
-  return html`<aside class="card drawer" aria-label=${vertex.name}>
+  return html`<aside class="card drawer" ref=${box} aria-label=${vertex.name}>
     <header>
       <h2 class="clip" title=${vertex.name}>${vertex.name.replaceAll(" -> ", " → ")}</h2>
       <${State} of=${vertex.status} />

@@ -48,11 +48,11 @@ function FlameGraph({ root }) {
     </div>`;
 }
 
-/** The boxes in sight, as shares of the width; what is too thin to see is left out. */
+/** The visible boxes, as shares of the width; those too thin to see are skipped. */
 function boxesOf(root, whole) {
   const boxes = [];
   let depth = 0;
-  // Your functions, and what they call: all that Tidegate has called and is not Tidegate's own.
+  // Your functions and what they call: everything that Tidegate calls, except its own code.
   const add = (node, left, width, level, key, isBelow) => {
     if (width < THINNEST) return;
     const isOurs = /\(tidegate\//.test(node.name);

@@ -1,4 +1,4 @@
-// The subtasks of a vertex: who does how much.
+// The subtasks of a vertex, and the work of each.
 import { html } from "../../core/html.js";
 import { bytes, count, percent, rate, watermark } from "../../core/format.js";
 import { useResource } from "../../core/resource.js";
@@ -14,6 +14,7 @@ const COLUMNS = [
   { id: "in", label: "In", number: true, value: (row) => row.metrics["read-records"], show: (row) => count(row.metrics["read-records"]) },
   { id: "in-rate", label: "In/s", number: true, value: ours("records-in-per-second"), show: (row) => rate(row.tidegate?.["records-in-per-second"]) },
   { id: "out", label: "Out", number: true, value: (row) => row.metrics["write-records"], show: (row) => count(row.metrics["write-records"]) },
+  { id: "bytes-in", label: "Bytes in", number: true, value: (row) => row.metrics["read-bytes"], show: (row) => bytes(row.metrics["read-bytes"]) },
   { id: "bytes", label: "Bytes out", number: true, value: (row) => row.metrics["write-bytes"], show: (row) => bytes(row.metrics["write-bytes"]) },
   { id: "state", label: "State size", number: true, value: ours("state-size"), show: (row) => bytes(row.tidegate?.["state-size"]) },
   { id: "watermark", label: "Watermark", number: true, value: ours("watermark"), show: (row) => watermark(row.tidegate?.watermark) },
@@ -41,7 +42,7 @@ function place(row) {
   return host ? `${host}${pid ? `, process ${pid}` : ""}` : row.endpoint;
 }
 
-/** How evenly the records are spread: one column a subtask. */
+/** How evenly the records are distributed: one column per subtask. */
 function Skew({ subtasks }) {
   const received = subtasks.map((row) => row.metrics["read-records"] || row.metrics["write-records"]);
   const most = Math.max(...received);

@@ -1,0 +1,1 @@
+"""Joins of typed streams on whole columns."""

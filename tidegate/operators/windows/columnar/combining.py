@@ -1,0 +1,125 @@
+"""Pre-aggregation for windows: records are combined before they are sent to the window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.core.errors import StateMisuse
+from tidegate.operators.aggregations.accumulators import Accumulators, Columns, Count
+from tidegate.operators.aggregations.aggregates import AggregatePlan
+from tidegate.operators.base import Operator, OperatorContext, Output
+from tidegate.operators.windows.columnar.slice_table import SliceTable
+from tidegate.operators.windows.columnar.slicing import Slicing
+from tidegate.operators.windows.columnar.table import Times
+from tidegate.state.keys.key_index import KeyIndex
+from tidegate.stream.batch import NO_TIMESTAMP, Batch
+from tidegate.stream.elements import NO_WATERMARK
+from tidegate.types.arrow import ArrowFormat, arrow_format
+from tidegate.types.typeinfo import RowTypeInfo, TypeInformation, Types
+
+_MOST_KEYS: Final = 1 << 16
+"""With more keys, there is little to combine in a batch."""
+_BATCHES_APART: Final = 32
+"""After how many batches to try again whether combining pays off."""
+_TYPES: Final = {"b": Types.BOOLEAN(), "i": Types.LONG(), "f": Types.DOUBLE()}
+"""By the kind of an array's numbers."""
+
+NO_TIMESTAMPS: Final = (
+    "the records have no timestamps: call assign_timestamps_and_watermarks() on the stream before "
+    "the window, or choose a window of processing time"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartialRows:
+    """What is sent: the key, the number of records, and their aggregates. Times are slices."""
+
+    plan: AggregatePlan
+
+    @property
+    def key_columns(self) -> int | tuple[int, ...]:
+        return tuple(range(self.width)) if isinstance(self.plan.key_columns, tuple) else 0
+
+    @property
+    def width(self) -> int:
+        """The number of columns of a key."""
+        return len(self.plan.key_names)
+
+    @property
+    def type_info(self) -> TypeInformation:
+        output = self.plan.output_type
+        assert isinstance(output, RowTypeInfo)
+        kept = [field.dtype for part in self.plan.accumulators() for field in part.fields]
+        types = [*output.get_field_types()[: self.width], Types.LONG()]
+        types += [_TYPES[np.dtype(dtype).kind] for dtype in kept]
+        return RowTypeInfo(types, [f"f{place}" for place in range(len(types))])
+
+    @property
+    def format(self) -> ArrowFormat:
+        found = arrow_format(self.type_info)
+        assert found is not None
+        return found
+
+
+class WindowCombiner(Operator):
+    """Combines the records of each batch by key and slice; keeps nothing between batches."""
+
+    def __init__(self, slicing: Slicing, plan: AggregatePlan) -> None:
+        self.slicing = slicing
+        self.plan = plan
+        self.rows = PartialRows(plan)
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        assert self.plan.format is not None and self.plan.key_columns is not None
+        columns = self.plan.key_columns
+        self._places = columns if isinstance(columns, tuple) else (columns,)
+        self._kinds = [self.plan.format.schema.field(place).type for place in self._places]
+        self._format = self.rows.format
+        self._accumulators = Accumulators([Count("records", None), *self.plan.accumulators()])
+        self._table = self._new_table()
+        self._waits = 0
+        """For how many batches nothing is combined."""
+
+    def _new_table(self) -> SliceTable:
+        keys = KeyIndex(self._kinds, is_tuple=isinstance(self.plan.key_columns, tuple))
+        return SliceTable(keys, self._accumulators, 0, NO_WATERMARK, self.slicing)
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        if not len(batch):
+            return
+        times = batch.timestamps
+        if times is None or int(times.min()) == NO_TIMESTAMP:
+            place = 0 if times is None else int(times.argmin())
+            self.process(batch.slice(0, place))
+            failure = StateMisuse(NO_TIMESTAMPS)
+            failure.suspects = range(place, place + 1)
+            raise failure
+        columns = batch.columns.columns
+        keys = [columns[place] for place in self._places]
+        if self._waits:
+            self._waits -= 1
+            stored = self._accumulators.freeze()(self._accumulators.lift(columns))
+            self._emit(keys, self.slicing.starts_of(times), stored)
+            return
+        self._table.add(keys, times, columns)
+        rows = self._table.drain()
+        self._emit(self._table.keys.take(rows.keys), rows.starts, rows.columns)
+        if len(self._table.keys) > _MOST_KEYS:
+            self._table = self._new_table()
+            self._waits = _BATCHES_APART
+        elif 2 * len(rows.keys) > len(batch):
+            self._waits = _BATCHES_APART
+
+    def _emit(self, keys: list[pa.Array[Any]], starts: Times, stored: Columns) -> None:
+        schema = self._format.schema
+        columns = [
+            column if column.type == kind else column.cast(kind)
+            for column, kind in zip([*keys, *stored], schema.types, strict=True)
+        ]
+        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+        self.output.emit(Batch(columns=rows, format=self._format, timestamps=starts))

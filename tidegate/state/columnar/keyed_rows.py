@@ -1,0 +1,104 @@
+"""Snapshots of columnar state with several rows per key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.state.backend import (
+    FrozenState,
+    KeyedStateImage,
+    StateChunk,
+    StateMetadata,
+    check_max_parallelism_unchanged,
+)
+from tidegate.state.columnar.backend import ROWS_PER_CHUNK, check_unchanged
+from tidegate.state.columns import from_bytes, to_bytes
+from tidegate.state.keys.key_groups import KeyGroupRange, key_groups_of
+from tidegate.state.keys.key_index import FrozenKeys
+from tidegate.state.keys.key_order import runs_of
+from tidegate.state.keys.word_index import Places
+
+
+class KeyedRows(NamedTuple):
+    """Rows at one moment. May be read on another thread."""
+
+    keys: Places
+    """The place of the key of each row."""
+    take: Callable[[Places], list[pa.Array[Any]]]
+    """Returns the columns of rows, without the key."""
+
+
+class RowState(NamedTuple):
+    """A state that is being frozen."""
+
+    metadata: StateMetadata
+    names: Sequence[str]
+    """The names of the columns, without the key."""
+    rows: Callable[[], KeyedRows]
+
+
+class FrozenRows(FrozenState):
+    """States of one operator at one moment, whose keys have the same places."""
+
+    def __init__(
+        self,
+        states: Sequence[RowState],
+        key_groups: KeyGroupRange,
+        max_parallelism: int,
+        keys: FrozenKeys,
+    ) -> None:
+        self.metadata = tuple(state.metadata for state in states)
+        self.key_groups = key_groups
+        self.max_parallelism = max_parallelism
+        self._states = states
+        self._keys = keys
+
+    def chunks(self, key_groups: KeyGroupRange | None = None) -> Iterator[StateChunk]:
+        for state in self._states:
+            rows = state.rows()
+            if len(rows.keys):
+                yield from self._chunks_of(state, rows, key_groups)
+
+    def _chunks_of(
+        self, state: RowState, rows: KeyedRows, key_groups: KeyGroupRange | None
+    ) -> Iterator[StateChunk]:
+        groups = key_groups_of(self._keys.hashes(), self.max_parallelism)[rows.keys]
+        wanted = np.arange(len(groups))
+        if key_groups is not None:
+            wanted = np.flatnonzero((groups >= key_groups.start) & (groups < key_groups.stop))
+        order = wanted[np.argsort(groups[wanted], kind="stable")]
+        for start in range(0, len(order), ROWS_PER_CHUNK):
+            part = order[start : start + ROWS_PER_CHUNK]
+            keys = self._keys.take(rows.keys[part])
+            names = [*key_names(len(keys)), *state.names]
+            payload = to_bytes([*keys, *rows.take(part)], names)
+            yield StateChunk(state.metadata.name, runs_of(groups[part]), payload)
+
+    def release(self) -> None:
+        """Nothing to release: nothing shared can change."""
+
+
+def stored_rows(
+    images: Iterable[KeyedStateImage],
+    states: Sequence[StateMetadata],
+    key_groups: KeyGroupRange,
+    max_parallelism: int,
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The frozen rows of these key groups, each part with the name of its state."""
+    declared = {state.name: state for state in states}
+    for image in images:
+        check_max_parallelism_unchanged(image.max_parallelism, max_parallelism)
+        for stored in image.metadata:
+            check_unchanged(declared.get(stored.name, states[0]), stored)
+        for chunk in image.chunks(key_groups):
+            start, stop = chunk.span_in(key_groups)
+            if stop > start:
+                yield chunk.state, from_bytes(chunk.payload).slice(start, stop - start)
+
+
+def key_names(width: int) -> list[str]:
+    return [f"key{place}" for place in range(width)]
