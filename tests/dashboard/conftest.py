@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.programs import PATIENCE
 from tests.served_jobs import home, serve, served
 
 __all__ = ["home", "serve", "served"]
@@ -66,7 +67,7 @@ class Complaints:
 def page(browser) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(1000 * PATIENCE)
     page.complaints = Complaints(page)
     yield page
     context.close()

@@ -1,7 +1,7 @@
 """Types, rows, configuration, times and jobs, under PyFlink's names."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.common import serialization
 from tidegate.common.completable_future import CompletableFuture
@@ -59,12 +59,13 @@ __all__ = [
 ]
 __all__ += serialization.__all__
 
+if not TYPE_CHECKING:  # else every name would be one of this module
 
-def __getattr__(name: str) -> Any:
-    """Formats that PyFlink has here too: `JsonRowSerializationSchema` and the like."""
-    for format in ("avro", "csv", "json"):
-        if name in (
-            f"{format.title()}Row{kind}Schema" for kind in ("Serialization", "Deserialization")
-        ):
-            return getattr(import_module(f"tidegate.datastream.formats.{format}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    def __getattr__(name: str) -> Any:
+        """Formats that PyFlink has here too: `JsonRowSerializationSchema` and the like."""
+        for format in ("avro", "csv", "json"):
+            if name in (
+                f"{format.title()}Row{kind}Schema" for kind in ("Serialization", "Deserialization")
+            ):
+                return getattr(import_module(f"tidegate.datastream.formats.{format}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

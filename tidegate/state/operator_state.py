@@ -91,6 +91,8 @@ class FrozenOperatorState:
 
 
 class OperatorStateStore:
+    """The operator states of one subtask."""
+
     def __init__(self) -> None:
         self._states: dict[str, _OperatorList | _OperatorMap] = {}
         self._unclaimed: dict[str, FrozenOperatorState] = {}

@@ -158,7 +158,7 @@ def _schema_of_form(form: type[Form], *, is_answer: bool) -> Schema:
     properties, required = {}, []
     for field, name, kind in fields_of(form):
         properties[name] = _schema_of(kind, is_answer=is_answer)
-        if (is_answer and Absent not in typing.get_args(kind)) or not _has_default(field):
+        if (is_answer and field.default is not ABSENT) or not _has_default(field):
             required.append(name)
     schema: Schema = {"type": "object", "properties": properties, "required": required}
     return schema if is_answer else {**schema, "additionalProperties": False}

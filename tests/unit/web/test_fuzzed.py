@@ -56,8 +56,9 @@ REFUSED_HERE = (
     "/jobmanager/stdout",
     "/jobs/{jobid}/vertices/{vertexid}/flamegraph",
     "/jobs/{jobid}/rescaling/",
+    "/jobs/{jobid}/rescales/details/",
 )
-"""Paths that need an owner, a file, or time to answer otherwise."""
+"""Paths that need an owner, a file, a rescale, or time to answer otherwise."""
 
 
 def real_ids(served):

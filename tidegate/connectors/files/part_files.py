@@ -51,6 +51,7 @@ class OutputFileConfig:
     """None: that of the encoding, like ".csv"."""
 
     def name_of(self, subtask: int, unique: str, encoding: FileEncoding) -> str:
+        """The name of a part file."""
         suffix = encoding.suffix if self.part_suffix is None else self.part_suffix
         return f"{self.part_prefix}-{subtask}-{unique}{suffix}"
 

@@ -1,7 +1,7 @@
 """Sources and sinks, and the contracts to write others."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.datastream.connectors.base import Boundedness, DeliveryGuarantee, Sink, Source
 from tidegate.datastream.connectors.datagen import DataGeneratorSource
@@ -66,9 +66,10 @@ _ELSEWHERE = {
 }
 """Names that PyFlink has here too; their modules are loaded when they are used."""
 
+if not TYPE_CHECKING:  # else every name would be one of this module
 
-def __getattr__(name: str) -> Any:
-    for module, names in _ELSEWHERE.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    def __getattr__(name: str) -> Any:
+        for module, names in _ELSEWHERE.items():
+            if name in names:
+                return getattr(import_module(f"{__name__}.{module}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

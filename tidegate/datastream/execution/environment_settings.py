@@ -87,6 +87,7 @@ class EnvironmentSettings:
         return self
 
     def get_stream_time_characteristic(self) -> TimeCharacteristic:
+        """Return what was set last."""
         return self._time_characteristic
 
     def disable_operator_chaining(self) -> Self:
