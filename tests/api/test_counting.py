@@ -127,7 +127,7 @@ def test_metrics_of_functions_reach_prometheus_and_rest():
     assert 'operator_name="count"' in metric()[0]
     assert client.get_accumulators().result(PATIENCE)["seen"] == 6
     progress = next(p for p in job.vertices() if "count" in p.vertex.name)
-    values = vertex_metrics(progress)
+    values = vertex_metrics(progress, None)
     names = [each.id for each in metric_documents(values, None)]
     assert "0.count.words.read" in names
     assert "0.count.words.broken" not in names

@@ -11,7 +11,7 @@ from tests.sim.bank import Bank
 from tests.sim.clockwork import Wrong
 from tests.sim.cluster import SlotProcess
 from tests.sim.plans import CHECKPOINTS
-from tidegate.checkpoint.layout import METADATA
+from tidegate.checkpoint.layout import METADATA, id_of
 from tidegate.checkpoint.metadata import CheckpointMetadata, OperatorRecord, decode
 from tidegate.core.errors import (
     DirectoryTaken,
@@ -61,6 +61,8 @@ class Checks:
         self._requests: dict[PipelineId, StepRequest] = {}
         self._seen_publishing: set[tuple[int, CheckpointId]] = set()
         self._attempts: dict[tuple[int, PipelineId], int] = {}
+        self._void: dict[str, set[int]] = {}
+        """Checkpoints that do not count if they appear, by directory."""
 
     # --- slots ------------------------------------------------------------------------------
 
@@ -260,8 +262,13 @@ class Checks:
     # --- storage ----------------------------------------------------------------------------
 
     def stored(self, what: str, where: str, outcome: Any) -> None:
-        if what == "create" and outcome and where.endswith(f"/{METADATA}"):
-            self._publish(where)
+        directory, _, name = where.rpartition("/")
+        if what == "create" and outcome and name == METADATA:
+            if not self._is_void(directory):
+                self._publish(where)
+        elif what == "put" and name.startswith("closed-"):
+            _, seen, started = map(int, name.removeprefix("closed-").split("-"))
+            self._void.setdefault(directory, set()).update(range(seen + 1, started + 1))
         elif what == "delete":
             blobs = self.world.bucket.blobs
             gone = [path for path in self.published if path not in blobs]
@@ -269,6 +276,11 @@ class Checks:
                 del self.published[path]
             self._check_files()
             self._check_kept(gone)
+
+    def _is_void(self, checkpoint: str) -> bool:
+        """Whether it comes so late that the next driver goes on without it."""
+        directory, _, name = checkpoint.rpartition("/")
+        return id_of(name) in self._void.get(directory, ())
 
     def _check_kept(self, deleted: list[str]) -> None:
         """A job that continues does not delete its last checkpoint."""

@@ -54,6 +54,8 @@ class Process:
         self.is_alive = True
         self.is_dying = False
         self.asleep_until = 0.0
+        self.waits = 0
+        """How many of its calls are in the middle of something; until then nothing else happens."""
         self.wall_error = sim.rnd.choice([0.0, 0.0, -1.0, 1.0])
         self.speed = 1 + sim.rnd.uniform(-0.02, 0.02)
         self.workers = SimulatedWorkers(self)
@@ -142,8 +144,8 @@ class Simulation:
         process, act = event.process, event.act
         if act is None or (process is not None and not process.is_alive):
             return
-        if process is not None and process.asleep_until > self.now:
-            event.at = process.asleep_until + self.delay(0.001)
+        if process is not None and (process.asleep_until > self.now or process.waits):
+            event.at = max(process.asleep_until, self.now + 0.01) + self.delay(0.001)
             self._push(event)
             return
         self.number += 1
@@ -168,14 +170,17 @@ class Simulation:
         process, worker, until = self.current, self.worker, self.now + seconds
         assert process is not None
         if self._depth < DEEPEST:
-            if is_asleep or worker is None:
+            stands_still = is_asleep or worker is None
+            if stands_still:
                 process.asleep_until = max(process.asleep_until, until)
             self._depth += 1
+            process.waits += stands_still
             try:
                 while self._queue and self._queue[0][0] <= until:
                     self._step()
             finally:
                 self._depth -= 1
+                process.waits -= stands_still
         self.current, self.worker = process, worker
         self.now = max(self.now, until)
         if not process.is_alive:

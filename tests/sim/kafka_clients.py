@@ -68,6 +68,7 @@ class SimulatedProducer:
         """What is in the queue, and the brokers' answer was lost."""
         self._failing_since: float | None = None
         self._producer_id = self._epoch = -1
+        self._is_fenced = False
 
     def list_topics(self, topic: str | None, timeout: float) -> Any:
         try:
@@ -97,6 +98,8 @@ class SimulatedProducer:
 
     def flush(self, seconds: float) -> int:
         self._send()
+        if self._is_fenced:
+            raise _raised(KafkaError._FENCED)
         if self._queue:
             sleep(seconds)
         return len(self._queue)
@@ -143,6 +146,7 @@ class SimulatedProducer:
         except kafka_errors.KafkaError as error:
             self._failing_since = self._failing_since or now
             if not error.retriable:
+                self._is_fenced = True
                 self._on_error(KafkaError(KafkaError._FENCED, "it is fenced", True))
                 self._fail(error.errno)
             elif now > self._failing_since + self._patience:

@@ -45,6 +45,7 @@ KINDS = {
     "stop": 2,
     "drain": 1,
     "rescale": 3,
+    "cancel": 1,
 }
 """What can befall a job, or be asked for by its user, and how often it is drawn."""
 _OF_PUMPS = ("kill a pump", "start a pump twice", "pumps lag", "no room for pumps")
@@ -69,6 +70,7 @@ MOMENTS = (
     "metadata is created",
     "something is deleted",
     "a directory is claimed",
+    "the job is canceled",
 )
 """Moments at which a fault can strike, instead of at a time."""
 
@@ -101,6 +103,16 @@ class Wish:
 
 
 ANY = Wish()
+THEMES = (
+    Wish(("storage is slow", *(f"{kind} @ metadata is created" for kind in KINDS))),
+    Wish(("storage is slow", *(f"{kind} @ state is written" for kind in KINDS))),
+    Wish(("cancel", *(f"{kind} @ the job is canceled" for kind in KINDS))),
+    Wish(
+        ("the bank fails @ a transaction begins", "kill a slot @ a process registers", *KINDS),
+        traits={"pipelines": 2, "failover": "region"},
+    ),
+)
+"""What some plans are about, because chance alone leads there rarely."""
 EXCHANGES = ("jobs", "pipelined", "either")
 """Steps are Spark jobs, go over an endless one, or over that until it breaks too often."""
 
@@ -124,6 +136,8 @@ class Plan:
     @classmethod
     def draw(cls, seed: object, wish: Wish = ANY) -> Plan:
         rnd = random.Random(f"{seed}/plan")
+        if wish is ANY and rnd.random() < 0.3:
+            wish = rnd.choice(THEMES)
 
         def choose(trait: str, *options: Any) -> Any:
             drawn = rnd.choice(options)
@@ -201,7 +215,7 @@ def _draw_fault(rnd: random.Random, horizon: float, wish: Wish) -> Fault:
     [drawn] = rnd.choices(wish.kinds, weights)
     kind, _, moment = drawn.partition(" @ ")
     if moment:
-        at = rnd.uniform(0.0, horizon / 3)
+        at = max(0.0, rnd.uniform(-horizon / 6, horizon / 3))
         return Fault(at, kind, 20 * rnd.randrange(5), rnd.random(), moment)
     is_aimed = wish.moments and rnd.random() < (0.6 if wish.moments is MOMENTS else 0.85)
     moment = rnd.choice(wish.moments) if is_aimed else ""

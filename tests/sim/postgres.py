@@ -307,9 +307,11 @@ class Connection:
         self, what: str, act: Callable[[], Any], late: Callable[[], None] = lambda: None
     ) -> Any:
         """A statement; if the connection breaks, it may be run late."""
-        if self._is_closed or self._backend.is_gone:
-            self._is_closed = True
+        if self._is_closed:
             raise psycopg.OperationalError("the connection is closed")
+        if self._backend.is_gone:
+            self._is_closed = True
+            raise psycopg.errors.AdminShutdown("the session was ended")
         is_run = False
         try:
             with self._server.called(what, acts=what != "look"):

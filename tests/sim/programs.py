@@ -144,7 +144,7 @@ class Streams(Source):
         self._program, self._pipeline = program, pipeline
 
     def create_enumerator(self) -> SplitEnumerator:
-        return Discovery(self._program, len(self._program.streams[self._pipeline]))
+        return Discovery(self._program, self._pipeline)
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         world().checks.opens_reader(self._pipeline, context.subtask)
@@ -156,10 +156,13 @@ class Streams(Source):
 class Discovery(SplitEnumerator):
     """Streams appear one after the other, if the program discovers splits."""
 
-    def __init__(self, program: Program, count: int) -> None:
-        self._program, self._count, self._given = program, count, 0
+    def __init__(self, program: Program, pipeline: int) -> None:
+        self._program, self._pipeline, self._given = program, pipeline, 0
+        self._count = len(program.streams[pipeline])
 
     def next_splits(self, parallelism: int) -> dict[int, list[Any]]:
+        if self._given:  # what fails before is a mistake of the user's
+            world().user_code(self._pipeline)
         known = self._count
         if self._program.discovers:
             known = min(known, 1 + int(world().sim.now))

@@ -20,6 +20,9 @@ IMPOSSIBLE = {
         "a checkpoint needs all regions to run, and is aborted when one fails or is canceled"
     ),
     r"(CREATED|DEPLOYING) publishing.*": "nothing is deployed before a publication is settled",
+    r"RUNNING pending / (Deployed|DeployFailed|StateRead)": (
+        "a checkpoint needs all regions to run, so all slots have opened theirs"
+    ),
     r"CREATED / (?!Register|SlotHeartbeat|LineEnded|SlotJobEnded).*": (
         "nothing was deployed that could say this"
     ),

@@ -12,6 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import pandas  # noqa: F401  (Arrow would import it in the middle of a schedule, and it draws)
+
 from tests.sim import kafka_clients, postgres
 from tests.sim.bank import Bank
 from tests.sim.checks import USER_FAILURE, Checks, savepoints_of
@@ -43,7 +45,7 @@ from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.driver.job_master import JobMaster
 from tidegate.exchange import choice, step_task
 from tidegate.exchange.pipelined import cargo, exchange
-from tidegate.slot import outbox, slot_host, step_server
+from tidegate.slot import outbox, restored_state, slot_host, step_server
 from tidegate.slot.pump_lines import _LinesOfJob
 from tidegate.storage import filesystem
 from tidegate.stream.elements import BarrierKind, SavepointTarget
@@ -173,6 +175,7 @@ class World:
                 (slot_host, "unpack", unpack),
                 (part_files, "resolve", resolve),
                 (outbox, "PACKET_BYTES", self.plan.packet_bytes),
+                (restored_state, "_REPORTED_BYTES", 64),
                 (shipping, "_local_modules", lambda: modules),
                 (shipping._Modules, "install", lambda self, directory: None),
                 (step_task, "_settle_in", lambda: None),
@@ -419,6 +422,9 @@ class World:
                 self._troubles.user_fails += 1
             case "a clock jumps" if slot:
                 slot.wall_error += 4 * amount - 2
+            case "cancel" if driver and driver.master:
+                self.moment("the job is canceled")
+                driver.master.cancel(keeps_checkpoints=True)
             case "checkpoint" | "savepoint" | "stop" | "drain" | "rescale" if driver:
                 self._order(driver, fault)
 

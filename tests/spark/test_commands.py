@@ -54,7 +54,7 @@ def test_a_job_is_started_watched_rescaled_killed_stopped_moved_and_cancelled(sh
 
     os.kill(listed["pid"], signal.SIGKILL)
     wait_until(lambda: shell.jobs().get(job, listed)["pid"] != listed["pid"], PATIENCE)
-    wait_until(lambda: shell.jobs()[job]["state"] == "RUNNING", PATIENCE)
+    wait_until(lambda: shell.jobs().get(job, {}).get("state") == "RUNNING", PATIENCE)
     restored = shell.json("info", job)["checkpoints"]["latest"]["restored"]
     assert restored["id"] >= checkpoint["checkpoint"]
     assert "was ended by SIGKILL; restarting it from the latest checkpoint" in shell("logs", job)

@@ -46,3 +46,7 @@ class Address:
     unix_path: str | None = None
     machine: str = ""
     """Identifies the kernel of `unix_path`; sockets of another kernel cannot be reached."""
+
+    def __str__(self) -> str:
+        by_tcp = f"{self.host}:{self.port}" if self.host else None
+        return " or ".join(filter(None, (self.unix_path, by_tcp)))

@@ -24,12 +24,18 @@ from tidegate.stream.elements import StreamElement
 from tidegate.types.arrow import ArrowFormat
 from tidegate.types.privacy import ATOMIC
 
+Bytes = bytes | memoryview
 _PREFIX = struct.Struct(">BQ")
 _COLUMNS, _COLUMNS_WITH_SCHEMA, _RECORDS, _CONTROL, _TIMESTAMPS = range(5)
 
 
 def encode(element: StreamElement) -> bytes:
-    """Encode one element.
+    """Encode one element, see `encoded_parts`."""
+    return b"".join(encoded_parts(element))
+
+
+def encoded_parts(element: StreamElement) -> list[Bytes]:
+    """Encode one element in parts, so that they need not be copied to be joined.
 
     Raises:
         NotSerializable: a record cannot be pickled.
@@ -43,22 +49,22 @@ def encode(element: StreamElement) -> bytes:
     return _framed(_TIMESTAMPS, element.timestamps.astype("<i8").tobytes()) + body
 
 
-def _framed(kind: int, payload: bytes) -> bytes:
-    return _PREFIX.pack(kind, len(payload)) + payload
+def _framed(kind: int, payload: Bytes) -> list[Bytes]:
+    return [_PREFIX.pack(kind, len(payload)), payload]
 
 
-def _encode_columns(batch: Batch) -> bytes:
+def _encode_columns(batch: Batch) -> list[Bytes]:
     columns = batch.columns
     assert batch.format is not None
     if columns.schema.equals(batch.format.schema):
-        return _framed(_COLUMNS, columns.serialize().to_pybytes())
+        return _framed(_COLUMNS, memoryview(columns.serialize()))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, columns.schema) as writer:
         writer.write_batch(columns)
-    return _framed(_COLUMNS_WITH_SCHEMA, sink.getvalue().to_pybytes())
+    return _framed(_COLUMNS_WITH_SCHEMA, memoryview(sink.getvalue()))
 
 
-def _encode_records(batch: Batch) -> bytes:
+def _encode_records(batch: Batch) -> list[Bytes]:
     try:
         return _framed(_RECORDS, pickle.dumps(batch.records, protocol=5))
     except Exception as failure:

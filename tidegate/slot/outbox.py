@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidegate.core.ids import Attempt, EdgeId, SlotIndex, StepNumber, SubtaskIndex, VertexId
-from tidegate.exchange.codec import encode
+from tidegate.exchange.codec import Bytes, encoded_parts
 from tidegate.exchange.partitioner import Share, create_partitioner, rescale_targets
 from tidegate.exchange.spill import SpillStore
 from tidegate.graph.job_graph import Edge, Vertex
@@ -32,7 +32,7 @@ class Outbox:
         self._attempt = attempt
         self._step = StepNumber(0)
         self._local: dict[VertexId, dict[Channel, list[StreamElement]]] = {}
-        self._growing: dict[tuple[Channel, VertexId, int], list[bytes]] = {}
+        self._growing: dict[tuple[Channel, VertexId, int], list[Bytes]] = {}
         self._sizes: dict[tuple[Channel, VertexId, int], int] = {}
         self._sequences: dict[tuple[Channel, VertexId, int], int] = {}
         self._packets: list[Packet] = []
@@ -49,10 +49,11 @@ class Outbox:
             self._local.setdefault(vertex, {}).setdefault(channel, []).append(element)
             return
         lane = (channel, vertex, target)
-        encoded = encode(element)
-        self._growing.setdefault(lane, []).append(encoded)
-        self._count(channel.edge, len(encoded))
-        self._sizes[lane] = self._sizes.get(lane, 0) + len(encoded)
+        parts = encoded_parts(element)
+        size = sum(map(len, parts))
+        self._growing.setdefault(lane, []).extend(parts)
+        self._count(channel.edge, size)
+        self._sizes[lane] = self._sizes.get(lane, 0) + size
         if self._sizes[lane] >= PACKET_BYTES:
             self._close(lane)
 

@@ -146,7 +146,7 @@ class RestServer:
         import uvicorn
 
         from tidegate.web.application import Application
-        from tidegate.web.serving.connections import bounded_protocol
+        from tidegate.web.serving.connections import ACCEPTED_AT_ONCE, bounded_protocol
 
         self._application = Application(
             self._jobs,
@@ -160,7 +160,7 @@ class RestServer:
         config = uvicorn.Config(
             self._application.asgi,
             access_log=False,
-            backlog=_BACKLOG,
+            backlog=ACCEPTED_AT_ONCE,
             date_header=False,
             http=bounded_protocol(),
             lifespan="on",
@@ -203,6 +203,13 @@ def _owner_token() -> str:
         return secrets.token_urlsafe(24)
 
 
+class _Listener(socket.socket):
+    """Lets many connections wait, however few the event loop accepts at once."""
+
+    def listen(self, backlog: int = _BACKLOG, /) -> None:
+        super().listen(max(backlog, _BACKLOG))
+
+
 def _listen(settings: RestSettings) -> socket.socket:
     """A socket on the first free port.
 
@@ -212,11 +219,11 @@ def _listen(settings: RestSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
     problem: OSError | None = None
     for port in settings.ports:
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener = _Listener(family, socket.SOCK_STREAM)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((settings.address, port))
-            listener.listen(_BACKLOG)
+            listener.listen()
         except OSError as error:
             listener.close()
             problem = error

@@ -18,6 +18,7 @@ from tests.jobs import (
     key_of,
     on_disk,
     pairs,
+    raise_,
     summed,
     totals,
 )
@@ -35,6 +36,7 @@ from tidegate.core.errors import (
     StateTypeChanged,
     UnsupportedFormat,
     UserError,
+    UserFunctionError,
 )
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
 from tidegate.operators.keyed import KeyedMapOperator
@@ -175,6 +177,21 @@ def test_latest_is_of_the_job_of_this_name(ended, start, watch, settings):
     job = start(program(watch, tap), settings=from_("latest", settings), name="another job")
     job.result()
     assert sorted(watch.values("sums", "map")) == sorted(RECORDS)
+    assert checkpoints_in(ended.directory) == ended.kept
+
+
+def test_a_resumed_job_that_fails_before_its_first_checkpoint_leaves_those_it_found(
+    ended, start, watch, settings
+):
+    """For instance because Spark has no room for it: the next start resumes from them."""
+    rarely = {
+        **settings,
+        "execution.checkpointing.interval": "1 h",
+        "execution.checkpointing.externalized-checkpoint-retention": "NO_EXTERNALIZED_CHECKPOINTS",
+    }
+    watch.on("sums", "map", lambda _: raise_(ValueError("bad")))
+    tap = Tap(RECORDS, is_open=True)
+    start(program(watch, tap), settings=from_("latest", rarely)).fails(UserFunctionError)
     assert checkpoints_in(ended.directory) == ended.kept
 
 

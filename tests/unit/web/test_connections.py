@@ -1,6 +1,11 @@
 """Connections that are many, silent or slow, and a job that does not mind."""
 
+import os
+import signal
 import socket
+import subprocess
+import sys
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -124,3 +129,51 @@ def test_a_connection_that_is_used_stays(monkeypatch, connect):
     for _ in range(20):
         sock.sendall(REQUEST)
         assert answer(sock).endswith(b"200 OK")
+
+
+FILES = 200
+SERVER = f"""
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, ({FILES}, {FILES}))
+from tidegate.core.rest_settings import RestSettings
+from tidegate.web.server import RestServer
+server = RestServer(RestSettings())
+print(server.url, flush=True)
+input()
+"""
+
+
+def answers(host, port):
+    connection = HTTPConnection(host, port, timeout=60)
+    try:
+        connection.request("GET", "/jobs")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+@pytest.mark.slow
+def test_a_burst_of_connections_takes_no_more_files_than_the_limit():
+    """They arrive while the server is stopped, so that it finds all of them at once."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        address = urlsplit(process.stdout.readline())
+        host = (address.hostname, address.port)
+        wait_until(lambda: answers(*host))
+        process.send_signal(signal.SIGSTOP)
+        burst = [socket.create_connection(host) for _ in range(3 * FILES)]
+        process.send_signal(signal.SIGCONT)
+        wait_until(lambda: answers(*host))
+        for sock in burst:
+            sock.close()
+        _, errors = process.communicate("")
+    assert "Too many open files" not in errors

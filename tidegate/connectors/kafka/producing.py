@@ -112,8 +112,11 @@ class RecordProducer:
 
     def flush(self) -> None:
         """Wait until all messages are delivered."""
-        while self._producer.flush(_WAIT_SECONDS):
-            self.check()
+        try:
+            while self._producer.flush(_WAIT_SECONDS):
+                self.check()
+        except KafkaException as error:
+            raise self._failed("writing", error) from None
         self.check()
 
     def check(self) -> None:

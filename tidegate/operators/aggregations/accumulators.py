@@ -221,13 +221,13 @@ class Sum(_Combined):
             outside = sums.astype(narrow) != sums
             if outside.any():
                 found = int(sums[outside][0])
-                reason = f"a {self._name} of {found} leaves the range of {self._result}"
+                reason = f"a {self._name} of {found} exceeds the range of {self._result}"
                 raise TypeMismatch(str(self._result), found, f"{reason}: declare a wider type")
         column: pa.Array[Any] = pa.array(sums, mask=None if valid.all() else ~valid)
         return [column.cast(self._result)]
 
 
-_OUT_OF_RANGE: Final = "the {} leaves the range of 64-bit integers: declare Types.BIG_INT()"
+_OUT_OF_RANGE: Final = "the {} exceeds the range of 64-bit integers: declare Types.BIG_INT()"
 
 
 class Average(Sum):

@@ -9,6 +9,8 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+ACCEPTED_AT_ONCE = 16
+"""How many connections the event loop accepts before it closes those that are too many."""
 _WANTED_FILES = 4096
 _REQUEST_SECONDS = 20.0
 """How long a client may take to send a request, or be silent between two."""

@@ -1,12 +1,13 @@
 import pickle
+import sys
 from datetime import timedelta
 
 import pytest
 
 from tidegate.common import DeserializationSchema, SimpleStringSchema, Types
-from tidegate.connectors.kafka.consumer_settings import ConsumerSettings
+from tidegate.connectors.kafka.consumer_settings import ConsumerSettings, create_consumer
 from tidegate.connectors.source import Boundedness
-from tidegate.core.errors import ConfigError
+from tidegate.core.errors import ConfigError, UserError
 from tidegate.datastream.connectors.kafka import (
     FlinkKafkaConsumer,
     KafkaOffsetsInitializer,
@@ -22,6 +23,13 @@ def builder():
 def settings(**properties):
     given = {key.replace("_", "."): value for key, value in properties.items()}
     return ConsumerSettings(properties={"bootstrap.servers": "somewhere:9092", **given})
+
+
+def test_a_missing_package_is_for_the_user_to_install(monkeypatch):
+    """So the job ends: no restart installs it."""
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(UserError, match=r"pip install 'tidegate\[kafka\]'"):
+        create_consumer(settings(), "reader")
 
 
 def test_a_source_ends_only_on_request():

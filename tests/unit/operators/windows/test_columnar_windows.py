@@ -154,7 +154,7 @@ def test_a_sum_beyond_64_bits_is_an_error(assigner, sizes):
             harness.process_batch(bids([1] * size, [2**62] * size))
         harness.watermark(9)
 
-    with pytest.raises(TypeMismatch, match="leaves the range of 64-bit"):
+    with pytest.raises(TypeMismatch, match="exceeds the range of 64-bit"):
         run()
     harness.close()
 
@@ -178,7 +178,7 @@ def test_a_sum_beyond_the_type_of_its_field_is_an_error():
         harness.process_batch(
             Batch(columns=columns, format=format, timestamps=np.zeros(2, np.int64))
         )
-        with pytest.raises(TypeMismatch, match="sum of 200 leaves the range of int8"):
+        with pytest.raises(TypeMismatch, match="sum of 200 exceeds the range of int8"):
             harness.watermark(9)
 
 

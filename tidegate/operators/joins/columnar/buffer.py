@@ -90,11 +90,6 @@ class JoinRecords:
         columns = [column.take(rows) for column in self.columns]
         return JoinRecords(self.keys[rows], self.times[rows], columns)
 
-    def slice(self, stop: int) -> JoinRecords:
-        """The records before this position; at least one."""
-        columns = [column.slice(0, stop) for column in self.columns]
-        return JoinRecords(self.keys[:stop], self.times[:stop], columns)
-
     @cached_property
     def indexes(self) -> list[_Index]:
         return _Index.of(self.keys, self.times, np.arange(len(self)))
