@@ -391,9 +391,9 @@ class JobCheckpoints:
             return True
         if status is JobStatus.CANCELED:
             return retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
-        if status is JobStatus.FAILED and self.history.latest_completed is None:
-            return True  # all of them are of an earlier run, and the next one may have more luck
         if status is JobStatus.FAILED:
+            if self.home.retained and self.history.latest_completed is None:
+                return True  # all of them are of an earlier run, from which the next may resume
             return retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
         return False
 
