@@ -158,7 +158,9 @@ IMPURE = ("asyncio", "os", "queue", "socket", "subprocess", "tempfile", "threadi
 ONLY_STANDARD_LIBRARY = ("prerequisites",)
 SHELLS = ("driver/**/*.py", "slot/**/*.py", "testing/mini_cluster.py")
 NOT_COMPARED = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
-DECIDED_BY_THE_PROTOCOL = {"attempt", "incarnation", "lease", "lease_seconds", "deployed"}
+DECIDED_BY_THE_PROTOCOL = {
+    *("attempt", "deployed", "epoch", "incarnation", "lease", "lease_seconds"),
+}
 
 PACKAGE = Path(tidegate.__file__).parent
 HEIGHT = {room: -number for number, tier in enumerate(TIERS) for room in tier}

@@ -151,11 +151,12 @@ class Checks:
     def served(self, serve_pump: Callable[..., None]) -> Callable[..., None]:
         """A slot serves the pumps of the latest job alone."""
 
-        def serve(job: Any, connection: Any, level: int) -> None:
+        def serve(lines: Any, connection: Any, level: int) -> None:
             self.world.moment("a pump is let in")
-            if connection.other.epoch != job.epoch:
-                raise Wrong(f"a pump of job {connection.other.epoch} is let into job {job.epoch}")
-            serve_pump(job, connection, level)
+            given, wanted = connection.other.epoch, lines._job.epoch
+            if given != wanted:
+                raise Wrong(f"a pump of job {given} is let into job {wanted}")
+            serve_pump(lines, connection, level)
 
         return serve
 

@@ -1,11 +1,11 @@
-"""Collects what one line delivers for the units of a level until a unit is complete. Pure."""
+"""What a slot accepts from the pumps of an endless Spark job. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tidegate.core.ids import Attempt, SlotIndex, StepNumber
+from tidegate.core.ids import Attempt, PipelineId, SlotIndex, StepNumber
 from tidegate.protocol.packet import FailureMark, Packet
 
 
@@ -32,6 +32,25 @@ class UnitInput:
     marks: list[FailureMark] = field(default_factory=list)
     complete: set[SlotIndex] = field(default_factory=set)
     """The slots that have sent everything."""
+
+
+class PumpedJobs:
+    """Which endless Spark job of each pipeline a slot serves: the latest one, by its epoch."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[PipelineId, int] = {}
+
+    def announce(self, pipeline: PipelineId, epoch: int) -> bool:
+        """Whether the job is newer than all before it; only its pumps are admitted from then on."""
+        known = self._epochs.get(pipeline)
+        if known is not None and epoch <= known:
+            return False
+        self._epochs[pipeline] = epoch
+        return True
+
+    def admits(self, pipeline: PipelineId, epoch: int) -> bool:
+        """Whether a pump belongs to the latest job of its pipeline."""
+        return self._epochs.get(pipeline) == epoch
 
 
 class Arrivals:

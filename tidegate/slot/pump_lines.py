@@ -17,7 +17,7 @@ from tidegate.core.errors import LineClosed, ProtocolViolation
 from tidegate.core.ids import Level, PipelineId, SlotIndex
 from tidegate.exchange.pipelined.cargo import decode_cargo, encode_cargo
 from tidegate.exchange.unit_protocol import Frame
-from tidegate.protocol.arrivals import Arrivals, Cargo, UnitInput, shares
+from tidegate.protocol.arrivals import Arrivals, Cargo, PumpedJobs, UnitInput, shares
 from tidegate.protocol.messages import Attendance, StepOutcome, StepRequest, UnitOrder
 from tidegate.protocol.packet import FailureMark, Packet, SlotOutOfReach
 from tidegate.protocol.units import Stale, UnitKey
@@ -40,6 +40,7 @@ class PumpLines:
     def __init__(self, slot: SlotIndex, run_unit: RunUnit) -> None:
         self._slot = slot
         self._run_unit = run_unit
+        self._admissions = PumpedJobs()
         self._jobs: dict[PipelineId, _LinesOfJob] = {}
         self._lock = threading.Lock()
 
@@ -48,9 +49,9 @@ class PumpLines:
         attendance: Attendance = pickle.loads(greeting)
         job = _LinesOfJob(self._slot, attendance, connection, self._run_unit)
         with self._lock:
-            older = self._jobs.get(attendance.pipeline)
-            if older is not None and older.epoch >= attendance.epoch:
+            if not self._admissions.announce(attendance.pipeline, attendance.epoch):
                 return
+            older = self._jobs.get(attendance.pipeline)
             self._jobs[attendance.pipeline] = job
         if older is not None:
             older.end()
@@ -63,24 +64,22 @@ class PumpLines:
         """Serve a pump: run the units of its level when their input is complete."""
         epoch, pipeline, level = _GREETING.unpack(greeting)
         with self._lock:
-            job = self._jobs.get(PipelineId(pipeline))
-        if job is not None and job.epoch == epoch:
-            job.serve_pump(connection, Level(level))
+            if not self._admissions.admits(PipelineId(pipeline), epoch):
+                return
+            job = self._jobs[PipelineId(pipeline)]
+        job.serve_pump(connection, Level(level))
 
 
 class _LinesOfJob:
     def __init__(
         self, slot: SlotIndex, attendance: Attendance, driver: Connection, run_unit: RunUnit
     ) -> None:
-        self.epoch = attendance.epoch
         self._slot = slot
-        self._pipeline = attendance.pipeline
-        self._slots = attendance.slots
-        self._levels = attendance.levels
+        self._job = attendance
         self._driver = driver
         self._run_unit = run_unit
         self._pumps: dict[Level, Connection] = {}
-        self._arrivals = [Arrivals(self._slots) for _ in range(self._levels)]
+        self._arrivals = [Arrivals(attendance.slots) for _ in range(attendance.levels)]
         self._has_ended = False
         self._lock = threading.Lock()
 
@@ -99,7 +98,7 @@ class _LinesOfJob:
                 _end(connection)
                 return
             is_second = self._pumps.setdefault(level, connection) is not connection
-            is_complete = not is_second and len(self._pumps) == self._levels
+            is_complete = not is_second and len(self._pumps) == self._job.levels
         if is_second:
             # Spark has repeated the task: packets of the first attempt may be lost.
             self._break()
@@ -146,7 +145,7 @@ class _LinesOfJob:
     ) -> None:
         """Run a unit, and those of higher levels that have no packets in transit."""
         while True:
-            answer = self._run_unit(self._pipeline, key, packets, marks, request)
+            answer = self._run_unit(self._job.pipeline, key, packets, marks, request)
             report: StepOutcome
             if isinstance(answer, UnitAnswer):
                 out, marks, report = answer.packets, answer.marks, answer.report
@@ -154,7 +153,7 @@ class _LinesOfJob:
                 report = SlotOutOfReach(self._slot, answer.reason)
                 out, marks = (), (FailureMark(self._slot, report.as_error()),)
             # A line that has ended belongs to a job that broke: the driver repeats the step.
-            is_last = key.level == self._levels - 1
+            is_last = key.level == self._job.levels - 1
             with suppress(LineClosed):
                 if is_last:
                     self._driver.send(Frame.REPORT, pickle.dumps(report, protocol=5))
@@ -172,7 +171,7 @@ class _LinesOfJob:
 
     def _send(self, key: UnitKey, packets: Sequence[Packet], marks: Sequence[FailureMark]) -> None:
         pump = self._pumps.get(key.level)
-        for target, share in enumerate(shares(packets, self._slots)):
+        for target, share in enumerate(shares(packets, self._job.slots)):
             if target != self._slot:
                 assert pump is not None, "a slot without pumps has nowhere to send packets"
                 for cargo in encode_cargo(key, self._slot, share, marks):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
@@ -37,10 +37,13 @@ class Bug:
 
     def plant(self) -> None:
         """Plant it permanently."""
-        self.planted().__enter__()
+        context = self.planted()
+        _planted.append(context)  # a generator that nobody refers to is closed
+        context.__enter__()
 
 
 BUGS: dict[str, Bug] = {}
+_planted: list[AbstractContextManager[None]] = []
 _wish = [ANY]
 
 

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from tests.sim.bugs.planting import bug, section
-from tidegate.core.ids import Level, PipelineId
 from tidegate.exchange.pipelined.exchange import _EndlessJob
 from tidegate.exchange.unit_protocol import Frame
-from tidegate.protocol.arrivals import Arrivals
-from tidegate.slot.pump_lines import _GREETING, PumpLines, _LinesOfJob
+from tidegate.protocol.arrivals import Arrivals, PumpedJobs
+from tidegate.slot.pump_lines import _LinesOfJob
 
 section(
     "kill a pump",
@@ -26,17 +25,10 @@ section(
 )
 
 
-def _any_epoch(original: Any) -> Any:
-    def pump(self: Any, connection: Any, greeting: Any) -> None:
-        _, pipeline, level = _GREETING.unpack(greeting)
-        job = self._jobs.get(PipelineId(pipeline))
-        if job is not None:
-            job.serve_pump(connection, Level(level))
-
-    return pump
-
-
-bug("a pump of an earlier job is let in", (PumpLines, "pump", _any_epoch))
+bug(
+    "a pump of an earlier job is let in",
+    (PumpedJobs, "admits", lambda o: lambda self, pipeline, epoch: pipeline in self._epochs),
+)
 
 
 def _one_is_missing(original: Any) -> Any:

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.effort import examples
-from tidegate.protocol.arrivals import Arrivals, Cargo, shares
+from tidegate.protocol.arrivals import Arrivals, Cargo, PumpedJobs, shares
 from tidegate.protocol.packet import FailureMark, Packet, PacketHeader
 
 
@@ -79,3 +79,14 @@ def test_steps_arrive_whole_and_in_order_however_slots_interleave(data):
             step += 1
     assert [unit.step for unit in found] == [1, 2, 3, 4]
     assert all(len(unit.packets) == 2 * slots for unit in found)
+
+
+def test_only_pumps_of_the_latest_job_of_a_pipeline_are_admitted():
+    jobs = PumpedJobs()
+    assert not jobs.admits(0, 0)
+    assert jobs.announce(0, 4) and jobs.announce(1, 2)
+    assert jobs.admits(0, 4) and jobs.admits(1, 2)
+    assert jobs.announce(0, 5)
+    assert not jobs.announce(0, 5) and not jobs.announce(0, 4)
+    assert [jobs.admits(0, epoch) for epoch in (4, 5, 6)] == [False, True, False]
+    assert jobs.admits(1, 2)
