@@ -48,6 +48,7 @@ def holds(tmp_path, example, *arguments, sink, options=()):
     assert report["holds"], report
 
 
+@pytest.mark.prove
 def test_windows_from_kafka_to_kafka(kafka, views, tmp_path):
     holds(
         tmp_path,
