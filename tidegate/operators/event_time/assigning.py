@@ -32,8 +32,9 @@ class TrackState:
 class EventTime:
     """The event time of one subtask: a generator for each split, combined by their minimum.
 
-    Idle splits do not hold event time back; if all are idle, the output is idle. A step is not
-    triggered if there is nothing new to emit.
+    Idle splits do not hold event time back. If all are idle, the output is idle, at the highest of
+    their watermarks: the order in which they became idle does not matter. A step is not triggered
+    if there is nothing new to emit.
     """
 
     def __init__(
@@ -216,10 +217,11 @@ class EventTime:
         if self._is_idle and active:
             self._is_idle = False
             self._output.emit_watermark_status(WatermarkStatus.ACTIVE)
-        lowest = min(active, default=NO_WATERMARK)
-        if lowest > self._watermark:
-            self._watermark = lowest
-            self._output.emit_watermark(Watermark(lowest))
+        idle = (track.watermark for track in self._tracks.values())
+        reached = min(active) if active else max(idle, default=NO_WATERMARK)
+        if reached > self._watermark:
+            self._watermark = reached
+            self._output.emit_watermark(Watermark(reached))
         if not active and not self._is_idle and self._tracks:
             self._is_idle = True
             self._output.emit_watermark_status(WatermarkStatus.IDLE)

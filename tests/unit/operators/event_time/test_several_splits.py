@@ -40,6 +40,14 @@ COURSES = {
         *[("+a", []), ("+b", []), ("a", 10, []), ("b", 20, [10])],
         *[("a", "idle", [20]), ("b", "idle", [IDLE]), ("a", 40, [ACTIVE, 40])],
     ],
+    "all idle: the one furthest ahead decides, in whichever order they fell silent": [
+        *[("+a", []), ("+b", []), ("a", 10, []), ("b", 20, [10])],
+        *[("b", "idle", []), ("a", "idle", [20, IDLE]), ("a", 40, [ACTIVE, 40])],
+    ],
+    "a split that is released leaves event time to those that are idle": [
+        *[("+a", []), ("+b", []), ("a", 10, []), ("b", 20, [10])],
+        *[("b", "idle", []), ("-a", [20, IDLE]), ("b", 30, [ACTIVE, 30])],
+    ],
     "a new split holds back, but time never goes back": [
         *[("+a", []), ("a", 10, [10]), ("+b", []), ("a", 20, [])],
         *[("b", 5, []), ("b", 15, [15]), ("b", 30, [20])],
