@@ -59,6 +59,8 @@ class EventTime:
         self._tracks: dict[Hashable, Track] = {}
         self._watermark = context.emitted_watermark
         self._is_idle = False
+        self._owes_idleness = False
+        """Whether all splits were idle in the restored checkpoint: receivers may be new."""
         self._paused_until: float | None = None
         self.ahead: frozenset[Hashable] = frozenset()
         """The splits that have to wait for the slowest source of the group."""
@@ -94,11 +96,15 @@ class EventTime:
         """Add a split; until its records arrive, it holds event time back."""
         track = self._tracks.get(split)
         if track is None:
-            track = create_track(self._strategy, self._user_code, self._clock.time())
-            if split is not ALL:
-                self._tracks.pop(ALL, None)
-            self._tracks[split] = track
+            track = self._start(split)
             self._combine()
+        return track
+
+    def _start(self, split: Hashable) -> Track:
+        track = create_track(self._strategy, self._user_code, self._clock.time())
+        if split is not ALL:
+            self._tracks.pop(ALL, None)
+        self._tracks[split] = track
         return track
 
     def release(self, split: Hashable) -> None:
@@ -124,19 +130,12 @@ class EventTime:
             return TrackState(track.watermark, track.is_idle, pickle.dumps(track.state()))
 
     def resume(self, state: TrackState, split: Hashable = ALL) -> None:
-        track = self.add(split)
+        track = self._tracks.get(split) or self._start(split)
         track.watermark, track.is_idle = state.watermark, state.is_idle
         with self._user_code.guard():
             track.resume(pickle.loads(state.generator))
-
-    @property
-    def _owes_status(self) -> bool:
-        """Whether all splits were idle in the restored checkpoint, which is not announced yet."""
-        return (
-            not self._is_idle
-            and bool(self._tracks)
-            and all(track.is_idle for track in self._tracks.values())
-        )
+        self._is_idle = all(track.is_idle for track in self._tracks.values())
+        self._owes_idleness = self._is_idle
 
     def process(self, batch: Batch, split: Hashable = ALL) -> None:
         """Emit records of a split with their timestamps, and due watermarks."""
@@ -167,7 +166,7 @@ class EventTime:
             self._emit_periodically(now)
 
     def next_timer(self) -> float | None:
-        due = [self._clock.time()] if self._owes_status else []
+        due = [self._clock.time()] if self._owes_idleness else []
         if self._paused_until is not None:
             due.append(self._paused_until)
         if self._interval > 0 and any(track.has_news for track in self._tracks.values()):
@@ -194,7 +193,7 @@ class EventTime:
             for element in track.emit():
                 self._apply(track, element)
             track.is_idle = True
-        if silent or self._owes_status:
+        if silent or self._owes_idleness:
             self._combine()
 
     def _emit_periodically(self, now: float) -> None:
@@ -222,9 +221,10 @@ class EventTime:
         if reached > self._watermark:
             self._watermark = reached
             self._output.emit_watermark(Watermark(reached))
-        if not active and not self._is_idle and self._tracks:
+        if not active and self._tracks and (self._owes_idleness or not self._is_idle):
             self._is_idle = True
             self._output.emit_watermark_status(WatermarkStatus.IDLE)
+        self._owes_idleness = False
 
 
 class AssignTimestampsOperator(Operator):

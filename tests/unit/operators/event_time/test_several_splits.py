@@ -103,6 +103,36 @@ def test_a_subtask_emits(name):
             assert subtask.taken() == expected, (what, *event)
 
 
+# What the splits of a restored subtask did last, what happens first, and what it emits then.
+RESUMED = {
+    "all were idle, and nothing comes": (["idle", "idle"], "time passes", [IDLE]),
+    "all were idle, and a record comes": (["idle", "idle"], 40, [ACTIVE, 40]),
+    "all were idle, and a split is added": (["idle", "idle"], "+c", [ACTIVE]),
+    "one was active": (["idle", 20], 40, [20]),
+}
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_receivers_learn_whether_a_restored_subtask_is_idle(name):
+    last, first, expected = RESUMED[name]
+    strategy = WatermarkStrategy.for_generator(AsTold)
+    before, after = Subtask(strategy), Subtask(strategy)
+    for split, event in zip("ab", last, strict=True):
+        before.time.add(split)
+        before.time.process(Batch.of_records([event]), split)
+    for split in "ab":
+        after.time.resume(before.time.state_of(split), split)
+    assert after.taken() == []
+    if first == "+c":
+        after.time.add("c")
+    elif first == "time passes":
+        assert after.time.next_timer() is not None
+        after.time.fire(after.time.next_timer())
+    else:
+        after.time.process(Batch.of_records([first]), "a")
+    assert after.taken() == expected
+
+
 # Its own watermark, the lowest of the group, the drift: whether the source reads on.
 ALIGNED = [
     (None, None, 10, True),
