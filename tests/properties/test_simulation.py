@@ -11,7 +11,7 @@ import pytest
 from tests.effort import times
 from tests.sim.__main__ import outcome_of, shrunk
 from tests.sim.bugs import BUGS
-from tests.sim.plans import Plan
+from tests.sim.plans import ANY, Plan, Wish
 
 ROOT = Path(__file__).parents[2]
 FIRST_SEED = int(os.environ.get("TIDEGATE_SEED", "0"))
@@ -30,6 +30,18 @@ def simulate(*arguments, hash_seed="0"):
 def test_every_schedule_goes_well():
     done = simulate("--first", FIRST_SEED, "--seeds", times(8))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("seed", "traits"),
+    [
+        (158, {"sink": "postgres"}),  # streams end while the others are idle
+        (158, {"sink": "kafka"}),  # a step starts late, after its job is canceled
+        (20096, {}),  # a prepared transaction times out before its checkpoint is published
+    ],
+)
+def test_a_schedule_that_once_went_wrong_goes_well(seed, traits):
+    assert outcome_of(Plan.draw(seed, Wish(traits=traits) if traits else ANY))[0] is None
 
 
 @pytest.mark.slow

@@ -25,6 +25,8 @@ class Bank:
     prepared_by: dict[str, tuple[int, int]] = field(default_factory=dict)
     committed: dict[str, list[Any]] = field(default_factory=dict)
     visible: Counter[Any] = field(default_factory=Counter)
+    dropped: list[Any] = field(default_factory=list)
+    """Records of prepared transactions that it has ended by itself."""
 
     def begin(self, name: str | None = None) -> str:
         world().moment("a transaction begins")
@@ -72,8 +74,8 @@ class Bank:
 
     @property
     def settled(self) -> set[Any]:
-        """The records that are committed or prepared."""
-        transactions = [*self.prepared.values(), *self.committed.values()]
+        """The records that are committed, prepared, or were so until the system dropped them."""
+        transactions = [*self.prepared.values(), *self.committed.values(), self.dropped]
         return {record for records in transactions for record in records}
 
     def restart(self, seconds: float) -> None:

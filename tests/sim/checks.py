@@ -136,7 +136,9 @@ class Checks:
             if not same or before.assignments != request.assignments:
                 raise Wrong(f"step {request.step} is repeated with another request")
         self._requests[request.pipeline] = request
-        if driver.master._regions[request.pipeline].attempt != request.attempt:
+        region = driver.master._regions[request.pipeline]
+        goes_on = region.state in (RegionState.DEPLOYING, RegionState.RUNNING)
+        if region.attempt != request.attempt or not goes_on:
             return  # its thread is late, and slots refuse it
         for address in addresses:
             process = None if address is None else self.world.slots[address.port]

@@ -128,6 +128,7 @@ class Kafka(Server):
             found = self.ids[ongoing[which % len(ongoing)]]
             if found.transaction in self.prepared:
                 self.aborted_by_itself.add(found.name)
+                self.dropped += self.prepared[found.transaction]
             world().sim.note(f"    time runs out for {found.transaction}")
             self._fence(found)
 

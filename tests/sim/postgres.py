@@ -96,6 +96,7 @@ class Postgres(Server):
             self.end_session(found)
         else:
             self.rolled_back_by_others.add(found)
+            self.dropped += self.prepared[found]
             self.roll_back_prepared(found)
 
     def lost(self, process: Any) -> None:

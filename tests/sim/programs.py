@@ -261,6 +261,9 @@ class TideReader(Reader):
         for split in splits:
             self._calendar.begins(split.stream, split.position)
 
+    def _is_through(self, split: Split) -> bool:
+        return super()._is_through(split) and self._calendar.may_end(split.stream)
+
     def _stop(self, split: Split, limit: int, *, is_next_step: bool = False) -> int:
         stop, limit = split.position, min(limit, self._limit(split))
         may_read = self._calendar.may_read

@@ -7,7 +7,8 @@ Event time passes in *rounds* of a second. A stream has three records per round,
 idle then. The first record of a round waits until all operators have seen the end of the previous
 one, so it is certain which records are late, in this attempt and in every later one. The others
 wait until all streams of the round have begun, so that an idle stream is back before event time
-continues.
+continues. A stream ends once all operators have seen the end of its last round: nobody hears of it
+from the streams that remain, if they are idle.
 """
 
 from __future__ import annotations
@@ -281,6 +282,11 @@ class Calendar:
             tides.has_begun(self._key, other, step, first + 1)
             for other, first in self._firsts(place.round)
         )
+
+    def may_end(self, stream: int) -> bool:
+        """Whether all operators have seen the end of its last round, which it takes with it."""
+        last = place_of(self._program, stream, self._program.streams[0][stream] - 1)
+        return world().tides.have_all(self._key, self._width, (last.round + 1) * ROUND - 1)
 
     def _firsts(self, round: int) -> Iterator[tuple[int, int]]:
         """The first record of each stream in a round."""

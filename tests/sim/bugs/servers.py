@@ -243,7 +243,13 @@ bug(
     "sessions of other subtasks are ended",
     (TransactionNames, "is_for", instead(True)),
 )
-section("the bank fails @ a transaction is prepared", moments=(), interval=300, sink="postgres")
+section(
+    "put a slot to sleep",
+    moments=("a transaction is prepared",),
+    interval=300,
+    faults=3,
+    sink="postgres",
+)
 bug(
     "sessions of lost attempts go on",
     (transactions, "_end_older_sessions", instead(None)),

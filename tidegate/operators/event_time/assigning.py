@@ -32,8 +32,9 @@ class TrackState:
 class EventTime:
     """The event time of one subtask: a generator for each split, combined by their minimum.
 
-    Idle splits do not hold event time back; if all are idle, the output is idle. A step is not
-    triggered if there is nothing new to emit.
+    Idle splits do not hold event time back. If all are idle, the output is idle, at the highest of
+    their watermarks: the order in which they became idle does not matter. A step is not triggered
+    if there is nothing new to emit.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class EventTime:
         self._tracks: dict[Hashable, Track] = {}
         self._watermark = context.emitted_watermark
         self._is_idle = False
+        self._owes_idleness = False
+        """Whether all splits were idle in the restored checkpoint: receivers may be new."""
         self._paused_until: float | None = None
         self.ahead: frozenset[Hashable] = frozenset()
         """The splits that have to wait for the slowest source of the group."""
@@ -93,11 +96,15 @@ class EventTime:
         """Add a split; until its records arrive, it holds event time back."""
         track = self._tracks.get(split)
         if track is None:
-            track = create_track(self._strategy, self._user_code, self._clock.time())
-            if split is not ALL:
-                self._tracks.pop(ALL, None)
-            self._tracks[split] = track
+            track = self._start(split)
             self._combine()
+        return track
+
+    def _start(self, split: Hashable) -> Track:
+        track = create_track(self._strategy, self._user_code, self._clock.time())
+        if split is not ALL:
+            self._tracks.pop(ALL, None)
+        self._tracks[split] = track
         return track
 
     def release(self, split: Hashable) -> None:
@@ -123,19 +130,12 @@ class EventTime:
             return TrackState(track.watermark, track.is_idle, pickle.dumps(track.state()))
 
     def resume(self, state: TrackState, split: Hashable = ALL) -> None:
-        track = self.add(split)
+        track = self._tracks.get(split) or self._start(split)
         track.watermark, track.is_idle = state.watermark, state.is_idle
         with self._user_code.guard():
             track.resume(pickle.loads(state.generator))
-
-    @property
-    def _owes_status(self) -> bool:
-        """Whether all splits were idle in the restored checkpoint, which is not announced yet."""
-        return (
-            not self._is_idle
-            and bool(self._tracks)
-            and all(track.is_idle for track in self._tracks.values())
-        )
+        self._is_idle = all(track.is_idle for track in self._tracks.values())
+        self._owes_idleness = self._is_idle
 
     def process(self, batch: Batch, split: Hashable = ALL) -> None:
         """Emit records of a split with their timestamps, and due watermarks."""
@@ -166,7 +166,7 @@ class EventTime:
             self._emit_periodically(now)
 
     def next_timer(self) -> float | None:
-        due = [self._clock.time()] if self._owes_status else []
+        due = [self._clock.time()] if self._owes_idleness else []
         if self._paused_until is not None:
             due.append(self._paused_until)
         if self._interval > 0 and any(track.has_news for track in self._tracks.values()):
@@ -193,7 +193,7 @@ class EventTime:
             for element in track.emit():
                 self._apply(track, element)
             track.is_idle = True
-        if silent or self._owes_status:
+        if silent or self._owes_idleness:
             self._combine()
 
     def _emit_periodically(self, now: float) -> None:
@@ -216,13 +216,15 @@ class EventTime:
         if self._is_idle and active:
             self._is_idle = False
             self._output.emit_watermark_status(WatermarkStatus.ACTIVE)
-        lowest = min(active, default=NO_WATERMARK)
-        if lowest > self._watermark:
-            self._watermark = lowest
-            self._output.emit_watermark(Watermark(lowest))
-        if not active and not self._is_idle and self._tracks:
+        idle = (track.watermark for track in self._tracks.values())
+        reached = min(active) if active else max(idle, default=NO_WATERMARK)
+        if reached > self._watermark:
+            self._watermark = reached
+            self._output.emit_watermark(Watermark(reached))
+        if not active and self._tracks and (self._owes_idleness or not self._is_idle):
             self._is_idle = True
             self._output.emit_watermark_status(WatermarkStatus.IDLE)
+        self._owes_idleness = False
 
 
 class AssignTimestampsOperator(Operator):

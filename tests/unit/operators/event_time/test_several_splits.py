@@ -40,6 +40,14 @@ COURSES = {
         *[("+a", []), ("+b", []), ("a", 10, []), ("b", 20, [10])],
         *[("a", "idle", [20]), ("b", "idle", [IDLE]), ("a", 40, [ACTIVE, 40])],
     ],
+    "all idle: the one furthest ahead decides, in whichever order they fell silent": [
+        *[("+a", []), ("+b", []), ("a", 10, []), ("b", 20, [10])],
+        *[("b", "idle", []), ("a", "idle", [20, IDLE]), ("a", 40, [ACTIVE, 40])],
+    ],
+    "a split that is released leaves event time to those that are idle": [
+        *[("+a", []), ("+b", []), ("a", 10, []), ("b", 20, [10])],
+        *[("b", "idle", []), ("-a", [20, IDLE]), ("b", 30, [ACTIVE, 30])],
+    ],
     "a new split holds back, but time never goes back": [
         *[("+a", []), ("a", 10, [10]), ("+b", []), ("a", 20, [])],
         *[("b", 5, []), ("b", 15, [15]), ("b", 30, [20])],
@@ -93,6 +101,36 @@ def test_a_subtask_emits(name):
             else:
                 subtask.time.process(Batch.of_records(event), what)
             assert subtask.taken() == expected, (what, *event)
+
+
+# What the splits of a restored subtask did last, what happens first, and what it emits then.
+RESUMED = {
+    "all were idle, and nothing comes": (["idle", "idle"], "time passes", [IDLE]),
+    "all were idle, and a record comes": (["idle", "idle"], 40, [ACTIVE, 40]),
+    "all were idle, and a split is added": (["idle", "idle"], "+c", [ACTIVE]),
+    "one was active": (["idle", 20], 40, [20]),
+}
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_receivers_learn_whether_a_restored_subtask_is_idle(name):
+    last, first, expected = RESUMED[name]
+    strategy = WatermarkStrategy.for_generator(AsTold)
+    before, after = Subtask(strategy), Subtask(strategy)
+    for split, event in zip("ab", last, strict=True):
+        before.time.add(split)
+        before.time.process(Batch.of_records([event]), split)
+    for split in "ab":
+        after.time.resume(before.time.state_of(split), split)
+    assert after.taken() == []
+    if first == "+c":
+        after.time.add("c")
+    elif first == "time passes":
+        assert after.time.next_timer() is not None
+        after.time.fire(after.time.next_timer())
+    else:
+        after.time.process(Batch.of_records([first]), "a")
+    assert after.taken() == expected
 
 
 # Its own watermark, the lowest of the group, the drift: whether the source reads on.
