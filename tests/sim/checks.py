@@ -419,7 +419,8 @@ class Checks:
                 raise Wrong(f"nobody settles {sorted(left)}")
         left = [path for path in world.bucket.blobs if path.startswith(CHECKPOINTS)]
         # Files that are written late or could not be deleted are removed at the next start.
-        troubled = world.is_troubled("storage fails")
+        hung = any(driver.has_lost_patience for driver in world.drivers)
+        troubled = hung or world.is_troubled("storage fails")
         if left and world.origin == "latest" and len(world.drivers) == 1 and not troubled:
             raise Wrong(f"files are left: {left}")
 

@@ -62,6 +62,8 @@ class Process:
         self.threads: list[SimulatedThread] = []
         """Those that wait for others, and so need a stack of their own."""
         self.ends: list[LineEnd] = []
+        self.has_lost_patience = False
+        """Whether it has left something behind that hung."""
 
     def monotonic(self) -> float:
         return self.sim.now * self.speed + 1000.0
@@ -259,6 +261,7 @@ class SimulatedWorker:
         self._is_stopped = True
         if self._is_running:
             self._process.sim.sleep(timeout)
+            self._process.has_lost_patience = True
             return False
         if self._next is not None:
             self._next.cancel()

@@ -64,8 +64,8 @@ class SimulatedProducer:
         self._patience = settings["delivery.timeout.ms"] / 1000
         self._on_delivery, self._on_error = settings["on_delivery"], settings["error_cb"]
         self._queue: list[bytes] = []
-        self._has_arrived = False
-        """What is in the queue, and the brokers' answer was lost."""
+        self._arrived = 0
+        """How many of the queue have arrived, if the brokers' answer was lost."""
         self._failing_since: float | None = None
         self._producer_id = self._epoch = -1
         self._is_fenced = False
@@ -106,6 +106,7 @@ class SimulatedProducer:
 
     def purge(self) -> None:
         self._queue.clear()
+        self._arrived = 0
 
     def abort_transaction(self, timeout: float) -> None:
         def abort() -> None:
@@ -140,9 +141,9 @@ class SimulatedProducer:
         try:
             with self._kafka.called("write"):
                 self._require_loaded()
-                if not self._has_arrived:
-                    self._kafka.send(self._id, self._producer_id, self._epoch, self._queue)
-                self._has_arrived = True
+                if missing := self._queue[self._arrived :]:
+                    self._kafka.send(self._id, self._producer_id, self._epoch, missing)
+                self._arrived = len(self._queue)
         except kafka_errors.KafkaError as error:
             self._failing_since = self._failing_since or now
             if not error.retriable:
@@ -152,13 +153,13 @@ class SimulatedProducer:
             elif now > self._failing_since + self._patience:
                 self._fail(KafkaError._MSG_TIMED_OUT)
         else:
-            self._queue.clear()
-            self._has_arrived, self._failing_since = False, None
+            self.purge()
+            self._failing_since = None
 
     def _fail(self, code: int) -> None:
         message = SimpleNamespace(topic=lambda: TOPIC)
         self._on_delivery(KafkaError(code, "not delivered"), message)
-        self._queue.clear()
+        self.purge()
 
 
 def _raised(code: int) -> KafkaException:

@@ -309,6 +309,8 @@ class World:
                 self.origin = failure.args[1]
         elif self.is_troubled("a byte") and isinstance(failure, NoCheckpoint):
             pass  # it names the file, and the next one to read it may find it as it was
+        elif self.origin != "latest" and USER_FAILURE in str(failure):
+            pass  # what a new job cannot even begin is not repeated
         elif not isinstance(failure, ExternalError | UserFunctionError | JobCanceled):
             raise Wrong(f"{driver.name} failed: {failure!r}") from failure
         self._go_on_after(driver)
@@ -463,7 +465,7 @@ class World:
     def _order(self, driver: DriverProcess, fault: Fault) -> None:
         target = SavepointTarget(
             SAVEPOINTS,
-            f"savepoint-{self.sim.number}",
+            f"savepoint-{self.sim.number}-{len(driver.orders)}",
             (SavepointFormat.NATIVE, SavepointFormat.CANONICAL)[fault.which % 2],
         )
         match fault.kind:

@@ -180,13 +180,24 @@ class CheckpointStore:
         return self._path_of(checkpoint_id)
 
     def is_published(self, checkpoint_id: CheckpointId) -> bool:
-        """Whether the last attempt to publish this checkpoint succeeded."""
-        try:
-            found = self._store.read(_metadata_path(checkpoint_id))
-        except BlobNotFound:
-            return False
+        """Whether the last attempt to publish this checkpoint succeeded.
+
+        Raises:
+            StorageError: this is unknown; ask again.
+        """
+        path = _metadata_path(checkpoint_id)
         with self._lock:
-            return xxh3_64_intdigest(found) == self._attempted.get(checkpoint_id)
+            attempted = self._attempted.get(checkpoint_id)
+        try:
+            found = self._store.read(path)
+            if xxh3_64_intdigest(found) == attempted:
+                return True
+            if self._store.read(path) != found:
+                location = shown(below(self._store.url, path))
+                raise StorageError(location, "two reads give different bytes", "read it again")
+        except BlobNotFound:
+            pass
+        return False
 
     def stop(self, checkpoint_id: CheckpointId, savepoint: str) -> None:
         """Mark the job as ended with a savepoint, for drivers that take it over."""

@@ -74,6 +74,16 @@ def test_after_a_publication_with_unknown_result_the_storage_is_asked(blobs, is_
     assert store.is_published(CheckpointId(1)) is is_created
 
 
+def test_metadata_that_is_read_wrongly_once_is_not_taken_for_that_of_somebody_else(blobs):
+    store = CheckpointStore(blobs)
+    take(store, blobs, 1)
+    read, answers = blobs.read, [b"damaged on its way"]
+    blobs.read = lambda path: answers.pop() if answers else read(path)
+    with pytest.raises(StorageError, match="chk-1/_metadata"):
+        store.is_published(CheckpointId(1))
+    assert store.is_published(CheckpointId(1))
+
+
 def test_a_publication_is_repeated_when_the_storage_is_back(blobs):
     store = CheckpointStore(blobs)
     store.begin(CheckpointId(1))
