@@ -120,9 +120,9 @@ def test_the_theme_of_the_system_is_used_and_can_be_changed(play, page):
     page.locator(".node").first.wait_for()
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
-        assert page.evaluate("document.documentElement.dataset.theme") == theme
+        page.locator(f"html[data-theme={theme}]").wait_for()
     page.get_by_title("Change the theme").click()
-    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.locator("html[data-theme=light]").wait_for()
 
 
 def test_a_phone_needs_no_sideways_scrolling(play, page):

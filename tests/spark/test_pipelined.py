@@ -56,7 +56,7 @@ def test_a_step_is_repeated_when_its_job_breaks_and_counts_once(spark, traces, c
     finally:
         is_over.set()
         breaker.join()
-    broken = [record for record in caplog.records if "broke" in record.getMessage()]
+    broken = [record for record in caplog.records if "lost a pump" in record.getMessage()]
     assert len(broken) >= 3
     assert sorted(results) == sorted(RunningTotal(KEY, sums=True).results(range(1, 20_001), {}))
 
