@@ -20,7 +20,7 @@ IMPOSSIBLE = {
         "a checkpoint needs all regions to run, and is aborted when one fails or is canceled"
     ),
     r"(CREATED|DEPLOYING) publishing.*": "nothing is deployed before a publication is settled",
-    r"RUNNING pending / (Deployed|DeployFailed|StateRead)": (
+    r"RUNNING pending / (Deployed|StateRead)": (
         "a checkpoint needs all regions to run, so all slots have opened theirs"
     ),
     r"CREATED / (?!Register|SlotHeartbeat|LineEnded|SlotJobEnded).*": (
