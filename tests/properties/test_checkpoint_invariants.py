@@ -30,7 +30,7 @@ RESTARTS = {
     "restart-strategy.fixed-delay.attempts": 1000,
     "restart-strategy.fixed-delay.delay": "1 ms",
 }
-modest = examples(6)
+modest = examples(4)
 
 
 @st.composite

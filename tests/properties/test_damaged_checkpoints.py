@@ -127,7 +127,7 @@ class Said(logging.Handler):
 
 KINDS = {"metadata", "log", "last-id", "owner", "closed"}
 STATE = {"hashmap": {"state"}, "rocksdb": {"state", "shared"}, "inline": set()}
-EXAMPLES = examples(8, suppress=[HealthCheck.function_scoped_fixture])
+EXAMPLES = examples(4, suppress=[HealthCheck.function_scoped_fixture])
 
 
 def some_file(data, abandoned):

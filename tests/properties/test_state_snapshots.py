@@ -217,7 +217,7 @@ def contents(backend):
 TestSnapshots = Snapshots.TestCase
 TestSnapshots.settings = examples(15, stateful_step_count=25)
 TestRocksDBSnapshots = RocksDBSnapshots.TestCase
-TestRocksDBSnapshots.settings = examples(8, stateful_step_count=20)
+TestRocksDBSnapshots.settings = examples(5, stateful_step_count=20)
 
 
 BACKENDS = st.sampled_from([HashMapBackend, RocksDBBackend])
