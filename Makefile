@@ -51,7 +51,7 @@ test: install browser
 	@$(RUN) $(VENV) -m pytest $(AT_A_TIME) 3 --junitxml=$(TIMES)
 
 check: install
-	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m pytest $(AT_A_TIME) 4 $(QUICK)
+	@TIDEGATE_EFFORT=0.2 $(RUN) $(VENV) -m pytest $(AT_A_TIME) 3 $(QUICK) --ignore=tests/unit/driver
 
 test-spark: install
 	@$(VENV) scripts/spark_venv.py $(VERSION)
