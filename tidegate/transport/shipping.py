@@ -52,7 +52,7 @@ class JobPackage:
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles a class that a slot cannot import by the name that `name_of` returns.
 
-    Classes without such a name are pickled by value. Loading such a pickle defines them anew, so
+    Classes without such a name are pickled by value. Loading such a pickle defines them again, so
     the classes of records are defined once, in one pickle for all.
     """
 
