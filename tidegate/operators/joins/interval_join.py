@@ -147,7 +147,7 @@ class IntervalJoinOperator(KeyedOperator):
             stored = own.values[place]
             if stored is None:
                 own.values[place] = [(time, record)]
-                timers.register(time + stays, with_one_nan(key), place)
+                timers.register(time + stays + 1, with_one_nan(key), place)
                 continue
             stored = own.owned(place, stored)
             if stored[-1][0] <= time:
@@ -156,7 +156,7 @@ class IntervalJoinOperator(KeyedOperator):
                 at = bisect_left(stored, (time + 1,))
                 stored.insert(at, (time, record))
                 if at == 0:
-                    timers.register(time + stays, with_one_nan(key), place)
+                    timers.register(time + stays + 1, with_one_nan(key), place)
 
     def emit(self, outcome: Outcome) -> None:
         emit_tagged_outcome(self.output, outcome, self.format, self.side_formats)
@@ -169,6 +169,7 @@ class IntervalJoinOperator(KeyedOperator):
     def _forget(self, watermark: int) -> None:
         """Remove records that no record of the other side can join any longer.
 
+        A record at the watermark is not late, so what it can join stays.
         There is a timer for the first record of each buffer.
         """
         timers, settings = self.backend.event_timers, self.settings
@@ -182,13 +183,13 @@ class IntervalJoinOperator(KeyedOperator):
                     stored = buffer.values[timer.place]
                     if stored is None:
                         continue
-                    gone = bisect_left(stored, (watermark - time + 1,))
+                    gone = bisect_left(stored, (watermark - time,))
                     if gone == len(stored):
                         buffer.values[timer.place] = None
                     elif gone:
                         stored = buffer.owned(timer.place, stored)
                         del stored[:gone]
-                        timers.register(stored[0][0] + time, timer.key, timer.place)
+                        timers.register(stored[0][0] + time + 1, timer.key, timer.place)
             self.backend.clean_up(count)
 
 

@@ -125,9 +125,9 @@ def test_keys_do_not_meet(joined):
     ("bounds", "left", "right"),
     [
         # how long records at 1 to 4 stay, by watermark
-        ((-1, 1), {1: 4, 2: 3, 3: 2, 4: 1, 5: 0}, {1: 4, 2: 3, 3: 2, 4: 1, 5: 0}),
-        ((0, 2), {2: 4, 3: 3, 6: 0}, {1: 3, 2: 2, 4: 0}),
-        ((-2, -1), {1: 3, 4: 0}, {2: 4, 3: 3, 6: 0}),
+        ((-1, 1), {2: 4, 3: 3, 4: 2, 5: 1, 6: 0}, {2: 4, 3: 3, 4: 2, 5: 1, 6: 0}),
+        ((0, 2), {3: 4, 4: 3, 7: 0}, {2: 3, 3: 2, 5: 0}),
+        ((-2, -1), {2: 3, 5: 0}, {3: 4, 4: 3, 7: 0}),
     ],
 )
 def test_buffers_hold_what_may_still_be_joined(joined, bounds, left, right):
@@ -143,15 +143,23 @@ def test_buffers_hold_what_may_still_be_joined(joined, bounds, left, right):
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_a_record_at_the_watermark_is_not_late_but_partners_at_their_last_moment_have_gone(
-    joined, side
-):
+def test_a_record_at_the_watermark_is_not_late_and_meets_all_partners(joined, side):
     bounds = (0, 2) if side == 0 else (-2, 0)
     harness = joined(*bounds)
-    harness.add(*at(3, 4), input_index=side)
+    harness.add(*at(2, 3), input_index=side)
     harness.watermark(5)
     harness.add(*at(4, 5), input_index=1 - side)
-    assert pairs(harness) == [(4, 5) if side == 0 else (5, 4)]
+    assert pairs(harness) == [(3, 5) if side == 0 else (5, 3)]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_records_at_the_watermark_meet_whether_they_came_before_or_after_it(joined, side):
+    harness = joined(0, 0)
+    harness.add(*at(5), input_index=side)
+    harness.watermark(5)
+    harness.add(*at(5), input_index=side)
+    harness.add(*at(5), input_index=1 - side)
+    assert pairs(harness) == [(5, 5), (5, 5)]
 
 
 def test_late_records_go_to_the_output_of_their_side(joined):

@@ -39,7 +39,7 @@ class ColumnarIntervalJoin(ColumnarJoin):
 
     def _needed_since(self, side: int) -> int:
         stays = self.settings.upper if side == 0 else -self.settings.lower
-        return max(self._watermark - max(stays, 0) + 1, NO_WATERMARK)
+        return max(self._watermark - max(stays, 0), NO_WATERMARK)
 
     def _take(self, records: JoinRecords, side: int) -> None:
         lower, upper = self.settings.lower, self.settings.upper
