@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
-from tidegate.core.ids import Attempt, PipelineId, SlotIndex, StepNumber
+from tidegate.core.ids import Attempt, Level, PipelineId, SlotIndex, StepNumber
 from tidegate.protocol.packet import FailureMark, Packet
 
 
@@ -51,6 +52,45 @@ class PumpedJobs:
     def admits(self, pipeline: PipelineId, epoch: int) -> bool:
         """Whether a pump belongs to the latest job of its pipeline."""
         return self._epochs.get(pipeline) == epoch
+
+
+class PumpArrival(Enum):
+    """What a pump that comes to a slot means for its job."""
+
+    AWAITING_OTHERS = auto()
+    COMPLETE = auto()
+    """All pumps are here, so steps can run."""
+    REPEATED = auto()
+    """Spark has repeated a task: packets of the first attempt may be lost, so the job is broken."""
+    TOO_LATE = auto()
+    """The job has ended."""
+
+
+class Pumps:
+    """The pumps of one endless Spark job that have come to a slot: one for each level."""
+
+    def __init__(self, levels: int) -> None:
+        self._levels = levels
+        self._present: set[Level] = set()
+        self._has_ended = False
+
+    def arrive(self, level: Level) -> PumpArrival:
+        if self._has_ended:
+            return PumpArrival.TOO_LATE
+        if level in self._present:
+            return PumpArrival.REPEATED
+        self._present.add(level)
+        is_complete = len(self._present) == self._levels
+        return PumpArrival.COMPLETE if is_complete else PumpArrival.AWAITING_OTHERS
+
+    def end(self) -> None:
+        """The driver has left, or there is a newer job: pumps leave as intended from now on."""
+        self._has_ended = True
+
+    @property
+    def leave_breaks_job(self) -> bool:
+        """Whether the driver needs another job when a pump leaves."""
+        return not self._has_ended
 
 
 class Arrivals:

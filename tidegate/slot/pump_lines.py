@@ -17,7 +17,15 @@ from tidegate.core.errors import LineClosed, ProtocolViolation
 from tidegate.core.ids import Level, PipelineId, SlotIndex
 from tidegate.exchange.pipelined.cargo import decode_cargo, encode_cargo
 from tidegate.exchange.unit_protocol import Frame
-from tidegate.protocol.arrivals import Arrivals, Cargo, PumpedJobs, UnitInput, shares
+from tidegate.protocol.arrivals import (
+    Arrivals,
+    Cargo,
+    PumpArrival,
+    PumpedJobs,
+    Pumps,
+    UnitInput,
+    shares,
+)
 from tidegate.protocol.messages import Attendance, StepOutcome, StepRequest, UnitOrder
 from tidegate.protocol.packet import FailureMark, Packet, SlotOutOfReach
 from tidegate.protocol.units import Stale, UnitKey
@@ -78,9 +86,9 @@ class _LinesOfJob:
         self._job = attendance
         self._driver = driver
         self._run_unit = run_unit
-        self._pumps: dict[Level, Connection] = {}
+        self._pumps = Pumps(attendance.levels)
+        self._connections: dict[Level, Connection] = {}
         self._arrivals = [Arrivals(attendance.slots) for _ in range(attendance.levels)]
-        self._has_ended = False
         self._lock = threading.Lock()
 
     def serve_driver(self) -> None:
@@ -94,17 +102,18 @@ class _LinesOfJob:
 
     def serve_pump(self, connection: Connection, level: Level) -> None:
         with self._lock:
-            if self._has_ended:
+            arrival = self._pumps.arrive(level)
+            if arrival in (PumpArrival.AWAITING_OTHERS, PumpArrival.COMPLETE):
+                self._connections[level] = connection
+        match arrival:
+            case PumpArrival.TOO_LATE:
                 _end(connection)
                 return
-            is_second = self._pumps.setdefault(level, connection) is not connection
-            is_complete = not is_second and len(self._pumps) == self._job.levels
-        if is_second:
-            # Spark has repeated the task: packets of the first attempt may be lost.
-            self._break()
-            return
-        if is_complete:
-            self._driver.send(Frame.READY)
+            case PumpArrival.REPEATED:
+                self._break()
+                return
+            case PumpArrival.COMPLETE:
+                self._driver.send(Frame.READY)
         try:
             while True:
                 kind, payload = connection.receive()
@@ -121,14 +130,13 @@ class _LinesOfJob:
         """End the job: without input from the first pumps, the others would wait forever."""
         self._driver.close()
         with self._lock:
-            self._has_ended = True
-            first = self._pumps.get(Level(0))
+            self._pumps.end()
+            first = self._connections.get(Level(0))
         if first is not None:
             _end(first)
 
     def _break(self) -> None:
-        """A pump has left: unless this was intended, the driver needs another job."""
-        if not self._has_ended:
+        if self._pumps.leave_breaks_job:
             with suppress(LineClosed):
                 self._driver.send(Frame.BROKEN)
 
@@ -170,7 +178,7 @@ class _LinesOfJob:
             packets, marks, request = found.packets, found.marks, None
 
     def _send(self, key: UnitKey, packets: Sequence[Packet], marks: Sequence[FailureMark]) -> None:
-        pump = self._pumps.get(key.level)
+        pump = self._connections.get(key.level)
         for target, share in enumerate(shares(packets, self._job.slots)):
             if target != self._slot:
                 assert pump is not None, "a slot without pumps has nowhere to send packets"

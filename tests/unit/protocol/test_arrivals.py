@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.effort import examples
-from tidegate.protocol.arrivals import Arrivals, Cargo, PumpedJobs, shares
+from tidegate.protocol.arrivals import Arrivals, Cargo, PumpArrival, PumpedJobs, Pumps, shares
 from tidegate.protocol.packet import FailureMark, Packet, PacketHeader
 
 
@@ -90,3 +90,26 @@ def test_only_pumps_of_the_latest_job_of_a_pipeline_are_admitted():
     assert not jobs.announce(0, 5) and not jobs.announce(0, 4)
     assert [jobs.admits(0, epoch) for epoch in (4, 5, 6)] == [False, True, False]
     assert jobs.admits(1, 2)
+
+
+def test_steps_can_run_once_a_pump_of_every_level_is_here():
+    pumps = Pumps(2)
+    assert pumps.arrive(1) is PumpArrival.AWAITING_OTHERS
+    assert pumps.arrive(0) is PumpArrival.COMPLETE
+
+
+def test_a_second_pump_of_a_level_never_completes_a_job():
+    pumps = Pumps(2)
+    pumps.arrive(0)
+    assert pumps.arrive(0) is PumpArrival.REPEATED
+    assert pumps.arrive(1) is PumpArrival.COMPLETE
+    assert pumps.arrive(1) is PumpArrival.REPEATED
+
+
+def test_the_pumps_of_an_ended_job_leave_without_breaking_it():
+    pumps = Pumps(2)
+    pumps.arrive(0)
+    assert pumps.leave_breaks_job
+    pumps.end()
+    assert not pumps.leave_breaks_job
+    assert pumps.arrive(1) is PumpArrival.TOO_LATE
