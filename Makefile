@@ -10,7 +10,7 @@ COVERAGE := artifacts/coverage.json
 MINUTES ?= 60
 VERSION ?= 3.5.9
 
-.PHONY: help install browser demo demo-ui test check test-spark prove coverage test-times lint format bench doctor services services-stop constraints clean
+.PHONY: help install browser archive demo demo-ui test check test-spark prove coverage test-times lint format bench doctor services services-stop constraints clean
 
 help:
 	@echo 'make demo           count words, fail, and recover from a checkpoint'
@@ -47,7 +47,10 @@ browser:
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
 	  echo 'There is no chromium here (Debian: apt install chromium): tests of the dashboard are skipped.'
 
-test: install browser
+archive: install
+	@$(RUN) $(VENV) scripts/class_archive.py
+
+test: install browser archive
 	@$(RUN) $(VENV) -m pytest $(AT_A_TIME) 3 --junitxml=$(TIMES)
 
 check: install

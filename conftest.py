@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from scripts import class_archive
 from services.__main__ import HOME
 from tests.effort import EFFORT
 
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    f"-XX:SharedArchiveFile={class_archive.ARCHIVE} {class_archive.SILENT}"
+)
 _SLOWEST_LAST = ("slow", "spark", "cluster", "soak")
 
 

@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--failures", type=int, default=1, help="how often ERROR fails the job")
     arguments = parser.parse_args()
     log_format = "%(asctime)s %(levelname)-7s %(name)s - %(message)s"
-    logging.basicConfig(stream=sys.stdout, format=log_format, datefmt="%H:%M:%S")
+    logging.basicConfig(format=log_format, datefmt="%H:%M:%S")
     logging.getLogger("tidegate").setLevel(logging.INFO)
     print("The words:", " | ".join(" ".join(burst) for burst in WORDS))
 
@@ -77,7 +77,7 @@ def main() -> None:
         results = []
         with counts.execute_and_collect("word count") as stream:
             for word, count in stream:
-                print(f"({word},{count})")
+                print(f"({word},{count})", flush=True)
                 results.append((word, count))
     print(verdict(results))
 

@@ -42,7 +42,7 @@ _LONGER = {
     "test_damaged_checkpoints.py": (40, 600),
     "test_damaged_savepoints.py": (140, 600),
     "test_interrupted_programs.py": (60, 300),
-    "test_savepoints.py": (10, 260),
+    "test_savepoints.py": (20, 260),
     "test_planted_bugs.py": (1, 900),
     "test_simulation.py": (40, 600),
 }
@@ -51,13 +51,14 @@ CAMPAIGNS = (
         Campaign(str(file.relative_to(ROOT)), *_LONGER.get(file.name, (10, 60)))
         for file in _PROPERTIES
     ),
-    Campaign("tests/unit/web/test_fuzzed.py", 5, 120),
+    Campaign("tests/unit/web/test_fuzzed.py", 10, 120),
     Campaign("tests/dashboard/test_hours.py", 3, 400),
     Campaign("tests/spark/test_chaos.py -k hashmap-pipelined", 6, 150),
     Campaign("tests/spark/test_chaos.py -k hashmap-jobs", 6, 150),
     Campaign("tests/spark/test_chaos.py -k rocksdb-pipelined", 6, 150),
     Campaign("tests/spark/test_chaos.py -k rocksdb-jobs", 6, 150),
     Campaign("tests/cluster/test_cluster.py", 10, 150),
+    Campaign("tests/services/test_hdfs.py", 10, 120),
     Campaign("tests/kills/test_kills.py", 3, 260),
     Campaign("tests/services/test_kafka_sink_jobs.py -k away", 2, 100),
     Campaign("tests/spark/test_soak.py", 10, 240),

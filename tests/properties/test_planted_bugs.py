@@ -8,19 +8,13 @@ import pytest
 from tests.effort import seed
 from tests.sim.bugs import BUGS, find
 
-QUICKLY_FOUND = (
-    "a step of another attempt is not stale",
-    "a repeated step carries no barrier",
-)
-
 
 def test_there_are_many():
     assert len(BUGS) >= 50
 
 
-@pytest.mark.parametrize("name", QUICKLY_FOUND)
-def test_a_bug_that_is_found_quickly_is_found(name):
-    assert find(BUGS[name], 1, seed()) < [math.inf]
+def test_a_bug_that_is_found_quickly_is_found():
+    assert find(BUGS["a step of another attempt is not stale"], 1, seed()) < [math.inf]
 
 
 @pytest.mark.prove

@@ -216,7 +216,7 @@ def begin(program, place):
 @pytest.mark.slow
 @given(programs(), journeys())
 @examples(
-    6,
+    3,
     # A failure may depend on timing, so it is reported without shrinking.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )

@@ -21,6 +21,7 @@ class TestHdfsStore(BlobStoreContract):
         return open_store(hdfs_url)
 
 
+@pytest.mark.prove
 class TestCheckpointsOnHdfs(CheckpointStoreContract):
     @pytest.fixture
     def blobs(self, hdfs_url):

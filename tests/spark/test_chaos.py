@@ -8,7 +8,7 @@ from tests.effort import seed, times
 from tests.spark.chaos import Chaos
 from tests.spark.scripts import end
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.prove, pytest.mark.soak, pytest.mark.timeout(1500)]
 KILLS = times(4)
 """With each backend."""
 
@@ -21,9 +21,9 @@ PIPELINED, JOBS = "local[12]", "local[4]"
     ("backend", "master"),
     [
         pytest.param("hashmap", PIPELINED, id="hashmap-pipelined"),
-        pytest.param("hashmap", JOBS, id="hashmap-jobs", marks=pytest.mark.prove),
-        pytest.param("rocksdb", PIPELINED, id="rocksdb-pipelined", marks=pytest.mark.prove),
-        pytest.param("rocksdb", JOBS, id="rocksdb-jobs", marks=pytest.mark.prove),
+        pytest.param("hashmap", JOBS, id="hashmap-jobs"),
+        pytest.param("rocksdb", PIPELINED, id="rocksdb-pipelined"),
+        pytest.param("rocksdb", JOBS, id="rocksdb-jobs"),
     ],
 )
 def test_whatever_is_killed_every_record_counts_once(backend, master, tmp_path):

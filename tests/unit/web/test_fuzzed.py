@@ -95,7 +95,7 @@ def ask_at_random(served, ids, schema, method, path, credentials):
     for mode in GenerationMode:
         cases = given(case=schema[path][method].as_strategy(mode), mode=st.just(mode))
         try:
-            examples(6, database=None, suppress=HealthCheck)(cases(send))()
+            examples(3, database=None, suppress=HealthCheck)(cases(send))()
         except Unsatisfiable:
             assert mode is GenerationMode.NEGATIVE  # there is nothing that could be wrong
     return seen
