@@ -21,7 +21,9 @@ def main() -> int:
     unfinished = ARCHIVE.with_suffix(".new")
     options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit={unfinished}"
     environment = {**os.environ, "JAVA_TOOL_OPTIONS": f"{options} {SILENT}"}
-    subprocess.run([sys.executable, __file__, "show"], env=environment, capture_output=True)
+    subprocess.run(
+        [sys.executable, __file__, "show"], env=environment, capture_output=True, check=False
+    )
     if unfinished.exists():
         unfinished.replace(ARCHIVE)
     else:
