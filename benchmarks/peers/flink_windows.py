@@ -25,6 +25,12 @@ from benchmarks.peers.rule import (
 )
 
 VERIFIED = 600_000
+SELDOM = {
+    "table.exec.mini-batch.enabled": "true",
+    "table.exec.mini-batch.allow-latency": "2 s",
+    "table.exec.mini-batch.size": "1000000",
+}
+"""Makes a total change now and then, where each change is a call from Java to Python."""
 
 
 def _milliseconds(duration: int) -> str:
@@ -82,6 +88,8 @@ def results(cluster: Cluster, order: Order, records: int) -> StreamTableEnvironm
 
 def verify(cluster: Cluster, order: Order, records: int) -> Check:
     sql = results(cluster, order, records)
+    for option, value in SELDOM.items():
+        sql.get_config().set(option, value)
     total: float = 0
     with sql.execute_sql("select sum(total) from results").collect() as rows:
         for row in rows:

@@ -1,7 +1,7 @@
 """Tidegate: windows on columns, windows with a Python function, and an interval join.
 
 Records and times are cut from prepared columns. The number of results is not that of records, so
-what the sources have emitted is counted.
+what the sources have read is counted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from tidegate.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from tidegate.driver.job_handle import JobHandle
 
 ASSIGNERS = {
     "tumbling": TumblingEventTimeWindows.of(Time.milliseconds(WINDOW)),
@@ -61,12 +60,6 @@ def results(env: StreamExecutionEnvironment, order: Order, streams: int) -> Data
     return keyed.window(ASSIGNERS[order.workload]).agg(total=sum_(1))
 
 
-def emitted(job: JobHandle) -> int:
-    """What the sources have sent so far."""
-    sources = [each for each in job.vertices() if each.vertex.source is not None]
-    return sum(subtask.records_out for each in sources for subtask in each.subtasks)
-
-
 def main() -> None:
     order = Order.from_arguments()
     env = environment(order)
@@ -75,7 +68,7 @@ def main() -> None:
     job = start(env)
     meter = Meter()
     while not job.status().is_terminal:
-        meter.mark(emitted(job))
+        meter.mark(job.progress().records_in)
         time.sleep(0.05)
     tallies = list(job.collected("tally", None))
     count, total = (sum(part) for part in zip(*tallies, strict=True))

@@ -23,8 +23,10 @@ from tidegate.types.typeinfo import RowTypeInfo, TypeInformation, Types
 
 _MOST_KEYS: Final = 1 << 16
 """With more keys, there is little to combine in a batch."""
-_BATCHES_APART: Final = 32
-"""After how many batches to try again whether combining pays off."""
+_TRIAL: Final = 1 << 16
+"""After how many records to decide whether combining pays off: one small batch says little."""
+_PAUSE: Final = 32 * _TRIAL
+"""After how many records to try again."""
 _TYPES: Final = {"b": Types.BOOLEAN(), "i": Types.LONG(), "f": Types.DOUBLE()}
 """By the kind of an array's numbers."""
 
@@ -82,8 +84,10 @@ class WindowCombiner(Operator):
         self._format = self.rows.format
         self._accumulators = Accumulators([Count("records", None), *self.plan.accumulators()])
         self._table = self._new_table()
-        self._waits = 0
-        """For how many batches nothing is combined."""
+        self._tried = self._sent = 0
+        """The records of this trial, and the rows that they were combined into."""
+        self._paused = 0
+        """For how many records nothing is combined."""
 
     def _new_table(self) -> SliceTable:
         keys = KeyIndex(self._kinds, is_tuple=isinstance(self.plan.key_columns, tuple))
@@ -101,19 +105,23 @@ class WindowCombiner(Operator):
             raise failure
         columns = batch.columns.columns
         keys = [columns[place] for place in self._places]
-        if self._waits:
-            self._waits -= 1
+        if self._paused > 0:
+            self._paused -= len(batch)
             stored = self._accumulators.freeze()(self._accumulators.lift(columns))
             self._emit(keys, self.slicing.starts_of(times), stored)
             return
         self._table.add(keys, times, columns)
         rows = self._table.drain()
         self._emit(self._table.keys.take(rows.keys), rows.starts, rows.columns)
-        if len(self._table.keys) > _MOST_KEYS:
+        self._tried += len(batch)
+        self._sent += len(rows.keys)
+        has_many_keys = len(self._table.keys) > _MOST_KEYS
+        if has_many_keys:
             self._table = self._new_table()
-            self._waits = _BATCHES_APART
-        elif 2 * len(rows.keys) > len(batch):
-            self._waits = _BATCHES_APART
+        if has_many_keys or self._tried >= _TRIAL:
+            if has_many_keys or 2 * self._sent > self._tried:
+                self._paused = _PAUSE
+            self._tried = self._sent = 0
 
     def _emit(self, keys: list[pa.Array[Any]], starts: Times, stored: Columns) -> None:
         schema = self._format.schema
