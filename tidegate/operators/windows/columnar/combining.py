@@ -21,7 +21,7 @@ from tidegate.stream.elements import NO_WATERMARK
 from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.typeinfo import RowTypeInfo, TypeInformation, Types
 
-_MOST_KEYS: Final = 1 << 16
+_MOST_KEYS: Final = 1 << 18
 """With more keys, there is little to combine in a batch."""
 _TRIAL: Final = 1 << 16
 """After how many records to decide whether combining pays off: one small batch says little."""
