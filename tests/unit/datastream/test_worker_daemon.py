@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+from tidegate.datastream.execution.worker_daemon import unpacked
+
 COMMAND = ["-m", "tidegate.datastream.execution.worker_daemon", "pyspark.worker"]
 
 
@@ -11,3 +13,14 @@ def test_spark_reads_nothing_but_the_port_of_its_daemon():
     )
     assert daemon.stderr == b""
     assert 0 < int.from_bytes(daemon.stdout, "big") < 1 << 16
+
+
+def test_archives_of_spark_are_not_read_where_it_is_installed_unpacked():
+    library = "/env/site-packages/pyspark/python/lib"
+    archives = [f"{library}/pyspark.zip", f"{library}/py4j-src.zip"]
+    assert unpacked([*archives, "/job", "/env/site-packages"]) == ["/job", "/env/site-packages"]
+
+
+def test_archives_of_a_spark_elsewhere_are_read():
+    path = ["/opt/spark/python/lib/pyspark.zip", "/opt/spark/python/lib/py4j-src.zip", "/job"]
+    assert unpacked(path) == path

@@ -10,9 +10,8 @@ import gc
 import sys
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Final
-
-from pyspark.daemon import manager
 
 _NEEDED: Final = (
     "pyspark.worker",
@@ -24,7 +23,19 @@ _NEEDED: Final = (
 )
 
 
+def unpacked(path: list[str]) -> list[str]:
+    """The search path without Spark's archives if their modules are also installed unpacked.
+
+    Modules in an archive are compiled anew in each process.
+    """
+    archives = [entry for entry in path if entry.endswith("python/lib/pyspark.zip")]
+    libraries = [Path(entry).parent for entry in archives]
+    installed = [each for each in libraries if str(each.parents[2]) in path]
+    return [entry for entry in path if Path(entry).parent not in installed]
+
+
 def main() -> None:
+    sys.path[:] = unpacked(sys.path)
     with redirect_stdout(sys.stderr):  # Spark reads standard output
         # Elsewhere, libraries load system frameworks that do not survive a fork.
         for module in _NEEDED if sys.platform == "linux" else ():
@@ -32,7 +43,7 @@ def main() -> None:
                 import_module(module)
     gc.collect()
     gc.freeze()  # share unchanged pages with the workers
-    manager()
+    import_module("pyspark.daemon").manager()
 
 
 if __name__ == "__main__":
