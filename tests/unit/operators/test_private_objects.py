@@ -1,10 +1,13 @@
 """What a function emitted stays as it was, whatever the function does with its object later."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
+from tests.unit.operators.windows.windowed import reduced, windows
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.source import InputStatus
 from tidegate.core.modes import StateBackendType
@@ -19,6 +22,7 @@ from tidegate.operators.functions import (
     MapFunction,
     OutputTag,
     ProcessFunction,
+    ReduceFunction,
     SourceFunction,
 )
 from tidegate.operators.keyed import (
@@ -35,6 +39,7 @@ from tidegate.operators.stateless import (
     ProcessOperator,
 )
 from tidegate.operators.two_inputs.co import CoMapOperator
+from tidegate.operators.windows.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
 from tidegate.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -171,6 +176,83 @@ def test_fields_of_a_typed_stream_are_private_too():
         assert harness.output == [Row(numbers=[1]), Row(numbers=[1, 2])]
 
 
+class Hashed:
+    def __init__(self, n):
+        self.n = n
+
+    def __eq__(self, other):
+        return self.n == other.n
+
+    def __hash__(self):
+        return 0
+
+
+@dataclass(frozen=True)
+class Frozen:
+    n: object
+
+
+class Thawed(Frozen):
+    """A class of its own: its attributes can change."""
+
+
+class Kept(MapFunction):
+    """Emits what it keeps, and changes it with the next record."""
+
+    def __init__(self, make, change):
+        self.kept = make()
+        self.change = change
+
+    def map(self, value):
+        self.change(self.kept, value)
+        return self.emitted()
+
+    def emitted(self):
+        return self.kept
+
+
+class KeptAsKey(Kept):
+    def emitted(self):
+        return {self.kept: 1}
+
+
+class KeptInAList(Kept):
+    def emitted(self):
+        return [self.kept]
+
+
+class KeptInAPartial(Kept):
+    def emitted(self):
+        return partial(print, self.kept)
+
+
+class KeptInAnArray(Kept):
+    def emitted(self):
+        return self.kept[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "shown"),
+    [
+        (Kept(lambda: ([0], 0), lambda kept, n: kept[0].append(n)), repr),
+        (KeptInAList(lambda: ([0], 0), lambda kept, n: kept[0].append(n)), repr),
+        (Kept(lambda: Frozen([]), lambda kept, n: kept.n.append(n)), repr),
+        (Kept(lambda: Thawed(0), lambda kept, n: vars(kept).update(n=n)), repr),
+        (
+            KeptAsKey(lambda: Hashed(0), lambda kept, n: setattr(kept, "n", n)),
+            lambda d: next(iter(d)).n,
+        ),
+        (KeptInAPartial(list, lambda kept, n: kept.append(n)), repr),
+        (KeptInAnArray(lambda: np.zeros(1, "i8,i8"), lambda kept, n: kept.fill(n)), repr),
+    ],
+)
+def test_what_can_change_is_found_wherever_it_is(function, shown):
+    with OperatorHarness(MapOperator(function), copy=False) as harness:
+        harness.process([1, 2])
+        first, second = map(shown, harness.output)
+        assert first != second
+
+
 class ChangesBehindTheYield(FlatMapFunction):
     def flat_map(self, value):
         record = {"n": value}
@@ -295,6 +377,41 @@ def test_a_reduce_function_may_change_and_return_what_it_is_given():
         assert harness.output == [{"n": 1}, {"n": 3}, {"n": 6}]
 
 
+class ReusesOneTotal(ReduceFunction):
+    def __init__(self):
+        self.total = {}
+
+    def reduce(self, value1, value2):
+        self.total.update(key=value1["key"], n=value1["n"] + value2["n"])
+        return self.total
+
+
+BY_KEY = [select_key(lambda record: record["key"])]
+OF_TWO_KEYS = [{"key": key, "n": n} for n in (1, 2, 3) for key in "ab"]
+
+
+def test_a_reduce_function_may_return_one_object_for_all_keys():
+    with OperatorHarness(KeyedReduceOperator(ReusesOneTotal(), BY_KEY)) as harness:
+        harness.process(OF_TWO_KEYS)
+        assert harness.output[-2:] == [{"key": "a", "n": 6}, {"key": "b", "n": 6}]
+
+
+@pytest.mark.parametrize(
+    ("assigner", "times"),
+    [
+        (TumblingEventTimeWindows.of(10), [1, 1, 2, 2, 3, 3]),
+        (EventTimeSessionWindows.with_gap(3), [1, 1, 7, 7, 4, 4]),
+    ],
+)
+def test_a_reduce_function_may_return_one_object_for_all_windows(assigner, times):
+    operator = windows(assigner, contents=reduced(ReusesOneTotal()), keys=BY_KEY)
+    with OperatorHarness(operator) as harness:
+        stamps = np.array(times, np.int64)
+        harness.process_batch(Batch(records=OF_TWO_KEYS, timestamps=stamps))
+        harness.watermark(20)
+        assert harness.output == [{"key": "a", "n": 6}, {"key": "b", "n": 6}]
+
+
 def test_a_source_function_may_collect_one_object_again_and_again():
     with OperatorHarness(SourceOperator(SourceFunctionSource(Reusing(Inside("dict"))))) as harness:
         harness.assign_all_splits()
@@ -314,7 +431,11 @@ class Remembering(MapFunction):
         return event
 
 
-@pytest.mark.parametrize("kind", [Box, SlottedBox, list, Row])
+def in_a_tuple(numbers):
+    return numbers, 1
+
+
+@pytest.mark.parametrize("kind", [Box, SlottedBox, list, Row, in_a_tuple])
 def test_an_object_that_nobody_else_has_is_not_copied(kind):
     function = Remembering(kind)
     with OperatorHarness(MapOperator(function), copy=False) as harness:

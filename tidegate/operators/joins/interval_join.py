@@ -66,8 +66,8 @@ class IntervalJoinOperator(KeyedOperator):
         self._watermark = context.watermark
         self._buffers = [self.backend.table(ListStateDescriptor(name)) for name in _BUFFERS]
         self._context = _PairContext()
-        self._late: list[int] = []
-        """The positions of late records in the batch."""
+        self._late: list[tuple[Any, int]] = []
+        """The late records of the batch, with their timestamps."""
         self._pairs_before = 0
         """How many pairs preceded the current record."""
 
@@ -78,21 +78,25 @@ class IntervalJoinOperator(KeyedOperator):
         stamps = batch.timestamps
         if not len(batch):
             return
-        if stamps is None or int(stamps.min()) == NO_TIMESTAMP:
-            place = 0 if stamps is None else int(stamps.argmin())
+        if (unfit := without_timestamp(stamps)) is not None:
+            place, reason = unfit
             self.process(batch.slice(0, place), input_index)
-            raise self.user_code.failure(MISSING_TIMESTAMP, batch.records[place], place)
+            raise self.user_code.failure(GraphError(reason), batch.records[place], place)
         try:
             super().process(batch, input_index)
         finally:
-            self._emit_late(batch, input_index)
+            self._emit_late(input_index)
 
-    def _emit_late(self, batch: Batch, input_index: int) -> None:
+    def _emit_late(self, input_index: int) -> None:
         late, self._late = self._late, []
         tag = self.settings.late_tags[input_index]
         if tag is not None and late:
-            found, format = batch.take(np.array(late, np.intp)), self.side_formats.get(tag)
-            side = Batch(records=found.records, format=format, timestamps=found.timestamps)
+            times = np.array([time for _, time in late], np.int64)
+            side = Batch(
+                records=[record for record, _ in late],
+                format=self.side_formats.get(tag),
+                timestamps=times,
+            )
             self.output.emit_side(tag, side)
 
     def run(self, keyed: KeyedRecords, input_index: int) -> Outcome:
@@ -126,7 +130,7 @@ class IntervalJoinOperator(KeyedOperator):
         rows = zip(keyed.places, keyed.keys, rest, keyed.stamps.tolist(), strict=False)
         for place, key, record, time in rows:
             if time < self._watermark:
-                self._late.append(position_of_last(keyed.records, rest))
+                self._late.append((record, time))
                 continue
             backend.place, backend.current_key = place, key
             self._pairs_before = len(times)
@@ -206,7 +210,14 @@ class _PairContext(ProcessJoinFunction.Context):
         return max(self.times)
 
 
-MISSING_TIMESTAMP: Final = GraphError(
+def without_timestamp(times: Timestamps | None) -> tuple[int, str] | None:
+    """The position of the first record without a timestamp, and what to do."""
+    if times is not None and int(times.min()) != NO_TIMESTAMP:
+        return None
+    return 0 if times is None else int(times.argmin()), _NO_TIMESTAMP
+
+
+_NO_TIMESTAMP: Final = (
     "an interval join needs records with timestamps, but this one has none: call "
     "assign_timestamps_and_watermarks() before it"
 )

@@ -19,6 +19,7 @@ from tidegate.state.handles import (
     State,
     ValueState,
 )
+from tidegate.state.keys.key_bytes import NEVER_NAN, key_in
 from tidegate.state.memory.tables import StateTable
 from tidegate.types.privacy import ATOMIC
 
@@ -46,12 +47,15 @@ class Handle(State):
         return stored
 
     def _all_private(self, values: Iterable[Any], known: Iterable[Any] = ()) -> list[Any]:
-        """Private copies of values to store, except of those that are stored already."""
+        """Private copies of values to store, except, once each, of those stored already."""
         stored = set(map(id, known))
         added = []
         for value in values:
-            if type(value) not in ATOMIC and id(value) not in stored:
-                value = self._private(value)
+            if type(value) not in ATOMIC:
+                if id(value) in stored:
+                    stored.remove(id(value))
+                else:
+                    value = self._private(value)
             added.append(value)
         return added
 
@@ -127,14 +131,20 @@ class HashMapMapState(Handle, MapState[Any, Any]):
 
     def get(self, key: Any) -> Any:
         stored = self._owned()
-        return None if stored is None else stored.get(key)
+        if stored is None:
+            return None
+        if type(key) not in NEVER_NAN:
+            key = key_in(stored, key)
+        return stored.get(key)
 
     def contains(self, key: Any) -> bool:
         stored = self._values[self._holder.place]
-        return stored is not None and key in stored
+        return bool(stored) and (key in stored or key_in(stored, key) in stored)
 
     def put(self, key: Any, value: Any) -> None:
         stored = self._owned()
+        if stored and type(key) not in NEVER_NAN:
+            key = key_in(stored, key)
         if type(value) not in ATOMIC and not (stored and stored.get(key) is value):
             value = self._private(value)
         if stored is None:
@@ -149,7 +159,7 @@ class HashMapMapState(Handle, MapState[Any, Any]):
     def remove(self, key: Any) -> None:
         stored = self._owned()
         if stored is not None:
-            stored.pop(key, None)
+            stored.pop(key_in(stored, key), None)
             if not stored:
                 self.clear()
 

@@ -9,6 +9,7 @@ from tests.savepoints import stored
 from tidegate import state_reader
 from tidegate.core.errors import StateMisuse, StateTypeChanged, TypeMismatch
 from tidegate.core.poison import PoisonOrders
+from tidegate.operators.aggregations.accumulators import Sum
 from tidegate.operators.aggregations.aggregates import (
     count,
     max_,
@@ -32,12 +33,13 @@ from tidegate.operators.windows.columnar.choice import (
     columnar_agg,
     columnar_aggregation,
     columnar_windowing,
+    window_combiner,
 )
 from tidegate.operators.windows.operator import WindowSettings
 from tidegate.operators.windows.triggers import CountTrigger
 from tidegate.state.keys.selection import select_key
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import NO_WATERMARK
+from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK
 from tidegate.testing.harness import OperatorHarness
 from tidegate.types.arrow import arrow_format
 from tidegate.types.row import Row
@@ -167,6 +169,31 @@ def test_sums_that_come_near_64_bits_are_exact():
         assert harness.output == [Row(item="a", total=2**62 + 4)]
 
 
+@pytest.mark.filterwarnings("error")
+def test_sums_of_many_keys_may_be_infinite():
+    weights = Types.ROW_NAMED(["item", "weight"], [Types.LONG(), Types.DOUBLE()])
+    format, key = arrow_format(weights), select_key("item", weights)
+    plan = plan_aggregates({"total": sum_("weight")}, key, weights, None, has_windows=True)
+    columns = format.encode([Row(item, 1e308) for item in range(500)] * 2)
+    with OperatorHarness(columnar_agg(settings_of(TUMBLING), plan, {})) as harness:
+        harness.process_batch(Batch(columns=columns, format=format, timestamps=np.zeros(1000, int)))
+        harness.watermark(9)
+        assert [row.total for row in harness.output] == [float("inf")] * 500
+
+
+def test_a_combiner_does_not_check_small_sums_because_there_were_many():
+    plan = plan_aggregates({"total": sum_("price")}, KEY, BIDS, None, has_windows=True)
+    combiner = window_combiner(settings_of(TUMBLING), plan)
+    with OperatorHarness(combiner) as harness:
+        for _ in range(5):
+            harness.process_batch(bids([1, 2], [2**60, 2**60]))
+        assert not any(part.is_strained for part in sums_of(harness.operator._accumulators))
+
+
+def sums_of(accumulators):
+    return [part for part in accumulators.parts if isinstance(part, Sum)]
+
+
 def test_a_sum_beyond_the_type_of_its_field_is_an_error():
     small = Types.TUPLE([Types.STRING(), Types.BYTE()])
     format = arrow_format(small)
@@ -238,13 +265,18 @@ def test_no_record_is_late_where_the_clock_goes_back():
         assert harness.output == [Row(item="a", bids=1)]
 
 
-def test_a_record_without_a_timestamp_is_skipped_alone():
-    with OperatorHarness(
-        named(TUMBLING, bids=count()), poison=PoisonOrders(skips_at_once=True)
-    ) as harness:
-        harness.process_batch(bids([3, NO_WATERMARK, 5]))
+@pytest.mark.parametrize("no_time", [NO_WATERMARK, NO_WATERMARK + 1, FINAL_WATERMARK])
+def test_a_record_without_a_time_is_skipped_alone(no_time):
+    skips = PoisonOrders(skips_at_once=True)
+    with OperatorHarness(named(TUMBLING, bids=count()), poison=skips) as harness:
+        harness.process_batch(bids([3, no_time, 5]))
         harness.watermark(9)
         assert harness.output == [Row(item="a", bids=2)]
+    plan = plan_aggregates({"bids": count()}, KEY, BIDS, None, has_windows=True)
+    combiner = window_combiner(settings_of(TUMBLING), plan)
+    with OperatorHarness(combiner, poison=skips) as harness:
+        harness.process_batch(bids([3, no_time, 5]))
+        assert [(row[0], row[1]) for row in harness.output] == [("a", 1), ("a", 1)]
 
 
 @pytest.mark.parametrize("assigner", [TUMBLING, EventTimeSessionWindows.with_gap(10)])

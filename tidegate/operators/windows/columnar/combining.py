@@ -15,8 +15,9 @@ from tidegate.operators.base import Operator, OperatorContext, Output
 from tidegate.operators.windows.columnar.slice_table import SliceTable
 from tidegate.operators.windows.columnar.slicing import Slicing
 from tidegate.operators.windows.columnar.table import Times
+from tidegate.operators.windows.windows import without_window
 from tidegate.state.keys.key_index import KeyIndex
-from tidegate.stream.batch import NO_TIMESTAMP, Batch
+from tidegate.stream.batch import Batch
 from tidegate.stream.elements import NO_WATERMARK
 from tidegate.types.arrow import ArrowFormat, arrow_format
 from tidegate.types.typeinfo import RowTypeInfo, TypeInformation, Types
@@ -29,11 +30,6 @@ _PAUSE: Final = 32 * _TRIAL
 """After how many records to try again."""
 _TYPES: Final = {"b": Types.BOOLEAN(), "i": Types.LONG(), "f": Types.DOUBLE()}
 """By the kind of an array's numbers."""
-
-NO_TIMESTAMPS: Final = (
-    "the records have no timestamps: call assign_timestamps_and_watermarks() on the stream before "
-    "the window, or choose a window of processing time"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +93,14 @@ class WindowCombiner(Operator):
         if not len(batch):
             return
         times = batch.timestamps
-        if times is None or int(times.min()) == NO_TIMESTAMP:
-            place = 0 if times is None else int(times.argmin())
+        if (unfit := without_window(times)) is not None:
+            place, reason = unfit
             self.process(batch.slice(0, place))
-            failure = StateMisuse(NO_TIMESTAMPS)
+            failure = StateMisuse(reason)
             failure.suspects = range(place, place + 1)
             raise failure
+        assert times is not None
+        self._accumulators.relax(list)  # nothing is kept from earlier batches
         columns = batch.columns.columns
         keys = [columns[place] for place in self._places]
         if self._paused > 0:
