@@ -109,7 +109,7 @@ def test_the_death_of_sparks_jvm_fails_the_job(start_endless):
     jvm.kill()
     _, err = driver.communicate(timeout=PATIENCE)
     assert driver.returncode != 0
-    assert err.strip().splitlines()[-1].startswith("tidegate.core.errors."), err
+    assert err.strip().splitlines()[-1].startswith("tidegate.errors."), err
     wait_until(lambda: are_gone(family))
 
 
@@ -122,5 +122,5 @@ def test_a_session_that_is_stopped_under_a_job_fails_it(tmp_path, own_temporary)
         _, err = driver.communicate(timeout=PATIENCE)
     finally:
         end(driver)
-    assert err.strip().splitlines()[-1].startswith("tidegate.core.errors."), err
+    assert err.strip().splitlines()[-1].startswith("tidegate.errors."), err
     assert list(own_temporary.glob("tidegate-*")) == []
