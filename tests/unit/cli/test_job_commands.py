@@ -265,7 +265,9 @@ def test_a_checkpoint_of_a_job_that_runs_is_not_disposed_of(serve, tmp_path):
     served = serve(on_disk(tmp_path / "checkpoints", **all_kept))
     served.let(20)
     path = Path(done("checkpoint", served.id))
-    for meant in (path, path / "_metadata"):
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    for meant in (path, path / "_metadata", link, path / ".." / path.name):
         assert "which is running and deletes it itself" in refused(5, "savepoint", "-d", str(meant))
     assert (path / "_metadata").exists()
 
