@@ -121,7 +121,7 @@ ROOMS = {
         ("endpoints", "hub"),
         ("operations", "served_jobs", "serving", "state_browser"),
         ("answers",),
-        ("client", "documents", "metrics", "requests"),
+        ("client", "documents", "log_files", "metrics", "requests"),
         ("allowed_paths", "forms", "live", "recent_logs", "registry"),
     ),
 }

@@ -15,11 +15,11 @@ import typer
 
 from tidegate.cli.exit_codes import USER_ERROR
 from tidegate.cli.jobs import connect
-from tidegate.cli.log_files import remove_old
 from tidegate.cli.program import SETTINGS_VARIABLE
 from tidegate.cli.progress import Show, restored, watching
 from tidegate.core.errors import TidegateError
 from tidegate.core.redaction import is_secret
+from tidegate.web.log_files import remove_old
 from tidegate.web.registry import LAUNCH_VARIABLE, LOG_VARIABLE, JobRecord, home, known_jobs
 
 _LOOK_SECONDS = 0.1
