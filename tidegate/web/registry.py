@@ -186,6 +186,14 @@ def running_jobs() -> list[JobRecord]:
     return [record for record in known_jobs() if record.is_running]
 
 
+def namesake_warning(name: str, other: JobRecord) -> str:
+    """What a second job of this name means for the user, as a sentence."""
+    return (
+        f"another job named {name!r} already runs, with id {other.job_id}: commands need the id, "
+        "and `latest` cannot tell the two apart; rename one of them"
+    )
+
+
 def _records(directory: Path) -> Iterator[tuple[Path, JobRecord]]:
     for path in directory.glob("*.json"):
         try:
