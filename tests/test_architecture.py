@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import tidegate
 from tests.effort import examples
+from tidegate import errors
 from tidegate.protocol.messages import StepRequest
 from tidegate.state.keys.key_groups import KeyGroupRange
 from tidegate.state.pointers import TableHandle
@@ -120,7 +121,7 @@ ROOMS = {
         ("endpoints", "hub"),
         ("operations", "served_jobs", "serving", "state_browser"),
         ("answers",),
-        ("client", "documents", "metrics", "requests"),
+        ("client", "documents", "log_files", "metrics", "requests"),
         ("allowed_paths", "forms", "live", "recent_logs", "registry"),
     ),
 }
@@ -568,7 +569,12 @@ def survives_pickling(original: object) -> bool:
     return type(copy) is type(original) and (copy == original or repr(copy) == repr(original))
 
 
-@pytest.mark.parametrize("error", classes_in("tidegate.core.errors"))
+def test_an_error_has_the_name_that_programs_import():
+    named = {error.__name__ for error in classes_in("tidegate.errors")}
+    assert named >= set(errors.__all__)
+
+
+@pytest.mark.parametrize("error", classes_in("tidegate.errors"))
 @examples(20)
 @given(data=st.data())
 def test_every_error_arrives_whole_in_another_process(error, data):

@@ -347,7 +347,7 @@ def test_watermarks_and_idle_channels_can_be_looked_up(env):
             ("1.currentInputWatermark", "49"),
         ]
         assert "flink_taskmanager_job_task_currentInputWatermark" in rendered([job]).decode()
-        overview = as_document(job_details(job).vertices[-1].tidegate)
+        overview = as_document(job_details(job, None).vertices[-1].tidegate)
         assert overview == {"watermark": 49, "idle-channels": 2}
         assert info._watermark(overview) == "1970-01-01 00:00:00.049 (2 idle)"
     finally:

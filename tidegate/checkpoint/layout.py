@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from xxhash import xxh3_64_intdigest
+
 from tidegate.core.ids import CheckpointId
 from tidegate.storage.locations import below
 
@@ -15,6 +17,7 @@ TASK_OWNED: Final = "taskowned"
 _CHECKPOINT: Final = re.compile(r"chk-(\d+)")
 _OWNER: Final = re.compile(r"owner-(\d+)")
 _LAST_ID: Final = re.compile(r"last-id(-\d+)?")
+_NOTED: Final = re.compile(rb"(?:id )?(\d{1,19})(?: [0-9a-f]{16})?")
 _CLOSED: Final = re.compile(r"closed-(\d+)-(\d+)-(\d+)")
 _STOPPED: Final = re.compile(r"stopped-(\d+)")
 _PART: Final = re.compile(r"[0-9a-f]{32}|(state|timers|taskowned)/.+")
@@ -46,6 +49,22 @@ def epoch_of(path: str) -> int | None:
 def last_id_of(epoch: int) -> str:
     """The name of the file with the highest checkpoint id of an owner."""
     return f"last-id-{epoch}"
+
+
+def noted(last_id: int) -> bytes:
+    """The content of such a file: the id with its checksum."""
+    return b"id %d %016x" % (last_id, xxh3_64_intdigest(b"%d" % last_id))
+
+
+def id_noted_in(data: bytes) -> CheckpointId | None:
+    """The checkpoint id in the content of such a file; None: it is damaged.
+
+    Earlier versions wrote the id alone.
+    """
+    found = _NOTED.fullmatch(data)
+    if found is None or data not in (found[1], noted(int(found[1]))):
+        return None
+    return CheckpointId(int(found[1]))
 
 
 def is_last_id(path: str) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from tidegate.checkpoint.layout import METADATA, SHARED, is_temporary
+from tidegate.checkpoint.layout import METADATA, SHARED, id_of, is_temporary
 from tidegate.checkpoint.metadata import CheckpointMetadata, decode, encode
 from tidegate.core.errors import NoCheckpoint, StorageError
 from tidegate.core.ids import JobId
@@ -64,10 +64,7 @@ def dispose(path: str | os.PathLike[str]) -> tuple[str, ...]:
         StorageError: the storage failed.
     """
     path = os.fspath(path)
-    local = local_path(path)
-    directory, name = parent_and_name(path if local is None else str(local.resolve()))
-    if name == METADATA:
-        directory, name = parent_and_name(directory)
+    directory, name = _directory_and_name(path)
     store = open_store(directory)
     if not store.exists(f"{name}/{METADATA}"):
         raise NoCheckpoint(shown(path), "there is no savepoint", "specify the path of one")
@@ -85,6 +82,30 @@ def dispose(path: str | os.PathLike[str]) -> tuple[str, ...]:
     for file in unneeded:
         store.delete(f"{SHARED}/{file}")
     return tuple(sorted(each[len(name) + 1 :] for each in foreign))
+
+
+def checkpoint_in_use(path: str, running: Collection[str]) -> str | None:
+    """Why this checkpoint must not be deleted, as a sentence; None: no running job needs it.
+
+    Args:
+        path: a savepoint or checkpoint.
+        running: the ids of the jobs that run.
+    """
+    directory, name = _directory_and_name(path)
+    _, owner = parent_and_name(directory)
+    if id_of(name) is None or owner not in running:
+        return None
+    return (
+        f"{shown(path)} is a checkpoint of job {owner}, which is running and deletes it itself "
+        "when it no longer needs it"
+    )
+
+
+def _directory_and_name(path: str) -> tuple[str, str]:
+    """The directory of a savepoint or checkpoint and its name there, links resolved."""
+    local = local_path(path)
+    directory, name = parent_and_name(path if local is None else str(local.resolve()))
+    return parent_and_name(directory) if name == METADATA else (directory, name)
 
 
 def _without(foreign: Sequence[str], present: Iterable[str], name: str) -> set[str]:

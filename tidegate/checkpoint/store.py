@@ -27,12 +27,14 @@ from tidegate.checkpoint.layout import (
     closes_nothing,
     directory_of,
     highest_in,
+    id_noted_in,
     id_of,
     is_last_id,
     is_ours,
     is_stop,
     is_temporary,
     last_id_of,
+    noted,
     published,
     stopped_by,
 )
@@ -152,7 +154,7 @@ class CheckpointStore:
             self.highest_id = max(self.highest_id, checkpoint_id)
         try:
             # A file per owner: a replaced owner cannot lower the id of its successor.
-            self._store.put(last_id_of(self.ownership.epoch), str(self.highest_id).encode())
+            self._store.put(last_id_of(self.ownership.epoch), noted(self.highest_id))
         except StorageError:
             self._settle(checkpoint_id)
             raise
@@ -310,7 +312,14 @@ class CheckpointStore:
         except BlobNotFound:
             # A newer owner has deleted it.
             return _NO_ID
-        return CheckpointId(int(data)) if data.isdigit() else _NO_ID
+        found = id_noted_in(data)
+        if found is None:
+            raise StorageError(
+                shown(below(self._store.url, path)),
+                "it is corrupt, so a checkpoint id could be used twice",
+                "delete it when you are sure that no other driver of this job runs",
+            )
+        return found
 
     def _read_all(self, ids: Iterable[CheckpointId]) -> Retained:
         readable: list[CheckpointMetadata] = []

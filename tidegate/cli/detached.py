@@ -15,12 +15,20 @@ import typer
 
 from tidegate.cli.exit_codes import USER_ERROR
 from tidegate.cli.jobs import connect
-from tidegate.cli.log_files import remove_old
 from tidegate.cli.program import SETTINGS_VARIABLE
 from tidegate.cli.progress import Show, restored, watching
 from tidegate.core.errors import TidegateError
 from tidegate.core.redaction import is_secret
-from tidegate.web.registry import LAUNCH_VARIABLE, LOG_VARIABLE, JobRecord, home, known_jobs
+from tidegate.web.log_files import remove_old
+from tidegate.web.registry import (
+    LAUNCH_VARIABLE,
+    LOG_VARIABLE,
+    JobRecord,
+    home,
+    known_jobs,
+    namesake_warning,
+    running_jobs,
+)
 
 _LOOK_SECONDS = 0.1
 _TAIL_LINES = 30
@@ -78,6 +86,7 @@ def start_detached(argv: Sequence[str], name: str) -> None:
             record = record_of(launch)
             if record is not None and _has_started(record, show):
                 typer.echo(record.job_id)
+                warn_of_namesakes(record)
                 return
             time.sleep(_LOOK_SECONDS)
     record = record_of(launch)
@@ -91,6 +100,13 @@ def start_detached(argv: Sequence[str], name: str) -> None:
         typer.echo(f"tidegate: the program ended with exit code {code}", err=True)
     if code:
         raise typer.Exit(code)
+
+
+def warn_of_namesakes(record: JobRecord) -> None:
+    """Say on the console what the driver says in its log: other jobs of this name run."""
+    for other in running_jobs():
+        if other.name == record.name and other.job_id != record.job_id:
+            typer.echo(f"tidegate: {namesake_warning(record.name, other)}", err=True)
 
 
 def _has_started(record: JobRecord, show: Show) -> bool:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.cli.exit_codes import USER_ERROR
-from tidegate.cli.log_files import keep_bounded
 from tidegate.core.errors import ConfigError, TidegateError
 from tidegate.core.redaction import is_secret, redacted
+from tidegate.web.log_files import keep_bounded
 from tidegate.web.registry import LOG_VARIABLE
 
 if TYPE_CHECKING:

@@ -67,12 +67,21 @@ from tidegate.core.ids import OperatorId
 from tidegate.core.poison import PoisonRecord
 from tidegate.core.redaction import redacted
 
+_PUBLIC_HOME = "tidegate.errors"
+"""The module that tracebacks name: programs import errors from there."""
+
 
 class TidegateError(Exception):
     """Base of all errors of Tidegate."""
 
+    __module__ = _PUBLIC_HOME
+
     sentence: ClassVar[str | None] = None
     """The message, with `{}` for each fact. None: the only fact is the message."""
+
+    def __init_subclass__(cls) -> None:
+        if cls.__module__ == __name__:
+            cls.__module__ = _PUBLIC_HOME
 
     def __str__(self) -> str:
         return redacted(self.said())

@@ -1,11 +1,13 @@
 """Frames over sockets between processes that share a job's secret.
 
-    frame = length (8 bytes, big endian) · kind (1 byte) · payload · tag (TCP only: 16 bytes)
+    frame  = header · tag · payload · tag (tags on TCP only: 16 bytes)
+    header = length of the payload (8 bytes, big endian) · kind (1 byte)
 
 Both ends prove the secret before any other frame is read: until then, frames are limited to a few
 bytes and nothing is unpickled. The proof also yields a key for each direction, which authenticates
-every TCP frame together with its number: a frame that was changed, inserted, repeated, dropped or
-moved ends the line before its payload is used. Nothing is encrypted.
+the header and the payload of every TCP frame together with their number: a frame that was changed,
+inserted, repeated, dropped or moved ends the line before memory is allocated for its payload, or
+before its payload is used. Nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -59,14 +61,14 @@ def address_towards(host: str) -> str:
 
 
 class _Seal:
-    """Authenticates the frames of one direction, in order."""
+    """Authenticates the headers and payloads of one direction, in order."""
 
     def __init__(self, key: bytes) -> None:
         self._keyed = hmac.new(key, digestmod="sha256")
         self._number = 0
 
     def tag(self, *parts: bytes | bytearray | memoryview) -> bytes:
-        """The tag of the next frame."""
+        """The tag of the next header or payload."""
         number = self._number.to_bytes(8, "big")
         self._number += 1
         mac = self._keyed.copy()
@@ -97,11 +99,12 @@ class Connection:
     def send(self, kind: int, *parts: bytes | bytearray | memoryview) -> None:
         """Send one frame whose payload is the concatenation of `parts`."""
         length = sum(len(part) for part in parts)
-        frame = (_HEADER.pack(length, kind), *parts)
+        header = _HEADER.pack(length, kind)
+        frame = (header, *parts)
         try:
             with self._sending:
                 if self._sends is not None:
-                    frame = (*frame, self._sends.tag(*frame))
+                    frame = (header, self._sends.tag(header), *parts, self._sends.tag(*parts))
                 if length < 1 << 16:
                     self._socket.sendall(b"".join(frame))
                 else:
@@ -116,18 +119,22 @@ class Connection:
         Raises:
             LineClosed: the other end is gone, or the frame was changed in transit.
         """
-        header = self._read(_HEADER.size)
-        length, kind = _HEADER.unpack(header)
+        length, kind = _HEADER.unpack(self._read_sealed(_HEADER.size))
         if length > limit:
             raise LineClosed(f"a frame has {length} bytes, but at most {limit} are allowed")
-        payload = self._read(length)
-        if self._receives is not None:
-            tag = self._read(_TAG_BYTES)
-            if not hmac.compare_digest(tag, self._receives.tag(header, payload)):
-                self.close()
-                _log.error("a frame was refused and its line closed: it was changed in transit")
-                raise LineClosed("a frame was changed in transit")
-        return kind, payload
+        return kind, self._read_sealed(length)
+
+    def _read_sealed(self, length: int) -> bytearray:
+        if self._receives is None:
+            return self._read(length)
+        part = self._read(length + _TAG_BYTES)
+        tag = part[length:]
+        del part[length:]
+        if not hmac.compare_digest(tag, self._receives.tag(part)):
+            self.close()
+            _log.error("a frame was refused and its line closed: it was changed in transit")
+            raise LineClosed("a frame was changed in transit")
+        return part
 
     def _read(self, length: int) -> bytearray:
         buffer = bytearray(length)

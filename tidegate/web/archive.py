@@ -30,7 +30,7 @@ def answers_of(job: JobHandle, watched: Watched) -> dict[str, Any]:
     """The answers for the paths of a job, by path."""
     path, rates = f"/jobs/{job.job_id}", watched.meter.rates()
     found: dict[str, Any] = {
-        path: jobs.job_details(job),
+        path: jobs.job_details(job, rates),
         f"{path}/plan": jobs.plan(job),
         f"{path}/config": config.job_config(job),
         f"{path}/accumulators": jobs.accumulators(job),

@@ -144,11 +144,21 @@ class Registration:
         _forget_old_ones(directory)
 
     def end(self, record: JobRecord) -> None:
-        """Record the end of the job; the file is kept for a while."""
-        before, self._file = self._file, self._write(record)
-        self.record = record
-        os.close(before)
+        """Record the end of the job, unless another driver has taken it over.
+
+        The file is kept for a while.
+        """
+        if not self._is_replaced():
+            os.close(self._write(record))
         os.close(self._file)
+        self.record = record
+
+    def _is_replaced(self) -> bool:
+        """Whether another driver has taken over the job, and registered it."""
+        try:
+            return not os.path.samestat(self._path.stat(), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
 
     def _write(self, record: JobRecord) -> int:
         """Replace the file with a complete and locked one; returns the descriptor that locks it."""
@@ -174,6 +184,14 @@ def known_jobs() -> list[JobRecord]:
 def running_jobs() -> list[JobRecord]:
     """The jobs whose driver is running."""
     return [record for record in known_jobs() if record.is_running]
+
+
+def namesake_warning(name: str, other: JobRecord) -> str:
+    """What a second job of this name means for the user, as a sentence."""
+    return (
+        f"another job named {name!r} already runs, with id {other.job_id}: commands need the id, "
+        "and `latest` cannot tell the two apart; rename one of them"
+    )
 
 
 def _records(directory: Path) -> Iterator[tuple[Path, JobRecord]]:

@@ -214,6 +214,30 @@ def test_a_driver_that_wakes_up_does_not_take_back_the_ids_that_are_used():
     assert [each.checkpoint_id for each in found] == [1]
 
 
+def test_a_driver_does_not_start_if_it_cannot_know_which_ids_are_used():
+    blobs = MemoryStore()
+    store = CheckpointStore(blobs)
+    take(store, blobs, 8)
+    store.begin(CheckpointId(9))
+    content = blobs.read("last-id-1")
+    flipped = [
+        content[: bit // 8] + bytes([content[bit // 8] ^ 1 << bit % 8]) + content[bit // 8 + 1 :]
+        for bit in range(8 * len(content))
+    ]
+    for damaged in [*flipped, *(content[:length] for length in range(len(content)))]:
+        blobs.put("last-id-1", damaged)
+        with pytest.raises(StorageError, match="last-id-1: it is corrupt"):
+            CheckpointStore(blobs)
+    blobs.put("last-id-1", content)
+    assert CheckpointStore(blobs).highest_id == 9
+
+
+def test_ids_of_an_earlier_version_are_read():
+    blobs = MemoryStore()
+    blobs.put("last-id-1", b"9")
+    assert CheckpointStore(blobs).highest_id == 9
+
+
 def test_a_job_that_was_stopped_stays_so_when_an_earlier_savepoint_is_aborted_once_more():
     blobs = MemoryStore()
     store = CheckpointStore(blobs)

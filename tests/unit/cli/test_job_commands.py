@@ -14,7 +14,7 @@ from tests.served_jobs import restarting
 from tidegate.cli.main import app
 from tidegate.core.errors import NotEnoughTaskSlots
 from tidegate.protocol.job_status import JobStatus
-from tidegate.web.registry import JobRecord, Registration, known_jobs
+from tidegate.web.registry import JobRecord, Registration, known_jobs, running_jobs
 
 
 def invoke(*arguments):
@@ -265,7 +265,9 @@ def test_a_checkpoint_of_a_job_that_runs_is_not_disposed_of(serve, tmp_path):
     served = serve(on_disk(tmp_path / "checkpoints", **all_kept))
     served.let(20)
     path = Path(done("checkpoint", served.id))
-    for meant in (path, path / "_metadata"):
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    for meant in (path, path / "_metadata", link, path / ".." / path.name):
         assert "which is running and deletes it itself" in refused(5, "savepoint", "-d", str(meant))
     assert (path / "_metadata").exists()
 
@@ -393,6 +395,16 @@ def record_as_dict(record):
 
 def test_a_job_in_a_terminal_has_no_log(served):
     assert "--detached" in refused(5, "logs", served.id)
+
+
+def test_the_end_of_a_driver_does_not_hide_the_one_that_took_over_its_job():
+    record = JobRecord(job_id="b" * 32, name="b", pid=os.getpid(), started_at=1.0)
+    replaced = Registration(record)
+    successor = Registration(replace(record, started_at=2.0))
+    replaced.end(replace(record, state="FAILED"))
+    assert [each.started_at for each in running_jobs()] == [2.0]
+    successor.end(replace(successor.record, state="FINISHED"))
+    assert [each.state for each in known_jobs()] == ["FINISHED"]
 
 
 def test_only_the_last_jobs_stay_known():

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ from typer.testing import CliRunner
 from tests.jobs import on_disk
 from tests.programs import wait_until
 from tidegate.cli import supervision
+from tidegate.cli.detached import warn_of_namesakes
 from tidegate.cli.main import app
 from tidegate.cli.supervision import restart_path, supervise
-from tidegate.web.registry import LAUNCH_VARIABLE, known_jobs
+from tidegate.web.registry import LAUNCH_VARIABLE, JobRecord, Registration, known_jobs
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
@@ -165,6 +167,15 @@ def test_a_detached_job_that_has_ended_already_is_named_all_the_same(detached, t
     assert started.exit_code == 0, started.output
     wait_until(lambda: [record.state for record in known_jobs()] == ["FINISHED"])
     assert started.stdout.strip() == known_jobs()[0].job_id
+
+
+def test_other_jobs_of_its_name_are_named_on_the_console_too(home, capsys):
+    job = JobRecord(job_id="a" * 32, name="counts", pid=os.getpid(), started_at=1.0)
+    for each in (job, replace(job, job_id="b" * 32), replace(job, job_id="c" * 32, name="sums")):
+        Registration(each)
+    warn_of_namesakes(job)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"tidegate: another job named 'counts' already runs, with id {'b' * 32}")
 
 
 FAILING = """

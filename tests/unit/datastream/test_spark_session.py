@@ -1,9 +1,14 @@
 import shlex
+import subprocess
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pyspark.java_gateway
+import pytest
+from pyspark import SparkConf
+
 from tidegate.core.config import Settings
-from tidegate.datastream.execution.spark_session import session_conf
+from tidegate.datastream.execution.spark_session import session_conf, start_java
 
 
 def test_spark_of_our_own_logs_to_a_file_and_not_to_the_console(tmp_path):
@@ -13,3 +18,50 @@ def test_spark_of_our_own_logs_to_a_file_and_not_to_the_console(tmp_path):
     assert properties["tidegate.log.file"] == str(tmp_path / "a job.log")
     configuration = Path(unquote(urlsplit(properties["log4j2.configurationFile"]).path))
     assert "Console" not in configuration.read_text()
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """Let PySpark start a script instead of Java; it is up when it has printed a line."""
+    started = []
+
+    def set_up(script):
+        def launch(conf, popen_kwargs):
+            java = subprocess.Popen(
+                ["sh", "-c", script],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                **popen_kwargs,
+            )
+            started.append(java)
+            if not java.stdout.readline():
+                raise RuntimeError("it ended")
+            return java
+
+        monkeypatch.setattr(pyspark.java_gateway, "launch_gateway", launch)
+
+    yield set_up
+    for java in started:
+        java.communicate()
+
+
+def test_what_java_prints_while_it_starts_goes_to_the_log_and_the_rest_to_the_console(
+    tmp_path, launches, capfd
+):
+    launches("echo WARNING: modules >&2; echo up; read line; echo a function prints >&2")
+    java = start_java(SparkConf(loadDefaults=False), tmp_path / "job.log")
+    java.communicate()
+    java.sorter.wait()
+    assert (tmp_path / "job.log").read_text() == "WARNING: modules\n"
+    assert capfd.readouterr().err == "a function prints\n"
+
+
+def test_a_java_that_does_not_start_says_why_on_the_console(tmp_path, launches, capfd):
+    launches("echo Unrecognized option >&2")
+    with pytest.raises(RuntimeError):
+        start_java(SparkConf(loadDefaults=False), tmp_path / "job.log")
+    said = ""
+    while not said:
+        said = capfd.readouterr().err
+    assert said == "Unrecognized option\n"
+    assert not (tmp_path / "job.log").exists()

@@ -165,7 +165,7 @@ class Tampering:
     @staticmethod
     def _frame(near):
         header = exactly(near, 9)
-        return header + exactly(near, int.from_bytes(header[:8], "big") + wire._TAG_BYTES)
+        return header + exactly(near, int.from_bytes(header[:8], "big") + 2 * wire._TAG_BYTES)
 
     @staticmethod
     def _copy(source, target):
@@ -184,13 +184,16 @@ def flipped(frame, place):
     return frame[:place] + bytes([frame[place] ^ 1]) + frame[place + 1 :]
 
 
+FORGED = (3).to_bytes(8, "big") + b"\x01"
 CHANGES = {
     "untouched": (lambda one, two: [one, two], [b"one", b"two"]),
-    "payload": (lambda one, two: [flipped(one, 10), two], []),
+    "length": (lambda one, two: [flipped(one, 4), two], []),  # 16 MiB more
     "kind": (lambda one, two: [flipped(one, 8), two], []),
+    "tag of the header": (lambda one, two: [flipped(one, 9), two], []),
+    "payload": (lambda one, two: [flipped(one, 25), two], []),
     "tag": (lambda one, two: [one, flipped(two, -1 % len(two))], [b"one"]),
-    "inserted": (lambda one, two: [(3).to_bytes(8, "big") + b"\x01bad" + b"t" * 16, one], []),
-    "inserted without a tag": (lambda one, two: [(3).to_bytes(8, "big") + b"\x01bad", one], []),
+    "inserted": (lambda one, two: [FORGED + b"t" * 16 + b"bad" + b"t" * 16, one], []),
+    "inserted without a tag": (lambda one, two: [FORGED + b"bad", one], []),
     "repeated": (lambda one, two: [one, one, two], [b"one"]),
     "reordered": (lambda one, two: [two, one], []),
     "dropped": (lambda one, two: [two], []),

@@ -68,6 +68,8 @@ def test_a_job_is_seen_as_it_is_now(serve, tmp_path):
     assert live["checkpoints"]["last"]["size"] == live["state-size"]
     assert live["state-size"] == source["state-size"] + sums["state-size"]
     assert [each["guarantee"] for each in live["guarantees"]]
+    metrics = served.of_job().document["vertices"][1]["metrics"]
+    assert metrics["accumulated-idle-time"] > 0
 
 
 def test_a_stream_brings_the_jobs_the_job_and_its_points(served):

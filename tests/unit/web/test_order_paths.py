@@ -270,6 +270,17 @@ def test_a_savepoint_is_disposed_of(served):
     assert "there is no savepoint" in done["failure-cause"]["stack-trace"]
 
 
+def test_a_checkpoint_of_a_running_job_is_not_disposed_of(serve, tmp_path):
+    all_kept = {"execution.checkpointing.num-retained": 1000}
+    served = serve(on_disk(tmp_path / "checkpoints", **all_kept))
+    served.let(20)
+    path = served.order("/checkpoints")["external-path"]
+    order = {"savepoint-path": path}
+    refused = served.ask("/savepoint-disposal", "POST", order, served.as_owner())
+    assert (refused.status, "which is running" in refused.error) == (409, True)
+    assert Path(path, "_metadata").exists()
+
+
 def test_a_token_does_not_make_an_owner(serve, tmp_path):
     served = serve(rest=RestSettings(token="a-long-enough-token"))
     body = {"target-directory": str(tmp_path / "elsewhere")}

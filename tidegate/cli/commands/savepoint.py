@@ -70,9 +70,11 @@ def savepoint(
 
 
 def _dispose(path: str, as_json: bool) -> None:
-    from tidegate.checkpoint.savepoints import dispose
+    from tidegate.checkpoint.savepoints import checkpoint_in_use, dispose
 
-    _check_not_in_use(path)
+    reason = checkpoint_in_use(path, {record.job_id for record in running_jobs()})
+    if reason is not None:
+        raise OrderRefused(reason)
     foreign = dispose(path)
     if as_json:
         print_json({"disposed": path, "left": list(foreign)})
@@ -80,19 +82,3 @@ def _dispose(path: str, as_json: bool) -> None:
         typer.echo(f"{path} is deleted, except for foreign files: {', '.join(foreign)}")
     else:
         typer.echo(f"{path} is deleted.")
-
-
-def _check_not_in_use(path: str) -> None:
-    """Raise OrderRefused if it is a checkpoint of a running job."""
-    from tidegate.checkpoint.layout import METADATA, id_of
-    from tidegate.storage.locations import parent_and_name
-
-    directory, name = parent_and_name(path)
-    if name == METADATA:
-        directory, name = parent_and_name(directory)
-    _, owner = parent_and_name(directory)
-    if id_of(name) is not None and any(record.job_id == owner for record in running_jobs()):
-        raise OrderRefused(
-            f"{path} is a checkpoint of job {owner}, which is running and deletes it itself when "
-            "it no longer needs it"
-        )

@@ -112,18 +112,13 @@ def look_at_running_jobs(name: str, settings: CheckpointSettings) -> None:
     Raises:
         AlreadyRunning: it does, and this job would take its checkpoints away.
     """
-    from tidegate.web.registry import running_jobs
+    from tidegate.web.registry import namesake_warning, running_jobs
 
     for other in running_jobs():
         if other.name != name:
             continue
         if settings.restore_path != LATEST or not _writes_to(other.checkpoint_directory, settings):
-            _log.warning(
-                "another job named %r already runs, with id %s: commands need the id, and `latest` "
-                "cannot tell the two apart; rename one of them",
-                name,
-                other.job_id,
-            )
+            _log.warning("%s", namesake_warning(name, other))
         elif settings.take_over:
             _log.warning(
                 "this driver takes over job %s from process %d, which fails",

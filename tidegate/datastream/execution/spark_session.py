@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -22,6 +24,7 @@ from tidegate.prerequisites.java import require_java
 from tidegate.storage.private_directory import PrivateDirectory
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 _LOOPBACK = "127.0.0.1"
@@ -29,6 +32,20 @@ _LOGGING = Path(__file__).with_name("spark-log4j2.properties")
 _IMPORTABLE = (".py", ".zip", ".egg")
 _OURS = "spark.tidegate.session"
 """Marks sessions that Tidegate created and may replace."""
+_SORT = """
+trap '' INT TERM  # until Java has ended
+said=
+while IFS= read -r line; do
+  if [ "$line" = "$1" ]; then
+    [ -z "$said" ] || printf %s "$said" >>"$2"
+    exec cat >&2
+  fi
+  [ -z "$line" ] || said="$said$line
+"
+done
+printf %s "$said$line" >&2
+"""
+"""Copies lines to a log up to a mark, and what follows to the console; all of it without a mark."""
 
 
 def refuse_spark_connect(spark: Any) -> None:
@@ -105,10 +122,33 @@ def make_session(settings: Settings, parallelism: int, tasks: int = 0) -> SparkS
     # PySpark puts the settings it starts Java with on a command line that all users can read.
     shown = {key: value for key, value in conf.items() if not is_secret(key)}
     with held_interrupts():
-        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(shown.items())))
+        if SparkContext._gateway is None:
+            gateway = start_java(SparkConf().setAll(list(shown.items())), log)
+            SparkContext._ensure_initialized(gateway=gateway)
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(settings.spark.log_level)
     return spark
+
+
+def start_java(conf: SparkConf, log: Path) -> Any:
+    """Start Spark's Java; returns PySpark's gateway to it.
+
+    What Java prints meanwhile goes to the log, unless it does not start. Its standard error is the
+    console afterwards: this is where functions print.
+    """
+    from pyspark.java_gateway import launch_gateway
+
+    mark = secrets.token_hex(16)
+    reading, writing = os.pipe()
+    sorter = subprocess.Popen(["sh", "-c", _SORT, "sh", mark, log], stdin=reading)
+    os.close(reading)
+    try:
+        gateway = launch_gateway(conf, {"stderr": writing})
+        os.write(writing, f"\n{mark}\n".encode())
+    finally:
+        os.close(writing)
+    gateway.sorter = sorter  # like `gateway.proc`: whoever drops it would have to wait for its end
+    return gateway
 
 
 def prefer_this_python(spark: SparkSession) -> None:
@@ -134,6 +174,7 @@ def ship_python_files(spark: SparkSession, paths: Sequence[str]) -> None:
 
 def _foreign_log(job_name: str) -> Path:
     """The file for the logs of Spark and other libraries: the job's log file, or one next to it."""
+    from tidegate.web.log_files import remove_old
     from tidegate.web.registry import LOG_VARIABLE, home
 
     given = os.environ.get(FOREIGN_LOG_VARIABLE) or os.environ.get(LOG_VARIABLE)
@@ -142,6 +183,7 @@ def _foreign_log(job_name: str) -> Path:
     directory = home() / "logs"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        remove_old(directory)
     except OSError:
         return Path("/dev/stderr")
     name = re.sub(r"\W+", "-", job_name)

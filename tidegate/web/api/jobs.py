@@ -76,7 +76,8 @@ class JobApi:
     @endpoint("/jobs/{jobid}")
     async def job(self, request: Request) -> job_documents.JobDetails:
         """One job: times, vertices, records, plan."""
-        return job_documents.job_details(self._job(request))
+        job = self._job(request)
+        return job_documents.job_details(job, self._rates(job))
 
     @endpoint("/jobs/{jobid}/status")
     async def status(self, request: Request) -> job_documents.StatusDocument:
@@ -162,7 +163,7 @@ class JobApi:
     async def vertex_task_managers(self, request: Request) -> vertex_documents.VertexTaskManagers:
         """The slots that run a vertex."""
         job = self._job(request)
-        return vertex_documents.vertex_task_managers(job, vertex_of(request, job))
+        return vertex_documents.vertex_task_managers(job, vertex_of(request, job), self._rates(job))
 
     @endpoint("/jobs/{jobid}/vertices/{vertexid}/backpressure")
     async def back_pressure(self, request: Request) -> vertex_documents.BackPressure:

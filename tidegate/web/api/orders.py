@@ -9,7 +9,7 @@ from functools import partial
 
 from starlette.requests import Request
 
-from tidegate.checkpoint.savepoints import dispose
+from tidegate.checkpoint.savepoints import checkpoint_in_use, dispose
 from tidegate.core.errors import ExternalError, NotNow, UserError
 from tidegate.core.modes import SavepointFormat
 from tidegate.driver.checkpoints.snapshot_orders import SnapshotOrder
@@ -27,6 +27,7 @@ from tidegate.web.documents.rescales import VertexRequirements
 from tidegate.web.endpoints import endpoint, order
 from tidegate.web.forms import F
 from tidegate.web.operations import Operation, OperationKind, Operations
+from tidegate.web.registry import running_jobs
 from tidegate.web.requests import OWNER, Refusal, identity
 from tidegate.web.served_jobs import ServedJobs
 
@@ -109,15 +110,19 @@ class OrderApi:
         """The outcome of a change of parallelism."""
         return self._status(request, OperationKind.RESCALING, orders.PlainStatus)
 
-    @order("/savepoint-disposal", refusals=(400, 403, 413, 429))
+    @order("/savepoint-disposal", refusals=(400, 403, 409, 413, 429))
     async def dispose(self, request: Request, body: orders.DisposalOrder) -> Triggered:
-        """Delete a savepoint."""
+        """Delete a savepoint, or a checkpoint of a job that does not run."""
         directories = [
             directory
             for job in self._jobs.all()
             for directory in savepoint_directories(job.settings)
         ]
         path = self._allowed(request, body.savepoint_path, directories)
+        served = {job.job_id for job in self._jobs.all() if not job.status().is_terminal}
+        reason = checkpoint_in_use(path, served | {record.job_id for record in running_jobs()})
+        if reason is not None:
+            raise Refusal(409, reason)
 
         def start() -> Operation:
             return Operation(OperationKind.DISPOSAL, _in_background(lambda: dispose(path)))

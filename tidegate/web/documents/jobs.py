@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from tidegate.driver.checkpoints.restoring import RestoreProgress
@@ -26,6 +27,7 @@ from tidegate.web.documents.vertices import (
     states_of,
 )
 from tidegate.web.forms import Form, Id, named, snake
+from tidegate.web.live.rates import Rates, SpentTime
 
 
 class PlanInput(Form, naming=snake):
@@ -164,9 +166,13 @@ class AccumulatorsDocument(Form):
     serialized_user_task_accumulators: dict[str, Any]
 
 
-def job_details(job: JobHandle) -> JobDetails:
+def job_details(job: JobHandle, rates: Rates | None) -> JobDetails:
     now = time.time()
-    vertices = [_vertex_overview(job, vertex, now) for vertex in job.vertices()]
+    spent = {} if rates is None else rates.spent
+    vertices = [
+        _vertex_overview(job, vertex, spent.get(vertex.vertex.id, ()), now)
+        for vertex in job.vertices()
+    ]
     entered = job.chronicle.entered()
     return JobDetails(
         jid=job.job_id,
@@ -212,7 +218,9 @@ def _restore(progress: RestoreProgress) -> RestoreDocument:
     )
 
 
-def _vertex_overview(job: JobHandle, progress: VertexProgress, now: float) -> VertexOverview:
+def _vertex_overview(
+    job: JobHandle, progress: VertexProgress, spent: Sequence[SpentTime], now: float
+) -> VertexOverview:
     vertex = progress.vertex
     return VertexOverview(
         id=vertex_id(vertex),
@@ -221,7 +229,7 @@ def _vertex_overview(job: JobHandle, progress: VertexProgress, now: float) -> Ve
         parallelism=vertex.parallelism,
         status=state_of(progress),
         tasks=counts_of(states_of(progress)),
-        metrics=io_metrics(progress.subtasks),
+        metrics=io_metrics(progress.subtasks, spent),
         tidegate=VertexFacts(
             watermark=progress.watermark,
             idle_channels=sum(subtask.idle_channels for subtask in progress.subtasks),

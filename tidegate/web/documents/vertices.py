@@ -11,6 +11,7 @@ from tidegate.core.ids import SlotIndex
 from tidegate.driver.job_handle import JobHandle
 from tidegate.driver.progress import SubtaskProgress, VertexProgress
 from tidegate.driver.slots import SlotProcess
+from tidegate.graph.job_graph import Vertex
 from tidegate.protocol.region import RegionState
 from tidegate.web.documents.common import (
     EXECUTION_STATES,
@@ -25,7 +26,7 @@ from tidegate.web.documents.common import (
     watermark_lag,
 )
 from tidegate.web.forms import ABSENT, Absent, Form, Id, OneOf, camel, named
-from tidegate.web.live.rates import Rates, SubtaskRates
+from tidegate.web.live.rates import Rates, SpentTime, SubtaskRates
 
 
 class IoMetrics(Form):
@@ -39,8 +40,8 @@ class IoMetrics(Form):
     read_records_complete: bool
     write_records: int
     write_records_complete: bool
-    accumulated_backpressured_time: int = 0
-    accumulated_idle_time: int = 0
+    accumulated_backpressured_time: int
+    accumulated_idle_time: int
     accumulated_busy_time: int
 
 
@@ -134,7 +135,7 @@ def vertex_details(job: JobHandle, progress: VertexProgress, rates: Rates | None
             host=slot_name(index),
             taskmanager_id=task_manager_id(job.job_id, index),
             started=milliseconds(job.chronicle.started_at),
-            metrics=io_metrics([subtask]),
+            metrics=io_metrics([subtask], spent_of(rates, vertex, index)),
             tidegate=_facts(
                 subtask,
                 None if found is None or index >= len(found.subtasks) else found.subtasks[index],
@@ -305,7 +306,12 @@ def counts_of(states: Iterable[str]) -> dict[str, int]:
     return {state: found[state] for state in EXECUTION_STATES}
 
 
-def io_metrics(subtasks: Sequence[SubtaskProgress]) -> IoMetrics:
+def spent_of(rates: Rates | None, vertex: Vertex, subtask: int) -> Sequence[SpentTime]:
+    """How one subtask has spent its time, if this is known yet."""
+    return () if rates is None else rates.spent.get(vertex.id, ())[subtask : subtask + 1]
+
+
+def io_metrics(subtasks: Sequence[SubtaskProgress], spent: Sequence[SpentTime]) -> IoMetrics:
     return IoMetrics(
         read_bytes=sum(subtask.bytes_in for subtask in subtasks),
         read_bytes_complete=True,
@@ -315,6 +321,8 @@ def io_metrics(subtasks: Sequence[SubtaskProgress]) -> IoMetrics:
         read_records_complete=True,
         write_records=sum(subtask.records_out for subtask in subtasks),
         write_records_complete=True,
+        accumulated_backpressured_time=sum(milliseconds(each.back_pressured) for each in spent),
+        accumulated_idle_time=sum(milliseconds(each.idle) for each in spent),
         accumulated_busy_time=sum(milliseconds(subtask.worked) for subtask in subtasks),
     )
 
@@ -384,7 +392,9 @@ class VertexTaskManagers(Form):
     taskmanagers: list[VertexTaskManager]
 
 
-def vertex_task_managers(job: JobHandle, progress: VertexProgress) -> VertexTaskManagers:
+def vertex_task_managers(
+    job: JobHandle, progress: VertexProgress, rates: Rates | None
+) -> VertexTaskManagers:
     now = time.time()
     return VertexTaskManagers(
         id=vertex_id(progress.vertex),
@@ -395,7 +405,7 @@ def vertex_task_managers(job: JobHandle, progress: VertexProgress) -> VertexTask
                 endpoint=slot_name(index),
                 taskmanager_id=task_manager_id(job.job_id, index),
                 status=state,
-                metrics=io_metrics([subtask]),
+                metrics=io_metrics([subtask], spent_of(rates, progress.vertex, index)),
                 status_counts=counts_of([state]),
                 **times_of(job, now),
             )

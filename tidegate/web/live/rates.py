@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from tidegate.core.ids import EdgeId, VertexId
+from tidegate.core.ids import Attempt, EdgeId, VertexId
 from tidegate.driver.progress import SubtaskProgress, VertexProgress
 from tidegate.protocol.messages import Traffic
 from tidegate.protocol.region import RegionState
@@ -71,6 +71,14 @@ class VertexRates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpentTime:
+    """The seconds since deployment in which a subtask did not work."""
+
+    back_pressured: float = 0.0
+    idle: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
     """The rates of a job in records and bytes per second."""
 
@@ -78,6 +86,24 @@ class Rates:
     records_out: float
     vertices: Mapping[VertexId, VertexRates]
     edges: Mapping[EdgeId, tuple[float, float]]
+    spent: Mapping[VertexId, tuple[SpentTime, ...]] = field(default_factory=dict)
+    """By vertex and subtask."""
+
+
+@dataclass(slots=True)
+class _Deployment:
+    """A vertex since it was deployed."""
+
+    attempt: Attempt
+    since: float
+    """When it was not yet seen, in seconds of the monotonic clock."""
+    waited: float = 0.0
+    """Seconds in which it waited for later levels, or worked meanwhile."""
+
+    def spent(self, subtask: SubtaskProgress, at: float) -> SpentTime:
+        not_working = max(0.0, at - self.since - subtask.worked)
+        back_pressured = min(self.waited, not_working)
+        return SpentTime(back_pressured=back_pressured, idle=not_working - back_pressured)
 
 
 class RateMeter:
@@ -85,9 +111,21 @@ class RateMeter:
 
     def __init__(self) -> None:
         self._samples: deque[Counts] = deque(maxlen=_WINDOW + 1)
+        self._deployments: dict[VertexId, _Deployment] = {}
+        self._rates: Rates | None = None
+        """Computed once per sample, if anybody asks."""
 
     def take(self, sample: Counts) -> None:
+        before = self.latest or sample
         self._samples.append(sample)
+        self._rates = None
+        seconds = max(sample.at - before.at, 1e-3)
+        waits = _waits(before, sample, seconds)
+        for id, vertex in sample.vertices.items():
+            known = self._deployments.get(id)
+            if known is None or known.attempt != vertex.attempt:
+                known = self._deployments[id] = _Deployment(vertex.attempt, before.at)
+            known.waited += seconds * waits.get(id, 0.0)
 
     @property
     def latest(self) -> Counts | None:
@@ -95,9 +133,14 @@ class RateMeter:
 
     def rates(self) -> Rates | None:
         """The current rates; None until there are two samples."""
-        if len(self._samples) < 2:
-            return None
-        return rates_between(self._samples[0], self._samples[-1])
+        if self._rates is None and len(self._samples) > 1:
+            latest = self._samples[-1]
+            spent = {
+                id: tuple(self._deployments[id].spent(each, latest.at) for each in vertex.subtasks)
+                for id, vertex in latest.vertices.items()
+            }
+            self._rates = replace(rates_between(self._samples[0], latest), spent=spent)
+        return self._rates
 
 
 def rates_between(before: Counts, after: Counts) -> Rates:

@@ -1,4 +1,4 @@
-"""The log files of detached jobs: their size is bounded, and old ones are removed."""
+"""The log files of jobs: those of detached ones are bounded, and old ones are removed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tidegate.web.registry import running_jobs
@@ -47,8 +48,11 @@ def rotate(log: Path) -> None:
 def remove_old(directory: Path) -> None:
     """Keep the latest logs, and those of running jobs."""
     in_use = {record.log for record in running_jobs()}
-    logs = sorted(directory.glob("*.log"), key=lambda log: log.stat().st_mtime, reverse=True)
-    for log in logs[_KEPT:]:
+    ages: dict[Path, float] = {}
+    for log in directory.glob("*.log"):
+        with suppress(FileNotFoundError):  # another process removes old ones, too
+            ages[log] = log.stat().st_mtime
+    for log in sorted(ages, key=ages.__getitem__, reverse=True)[_KEPT:]:
         if str(log) not in in_use:
             log.unlink(missing_ok=True)
             earlier(log).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 import os
 from pathlib import Path
 
-from tidegate.cli import log_files
+from tidegate.web import log_files
 
 
 def test_a_large_log_is_rotated_under_its_writers(tmp_path, monkeypatch):
