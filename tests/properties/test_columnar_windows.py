@@ -216,7 +216,8 @@ def small_limits(monkeypatch):
     monkeypatch.setattr(slices, "_MOST_RUNS", 2)
     monkeypatch.setattr(accumulators, "_SPARE_RECORDS", 2)
     monkeypatch.setattr(combining, "_MOST_KEYS", 4)
-    monkeypatch.setattr(combining, "_BATCHES_APART", 1)
+    monkeypatch.setattr(combining, "_TRIAL", 8)
+    monkeypatch.setattr(combining, "_FIRST_PAUSE", 4)
 
 
 @pytest.mark.usefixtures("small_limits")

@@ -29,6 +29,7 @@ from tidegate.operators.windows.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from tidegate.operators.windows.columnar import combining
 from tidegate.operators.windows.columnar.choice import (
     columnar_agg,
     columnar_aggregation,
@@ -179,6 +180,23 @@ def test_sums_of_many_keys_may_be_infinite():
         harness.process_batch(Batch(columns=columns, format=format, timestamps=np.zeros(1000, int)))
         harness.watermark(9)
         assert [row.total for row in harness.output] == [float("inf")] * 500
+
+
+def test_a_combiner_pauses_only_after_many_records_without_a_gain(monkeypatch):
+    monkeypatch.setattr(combining, "_TRIAL", 4)
+    monkeypatch.setattr(combining, "_FIRST_PAUSE", 3)
+    plan = plan_aggregates({"total": sum_("price")}, KEY, BIDS, None, has_windows=True)
+
+    def rows_of(batch):
+        harness.process_batch(batch)
+        return len(harness.batches.pop())
+
+    with OperatorHarness(window_combiner(settings_of(TUMBLING), plan)) as harness:
+        assert rows_of(bids([1, 2], items="ab")) == 2
+        assert rows_of(bids([1] * 6)) == 1  # a small batch before it decides nothing
+        assert rows_of(bids([1, 2, 3, 4], items="abcd")) == 4  # no gain
+        assert rows_of(bids([1, 2, 3])) == 3  # as they are
+        assert rows_of(bids([1, 2, 3])) == 1  # another trial
 
 
 def test_a_combiner_does_not_check_small_sums_because_there_were_many():

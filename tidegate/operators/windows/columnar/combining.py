@@ -26,8 +26,9 @@ _MOST_KEYS: Final = 1 << 18
 """With more keys, there is little to combine in a batch."""
 _TRIAL: Final = 1 << 16
 """After how many records to decide whether combining pays off: one small batch says little."""
-_PAUSE: Final = 32 * _TRIAL
-"""After how many records to try again."""
+_FIRST_PAUSE: Final = 2 * _TRIAL
+_LONGEST_PAUSE: Final = 64 * _TRIAL
+"""After how many records to try again; each failed trial doubles the pause."""
 _TYPES: Final = {"b": Types.BOOLEAN(), "i": Types.LONG(), "f": Types.DOUBLE()}
 """By the kind of an array's numbers."""
 
@@ -82,8 +83,8 @@ class WindowCombiner(Operator):
         self._table = self._new_table()
         self._tried = self._sent = 0
         """The records of this trial, and the rows that they were combined into."""
-        self._paused = 0
-        """For how many records nothing is combined."""
+        self._pause, self._paused = _FIRST_PAUSE, 0
+        """The next pause, and for how many records nothing is combined."""
 
     def _new_table(self) -> SliceTable:
         keys = KeyIndex(self._kinds, is_tuple=isinstance(self.plan.key_columns, tuple))
@@ -118,7 +119,10 @@ class WindowCombiner(Operator):
             self._table = self._new_table()
         if has_many_keys or self._tried >= _TRIAL:
             if has_many_keys or 2 * self._sent > self._tried:
-                self._paused = _PAUSE
+                self._paused = self._pause
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+            else:
+                self._pause = _FIRST_PAUSE
             self._tried = self._sent = 0
 
     def _emit(self, keys: list[pa.Array[Any]], starts: Times, stored: Columns) -> None:
