@@ -189,8 +189,12 @@ class UserCode:
                 elif type(result) is tuple:
                     for part in result:
                         if type(part) not in ATOMIC:
-                            result, is_inert = private(result), False
                             break
+                    else:
+                        results.append(result)
+                        continue
+                    del part  # nobody else may refer to it
+                    result, is_inert = private(result, record, held), False
                 elif type(result) not in ATOMIC:
                     result, is_inert = private(result, record, held), False
                 results.append(result)
@@ -273,8 +277,12 @@ class UserCode:
                     elif type(result) is tuple:
                         for part in result:
                             if type(part) not in ATOMIC:
-                                result, is_inert = private(result), False
                                 break
+                        else:
+                            results.append(result)
+                            continue
+                        del part  # nobody else may refer to it
+                        result, is_inert = private(result), False
                     elif type(result) not in ATOMIC:
                         result, is_inert = private(result), False
                     results.append(result)

@@ -16,6 +16,7 @@ from decimal import Decimal
 from enum import Enum
 from itertools import chain, repeat
 from operator import attrgetter
+from struct import calcsize
 from sys import getrefcount
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
@@ -46,11 +47,13 @@ def private(value: Any, given: Any = None, held: int = 0) -> Any:
     if kind in ATOMIC:
         return value
     can_change, parts_of = _shapes[kind]
-    if can_change and getrefcount(value) > (_GIVEN + held if value is given else _FRESH):
+    is_shared = getrefcount(value) > (_GIVEN + held if value is given else _FRESH)
+    if is_shared and can_change:
         return _copied(value)
+    inside = 0 if is_shared else _INSIDE
     try:
         for part in parts_of(value):
-            if type(part) not in ATOMIC and _is_exposed(part, _INSIDE):
+            if type(part) not in ATOMIC and _is_exposed(part, inside):
                 return _copied(value)
     except (AttributeError, RecursionError):  # an attribute without a value; a reference cycle
         return _copied(value)
@@ -77,17 +80,18 @@ def never_change(values: Collection[Any], plain_class: type | None = None) -> bo
 
 
 def _is_exposed(value: Any, references: int) -> bool:
-    """Whether a mutable part of it has more references than it would have if it were private.
+    """Whether somebody else can reach a mutable part of it.
 
-    `references` are those of the value itself; 0: every mutable part counts as exposed.
+    `references` are those that the value itself has if it is private; 0: it is not.
     """
     kind = type(value)
     if kind in ATOMIC:
         return False
     can_change, parts_of = _shapes[kind]
-    if can_change and getrefcount(value) > references:
+    is_shared = getrefcount(value) > references
+    if is_shared and can_change:
         return True
-    inside = references and _INSIDE
+    inside = 0 if is_shared else _INSIDE
     try:
         for part in parts_of(value):
             if type(part) not in ATOMIC and _is_exposed(part, inside):
@@ -100,7 +104,8 @@ def _is_exposed(value: Any, references: int) -> bool:
 def _copied(value: Any) -> Any:
     kind = type(value)
     # Copy one level of the usual containers at the speed of C.
-    if (kind is list and never_change(value)) or (kind is dict and never_change(value.values())):
+    is_usual = kind is list or (kind is dict and never_change(value.values()))
+    if is_usual and never_change(value):
         return value.copy()
     for copied in (_pickled_copy, copy.deepcopy):  # deepcopy works for classes unknown to pickle
         with suppress(Exception):
@@ -120,6 +125,10 @@ def _no_parts(value: Any) -> tuple[()]:
     return ()
 
 
+def _entries(value: dict[Any, Any]) -> Iterable[Any]:
+    return value.values() if ATOMIC.issuperset(map(type, value)) else chain(value, value.values())
+
+
 def _unknown_parts(value: Any) -> Iterable[Any]:
     raise AttributeError(f"it is unknown what a {type(value).__name__} refers to")
 
@@ -133,23 +142,29 @@ class _Shapes(dict[type, Shape]):
 
 
 def _can_change(kind: type) -> bool:
-    parameters = getattr(kind, "__dataclass_params__", None)
+    parameters = vars(kind).get("__dataclass_params__")  # not of its base: a subclass is not frozen
     is_frozen = parameters is not None and parameters.frozen
-    return not (is_frozen or issubclass(kind, (*_NEVER_CHANGE, tuple, frozenset)))
+    return not (is_frozen or _never_changes(kind) or issubclass(kind, tuple | frozenset))
+
+
+def _never_changes(kind: type) -> bool:
+    return issubclass(kind, _NEVER_CHANGE) and not issubclass(kind, np.void)  # a view of an array
 
 
 def _parts_of(kind: type) -> Callable[[Any], Iterable[Any]]:
-    if issubclass(kind, _NEVER_CHANGE):
+    if _never_changes(kind):
         return _no_parts
     has_dict = bool(kind.__dictoffset__)
     if issubclass(kind, tuple) and not has_dict:
         return iter
     if issubclass(kind, Row) and not has_dict:
         return attrgetter("_values")
-    classes = kind.__mro__[:-1]
-    slots = [_names(vars(each).get("__slots__", ())) for each in classes]
+    slots = [_names(vars(each).get("__slots__", ())) for each in kind.__mro__]
     names = tuple(chain.from_iterable(slots))
-    if not all(each.__flags__ & _IS_HEAP_TYPE for each in classes) or not (has_dict or names):
+    fields = len(names) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    # A class written in C has fields of its own.
+    is_plain = kind.__basicsize__ == object.__basicsize__ + fields * calcsize("P")
+    if not is_plain or not (has_dict or names):
         return _unknown_parts
     if not names:
         return lambda value: vars(value).values()
@@ -163,14 +178,12 @@ def _names(slots: str | Iterable[str]) -> list[str]:
     return [name for name in every if name not in ("__dict__", "__weakref__")]
 
 
-_IS_HEAP_TYPE: Final = 1 << 9
-"""The flag of types created by a class statement."""
 _NEVER_CHANGE: Final = (Enum, np.generic, type, FunctionType, BuiltinFunctionType)
 _shapes: Final = _Shapes(
     {
         tuple: (False, iter),
         list: (True, iter),
-        dict: (True, dict.values),
+        dict: (True, _entries),
         set: (True, iter),
         frozenset: (False, iter),
         bytearray: (True, _no_parts),

@@ -1,8 +1,10 @@
 """What a function emitted stays as it was, whatever the function does with its object later."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from tidegate.connectors.collection import CollectionSource
@@ -171,6 +173,83 @@ def test_fields_of_a_typed_stream_are_private_too():
         assert harness.output == [Row(numbers=[1]), Row(numbers=[1, 2])]
 
 
+class Hashed:
+    def __init__(self, n):
+        self.n = n
+
+    def __eq__(self, other):
+        return self.n == other.n
+
+    def __hash__(self):
+        return 0
+
+
+@dataclass(frozen=True)
+class Frozen:
+    n: object
+
+
+class Thawed(Frozen):
+    """A class of its own: its attributes can change."""
+
+
+class Kept(MapFunction):
+    """Emits what it keeps, and changes it with the next record."""
+
+    def __init__(self, make, change):
+        self.kept = make()
+        self.change = change
+
+    def map(self, value):
+        self.change(self.kept, value)
+        return self.emitted()
+
+    def emitted(self):
+        return self.kept
+
+
+class KeptAsKey(Kept):
+    def emitted(self):
+        return {self.kept: 1}
+
+
+class KeptInAList(Kept):
+    def emitted(self):
+        return [self.kept]
+
+
+class KeptInAPartial(Kept):
+    def emitted(self):
+        return partial(print, self.kept)
+
+
+class KeptInAnArray(Kept):
+    def emitted(self):
+        return self.kept[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "shown"),
+    [
+        (Kept(lambda: ([0], 0), lambda kept, n: kept[0].append(n)), repr),
+        (KeptInAList(lambda: ([0], 0), lambda kept, n: kept[0].append(n)), repr),
+        (Kept(lambda: Frozen([]), lambda kept, n: kept.n.append(n)), repr),
+        (Kept(lambda: Thawed(0), lambda kept, n: vars(kept).update(n=n)), repr),
+        (
+            KeptAsKey(lambda: Hashed(0), lambda kept, n: setattr(kept, "n", n)),
+            lambda d: next(iter(d)).n,
+        ),
+        (KeptInAPartial(list, lambda kept, n: kept.append(n)), repr),
+        (KeptInAnArray(lambda: np.zeros(1, "i8,i8"), lambda kept, n: kept.fill(n)), repr),
+    ],
+)
+def test_what_can_change_is_found_wherever_it_is(function, shown):
+    with OperatorHarness(MapOperator(function), copy=False) as harness:
+        harness.process([1, 2])
+        first, second = map(shown, harness.output)
+        assert first != second
+
+
 class ChangesBehindTheYield(FlatMapFunction):
     def flat_map(self, value):
         record = {"n": value}
@@ -314,7 +393,11 @@ class Remembering(MapFunction):
         return event
 
 
-@pytest.mark.parametrize("kind", [Box, SlottedBox, list, Row])
+def in_a_tuple(numbers):
+    return numbers, 1
+
+
+@pytest.mark.parametrize("kind", [Box, SlottedBox, list, Row, in_a_tuple])
 def test_an_object_that_nobody_else_has_is_not_copied(kind):
     function = Remembering(kind)
     with OperatorHarness(MapOperator(function), copy=False) as harness:
