@@ -13,6 +13,7 @@ from tidegate.types.privacy import ATOMIC
 
 _LASTING: Final = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 _PLAIN_MODULES: Final = ("json", "math")
+_READS: Final = ("LOAD_ATTR", "LOAD_METHOD")
 _PLAIN_BUILTINS: Final = frozenset(
     {
         *ATOMIC,
@@ -86,7 +87,7 @@ def _only_reads_attributes(code: CodeType, owner: object) -> bool:
 def _stays_inside(
     code: CodeType, function: FunctionType, seen: set[FunctionType], own: frozenset[str]
 ) -> bool:
-    for instruction in dis.get_instructions(code):
+    for instruction, following in pairwise(dis.get_instructions(code)):
         name = instruction.argval
         if instruction.opcode not in dis.hasname:
             continue
@@ -94,19 +95,22 @@ def _stays_inside(
             return False
         if instruction.opname == "LOAD_GLOBAL":
             value = function.__globals__.get(name, vars(builtins).get(name))
-            if not _is_harmless(name, value, seen):
+            read = following.argval if following.opname in _READS else None
+            if not _is_harmless(name, value, read, seen):
                 return False
-        elif instruction.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+        elif instruction.opname not in _READS:
             return False
     inner = [part for part in code.co_consts if isinstance(part, CodeType)]
     return all(_stays_inside(part, function, seen, own) for part in inner)
 
 
-def _is_harmless(name: str, value: Any, seen: set[FunctionType]) -> bool:
+def _is_harmless(name: str, value: Any, read: str | None, seen: set[FunctionType]) -> bool:
+    """Whether nothing can be kept in a global value, of which an attribute may be `read`."""
     if isinstance(value, type | BuiltinFunctionType):
         return value in _PLAIN_BUILTINS
     if isinstance(value, ModuleType):
-        return value.__name__ in _PLAIN_MODULES
+        found = None if read is None else getattr(value, read, value)
+        return value.__name__ in _PLAIN_MODULES and not isinstance(found, ModuleType | None)
     # A name bound by a `def` is assumed to stay bound to it.
-    is_own = type(value) is FunctionType and value.__name__ == name
+    is_own = type(value) is FunctionType and value.__name__ == name and read is None
     return is_own and (value in seen or _keeps_nothing(value, seen))

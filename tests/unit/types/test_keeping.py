@@ -118,6 +118,19 @@ def in_a_module(record):
     return sys.modules
 
 
+def in_a_module_of_a_module(record):
+    return json.decoder.scanner
+
+
+def in_a_module_under_another_name(record):
+    found = json
+    return found.decoder
+
+
+def in_an_attribute_of_another(record):
+    return pair.seen
+
+
 def by_inner_code(record):
     return [SEEN.append(record) for _ in range(2)]
 
@@ -152,6 +165,9 @@ def by_a_name_that_may_change(record):
         in_an_attribute,
         by_an_import,
         in_a_module,
+        in_a_module_of_a_module,
+        in_a_module_under_another_name,
+        in_an_attribute_of_another,
         by_inner_code,
         by_its_insides,
         as_long_as_it_is_read,
