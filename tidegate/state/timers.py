@@ -5,9 +5,23 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Any, NamedTuple
+from operator import index
+from typing import Any, Final, NamedTuple
 
 from tidegate.state.keys.key_bytes import with_one_nan
+
+_END: Final = (1 << 63) - 1
+"""The last moment of event time."""
+
+
+def timer_time(timestamp: Any) -> int:
+    """The time of a timer as users give it, such as a NumPy integer."""
+    try:
+        return int(index(timestamp))
+    except TypeError:
+        raise TypeError(
+            f"a timer at {timestamp!r}: give whole milliseconds since the epoch, as an int"
+        ) from None
 
 
 class Timer(NamedTuple):
@@ -34,8 +48,8 @@ class TimerQueue:
         return len(self._registered)
 
     def register(self, timestamp: int, key: Any, place: Any) -> None:
-        """Add a timer, unless the key already has one for this time."""
-        if (timestamp, key) in self._registered:
+        """Add a timer, unless the key already has one for this time, or time ends before it."""
+        if timestamp > _END or (timestamp, key) in self._registered:
             return
         number = next(self._numbers)
         self._registered[timestamp, key] = number, place

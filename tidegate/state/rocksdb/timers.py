@@ -20,11 +20,13 @@ class StoredTimerQueue(TimerQueue):
 
     def register(self, timestamp: int, key: Any, place: Any) -> None:
         super().register(timestamp, key, place)
-        self._changed.add((timestamp, key))
+        if (timestamp, key) in self._registered:
+            self._changed.add((timestamp, key))
 
     def delete(self, timestamp: int, key: Any) -> None:
+        if (timestamp, key) in self._registered:
+            self._changed.add((timestamp, key))
         super().delete(timestamp, key)
-        self._changed.add((timestamp, key))
 
     def pop_due(self, now: int) -> Timer | None:
         timer = super().pop_due(now)

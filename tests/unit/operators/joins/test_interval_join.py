@@ -13,11 +13,12 @@ from tidegate.operators.joins.selection import columnar_selection, left, right, 
 from tidegate.operators.poison import DEAD_LETTERS
 from tidegate.state.keys.selection import select_key
 from tidegate.stream.batch import Batch
-from tidegate.stream.elements import NO_WATERMARK
+from tidegate.stream.elements import FINAL_WATERMARK, NO_WATERMARK
 from tidegate.types.arrow import arrow_format
 from tidegate.types.typeinfo import Types
 
 ALL = [1, 2, 3, 4]
+END = FINAL_WATERMARK
 PAIRS = {
     # lower, upper: (left, right) for records at 1 to 4 on both sides
     (0, 0): [(1, 1), (2, 2), (3, 3), (4, 4)],
@@ -180,6 +181,21 @@ def test_buffers_are_part_of_a_checkpoint(joined):
     assert pairs(restored) == [(1, 3), (2, 3)]
     restored.watermark(100)
     assert kept(restored) == [0, 0]
+    restored.close()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "ours", "theirs"),
+    [((0, END), 5, 7), ((-(2**63), 2**63), 5, 3), ((0, 10), END, END), ((-10, 0), END, END - 9)],
+)
+@pytest.mark.parametrize("first", [0, 1])
+def test_records_are_joined_up_to_the_end_of_time(joined, bounds, ours, theirs, first):
+    harness = joined(*bounds)
+    harness.add(*at((ours, theirs)[first]), input_index=first)
+    restored = harness.again()
+    restored.add(*at((theirs, ours)[first]), input_index=1 - first)
+    assert pairs(restored) == [(ours, theirs)]
+    restored.watermark(END)
     restored.close()
 
 

@@ -61,12 +61,15 @@ class _Index(NamedTuple):
         return [cls(packed >> bits, rows[packed & ((1 << bits) - 1)], first, span, last_key)]
 
     def find(self, keys: Places, since: Times, until: Times) -> tuple[Places, Places]:
-        """The position of the first record of each key and time range, and their number."""
-        least, most = self.first, self.first + self.span - 1
+        """The position of the first record of each key and time range, and their number.
+
+        A range includes both of its ends.
+        """
+        least, most = self.first, min(self.first + self.span - 1, _MOST)
         base = np.minimum(keys, self.last_key + 1) * self.span
         starts = self.numbers.searchsorted(base + (np.clip(since, least, most) - least))
-        ends = self.numbers.searchsorted(base + (np.clip(until, least, most) - least))
-        return starts, np.maximum(ends - starts, 0)
+        lasts = base + (np.clip(until, least - 1, most) - least)
+        return starts, np.maximum(self.numbers.searchsorted(lasts, side="right") - starts, 0)
 
 
 class JoinRecords:
@@ -169,7 +172,7 @@ class JoinBuffer:
         found = []
         total = np.zeros(len(asking), np.intp)
         for records in self._parts:
-            if records.last < first or records.first >= last:
+            if records.last < first or records.first > last:
                 continue
             for index in records.indexes:
                 starts, counts = (np.empty(len(asking), np.intp) for _ in range(2))
@@ -279,7 +282,8 @@ def in_turns(counts: Places, most: int) -> Iterator[tuple[int, int]]:
 
 
 def moved(times: Times, by: int) -> Times:
-    """Times moved by this many milliseconds, without overflow."""
+    """Times moved by this many milliseconds, but not beyond the ends of time."""
+    by = min(max(by, -_MOST), _MOST)
     if by >= 0:
         return np.minimum(times, _MOST - by) + by
     return np.maximum(times, _LEAST - by) + by

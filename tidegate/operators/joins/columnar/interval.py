@@ -47,7 +47,7 @@ class ColumnarIntervalJoin(ColumnarJoin):
             lower, upper = -upper, -lower
         other = 1 - side
         since = np.maximum(moved(records.times, lower), self._needed_since(other))
-        until = moved(records.times, upper + 1)
+        until = moved(records.times, upper)
         for pairs in self._buffers[other].pairs(records, since, until):
             self._emit_pairs(records, pairs, side)
         self._buffers[side].add(records)
