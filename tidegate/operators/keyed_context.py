@@ -31,6 +31,7 @@ from tidegate.state.handles import (
     ValueStateWithDefault,
 )
 from tidegate.state.keys.key_bytes import with_one_nan
+from tidegate.state.timers import timer_time
 from tidegate.stream.batch import NO_TIMESTAMP
 from tidegate.stream.elements import NO_WATERMARK
 
@@ -94,16 +95,18 @@ class KeyedTimers(TimerService):
         return self.watermark
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        self._backend.processing_timers.register(timestamp, self._key(), self._backend.place)
+        time = timer_time(timestamp)
+        self._backend.processing_timers.register(time, self._key(), self._backend.place)
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        self._backend.event_timers.register(timestamp, self._key(), self._backend.place)
+        time = timer_time(timestamp)
+        self._backend.event_timers.register(time, self._key(), self._backend.place)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        self._backend.processing_timers.delete(timestamp, self._key())
+        self._backend.processing_timers.delete(timer_time(timestamp), self._key())
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        self._backend.event_timers.delete(timestamp, self._key())
+        self._backend.event_timers.delete(timer_time(timestamp), self._key())
 
     def _key(self) -> Any:
         place = self._backend.place

@@ -1,8 +1,10 @@
 """When timers fire: facts of Flink's timer service as tables."""
 
+import numpy as np
 import pytest
 
 from tests.unit.operators.windows.windowed import BACKENDS
+from tidegate.core.errors import UserFunctionError
 from tidegate.datastream.functions import KeyedProcessFunction
 from tidegate.operators.functions import TimeDomain
 from tidegate.operators.keyed import KeyedProcessOperator
@@ -27,6 +29,7 @@ class Obeying(KeyedProcessFunction):
 
 
 CHAINED = 777
+END = 2**63 - 1
 EVENT, CLOCK = "register_event_time_timer", "register_processing_time_timer"
 NO_EVENT, NO_CLOCK = "delete_event_time_timer", "delete_processing_time_timer"
 
@@ -78,6 +81,12 @@ COURSES = {
         ("r", ("a", (EVENT, 5))),
         ("w", 51, [("a", "event", 5)]),
     ],
+    "an integer of NumPy as well, but none after the end of time": [
+        ("r", ("a", (EVENT, np.int64(5)), (CLOCK, END + 1), (EVENT, END + 1), (EVENT, END))),
+        ("r", ("a", (NO_EVENT, END + 1), (NO_CLOCK, np.int64(5)))),
+        ("w", 5, [("a", "event", 5)]),
+        ("w", END, [("a", "event", END)]),
+    ],
     "timers of timers in the same go, if they are due": [
         ("r", ("a", (EVENT, CHAINED)), ("b", (EVENT, CHAINED + 1))),
         (
@@ -124,6 +133,16 @@ def test_timers_fire(name, backend, is_restored):
                 assert [e for e in expected if e in part] == part
     for each in tested:
         each.close()
+
+
+@pytest.mark.parametrize(
+    ("order", "time"), [(EVENT, 1.5), (CLOCK, 2.0), (NO_EVENT, None), (NO_CLOCK, "3")]
+)
+def test_the_time_of_a_timer_is_a_whole_number(order, time):
+    harness = OperatorHarness(KeyedProcessOperator(Obeying(), [select_key(0)]))
+    refused = pytest.raises(UserFunctionError, match="give whole milliseconds since the epoch")
+    with harness, refused:
+        harness.process([("a", (order, time))])
 
 
 def _is_of(harness, key):

@@ -28,6 +28,7 @@ from tidegate.state.descriptors import (
 from tidegate.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
 from tidegate.state.keys.window_keys import WindowKey
 from tidegate.state.memory.row_backend import TableBackend
+from tidegate.state.timers import timer_time
 
 OF_TRIGGER: Final = "trigger/"
 """Prefix of trigger state names, which separates them from those of the window function."""
@@ -119,16 +120,18 @@ class WindowTimers(Trigger.OnMergeContext):
         return self._time.watermark
 
     def register_processing_time_timer(self, time: int) -> None:
-        self._backend.processing_timers.register(time, self._scope.key, self._place())
+        timers, place = self._backend.processing_timers, self._place()
+        timers.register(timer_time(time), self._scope.key, place)
 
     def register_event_time_timer(self, time: int) -> None:
-        self._backend.event_timers.register(time, self._scope.key, self._place())
+        timers, place = self._backend.event_timers, self._place()
+        timers.register(timer_time(time), self._scope.key, place)
 
     def delete_processing_time_timer(self, time: int) -> None:
-        self._backend.processing_timers.delete(time, self._scope.key)
+        self._backend.processing_timers.delete(timer_time(time), self._scope.key)
 
     def delete_event_time_timer(self, time: int) -> None:
-        self._backend.event_timers.delete(time, self._scope.key)
+        self._backend.event_timers.delete(timer_time(time), self._scope.key)
 
     def _place(self) -> Any:
         place = self._scope.place
